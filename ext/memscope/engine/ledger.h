@@ -1,0 +1,96 @@
+/*
+ * The ledger: every resident byte of this process with its proven owner, in rows that sum to the RSS of one scan.
+ *
+ * A reading is: the mappings, the resident pages, claims by owner, one sweep over all three. Residency is read once;
+ * what changes meanwhile (other threads, when the caller does not hold the GVL) can put a byte into a neighbour's row
+ * near a moving edge, and never out of the sum. A byte without a proven owner is unattributed.
+ */
+#ifndef MEMSCOPE_LEDGER_H
+#define MEMSCOPE_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "claims.h"
+#include "glibc.h"
+#include "jemalloc.h"
+#include "mappings.h"
+#include "process.h"
+#include "residency.h"
+#include "ruby_regions.h"
+#include "scratch.h"
+#include "stacks.h"
+#include "status.h"
+
+/* Whose memory the rows under malloc can name; the caller has it from allocator.h, with the proof. */
+enum memscope_ledger_malloc {
+    MEMSCOPE_LEDGER_MALLOC_OTHER,
+    MEMSCOPE_LEDGER_MALLOC_GLIBC,
+    MEMSCOPE_LEDGER_MALLOC_JEMALLOC,
+};
+
+struct memscope_ledger_request {
+    enum memscope_ledger_malloc malloc;
+    const struct memscope_ruby_layout *ruby;
+};
+
+/* Resident bytes of one mapping that nobody owns. */
+struct memscope_ledger_stranger {
+    const struct memscope_mapping *mapping;
+    uint64_t bytes;
+};
+
+struct memscope_ledger {
+    int64_t bytes[MEMSCOPE_ROW_COUNT];           /* of leaves; memscope_ledger_row_bytes sums parents */
+    uint64_t written_bytes[MEMSCOPE_ROW_COUNT];  /* of the rows under files: in writable parts (data, bss) */
+    struct memscope_residency residency;
+    struct memscope_mappings mappings;
+    const struct memscope_ledger_stranger *strangers; /* behind `unattributed`, by address */
+    size_t stranger_count;
+    uint64_t unmapped_bytes; /* resident where no mapping was listed: mapped while the reading went on */
+
+    struct memscope_statm statm_before, statm_after; /* right around the scan */
+    enum memscope_status statm_status;
+
+    uint64_t heap_pages_partly_resident;
+    struct memscope_glibc_regions glibc;
+    struct memscope_stack_counts stacks;
+    struct memscope_ruby_regions ruby;
+    enum memscope_status stacks_status;
+    enum memscope_status own_memory_status; /* when not OK, arenas, mmapped chunks, threads and empty pages are not found */
+
+    struct memscope_jemalloc_stats jemalloc;
+    enum memscope_status jemalloc_status;
+    uint64_t noreserve_bytes;   /* address space that jemalloc's mappings and those like it take */
+    uint64_t foreign_noreserve_bytes; /* resident bytes among them that jemalloc does not account for */
+
+    size_t scratch_bytes;
+    struct memscope_scratch work, list; /* closed by memscope_ledger_close */
+};
+
+/*
+ * Fills ledger. Whatever it returns, close it afterwards. MEMSCOPE_OK with residency.source NONE where the kernel shows
+ * nothing. Takes no lock but the dynamic linker's and jemalloc's; calls no malloc; the GVL need not be held.
+ */
+enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
+                                          struct memscope_ledger *ledger);
+void memscope_ledger_close(struct memscope_ledger *ledger);
+
+/* A row with everything under it. */
+int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
+
+/* The table of ledger_rows.def. */
+struct memscope_row_definition {
+    const char *id;
+    enum memscope_row parent; /* MEMSCOPE_ROW_top for a top row */
+    const char *label;
+};
+extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT];
+
+/* "mapped + retained = noreserve": what jemalloc says it mapped against what is seen. Meaningful under jemalloc. */
+static inline uint64_t memscope_ledger_jemalloc_expected(const struct memscope_ledger *ledger) {
+    return ledger->jemalloc.mapped_bytes + ledger->jemalloc.retained_bytes;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * The one status enum every reader of the engine returns.
+ *
+ * The engine never raises, aborts or prints: it fills plain structs and says how that went. The binding turns a
+ * status into a reason (a reading) or an exception (an action).
+ */
+#ifndef MEMSCOPE_STATUS_H
+#define MEMSCOPE_STATUS_H
+
+enum memscope_status {
+    MEMSCOPE_OK = 0,
+    MEMSCOPE_UNSUPPORTED, /* this platform, kernel or allocator has no such thing */
+    MEMSCOPE_DENIED,      /* it exists, and the kernel refuses it to this process (EACCES, EPERM, seccomp) */
+    MEMSCOPE_NOT_FOUND,   /* the file, key or symbol is not there */
+    MEMSCOPE_MALFORMED,   /* it was read and does not have the documented form */
+    MEMSCOPE_NO_MEMORY,   /* no scratch memory could be mapped */
+    MEMSCOPE_TRUNCATED,   /* it is larger than the room given */
+    MEMSCOPE_IO,          /* any other errno of a read */
+};
+
+/* A constant lower-case phrase for people, e.g. "refused by the kernel". Any context. */
+const char *memscope_status_text(enum memscope_status status);
+
+/* The status that an errno of open, read, ioctl or mmap means. Any context. */
+enum memscope_status memscope_status_of_errno(int error);
+
+#endif

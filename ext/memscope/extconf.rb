@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+# Probes headers and functions of this Ruby and this C library. Decides nothing about the allocator: which one
+# serves malloc is only known in the running process (engine/allocator.h).
+
+require "mkmf"
+
+unless RUBY_ENGINE == "ruby"
+  # JRuby and TruffleRuby have no heap that this extension could read: the gem installs, loads and says so.
+  File.write("Makefile", dummy_makefile($srcdir).join)
+  exit
+end
+
+$srcs = Dir[File.join($srcdir, "*.c"), File.join($srcdir, "engine", "*.c")].map { |path| File.basename(path) }.sort
+$VPATH << "$(srcdir)/engine"
+$INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
+$CFLAGS << " -std=c11 -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
+           "-Wno-unused-parameter"
+$CFLAGS << " -Werror" if ENV["MEMSCOPE_WERROR"]
+$warnflags = ""
+# Ruby's headers warn under these flags; as system headers they do not.
+$INCFLAGS.gsub!(%r{-I(\$\((?:arch_)?hdrdir\)\S*)}, '-isystem \1')
+$CPPFLAGS << " -D_GNU_SOURCE"
+
+if ENV["MEMSCOPE_SANITIZE"]
+  sanitizers = "-fsanitize=address,undefined -fno-omit-frame-pointer"
+  $CFLAGS << " #{sanitizers} -g -O1"
+  $LDFLAGS << " #{sanitizers}"
+end
+
+# In no public header (ruby_private.h declares them), so they are probed as symbols of this Ruby.
+have_func("rb_objspace_each_objects")
+have_func("rb_objspace_each_objects_without_setup")
+have_func("rb_gc_active_gc_name")
+have_func("rb_internal_thread_add_event_hook", "ruby/thread.h")
+have_func("mallinfo2", "malloc.h")
+have_header("linux/fs.h")
+
+create_header
+create_makefile("memscope/memscope")

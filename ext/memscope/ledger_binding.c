@@ -1,0 +1,340 @@
+/*
+ * Memscope::Native.ledger: lists Ruby's heap pages under the GVL, lets the engine read without it, and turns its struct
+ * into the body of a Ledger. No Ruby object is made before the last number is read.
+ */
+#include "memscope.h"
+
+#include <ruby/thread.h>
+
+#include "allocator.h"
+#include "ledger.h"
+#include "ruby_heap.h"
+
+struct ledger_reading {
+    bool strict;
+    struct memscope_heap_listing listing;
+    struct memscope_ruby_layout layout;
+    struct memscope_ledger_request request;
+    struct memscope_ledger ledger;
+    enum memscope_status status;
+    uint64_t wall_ns, gvl_ns;
+};
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+static enum memscope_ledger_malloc malloc_kind(void) {
+    const struct memscope_allocator *allocator = memscope_allocator_current();
+
+    if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_GLIBC)
+        return MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        return MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
+    return MEMSCOPE_LEDGER_MALLOC_OTHER;
+}
+
+static void *read_without_gvl(void *argument) {
+    struct ledger_reading *reading = argument;
+
+    reading->status = memscope_ledger_read(&reading->request, &reading->ledger);
+    return NULL;
+}
+
+static void take_reading(struct ledger_reading *reading) {
+    uint64_t start = memscope_now_ns();
+
+    memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_ruby_layout(&reading->listing, &reading->layout);
+    reading->request.malloc = malloc_kind();
+    reading->request.ruby = &reading->layout;
+    reading->gvl_ns = memscope_now_ns() - start;
+    if (reading->strict)
+        read_without_gvl(reading);
+    else
+        rb_thread_call_without_gvl(read_without_gvl, reading, NULL, NULL);
+    reading->wall_ns = memscope_now_ns() - start;
+    if (reading->strict)
+        reading->gvl_ns = reading->wall_ns;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------------------- */
+
+/* Whether this process can have the row at all; one that can and has nothing is there with 0 bytes. */
+static bool applies(const struct ledger_reading *reading, enum memscope_row row) {
+    switch (row) {
+    case MEMSCOPE_ROW_main_heap:
+    case MEMSCOPE_ROW_arenas:
+    case MEMSCOPE_ROW_mmapped:
+        return reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    case MEMSCOPE_ROW_transient_heap:
+        return reading->layout.transient_heap_bytes > 0;
+    case MEMSCOPE_ROW_shape_tables:
+        return reading->layout.shape_tables_bytes > 0;
+    default:
+        if (row >= MEMSCOPE_ROW_in_use && row <= MEMSCOPE_ROW_not_resident)
+            return reading->ledger.jemalloc_status == MEMSCOPE_OK;
+        return true;
+    }
+}
+
+static VALUE stranger_hash(const struct memscope_ledger_stranger *stranger) {
+    const struct memscope_mapping *mapping = stranger->mapping;
+    char permissions[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-',
+                          mapping->executable ? 'x' : '-', mapping->shared ? 's' : 'p'};
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "start", ULL2NUM(mapping->start));
+    memscope_hash_set(hash, "end", ULL2NUM(mapping->end));
+    memscope_hash_set(hash, "resident_bytes", ULL2NUM(stranger->bytes));
+    memscope_hash_set(hash, "permissions", rb_str_new(permissions, sizeof permissions));
+    memscope_hash_set(hash, "name", rb_str_new_cstr(mapping->name));
+    return hash;
+}
+
+static void add_strangers(VALUE detail, const struct memscope_ledger *ledger) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < ledger->stranger_count; index++)
+        rb_ary_push(list, stranger_hash(&ledger->strangers[index]));
+    memscope_hash_set(detail, "mappings", list);
+    memscope_hash_set(detail, "unmapped_bytes", ULL2NUM(ledger->unmapped_bytes));
+    if (ledger->foreign_noreserve_bytes > 0)
+        memscope_hash_set(detail, "uncounted_by_jemalloc_bytes", ULL2NUM(ledger->foreign_noreserve_bytes));
+}
+
+static void add_ruby_heap_counts(VALUE detail, const struct ledger_reading *reading) {
+    size_t live = 0, slots = 0;
+
+    for (size_t index = 0; index < reading->listing.count; index++) {
+        live += reading->listing.pages[index].live_count;
+        slots += reading->listing.pages[index].slot_count;
+    }
+    memscope_hash_set(detail, "pages", SIZET2NUM(reading->listing.count));
+    memscope_hash_set(detail, "slots", SIZET2NUM(slots));
+    memscope_hash_set(detail, "live_slots", SIZET2NUM(live));
+    memscope_hash_set(detail, "partly_resident_pages", ULL2NUM(reading->ledger.heap_pages_partly_resident));
+}
+
+static VALUE row_detail(const struct ledger_reading *reading, enum memscope_row row) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    VALUE detail = rb_hash_new();
+
+    switch (row) {
+    case MEMSCOPE_ROW_ruby_heap:
+        add_ruby_heap_counts(detail, reading);
+        break;
+    case MEMSCOPE_ROW_empty_pages:
+        memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));
+        break;
+    case MEMSCOPE_ROW_arenas:
+        memscope_hash_set(detail, "arenas", ULL2NUM(ledger->glibc.arena_count));
+        memscope_hash_set(detail, "heaps", ULL2NUM(ledger->glibc.arena_heap_count));
+        break;
+    case MEMSCOPE_ROW_mmapped:
+        memscope_hash_set(detail, "blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count));
+        memscope_hash_set(detail, "mapped_bytes", ULL2NUM(ledger->glibc.mmapped_bytes));
+        break;
+    case MEMSCOPE_ROW_threads:
+        memscope_hash_set(detail, "live", ULL2NUM(ledger->stacks.live_threads));
+        memscope_hash_set(detail, "cached", ULL2NUM(ledger->stacks.cached_stacks));
+        break;
+    case MEMSCOPE_ROW_fibers:
+        memscope_hash_set(detail, "stacks", ULL2NUM(ledger->stacks.fiber_stacks));
+        break;
+    case MEMSCOPE_ROW_unattributed:
+        add_strangers(detail, ledger);
+        break;
+    default:
+        if (memscope_row_definitions[row].parent != MEMSCOPE_ROW_files)
+            break;
+        memscope_hash_set(detail, "text_bytes", LL2NUM(ledger->bytes[row] - (int64_t)ledger->written_bytes[row]));
+        memscope_hash_set(detail, "data_bytes", ULL2NUM(ledger->written_bytes[row]));
+    }
+    return detail;
+}
+
+static VALUE check_hash(const char *source, uint64_t expected, uint64_t actual) {
+    VALUE check = rb_hash_new();
+
+    memscope_hash_set(check, "source", rb_str_new_cstr(source));
+    memscope_hash_set(check, "expected_bytes", ULL2NUM(expected));
+    memscope_hash_set(check, "actual_bytes", ULL2NUM(actual));
+    memscope_hash_set(check, "verified", expected == actual ? Qtrue : Qfalse);
+    return check;
+}
+
+/* Each check counts address space: what one side says it mapped against what was found. */
+static VALUE row_check(const struct ledger_reading *reading, enum memscope_row row) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    uint64_t page = reading->listing.page_bytes;
+
+    if (row == MEMSCOPE_ROW_malloc && ledger->jemalloc_status == MEMSCOPE_OK)
+        return check_hash("jemalloc stats.mapped + stats.retained", memscope_ledger_jemalloc_expected(ledger),
+                          ledger->noreserve_bytes);
+    if (row == MEMSCOPE_ROW_ruby_heap && page > 0)
+        return check_hash("GC.stat heap_allocated_pages", reading->listing.allocated_pages * page,
+                          (reading->listing.count + ledger->ruby.empty_pages_found) * page);
+    if (row == MEMSCOPE_ROW_empty_pages && page > 0)
+        return check_hash("GC.stat empty pages", reading->listing.empty_pages * page,
+                          ledger->ruby.empty_pages_found * page);
+    return Qnil;
+}
+
+static VALUE row_label(const struct ledger_reading *reading, enum memscope_row row) {
+    const char *label = memscope_row_definitions[row].label;
+
+    if (row == MEMSCOPE_ROW_malloc)
+        return rb_sprintf("%s (%s)", label, memscope_allocator_name_text(memscope_allocator_current()->name));
+    return rb_str_new_cstr(label);
+}
+
+static VALUE row_list(const struct ledger_reading *reading, enum memscope_row parent);
+
+static VALUE row_hash(const struct ledger_reading *reading, enum memscope_row row) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "id", memscope_symbol(memscope_row_definitions[row].id));
+    memscope_hash_set(hash, "label", row_label(reading, row));
+    memscope_hash_set(hash, "bytes", LL2NUM(memscope_ledger_row_bytes(&reading->ledger, row)));
+    memscope_hash_set(hash, "detail", row_detail(reading, row));
+    memscope_hash_set(hash, "check", row_check(reading, row));
+    memscope_hash_set(hash, "children", row_list(reading, row));
+    return hash;
+}
+
+static VALUE row_list(const struct ledger_reading *reading, enum memscope_row parent) {
+    VALUE list = rb_ary_new();
+
+    for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++)
+        if (memscope_row_definitions[row].parent == parent && applies(reading, (enum memscope_row)row))
+            rb_ary_push(list, row_hash(reading, (enum memscope_row)row));
+    return list;
+}
+
+/* ---- reasons -------------------------------------------------------------------------------------------------- */
+
+static void add_reason(VALUE reasons, const char *id, VALUE text) {
+    memscope_hash_set(reasons, id, text);
+}
+
+static void add_residency_reason(VALUE reasons, const struct memscope_residency *residency) {
+    const char *why = memscope_status_text(residency->refusal);
+
+    if (residency->source == MEMSCOPE_RESIDENCY_PAGEMAP)
+        add_reason(reasons, "source",
+                   rb_sprintf("ioctl PAGEMAP_SCAN is %s (Linux 6.7 has it): pages are read from /proc/self/pagemap, "
+                              "which is as exact and slower",
+                              why));
+    else if (residency->source == MEMSCOPE_RESIDENCY_SMAPS)
+        add_reason(reasons, "source",
+                   rb_sprintf("/proc/self/pagemap is %s: only each mapping's resident bytes are known, and what lies "
+                              "in a mapping of several owners is unattributed beyond what must be theirs",
+                              why));
+}
+
+static void add_malloc_reason(VALUE reasons, const struct ledger_reading *reading) {
+    const struct memscope_allocator *allocator = memscope_allocator_current();
+
+    if (reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_OTHER)
+        add_reason(reasons, "malloc",
+                   rb_sprintf("the memory of this allocator (%s) cannot be told from other anonymous memory: it is "
+                              "unattributed. %s",
+                              memscope_allocator_name_text(allocator->name), allocator->proof));
+    else if (reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC &&
+             reading->ledger.jemalloc_status != MEMSCOPE_OK)
+        add_reason(reasons, "malloc",
+                   rb_str_new_cstr("this jemalloc has no statistics (config.stats), so that nothing proves which "
+                                   "mappings are its: they are unattributed"));
+}
+
+static VALUE reasons_hash(const struct ledger_reading *reading) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    VALUE reasons = rb_hash_new();
+
+    if (reading->status != MEMSCOPE_OK) {
+        add_reason(reasons, "rss_bytes",
+                   rb_sprintf("/proc/self/maps and smaps: %s", memscope_status_text(reading->status)));
+        return reasons;
+    }
+    add_residency_reason(reasons, &ledger->residency);
+    add_malloc_reason(reasons, reading);
+    if (reading->listing.refusal != NULL)
+        add_reason(reasons, "ruby_heap", rb_str_new_cstr(reading->listing.refusal));
+    else if (reading->listing.finished_gc)
+        add_reason(reasons, "ruby_heap",
+                   rb_str_new_cstr("listing the heap pages finished a garbage collection that was under way: this "
+                                   "Ruby has no way around it"));
+    if (ledger->stacks_status != MEMSCOPE_OK)
+        add_reason(reasons, "threads",
+                   rb_sprintf("thread stacks: %s, so that they are unattributed",
+                              memscope_status_text(ledger->stacks_status)));
+    if (ledger->own_memory_status != MEMSCOPE_OK)
+        add_reason(reasons, "own_memory",
+                   rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
+                              "unattributed",
+                              memscope_status_text(ledger->own_memory_status)));
+    if (ledger->foreign_noreserve_bytes > 0)
+        add_reason(reasons, "unattributed",
+                   rb_str_new_cstr("some mapping looks like jemalloc's and is not; what jemalloc does not count is "
+                                   "unattributed"));
+    return reasons;
+}
+
+/* ---- the body of a Ledger ------------------------------------------------------------------------------------- */
+
+static VALUE source_symbol(enum memscope_residency_source source) {
+    static const char *const names[] = {
+        [MEMSCOPE_RESIDENCY_NONE] = "none",
+        [MEMSCOPE_RESIDENCY_SMAPS] = "smaps",
+        [MEMSCOPE_RESIDENCY_PAGEMAP] = "pagemap",
+        [MEMSCOPE_RESIDENCY_PAGEMAP_SCAN] = "pagemap_scan",
+    };
+
+    return memscope_symbol(names[source]);
+}
+
+static VALUE ledger_body(const struct ledger_reading *reading) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    bool read = reading->status == MEMSCOPE_OK;
+    bool statm = read && ledger->statm_status == MEMSCOPE_OK;
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(ledger->residency.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "source", source_symbol(read ? ledger->residency.source : MEMSCOPE_RESIDENCY_NONE));
+    memscope_hash_set(hash, "statm_before_bytes", statm ? ULL2NUM(ledger->statm_before.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "statm_after_bytes", statm ? ULL2NUM(ledger->statm_after.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "rows", read ? row_list(reading, MEMSCOPE_ROW_top) : rb_ary_new());
+    memscope_hash_set(hash, "reasons", reasons_hash(reading));
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T2", reading->wall_ns, reading->gvl_ns,
+                                    ledger->scratch_bytes + reading->listing.scratch.used));
+    return hash;
+}
+
+static VALUE read_ledger(VALUE argument) {
+    struct ledger_reading *reading = (struct ledger_reading *)argument;
+
+    take_reading(reading);
+    return ledger_body(reading);
+}
+
+static VALUE close_ledger(VALUE argument) {
+    struct ledger_reading *reading = (struct ledger_reading *)argument;
+
+    memscope_heap_listing_close(&reading->listing);
+    memscope_ledger_close(&reading->ledger);
+    return Qnil;
+}
+
+/*
+ * strict: true keeps the GVL throughout, so that no Ruby thread moves anything meanwhile. Without it, an interrupt that
+ * arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back.
+ */
+static VALUE native_ledger(VALUE self, VALUE strict) {
+    struct ledger_reading reading = {.strict = RTEST(strict)};
+
+    return rb_ensure(read_ledger, (VALUE)&reading, close_ledger, (VALUE)&reading);
+}
+
+void Init_memscope_ledger(void) {
+    rb_define_module_function(rb_mMemscopeNative, "ledger", native_ledger, 1);
+}

@@ -1,0 +1,304 @@
+#include "memscope.h"
+
+#include "ruby_heap.h"
+#include "ruby_private.h"
+
+#include <string.h>
+
+#define SAMPLE_PAGES 64
+
+static size_t heap_page_bytes;
+static size_t fiber_stack_bytes;
+static VALUE symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none;
+
+/* ---- listing -------------------------------------------------------------------------------------------------- */
+
+/* T_NONE is a slot on a free list; a zombie or a forwarding address still occupies its slot. */
+static bool is_live(uintptr_t slot) {
+    return (((const struct RBasic *)slot)->flags & RUBY_T_MASK) != RUBY_T_NONE;
+}
+
+static uint32_t walk_slots(const struct memscope_heap_page *page) {
+    uintptr_t slot = page->start + page->slots_offset;
+    uint32_t live = 0;
+
+    for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes)
+        live += is_live(slot);
+    return live;
+}
+
+static const struct memscope_heap_page_header *header_of(const struct memscope_heap_page *page) {
+    return *(const struct memscope_heap_page_header *const *)page->start;
+}
+
+/*
+ * Up to 3.3 each_objects reports pages; a callback for each object would come with one slot between start and end.
+ * Runs inside the object space's walk: no allocation, no exception.
+ */
+static int list_page(void *start, void *end, size_t stride, void *data) {
+    struct memscope_heap_listing *listing = data;
+    struct memscope_heap_page *page;
+    uintptr_t first = (uintptr_t)start, size = (uintptr_t)end - first;
+
+    if (size <= stride || stride == 0) {
+        listing->refusal = "this Ruby's garbage collector has no heap pages that can be listed";
+        return 1;
+    }
+    page = memscope_scratch_extend(&listing->scratch, sizeof *page);
+    if (page == NULL) {
+        listing->refusal = "no scratch memory could be mapped for the list of heap pages";
+        return 1;
+    }
+    page->start = first / heap_page_bytes * heap_page_bytes;
+    page->slots_offset = (uint32_t)(first - page->start);
+    page->slot_bytes = (uint32_t)stride;
+    page->slot_count = (uint32_t)(size / stride);
+    page->live_count = 0;
+    listing->count++;
+    return 0;
+}
+
+static void each_page(struct memscope_heap_listing *listing) {
+#if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
+    rb_objspace_each_objects_without_setup(list_page, listing);
+#elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
+    listing->finished_gc = rb_gc_latest_gc_info(symbol_state) != symbol_none;
+    rb_objspace_each_objects(list_page, listing);
+#else
+    listing->refusal = "this Ruby does not export rb_objspace_each_objects";
+#endif
+}
+
+/*
+ * Whether the headers tell the truth in this Ruby: on a sample of pages they must agree with the slots. A page that is
+ * being allocated from says that none is free; that many are let pass, and each is off by less than its own size.
+ */
+static bool headers_are_right(const struct memscope_heap_listing *listing) {
+    size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;
+
+    for (size_t index = 0; index < listing->count; index += step) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        const struct memscope_heap_page_header *header = header_of(page);
+        uint32_t live = walk_slots(page);
+
+        if (header->total_slots != page->slot_count || header->free_slots > header->total_slots)
+            return false;
+        if (page->slot_count - header->free_slots == live)
+            continue;
+        if (header->free_slots != 0 || ++being_allocated > SAMPLE_PAGES / 4)
+            return false;
+    }
+    return true;
+}
+
+static void count_slots(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    listing->slot_counts = MEMSCOPE_SLOTS_WALKED;
+    if (wanted == MEMSCOPE_SLOTS_FROM_HEADERS && headers_are_right(listing))
+        listing->slot_counts = MEMSCOPE_SLOTS_FROM_HEADERS;
+    for (size_t index = 0; index < listing->count; index++) {
+        struct memscope_heap_page *page = &listing->pages[index];
+
+        page->live_count = listing->slot_counts == MEMSCOPE_SLOTS_WALKED
+                               ? walk_slots(page)
+                               : page->slot_count - header_of(page)->free_slots;
+    }
+}
+
+void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    memset(listing, 0, sizeof *listing);
+    if (memscope_scratch_open(&listing->scratch) != MEMSCOPE_OK) {
+        listing->refusal = "no scratch memory could be mapped for the list of heap pages";
+        return;
+    }
+    if (heap_page_bytes == 0) {
+        listing->refusal = "this Ruby does not say how large a heap page is";
+        return;
+    }
+    listing->pages = memscope_scratch_take(&listing->scratch, 0);
+    each_page(listing);
+    if (listing->refusal != NULL) {
+        listing->count = 0;
+        return;
+    }
+    listing->page_bytes = heap_page_bytes;
+    listing->allocated_pages = rb_gc_stat(symbol_allocated_pages);
+    listing->empty_pages = symbol_empty_pages == Qnil ? 0 : rb_gc_stat(symbol_empty_pages);
+    count_slots(listing, wanted);
+}
+
+void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
+    memscope_scratch_close(&listing->scratch);
+}
+
+/* ---- layout --------------------------------------------------------------------------------------------------- */
+
+static bool jit_is_on(void) {
+    static const char *const names[] = {"YJIT", "ZJIT", "RJIT"};
+    VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
+
+    for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
+        ID name = rb_intern(names[index]);
+
+        if (rb_const_defined(vm, name) && RTEST(rb_check_funcall(rb_const_get(vm, name), rb_intern("enabled?"), 0, 0)))
+            return true;
+    }
+    return false;
+}
+
+void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
+    *layout = (struct memscope_ruby_layout){
+        .heap_pages = listing->pages,
+        .heap_page_count = listing->count,
+        .heap_page_bytes = listing->page_bytes,
+        .empty_page_count = listing->empty_pages,
+        .fiber_stack_bytes = fiber_stack_bytes,
+        .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
+        .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,
+        .shape_tables_bytes = MEMSCOPE_SHAPE_TABLES_BYTES,
+        .jit = jit_is_on(),
+    };
+}
+
+/* ---- Memscope.ruby_heap --------------------------------------------------------------------------------------- */
+
+/* One slot size's pages. Ruby has at most a dozen slot sizes. */
+struct slot_size {
+    size_t slot_bytes, pages, slots, live_slots, most_slots;
+};
+#define SLOT_SIZES 64
+
+static size_t group_by_slot_size(const struct memscope_heap_listing *listing, struct slot_size *sizes) {
+    size_t count = 0;
+
+    for (size_t index = 0; index < listing->count; index++) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        size_t at = 0;
+
+        while (at < count && sizes[at].slot_bytes != page->slot_bytes)
+            at++;
+        if (at == SLOT_SIZES)
+            continue;
+        if (at == count)
+            sizes[count++] = (struct slot_size){.slot_bytes = page->slot_bytes};
+        sizes[at].pages++;
+        sizes[at].slots += page->slot_count;
+        sizes[at].live_slots += page->live_count;
+        if (page->slot_count > sizes[at].most_slots)
+            sizes[at].most_slots = page->slot_count;
+    }
+    return count;
+}
+
+/* What perfect packing would leave empty: pages beyond those that the live slots need. Pinned objects may prevent it. */
+static size_t compactable_bytes(const struct memscope_heap_listing *listing, const struct slot_size *size) {
+    size_t needed = (size->live_slots + size->most_slots - 1) / size->most_slots;
+
+    return (size->pages - needed) * listing->page_bytes;
+}
+
+static VALUE slot_size_hash(const struct memscope_heap_listing *listing, const struct slot_size *size) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "slot_size", SIZET2NUM(size->slot_bytes));
+    memscope_hash_set(hash, "pages", SIZET2NUM(size->pages));
+    memscope_hash_set(hash, "slots", SIZET2NUM(size->slots));
+    memscope_hash_set(hash, "live_slots", SIZET2NUM(size->live_slots));
+    memscope_hash_set(hash, "free_slots", SIZET2NUM(size->slots - size->live_slots));
+    memscope_hash_set(hash, "compactable_bytes", SIZET2NUM(compactable_bytes(listing, size)));
+    return hash;
+}
+
+
+static void set_totals(VALUE hash, const struct memscope_heap_listing *listing, const struct slot_size *sizes,
+                       size_t count) {
+    size_t slots = 0, live = 0, compactable = 0;
+
+    for (size_t index = 0; index < count; index++) {
+        slots += sizes[index].slots;
+        live += sizes[index].live_slots;
+        compactable += compactable_bytes(listing, &sizes[index]);
+    }
+    memscope_hash_set(hash, "page_bytes", SIZET2NUM(listing->page_bytes));
+    memscope_hash_set(hash, "pages", SIZET2NUM(listing->count));
+    memscope_hash_set(hash, "empty_pages", symbol_empty_pages == Qnil ? Qnil : SIZET2NUM(listing->empty_pages));
+    memscope_hash_set(hash, "slots", SIZET2NUM(slots));
+    memscope_hash_set(hash, "live_slots", SIZET2NUM(live));
+    memscope_hash_set(hash, "free_slots", SIZET2NUM(slots - live));
+    memscope_hash_set(hash, "compactable_bytes", SIZET2NUM(compactable));
+}
+
+static VALUE read_heap(VALUE argument) {
+    struct memscope_heap_listing *listing = (struct memscope_heap_listing *)argument;
+    struct slot_size sizes[SLOT_SIZES];
+    uint64_t start = memscope_now_ns(), elapsed;
+    VALUE hash, list, reasons, gc_state = rb_gc_latest_gc_info(symbol_state);
+    size_t count;
+
+    memscope_heap_list(listing, MEMSCOPE_SLOTS_WALKED);
+    count = group_by_slot_size(listing, sizes);
+    elapsed = memscope_now_ns() - start;
+
+    hash = rb_hash_new();
+    list = rb_ary_new();
+    reasons = rb_hash_new();
+    if (listing->refusal == NULL)
+        set_totals(hash, listing, sizes, count);
+    else
+        memscope_hash_set(reasons, "pages", rb_str_new_cstr(listing->refusal));
+    if (listing->finished_gc)
+        memscope_hash_set(reasons, "gc_state", rb_str_new_cstr("this reading finished a garbage collection under way"));
+    for (size_t index = 0; index < count; index++)
+        rb_ary_push(list, slot_size_hash(listing, &sizes[index]));
+    memscope_hash_set(hash, "slot_sizes", list);
+    memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
+    memscope_hash_set(hash, "reasons", reasons);
+    memscope_hash_set(hash, "cost", memscope_cost("T2", elapsed, elapsed, listing->scratch.used));
+    return hash;
+}
+
+static VALUE close_heap(VALUE listing) {
+    memscope_heap_listing_close((struct memscope_heap_listing *)listing);
+    return Qnil;
+}
+
+static VALUE native_ruby_heap(VALUE self) {
+    struct memscope_heap_listing listing = {0};
+
+    return rb_ensure(read_heap, (VALUE)&listing, close_heap, (VALUE)&listing);
+}
+
+/* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
+
+static size_t constant_size(VALUE hash, const char *key) {
+    VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
+
+    return NIL_P(value) ? 0 : NUM2SIZET(value);
+}
+
+/* cont.c, fiber_pool_initialize: the two stacks together, and always one page more. */
+static size_t pooled_fiber_bytes(VALUE parameters) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t wanted = constant_size(parameters, "fiber_vm_stack_size") +
+                    constant_size(parameters, "fiber_machine_stack_size");
+
+    return wanted == 0 ? 0 : (wanted / page + 1) * page;
+}
+
+void Init_memscope_ruby_heap(void) {
+    VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
+    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC"));
+    VALUE stat = rb_hash_new();
+
+    symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
+    symbol_state = memscope_symbol("state");
+    symbol_none = memscope_symbol("none");
+    heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
+    fiber_stack_bytes = pooled_fiber_bytes(rb_const_get(vm, rb_intern("DEFAULT_PARAMS")));
+    rb_gc_stat(stat);
+    symbol_empty_pages = Qnil;
+    if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */
+        symbol_empty_pages = memscope_symbol("heap_empty_pages");
+    else if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_tomb_pages"))))
+        symbol_empty_pages = memscope_symbol("heap_tomb_pages");
+    rb_define_module_function(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 0);
+}

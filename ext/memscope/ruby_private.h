@@ -1,0 +1,61 @@
+/*
+ * The only declarations of Ruby symbols that are in no public header, and the only constants of Ruby's inside that no
+ * interface tells: each with the versions that have it, and what is done where it is missing. To be deleted line by
+ * line as Ruby publishes them.
+ */
+#ifndef MEMSCOPE_RUBY_PRIVATE_H
+#define MEMSCOPE_RUBY_PRIVATE_H
+
+#include "extconf.h"
+
+#include <ruby.h>
+#include <ruby/version.h>
+
+/*
+ * Calls back once for each heap page in use: from its first slot to the end of its last, stride bytes a slot (under
+ * modular GCs without pages, once for each object). Allocates one temporary array of pointers with malloc for each
+ * slot size, no objects. Exported from 3.1 to 4.1dev. It first finishes an incremental mark or lazy sweep that is under
+ * way (26 to 43 ms measured at 1.5 M objects).
+ */
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t stride, void *data), void *data);
+#endif
+
+/* The same without finishing anything: exported by 3.1, 3.2 and 3.3, gone in 3.4. Preferred where it is there. */
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP
+void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *end, size_t stride, void *data),
+                                            void *data);
+#define MEMSCOPE_LISTING_FINISHES_GC 0
+#else
+#define MEMSCOPE_LISTING_FINISHES_GC 1
+#endif
+
+/*
+ * struct heap_page, which the first word of every heap page points to, begins with slot_size, total_slots and
+ * free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. Readers must check it
+ * against the slots themselves.
+ */
+struct memscope_heap_page_header {
+    unsigned short slot_size, total_slots, free_slots;
+};
+
+/* TRANSIENT_HEAP_TOTAL_SIZE and TRANSIENT_HEAP_BLOCK_SIZE (transient_heap.c); removed in 3.3. */
+#if RUBY_API_VERSION_CODE < 30300
+#define MEMSCOPE_TRANSIENT_HEAP_BYTES ((size_t)32 << 20)
+#define MEMSCOPE_TRANSIENT_BLOCK_BYTES ((size_t)32 << 10)
+#else
+#define MEMSCOPE_TRANSIENT_HEAP_BYTES 0
+#define MEMSCOPE_TRANSIENT_BLOCK_BYTES 0
+#endif
+
+/*
+ * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c) that the kernel joins:
+ * 524,288 shapes of 40 bytes and 16,777,216 nodes of 24. Seen as one mapping of exactly this size on 3.3, 3.4 and 4.0.
+ */
+#if RUBY_API_VERSION_CODE >= 30300
+#define MEMSCOPE_SHAPE_TABLES_BYTES ((size_t)423624704)
+#else
+#define MEMSCOPE_SHAPE_TABLES_BYTES 0
+#endif
+
+#endif
