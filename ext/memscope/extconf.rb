@@ -31,8 +31,7 @@ end
 # In no public header (ruby_private.h declares them), so they are probed as symbols of this Ruby.
 have_func("rb_objspace_each_objects")
 have_func("rb_objspace_each_objects_without_setup")
-have_func("rb_gc_active_gc_name")
-have_func("rb_internal_thread_add_event_hook", "ruby/thread.h")
+have_func("rb_shape_get_shape_by_id")
 have_func("mallinfo2", "malloc.h")
 have_header("linux/fs.h")
 

@@ -68,7 +68,7 @@ static bool applies(const struct ledger_reading *reading, enum memscope_row row)
     case MEMSCOPE_ROW_transient_heap:
         return reading->layout.transient_heap_bytes > 0;
     case MEMSCOPE_ROW_shape_tables:
-        return reading->layout.shape_tables_bytes > 0;
+        return reading->layout.shape_list_bytes > 0;
     default:
         if (row >= MEMSCOPE_ROW_in_use && row <= MEMSCOPE_ROW_not_resident)
             return reading->ledger.jemalloc_status == MEMSCOPE_OK;

@@ -145,6 +145,14 @@ static bool jit_is_on(void) {
     return false;
 }
 
+static uintptr_t shape_list(void) {
+#ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
+    return (uintptr_t)rb_shape_get_shape_by_id(0);
+#else
+    return 0;
+#endif
+}
+
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
     *layout = (struct memscope_ruby_layout){
         .heap_pages = listing->pages,
@@ -154,7 +162,9 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
         .fiber_stack_bytes = fiber_stack_bytes,
         .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
         .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,
-        .shape_tables_bytes = MEMSCOPE_SHAPE_TABLES_BYTES,
+        .shape_list = shape_list(),
+        .shape_list_bytes = MEMSCOPE_SHAPE_LIST_BYTES,
+        .shape_cache_bytes = MEMSCOPE_SHAPE_CACHE_BYTES,
         .jit = jit_is_on(),
     };
 }

@@ -49,13 +49,20 @@ struct memscope_heap_page_header {
 #endif
 
 /*
- * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c) that the kernel joins:
- * 524,288 shapes of 40 bytes and 16,777,216 nodes of 24. Seen as one mapping of exactly this size on 3.3, 3.4 and 4.0.
+ * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes and
+ * 16,777,216 nodes of 24. Seen on 3.3, 3.4 and 4.0.
  */
 #if RUBY_API_VERSION_CODE >= 30300
-#define MEMSCOPE_SHAPE_TABLES_BYTES ((size_t)423624704)
+#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 40)
+#define MEMSCOPE_SHAPE_CACHE_BYTES ((size_t)16777216 * 24)
 #else
-#define MEMSCOPE_SHAPE_TABLES_BYTES 0
+#define MEMSCOPE_SHAPE_LIST_BYTES 0
+#define MEMSCOPE_SHAPE_CACHE_BYTES 0
+#endif
+
+/* The address of a shape; shape 0 begins the list. Exported by 3.3 and 3.4; elsewhere the list is told by its size. */
+#ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
+const void *rb_shape_get_shape_by_id(unsigned int id);
 #endif
 
 #endif

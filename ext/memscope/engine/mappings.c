@@ -56,7 +56,7 @@ static bool parse_field(const char *line, struct memscope_mapping *mapping) {
             return false;
         mapping->resident_bytes = kib * 1024;
     } else if (strncmp(line, "VmFlags:", 8) == 0) {
-        mapping->noreserve = strstr(line + 8, " nr") != NULL;
+        mapping->noreserve = strstr(line + 8, " nr") != NULL && strstr(line + 8, " dp") == NULL;
     }
     return true;
 }

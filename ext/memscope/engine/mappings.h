@@ -18,7 +18,7 @@ struct memscope_mapping {
     uint64_t inode;
     uint64_t resident_bytes; /* smaps only, else 0 */
     bool readable, writable, executable, shared;
-    bool noreserve; /* smaps only: mapped with MAP_NORESERVE */
+    bool noreserve; /* smaps only: mapped with MAP_NORESERVE (and not MAP_DROPPABLE, which implies it) */
 };
 
 struct memscope_mappings {

@@ -173,6 +173,21 @@ static bool claim_transient_heap(const struct memscope_ruby_layout *layout, cons
     return false;
 }
 
+/* Where the address is not known, only a mapping of exactly both tables' size can be them. */
+static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_mapping *mapping,
+                               struct memscope_claims *claims) {
+    size_t both = layout->shape_list_bytes + layout->shape_cache_bytes;
+    uintptr_t start = layout->shape_list;
+
+    if (start == 0 && mapping->end - mapping->start == both)
+        start = mapping->start + layout->shape_cache_bytes;
+    if (start < mapping->start || start >= mapping->end || layout->shape_list_bytes == 0)
+        return;
+    memscope_claims_add(claims, start, start + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    if (start - mapping->start >= layout->shape_cache_bytes)
+        memscope_claims_add(claims, start - layout->shape_cache_bytes, start, MEMSCOPE_ROW_shape_tables, 0);
+}
+
 void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout,
                                    const struct memscope_mappings *mappings,
                                    const struct memscope_own_memory *memory, struct memscope_claims *claims) {
@@ -184,8 +199,7 @@ void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout,
 
         if (!may_be_mapped_by_ruby(mapping))
             continue;
-        if (layout->shape_tables_bytes > 0 && mapping->end - mapping->start == layout->shape_tables_bytes)
-            memscope_claims_add(claims, mapping->start, mapping->end, MEMSCOPE_ROW_shape_tables, 0);
+        claim_shape_tables(layout, mapping, claims);
         while (transient_heap_wanted &&
                memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
             transient_heap_wanted = !claim_transient_heap(layout, memory, gap_start, gap_end, claims);
