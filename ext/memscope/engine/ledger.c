@@ -436,6 +436,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
     enum memscope_status status;
 
     memset(ledger, 0, sizeof *ledger);
+    memscope_statm_read(&ledger->statm_before); /* so that what it maps the first time is in the list of mappings */
     if ((status = memscope_scratch_open(&ledger->work)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->list)) != MEMSCOPE_OK)
         return status;

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define LARGEST_RESERVATION ((size_t)4 << 30)
+#define LARGEST_RESERVATION ((size_t)512 << 20)
 #define SMALLEST_RESERVATION ((size_t)4 << 20)
 #define COMMIT_STEP ((size_t)256 << 10)
 #define OPEN_LIMIT 64
