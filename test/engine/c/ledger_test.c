@@ -72,7 +72,8 @@ static pthread_barrier_t touched, measured;
 static void *use_stack(void *argument) {
     volatile char block[4 * 1024 * 1024];
 
-    memset((char *)block, 1, sizeof block);
+    for (size_t index = 0; index < sizeof block; index += 1024)
+        block[index] = 1;
     (void)argument;
     pthread_barrier_wait(&touched);
     pthread_barrier_wait(&measured);
@@ -101,8 +102,11 @@ static void test_thread_stacks_live_and_cached(void) {
 }
 
 static void *fill_arena(void *argument) {
-    for (int index = 0; index < 16 * 1024; index++)
-        memset(malloc(1000), 1, 1000);
+    for (int index = 0; index < 16 * 1024; index++) {
+        char *volatile block = malloc(1000); /* volatile: what nobody reads need not be allocated */
+
+        memset(block, 1, 1000);
+    }
     return argument;
 }
 

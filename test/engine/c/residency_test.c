@@ -14,6 +14,9 @@ static const struct memscope_mappings_memory memory = {&list, &names};
 #ifdef __linux__
 
 #include <errno.h>
+
+#if __has_include(<linux/seccomp.h>) /* the kernel's headers are not among musl-gcc's */
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -33,6 +36,14 @@ static void deny_ioctl(void) {
     EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
     EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
+
+#else
+
+static void deny_ioctl(void) {
+    SKIP("no seccomp headers to deny PAGEMAP_SCAN with");
+}
+
+#endif
 
 /* Every third page is written, every third only read: those hold the zero page and are in nobody's RSS. */
 static char *checkered_mapping(size_t page) {

@@ -1,0 +1,23 @@
+/* What the C tests assert with: never compiled out, and it says where. */
+#ifndef EXPECT_H
+#define EXPECT_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define EXPECT(condition)                                                                                            \
+    do {                                                                                                             \
+        if (!(condition)) {                                                                                          \
+            fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);                                  \
+            exit(1);                                                                                                 \
+        }                                                                                                            \
+    } while (0)
+
+/* Says why the rest of a test is not run here, and ends it well. */
+#define SKIP(reason)                                                                                                 \
+    do {                                                                                                             \
+        printf("skipped: %s\n", reason);                                                                             \
+        exit(0);                                                                                                     \
+    } while (0)
+
+#endif

@@ -1,0 +1,16 @@
+#include "expect.h"
+#include "mallinfo.h"
+
+int main(void) {
+    struct memscope_mallinfo before, after;
+    void *block;
+
+    if (memscope_mallinfo_read(&before) == MEMSCOPE_UNSUPPORTED)
+        SKIP("no mallinfo2 here");
+    block = malloc(1000000);
+    EXPECT(block);
+    EXPECT(memscope_mallinfo_read(&after) == MEMSCOPE_OK);
+    EXPECT(after.uordblks + after.hblkhd >= before.uordblks + before.hblkhd + 1000000);
+    free(block);
+    return 0;
+}

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require "minitest/autorun"
+require "fileutils"
+require "open3"
+require "tmpdir"
+
+# Builds the engine and each C test of test/engine/c with three compilers, and runs them: by the system's, against
+# musl, and as on a system that is not Linux, where every reader says "unsupported".
+class CTestsTest < Minitest::Test
+  ROOT = File.expand_path("../..", __dir__)
+  SOURCES = Dir[File.join(ROOT, "ext/memscope/engine/*.c")].sort.freeze
+  FLAGS = %w[-std=c11 -D_GNU_SOURCE -g -O1 -Wall -Wextra].push("-I#{ROOT}/ext/memscope/engine").freeze
+  FLAVOURS = { gcc: %w[gcc], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__] }.freeze
+
+  class << self
+    # The engine's object files, built once for each flavour.
+    def objects(flavour)
+      @objects ||= {}
+      @objects[flavour] ||= begin
+        directory = File.join(scratch, flavour.to_s).tap { |path| FileUtils.mkdir_p(path) }
+        run_command(*FLAVOURS.fetch(flavour), *FLAGS, "-c", *SOURCES, chdir: directory)
+        Dir[File.join(directory, "*.o")]
+      end
+    end
+
+    def scratch
+      @scratch ||= Dir.mktmpdir("memscope").tap do |directory|
+        Minitest.after_run { FileUtils.remove_entry(directory) }
+      end
+    end
+
+    def run_command(*command, **options)
+      output, status = Open3.capture2e(*command, **options)
+      raise "#{command.first(3).join(' ')} … #{command.last} (#{status})\n#{output}" unless status.success?
+
+      output
+    end
+  end
+
+  FLAVOURS.each do |flavour, compiler|
+    Dir[File.join(__dir__, "c/*_test.c")].each do |source|
+      name = File.basename(source, ".c")
+      define_method("test_#{name}_#{flavour}") do
+        skip "#{compiler.first} is not installed" unless system(compiler.first, "-v", err: File::NULL)
+
+        program = File.join(self.class.scratch, "#{name}_#{flavour}")
+        self.class.run_command(*compiler, *FLAGS, source, *self.class.objects(flavour), "-pthread", "-ldl",
+                               "-o", program)
+        output = self.class.run_command(program, chdir: self.class.scratch)
+        skip output if output.start_with?("skipped")
+
+        assert_empty output
+      end
+    end
+  end
+end

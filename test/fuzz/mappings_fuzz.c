@@ -1,0 +1,29 @@
+/* Whatever the text is, the list is ascending, disjoint and named, or the parse says no. */
+#include "mappings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct memscope_scratch list, names;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const struct memscope_mappings_memory memory = {&list, &names};
+    struct memscope_mappings mappings;
+
+    if (list.base == NULL &&
+        (memscope_scratch_open(&list) != MEMSCOPE_OK || memscope_scratch_open(&names) != MEMSCOPE_OK))
+        abort();
+    list.used = names.used = 0;
+    if (memscope_mappings_parse((const char *)data, size, &memory, &mappings) != MEMSCOPE_OK)
+        return 0;
+    for (size_t index = 0; index < mappings.count; index++) {
+        const struct memscope_mapping *mapping = &mappings.list[index];
+
+        if (mapping->start >= mapping->end || (index > 0 && mapping[-1].end > mapping->start) ||
+            strlen(mapping->name) > size || memscope_mappings_find(&mappings, mapping->start) != mapping)
+            abort();
+    }
+    return 0;
+}

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require "tmpdir"
+
+# C fixtures, compiled once a test run into a directory that goes with it.
+module Compiled
+  ROOT = File.expand_path("../..", __dir__)
+  ENGINE = File.join(ROOT, "ext", "memscope", "engine")
+  FLAGS = %w[-std=c11 -O1 -g -Wall -Wextra -D_GNU_SOURCE].freeze
+
+  # The compiler refused; the message holds what it said.
+  class Failure < StandardError; end
+
+  class << self
+    # @return [String] the path of a shared object built from test/fixtures/<source>
+    def shared(source, *arguments, as: "#{name_of(source)}.so")
+      build(as, "-shared", "-fPIC", fixture(source), *arguments)
+    end
+
+    # @return [String] the path of a program built from test/<source> and these files of the engine
+    def program(source, engine: [], compiler: "cc", arguments: [])
+      sources = engine.map { |file| File.join(ENGINE, file) }
+      build("#{compiler}-#{name_of(source)}", "-I#{ENGINE}", File.join(ROOT, "test", source), *sources, *arguments,
+            compiler: compiler)
+    end
+
+    # Runs a command that must succeed.
+    #
+    # @return [String] what it printed
+    def run(*command)
+      output, status = Open3.capture2e(*command)
+      raise Failure, "#{command.join(' ')}\n#{output}" unless status.success?
+
+      output
+    end
+
+    # @return [String] the path of a file of that name in the directory of compiled things
+    def path(name) = File.join(directory, name)
+
+    private
+
+    def fixture(source) = File.join(ROOT, "test", "fixtures", source)
+
+    def name_of(source) = File.basename(source, ".*")
+
+    def build(name, *arguments, compiler: "cc")
+      target = path(name)
+      run(compiler, *FLAGS, *arguments, "-o", target) unless File.exist?(target)
+      target
+    end
+
+    def directory
+      @directory ||= begin
+        directory = Dir.mktmpdir("memscope")
+        owner = Process.pid
+        at_exit { FileUtils.remove_entry(directory) if Process.pid == owner }
+        directory
+      end
+    end
+  end
+end
