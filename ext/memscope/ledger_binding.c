@@ -12,6 +12,7 @@
 
 struct ledger_reading {
     bool strict;
+    bool other_ractors; /* alive: they allocate and collect without this GVL */
     struct memscope_heap_listing listing;
     struct memscope_ruby_layout layout;
     struct memscope_ledger_request request;
@@ -42,6 +43,7 @@ static void *read_without_gvl(void *argument) {
 static void take_reading(struct ledger_reading *reading) {
     uint64_t start = memscope_now_ns();
 
+    reading->other_ractors = memscope_other_ractors();
     memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     memscope_ruby_layout(&reading->listing, &reading->layout);
     reading->request.malloc = malloc_kind();
@@ -139,6 +141,10 @@ static VALUE row_detail(const struct ledger_reading *reading, enum memscope_row 
         break;
     case MEMSCOPE_ROW_fibers:
         memscope_hash_set(detail, "stacks", ULL2NUM(ledger->stacks.fiber_stacks));
+        break;
+    case MEMSCOPE_ROW_not_resident:
+        if (ledger->bytes[row] < 0)
+            memscope_hash_set(detail, "why", rb_str_new_cstr("counted above, never touched"));
         break;
     case MEMSCOPE_ROW_unattributed:
         add_strangers(detail, ledger);
@@ -263,6 +269,9 @@ static VALUE reasons_hash(const struct ledger_reading *reading) {
         add_reason(reasons, "ruby_heap",
                    rb_str_new_cstr("listing the heap pages finished a garbage collection that was under way: this "
                                    "Ruby has no way around it"));
+    if (reading->other_ractors)
+        add_reason(reasons, "ractors",
+                   rb_str_new_cstr("other Ractors are alive: they run beside this reading, and the Ruby rows are coarse"));
     if (ledger->stacks_status != MEMSCOPE_OK)
         add_reason(reasons, "threads",
                    rb_sprintf("thread stacks: %s, so that they are unattributed",

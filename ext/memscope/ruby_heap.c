@@ -145,6 +145,12 @@ static bool jit_is_on(void) {
     return false;
 }
 
+bool memscope_other_ractors(void) {
+    VALUE count = rb_check_funcall(rb_const_get(rb_cObject, rb_intern("Ractor")), rb_intern("count"), 0, 0);
+
+    return FIXNUM_P(count) && FIX2INT(count) > 1;
+}
+
 static uintptr_t shape_list(void) {
 #ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
     return (uintptr_t)rb_shape_get_shape_by_id(0);

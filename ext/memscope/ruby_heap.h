@@ -35,6 +35,9 @@ struct memscope_heap_listing {
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 
+/* Whether Ractors besides the main one are alive. GVL held. */
+bool memscope_other_ractors(void);
+
 /* The layout of this Ruby for the engine; heap_pages belong to the listing. GVL held, creates no objects. */
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout);
 

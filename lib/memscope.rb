@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+require_relative "memscope/version"
+require_relative "memscope/native"
+require_relative "memscope/reading"
+require_relative "memscope/diff"
+require_relative "memscope/allocator"
+require_relative "memscope/snapshot"
+require_relative "memscope/ledger"
+require_relative "memscope/ruby_heap"
+require_relative "memscope/process_memory"
+require_relative "memscope/cgroup"
+
+# Where the memory of this Ruby process is.
+#
+# The calls below read; they change nothing, take no lock and raise nothing for what the system will not say: such a
+# value is nil, and the reading's `reasons` say why. They work in a trap handler. Tables of what each returns are with
+# the classes.
+module Memscope
+  class << self
+    # @!method rss
+    #   The resident set, from one read of /proc/self/statm. Tier T0.
+    #   @return [Integer, nil] bytes; nil where the kernel will not say
+
+    # Which library serves malloc, shown by behaviour. Tier T0.
+    #
+    # @return [Allocator]
+    def allocator = Allocator.capture(Native.allocator)
+
+    # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1.
+    #
+    # @param malloc [Boolean] glibc's totals too; mallinfo2 walks the free lists under the arenas' locks, tens of
+    #   milliseconds in a large fragmented heap
+    # @return [Snapshot]
+    # @raise [ArgumentError] unless `malloc` is true or false
+    def snapshot(malloc: false) = Snapshot.capture(Native.snapshot(switch(:snapshot, :malloc, malloc)))
+
+    # Every resident page, by its proven owner. Tier T2.
+    #
+    # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
+    # @return [Ledger]
+    # @raise [ArgumentError] unless `strict` is true or false
+    def ledger(strict: false)
+      switch(:ledger, :strict, strict)
+      malloc = Native.allocator
+      Ledger.capture({ **Native.ledger(strict), allocator: malloc })
+    end
+
+    # Pages and slots of Ruby's heap. Tier T2.
+    #
+    # @return [RubyHeap]
+    def ruby_heap = RubyHeap.capture(Native.ruby_heap)
+
+    # What the kernel accounts to this process: PSS, USS, swap. Tier T2.
+    #
+    # @return [ProcessMemory]
+    def process_memory = ProcessMemory.capture(Native.process_memory)
+
+    # The container's limit and what counts against it. Tier T1.
+    #
+    # @return [Cgroup]
+    def cgroup = Cgroup.read
+
+    # Prints the ledger for people. Tier T2. Loads memscope/report when first used; require that beforehand where it
+    # is to be called in a trap handler.
+    #
+    # @param io [IO, #write] where to
+    # @param strict [Boolean] as for ledger
+    # @return [nil]
+    # @raise [ArgumentError] when `io` cannot be written to, or `strict` is not true or false
+    def report(io = $stdout, strict: false)
+      require_relative "memscope/report"
+      Report.print(ledger(strict: strict), io)
+    end
+
+    # @return [Boolean] whether memscope's extension is there
+    def supported? = unsupported_reason.nil?
+
+    # @return [String, nil] why it is not
+    def unsupported_reason = Native.absence
+
+    private
+
+    def switch(call, name, value)
+      return value if [true, false].include?(value)
+
+      raise ArgumentError, "Memscope.#{call}: #{name}: given #{value.inspect}, allowed: true, false"
+    end
+  end
+end
+
+require_relative "memscope/railtie" if defined?(Rails::Railtie)

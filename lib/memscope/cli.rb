@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require_relative "../memscope"
+require_relative "cli/command"
+require_relative "cli/report_command"
+require_relative "cli/version_command"
+
+module Memscope
+  # The command line: `memscope COMMAND [options]`. Each command is a class in a file of its own.
+  #
+  # Exit status: 0 fine, 64 a usage error, 74 could not read or write.
+  module CLI
+    # Each command by its name.
+    COMMANDS = [ReportCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+
+    class << self
+      # Runs one command.
+      #
+      # @param arguments [Array<String>] as in ARGV
+      # @param out [IO]
+      # @param err [IO]
+      # @return [Integer] the exit status
+      def run(arguments, out: $stdout, err: $stderr)
+        name, *rest = arguments
+        return Command.write(out, overview) if %w[-h --help help].include?(name)
+
+        command = %w[-v --version].include?(name) ? VersionCommand : COMMANDS[name]
+        command ? command.new(out: out, err: err).run(rest) : refuse(name, err)
+      rescue Failure => e
+        err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
+        e.status
+      end
+
+      private
+
+      def overview
+        width = COMMANDS.keys.map(&:length).max
+        <<~TEXT
+          memscope #{VERSION}: where the memory of a Ruby process is
+
+          usage: memscope COMMAND [options]
+
+          #{COMMANDS.map { |name, command| "  #{name.ljust(width)}  #{command.summary}" }.join("\n")}
+
+          `memscope COMMAND --help` shows the options and an example.
+        TEXT
+      end
+
+      def refuse(name, err)
+        allowed = "allowed: #{COMMANDS.keys.join(', ')}, --help, --version"
+        err.puts(name ? "memscope: unknown command: #{name}; #{allowed}" : overview)
+        Command::USAGE
+      end
+    end
+  end
+end

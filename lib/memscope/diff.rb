@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+require_relative "lookup"
+
+module Memscope
+  # What changed between two readings of one kind: later - earlier.
+  #
+  #   diff = Memscope.ledger - ledger_before
+  #   diff[:rss_bytes].delta              # => 4096
+  #   diff.dig(:rows, :malloc).delta      # => 4096
+  #
+  # A counter's delta is what happened in between; a gauge's is by how much it moved.
+  class Diff < Reading
+    # One number, or a group of them.
+    class Change < Record
+      include Lookup
+
+      # @!attribute [r] id
+      #   @return [Symbol, Integer] the field's, the row's or the Hash key's
+      field :id, :id, null: false
+      # @!attribute [r] label
+      #   @return [String] for people
+      field :label, :string, null: false
+      # @!attribute [r] from
+      #   @return [Integer, Float, nil] the earlier value; nil where it is not known, and for a mere group
+      field :from, :number
+      # @!attribute [r] to
+      #   @return [Integer, Float, nil] the later value
+      field :to, :number
+      # @!method counter?
+      #   @return [Boolean] whether it is a total that only grows
+      field :counter, :boolean, null: false
+      # @!attribute [r] changes
+      #   @return [Array<Change>] of its parts
+      field :changes, [self], null: false
+
+      # @return [Integer, Float, nil] later less earlier; nil where either is not known
+      def delta = from && to && (to - from)
+
+      private
+
+      def parts = changes
+    end
+    include Lookup
+
+    # @!attribute [r] of
+    #   @return [String] the kind of both readings: "ledger", "snapshot", …
+    field :of, :string, null: false
+    # @!attribute [r] seconds
+    #   @return [Float] from the earlier reading to the later
+    field :seconds, :number, null: false
+    # @!attribute [r] earlier_pid
+    #   @return [Integer] the earlier reading's process; `pid` is the later's
+    field :earlier_pid, :count, null: false
+    # @!attribute [r] changes
+    #   @return [Array<Change>] one for each number that both readings can have
+    field :changes, [Change], null: false
+
+    NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
+    private_constant :NO_COST
+
+    # @param earlier [Reading]
+    # @param later [Reading]
+    # @return [Diff] in the later one's envelope; nothing was read for it, so it costs nothing
+    # @raise [TypeError] unless both are readings of one kind
+    def self.between(earlier, later)
+      unless earlier.instance_of?(later.class)
+        raise TypeError, "#{later.class} - #{earlier.class}: only readings of one kind can be subtracted"
+      end
+
+      capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
+                changes: Comparison.new(earlier, later).changes,
+                reasons: reasons_of(earlier, later), cost: NO_COST },
+              { memscope: later.memscope, ruby: later.ruby, pid: later.pid, at: later.at })
+    end
+
+    def self.reasons_of(earlier, later)
+      reasons = earlier.reasons.merge(later.reasons)
+      return reasons if earlier.pid == later.pid
+
+      { **reasons, pid: "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}" }
+    end
+    private_class_method :reasons_of
+
+    # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
+    def rows = changes.find { |change| change.id == :rows }&.changes || []
+
+    # @return [String] what changed, as a table
+    def to_s
+      require_relative "report"
+      Report::Changes.new(self).to_s
+    end
+
+    private
+
+    def parts = changes
+  end
+end
+
+require_relative "diff/comparison"

@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Diff < Reading
+    # Pairs the numbers of two readings of one class, into bodies of Change.
+    #
+    # @api private
+    class Comparison
+      # @param earlier [Reading]
+      # @param later [Reading]
+      def initialize(earlier, later)
+        @earlier = earlier
+        @later = later
+      end
+
+      # @return [Array<Hash>]
+      def changes
+        @later.class.own_fields.filter_map do |field|
+          values = [@earlier, @later].map(&field.reader)
+          field.number? ? number(field.name, *values, field) : any(field.name, *values, field)
+        end
+      end
+
+      private
+
+      # nil where there is nothing to subtract.
+      def any(id, from, to, field)
+        case [from, to].compact.first
+        when Numeric then number(id, from, to, field)
+        when Hash then group(id, from || {}, to || {}, field)
+        when Array then list(id, from || [], to || [], field)
+        end
+      end
+
+      def number(id, from, to, field)
+        change(id, from: from, to: to, counter: field.counter?(id))
+      end
+
+      def group(id, from, to, field)
+        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], field) }
+        change(id, changes: changes) unless changes.empty?
+      end
+
+      # Of the lists only rows and slot sizes hold numbers that can be paired.
+      def list(id, from, to, field)
+        case to.first || from.first
+        when Ledger::Row then change(id, changes: rows(from, to))
+        when RubyHeap::SlotSize
+          group(id, *[from, to].map { |sizes| sizes.to_h { |size| [size.slot_size, size.to_h] } }, field)
+        end
+      end
+
+      # A row that is not there holds nothing, so it counts as 0.
+      def rows(from, to)
+        pairs = [from, to].map { |rows| rows.to_h { |row| [row.id, row] } }
+        ids = pairs.last.keys | pairs.first.keys
+        changes = ids.map { |id| row(*pairs.map { |pair| pair[id] }) }
+        changes.sort_by.with_index { |change, index| [-(change[:to] - change[:from]).abs, index] }
+      end
+
+      def row(from, to)
+        known = to || from
+        bytes, children = [from, to].map { |row| row ? [row.bytes, row.children] : [0, []] }.transpose
+        change(known.id, label: known.label, from: bytes.first, to: bytes.last, changes: rows(*children))
+      end
+
+      def change(id, label: id.to_s, from: nil, to: nil, counter: false, changes: [])
+        { id: id, label: label, from: from, to: to, counter: counter, changes: changes }
+      end
+    end
+  end
+end

@@ -1,0 +1,144 @@
+# frozen_string_literal: true
+
+require_relative "record"
+
+module Memscope
+  # Checks a Hash that came from anywhere, so that a Record can be built from it: what `from_h` does.
+  #
+  # All methods raise ArgumentError, naming the path to the value, what was given and what is allowed.
+  #
+  # @api private
+  module Loader
+    NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
+    INTEGER = ->(value) { value.is_a?(Integer) }
+    private_constant :NATURAL, :INTEGER
+
+    # What a value of each type is, and what a message calls it.
+    SCALARS = {
+      bytes: [NATURAL, "an Integer of 0 or more, in bytes"],
+      signed_bytes: [INTEGER, "an Integer, in bytes"],
+      count: [NATURAL, "an Integer of 0 or more"],
+      integer: [INTEGER, "an Integer"],
+      number: [->(value) { value.is_a?(Numeric) && value.finite? }, "an Integer or a finite Float"],
+      string: [->(value) { value.is_a?(String) }, "a String"],
+      symbol: [->(value) { value.is_a?(Symbol) }, "a Symbol or a String"],
+      id: [->(value) { value.is_a?(Symbol) || value.is_a?(Integer) }, "a Symbol, a String or an Integer"],
+      boolean: [->(value) { [true, false].include?(value) }, "true or false"],
+      time: [->(value) { value.is_a?(Time) }, 'a time like "2026-11-21T02:00:00.123Z"'],
+      hash: [->(value) { value.is_a?(Hash) }, "a Hash"],
+      list: [->(value) { value.is_a?(Array) }, "an Array"],
+      any: [->(_value) { true }, "a value that JSON knows"]
+    }.freeze
+
+    TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
+    private_constant :SCALARS, :TIME
+
+    module_function
+
+    # @param record [Class] a Record class
+    # @param hash [Hash] with String or Symbol keys
+    # @param where [String] the path to it
+    # @return [Hash{Symbol => Object}] a value for each field
+    def values(record, hash, where)
+      names = record.fields.map(&:name)
+      given = keyed(hash, where, record)
+      unknown = given.keys - names
+      refuse("#{where}, a key", unknown.first.to_s, names.join(", ")) unless unknown.empty?
+      record.fields.to_h { |field| [field.name, value(field, given[field.name], path(where, field.name))] }
+    end
+
+    # @return [Hash{Symbol => Object}] the hash with Symbols for keys
+    def keyed(hash, where, record)
+      refuse(where, hash, "a Hash as #{record.name}#to_h gives it") unless hash.is_a?(Hash)
+      hash.to_h { |key, value| [key(key, where).to_sym, value] }
+    end
+
+    # @return [String] "Memscope::Ledger.from_h: rows[0].bytes"
+    def path(where, name) = where.end_with?("from_h") ? "#{where}: #{name}" : "#{where}.#{name}"
+
+    def refuse(where, given, allowed)
+      shown = given.inspect
+      shown = "#{shown[0, 60]}..." if shown.length > 63
+      raise ArgumentError, "#{where}: given #{shown}, allowed: #{allowed}"
+    end
+
+    def value(field, given, where)
+      return given if given.nil? && field.null?
+
+      loaded = typed(field.type, given, where)
+      return loaded if field.one_of.nil? || field.one_of.include?(loaded)
+
+      refuse(where, given, field.one_of.join(", "))
+    end
+
+    def typed(type, given, where)
+      case type
+      when Class then type.load(given, where)
+      when Array then list(type.first, given, where)
+      when :sentences then sentences(given, where)
+      else scalar(type, given, where)
+      end
+    end
+
+    def list(record, given, where)
+      refuse(where, given, "an Array, each item a Hash as #{record.name}#to_h gives it") unless given.is_a?(Array)
+      given.each_with_index.map { |item, index| record.load(item, "#{where}[#{index}]") }.freeze
+    end
+
+    def sentences(given, where)
+      refuse(where, given, "a Hash of Strings") unless given.is_a?(Hash)
+      given.to_h do |id, sentence|
+        id = key(id, where)
+        [id.to_sym, scalar(:string, sentence, "#{where}.#{id}")]
+      end.freeze
+    end
+
+    def scalar(type, given, where)
+      check, allowed = SCALARS.fetch(type)
+      loaded = converted(type, given, where)
+      check.call(loaded) ? loaded : refuse(where, given, allowed)
+    end
+
+    def converted(type, given, where)
+      case type
+      when :symbol, :id then given.is_a?(String) ? given.to_sym : given
+      when :time then time(given)
+      else plain(given, where)
+      end
+    end
+
+    def plain(given, where)
+      case given
+      when Hash then plain_hash(given, where)
+      when Array then given.each_with_index.map { |item, index| plain(item, "#{where}[#{index}]") }.freeze
+      when String, Symbol, Integer, true, false, nil then Field.plain(given)
+      else given.is_a?(Float) && given.finite? ? given : refuse(where, given, "a value that JSON knows")
+      end
+    end
+
+    # Keys written as decimal numbers were Integers.
+    def plain_hash(given, where)
+      given.to_h do |key, value|
+        text = key(key, where)
+        [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, plain(value, "#{where}.#{text}")]
+      end.freeze
+    end
+
+    def key(key, where)
+      return Field.text(key.to_s) if key.is_a?(String) || key.is_a?(Symbol) || key.is_a?(Integer)
+
+      refuse("#{where}, a key", key, "a String or a Symbol")
+    end
+
+    # nil for what is no time, an impossible day included.
+    def time(given)
+      parts = given.is_a?(String) && given.match(TIME)&.captures&.map(&:to_i)
+      return unless parts
+
+      time = Time.utc(*parts[0, 6], parts.last * 1000).freeze
+      time if time.strftime("%Y-%m-%dT%H:%M:%S.%LZ") == given
+    rescue ArgumentError
+      nil
+    end
+  end
+end

@@ -1,0 +1,119 @@
+# frozen_string_literal: true
+
+require_relative "record"
+require_relative "version"
+
+module Memscope
+  # What a reading cost.
+  #
+  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 walks.
+  class Cost < Record
+    # @!attribute [r] tier
+    #   @return [Symbol] :T0, :T1, :T2 or :T3
+    field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
+    # @!attribute [r] wall_us
+    #   @return [Integer] how long it took, in microseconds
+    field :wall_us, :count, null: false
+    # @!attribute [r] gvl_us
+    #   @return [Integer] for how much of that the GVL was held
+    field :gvl_us, :count, null: false
+    # @!attribute [r] scratch_bytes
+    #   @return [Integer] memory of its own that it worked in
+    field :scratch_bytes, :bytes, null: false
+  end
+
+  # The base of everything that memscope reads: a Record inside an envelope that says what it is, who wrote it, and of
+  # which process and moment it is. A subclass declares its own fields with `field`; `reasons` and `cost` follow them.
+  #
+  # Counters among the fields (totals that only grow) are declared with `counters: true`, or for a Hash with the keys
+  # that are such (`counters: %i[count time]`); all other numbers are gauges.
+  class Reading < Record
+    # The layouts of `to_h` that `from_h` understands.
+    SCHEMAS = [1].freeze
+
+    # @!attribute [r] memscope
+    #   @return [String] the version of memscope that read it
+    # @!attribute [r] ruby
+    #   @return [String] the version of the Ruby that it was read in
+    # @!attribute [r] pid
+    #   @return [Integer] the process
+    # @!attribute [r] at
+    #   @return [Time] UTC, to the millisecond
+    ENVELOPE = [
+      Field.new(:memscope, :string, null: false), Field.new(:ruby, :string, null: false),
+      Field.new(:pid, :count, null: false), Field.new(:at, :time, null: false)
+    ].freeze
+
+    # @!attribute [r] reasons
+    #   @return [Hash{Symbol => String}] why something is nil, missing or coarse
+    # @!attribute [r] cost
+    #   @return [Cost]
+    CLOSING = [Field.new(:reasons, :sentences, null: false), Field.new(:cost, Cost, null: false)].freeze
+    private_constant :ENVELOPE, :CLOSING
+
+    (ENVELOPE + CLOSING).each { |field| define_method(field.name) { @values[field.name] } }
+
+    class << self
+      # @return [Array<Field>] the envelope's, its own, reasons and cost
+      def fields = @fields ||= [*ENVELOPE, *own_fields, *CLOSING].freeze
+
+      # @return [Array<Symbol>] the names of the fields that a body from the extension has
+      def body_names = [*own_fields, *CLOSING].map(&:name)
+
+      # @return [String] "process_memory" for ProcessMemory
+      def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
+
+      # Puts a body from the extension into an envelope of this process and moment.
+      #
+      # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost
+      # @param envelope [Hash{Symbol => Object}] of another reading, to share its moment
+      def capture(body, envelope = self.envelope) = take_over(body.merge(envelope))
+
+      # @return [Hash{Symbol => Object}] of this process and moment
+      def envelope
+        now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+        { memscope: VERSION, ruby: RUBY_VERSION, pid: Process.pid, at: Time.at(0, now, :millisecond).utc.freeze }
+      end
+
+      # @api private
+      def load(hash, where)
+        require_relative "loader"
+        given = Loader.keyed(hash, where, self)
+        check_schema(given.delete(:schema), "#{where}: schema")
+        given_kind = given.delete(:kind)
+        Loader.refuse("#{where}: kind", given_kind, kind) unless given_kind == kind
+        super(given, where)
+      end
+
+      private
+
+      def check_schema(schema, where)
+        return if SCHEMAS.include?(schema)
+
+        newer = "; a newer memscope wrote this" if schema.is_a?(Integer) && schema > SCHEMAS.max
+        Loader.refuse(where, schema, "#{SCHEMAS.join(', ')}, which is all that memscope #{VERSION} knows#{newer}")
+      end
+    end
+
+    # @return [String] what it is a reading of: "ledger", "allocator", …
+    def kind = self.class.kind
+
+    # @return [Hash{Symbol => Object}] schema, kind, the rest of the envelope, the fields, reasons and cost; ready
+    #   for JSON
+    def to_h = { schema: SCHEMAS.last, kind: kind, **super }
+
+    # @return [Hash{Symbol => Object}] `to_h` without the envelope
+    def body = to_h.slice(*self.class.body_names)
+
+    # What changed since an earlier reading of the same kind.
+    #
+    # @param other [Reading] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] when the other is no reading of this kind
+    def -(other) = Diff.between(other, self)
+
+    private
+
+    def shown_values = super.except(:memscope, :ruby)
+  end
+end

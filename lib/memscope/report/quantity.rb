@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Report
+    # Numbers as people read them. All give ASCII.
+    module Quantity
+      # 1 MiB in bytes.
+      MEBIBYTE = 1_048_576
+
+      module_function
+
+      # @return [String] "45,649"
+      def count(number) = number.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
+
+      # @return [String] "1,234.5", without the unit: for a column that says it
+      def mebibytes(bytes)
+        whole, tenth = format("%.1f", bytes.fdiv(MEBIBYTE)).split(".")
+        text = "#{count(whole)}.#{tenth}"
+        text == "-0.0" ? "0.0" : text
+      end
+
+      # @return [String] "2.8 MiB", "16 KiB" or "12 B"
+      def size(bytes)
+        return "#{mebibytes(bytes)} MiB" if bytes.abs >= MEBIBYTE / 10
+        return "#{count((bytes / 1024.0).round)} KiB" if bytes.abs >= 1024
+
+        "#{bytes} B"
+      end
+
+      # @return [String] "4,096 B"
+      def exact(bytes) = "#{count(bytes)} B"
+
+      # @return [String] "+4,096"
+      def signed(number) = number.negative? ? count(number) : "+#{count(number)}"
+
+      # @return [String] "24 ms", "0.7 ms"
+      def milliseconds(microseconds)
+        format(microseconds < 9950 ? "%.1f ms" : "%.0f ms", microseconds.fdiv(1000))
+      end
+
+      # @return [String] "3 pages", "1 page"
+      def counted(number, plural) = "#{count(number)} #{number == 1 ? plural.delete_suffix('s') : plural}"
+    end
+  end
+end

@@ -1,0 +1,91 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Report
+    # The rows of a ledger: MiB, percent of RSS, the tree, and what there is of each.
+    class Table
+      include Quantity
+
+      NUMBER_WIDTH = 9
+      PERCENT_WIDTH = 9
+      DETAIL_COLUMN = 42
+      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
+
+      # @param ledger [Ledger]
+      # @param page [Page]
+      def initialize(ledger, page)
+        @ledger = ledger
+        @page = page
+        @number_width = [NUMBER_WIDTH, *numbers(ledger.rows).map { |bytes| mebibytes(bytes).length + 2 }].max
+      end
+
+      # @return [Array<String>]
+      def lines
+        [line("MiB", "of RSS", ""), *@ledger.rows.filter { |row| shown?(row) }.flat_map { |row| row_lines(row) },
+         line(mebibytes(sum), percent(sum), closing)]
+      end
+
+      private
+
+      # All that stand in the first column.
+      def numbers(rows) = rows.empty? ? [sum] : rows.flat_map { |row| [row.bytes, *numbers(row.children)] }
+
+      # A row of zero says nothing, except that nothing is unattributed.
+      def shown?(row) = !row.bytes.zero? || row.id == :unattributed || row.children.any? { |child| shown?(child) }
+
+      def row_lines(row)
+        below = @page.branches(shown_children(row)) { |child| shown_children(child) }
+        [line(mebibytes(row.bytes), percent(row.bytes), row.label, items(row)),
+         *below.map { |branches, child| line(mebibytes(child.bytes), "", " #{branches}#{child.label}", items(child)) }]
+      end
+
+      def shown_children(row) = row.children.filter { |child| shown?(child) }
+
+      def line(number, percent, label, items = [])
+        text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
+        return text[0, Page::WIDTH].rstrip if items.empty?
+
+        text = text.length + 2 > DETAIL_COLUMN ? "#{text}  " : text.ljust(DETAIL_COLUMN)
+        "#{text}#{fitting(items, Page::WIDTH - text.length)}"[0, Page::WIDTH].rstrip
+      end
+
+      def items(row)
+        unverified = "unverified" if row.check && !row.check.verified?
+        [*unverified, *row.detail.filter_map { |name, value| item(name, value) }]
+      end
+
+      # Text stands for itself; a number or a list needs its name, and what is zero or empty is not worth one.
+      def item(name, value)
+        words = name.to_s.tr("_", " ")
+        case value
+        when String then value unless value.empty?
+        when Integer then number(words, value) unless value.zero?
+        when Float then "#{words} #{value}"
+        when Array then counted(value.size, words) unless value.empty?
+        when true then words
+        end
+      end
+
+      def number(words, value)
+        words.end_with?(" bytes") ? "#{words.delete_suffix(' bytes')} #{size(value)}" : counted(value, words)
+      end
+
+      # As many items as there is room for.
+      def fitting(items, room)
+        kept = items.length.downto(1).find { |number| items.first(number).join(", ").length <= room }
+        items.first(kept || 0).join(", ")
+      end
+
+      def percent(bytes) = @ledger.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @ledger.rss_bytes)
+
+      def sum = @ledger.rows.sum(&:bytes)
+
+      def closing
+        difference = sum - @ledger.rss_bytes
+        return "= RSS of this reading, to the byte" if difference.zero?
+
+        "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
+      end
+    end
+  end
+end

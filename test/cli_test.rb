@@ -1,0 +1,169 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require "memscope/cli"
+require "stringio"
+require "tmpdir"
+
+class CLITest < MemscopeTest
+  EXECUTABLE = File.join(ChildProcess::ROOT, "exe", "memscope")
+
+  Ran = Struct.new(:status, :out, :err)
+
+  # In this process.
+  def memscope(*arguments)
+    out = StringIO.new
+    err = StringIO.new
+    Ran.new(Memscope::CLI.run(arguments, out: out, err: err), out.string, err.string)
+  end
+
+  # In a process of its own.
+  def command(name)
+    [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, EXECUTABLE, name]
+  end
+
+  def assert_refused(message, *arguments)
+    ran = memscope(*arguments)
+
+    assert_equal [64, ""], [ran.status, ran.out]
+    assert_equal "#{message}\n", ran.err
+  end
+
+  def test_report
+    ran = memscope("report")
+
+    assert_equal 0, ran.status
+    assert_includes ran.out, "= RSS of this reading, to the byte"
+    assert_match(/\Amemscope report: of the memscope process itself; .*\n\z/, ran.err)
+  end
+
+  def test_report_as_json
+    ran = memscope("report", "--json")
+    ledger = Memscope::Ledger.from_h(JSON.parse(ran.out))
+
+    assert_equal 1, ran.out.lines.size
+    assert_equal [Process.pid, 0], [ledger.pid, ran.status]
+  end
+
+  def test_report_to_a_file
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "ledger.json")
+      ran = memscope("report", "--json", "--output", path)
+
+      assert_equal [0, ""], [ran.status, ran.out]
+      assert_equal 0o600, File.stat(path).mode & 0o777
+      assert_equal "ledger", JSON.parse(File.read(path))["kind"]
+    end
+  end
+
+  def test_a_file_that_exists_stays_as_it_is
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "notes.txt")
+      File.write(path, "mine")
+      ran = memscope("report", "--output=#{path}")
+
+      assert_equal [74, ""], [ran.status, ran.out]
+      assert_match(/^memscope report: --output #{path}: File exists; allowed: a file that does not exist yet, in a/,
+                   ran.err)
+      assert_equal "mine", File.read(path)
+    end
+  end
+
+  def test_a_link_is_not_followed
+    Dir.mktmpdir do |directory|
+      File.symlink(File.join(directory, "target"), File.join(directory, "link"))
+
+      assert_equal 74, memscope("report", "--output", File.join(directory, "link")).status
+      refute_path_exists File.join(directory, "target")
+    end
+  end
+
+  def test_a_file_that_cannot_be_made
+    ran = memscope("report", "--output", "/nowhere/ledger.json")
+
+    assert_equal 74, ran.status
+    assert_includes ran.err, "--output /nowhere/ledger.json: No such file or directory; allowed: "
+  end
+
+  def test_a_file_that_cannot_be_finished_is_removed
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "ledger.json")
+      ran = ChildProcess.run(<<~RUBY, requires: ["memscope/cli"])
+        trap("XFSZ", "IGNORE")
+        Process.setrlimit(:FSIZE, 1000)
+        exit Memscope::CLI.run(["report", "--json", "--output", #{path.dump}])
+      RUBY
+
+      assert_equal 74, ran.status.exitstatus, ran.err
+      assert_includes ran.err, "File too large"
+      refute_path_exists path
+    end
+  end
+
+  def test_output_that_cannot_be_written
+    ran = ChildProcess.run_command("sh", "-c", 'exec "$@" > /dev/full', "sh", *command("report"))
+
+    assert_equal 74, ran.status.exitstatus
+    assert_includes ran.err, "memscope report: standard output: No space left on device"
+  end
+
+  def test_help
+    [["--help"], ["-h"], ["help"]].each do |arguments|
+      ran = memscope(*arguments)
+
+      assert_equal [0, ""], [ran.status, ran.err]
+      assert_match(/^  report   print where/, ran.out)
+    end
+  end
+
+  def test_help_of_each_command_shows_an_example
+    Memscope::CLI::COMMANDS.each_key do |name|
+      ran = memscope(name, "--help")
+
+      assert_equal [0, ""], [ran.status, ran.err]
+      assert_match(/^usage: memscope #{name} \[--json\]/, ran.out)
+      assert_match(/^example:\n  memscope #{name} --json/, ran.out)
+    end
+  end
+
+  def test_version
+    [["version"], ["--version"], ["-v"]].each do |arguments|
+      assert_match(/\Amemscope 0\.1\.0 \(ruby \d/, memscope(*arguments).out)
+    end
+    assert_equal({ "memscope" => "0.1.0", "ruby" => RUBY_VERSION }, JSON.parse(memscope("version", "--json").out))
+  end
+
+  def test_usage_errors
+    assert_refused "memscope: unknown command: reprot; allowed: report, version, --help, --version", "reprot"
+    assert_refused "memscope report: invalid option: --yaml; allowed: --json, --output FILE, --help", "report", "--yaml"
+    assert_refused "memscope report: missing argument: --output; allowed: --json, --output FILE, --help",
+                   "report", "--output"
+    assert_refused "memscope report: needless argument: --json=1; allowed: --json, --output FILE, --help",
+                   "report", "--json=1"
+    assert_refused "memscope report: unexpected argument: ruby; allowed: --json, --output FILE, --help",
+                   "report", "--", "ruby", "app.rb"
+    assert_refused "memscope version: unexpected argument: x; allowed: --json, --help", "version", "x"
+  end
+
+  def test_without_a_command_the_overview_is_an_error
+    ran = memscope
+
+    assert_equal [64, ""], [ran.status, ran.out]
+    assert_includes ran.err, "usage: memscope COMMAND [options]"
+  end
+
+  def test_the_executable
+    ran = ChildProcess.run_command(*command("report"), "--json")
+
+    assert_predicate ran, :success?
+    assert_equal ran.json["rows"].sum { |row| row["bytes"] }, ran.json["rss_bytes"]
+    assert_equal 64, ChildProcess.run_command(*command("bogus")).status.exitstatus
+  end
+
+  def test_the_executable_in_a_plain_locale
+    ran = ChildProcess.run_command(*command("report"), env: { "LC_ALL" => "C" })
+
+    assert_predicate ran.out, :ascii_only?
+    assert_includes ran.out, "|- "
+  end
+end

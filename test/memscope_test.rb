@@ -1,0 +1,146 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require "stringio"
+
+class MemscopeFacadeTest < MemscopeTest
+  READINGS = {
+    allocator: Memscope::Allocator, snapshot: Memscope::Snapshot, ledger: Memscope::Ledger,
+    ruby_heap: Memscope::RubyHeap, process_memory: Memscope::ProcessMemory, cgroup: Memscope::Cgroup
+  }.freeze
+
+  # The extension is out of reach: its directory is not on the load path.
+  WITHOUT_EXTENSION = <<~RUBY
+    $LOAD_PATH.unshift(*ARGV)
+    def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super
+    require "memscope"
+  RUBY
+
+  def without_extension(script)
+    ChildProcess.run("#{WITHOUT_EXTENSION}\n#{script}")
+  end
+
+  def test_each_call_returns_its_reading
+    READINGS.each do |call, type|
+      reading = Memscope.public_send(call)
+
+      assert_instance_of type, reading
+      assert_equal [call.to_s, Process.pid, Memscope::VERSION], [reading.kind, reading.pid, reading.memscope]
+      assert_equal reading, type.from_h(JSON.parse(reading.to_json))
+    end
+  end
+
+  # A field that the extension does not fill, or a key that no field takes, would go unnoticed otherwise.
+  def test_the_extension_fills_exactly_the_fields_of_each_reading
+    native = Memscope.const_get(:Native)
+    bodies = { allocator: [], snapshot: [false], ruby_heap: [], process_memory: [], ledger: [false],
+               cgroup: %w[/proc /sys/fs/cgroup] }
+
+    bodies.each do |call, arguments|
+      expected = READINGS[call].body_names - [*(:allocator if call == :ledger)]
+
+      assert_equal expected.sort, native.public_send(call, *arguments).keys.sort, call
+    end
+  end
+
+  def test_the_signatures_have_every_field
+    signatures = File.read(File.join(ChildProcess::ROOT, "sig", "memscope.rbs"))
+
+    READINGS.each_value do |type|
+      declared = signatures[/^  class #{type.name.split('::').last} < Reading$.*?^  end$/m]
+      missing = type.own_fields.map(&:reader).reject do |name|
+        declared.match?(/(attr_reader|def) #{Regexp.escape(name)}: /)
+      end
+
+      assert_empty missing, type
+    end
+  end
+
+  def test_rss
+    assert_in_delta Memscope.ledger.rss_bytes, Memscope.rss, 4 * 1_048_576
+  end
+
+  def test_report
+    io = StringIO.new
+
+    assert_nil Memscope.report(io)
+    assert_match(/\Amemscope 0\.1\.0 . ruby #{RUBY_VERSION} . .* serves malloc \(proved\) . pid #{Process.pid}$/,
+                 io.string)
+    assert_output(/= RSS of this reading/) { Memscope.report(strict: true) }
+  end
+
+  def test_unknown_keywords_are_refused
+    assert_raises(ArgumentError) { Memscope.ledger(strcit: true) }
+    assert_raises(ArgumentError) { Memscope.snapshot(glibc: true) }
+    assert_raises(ArgumentError) { Memscope.report($stdout, strcit: true) }
+  end
+
+  def test_wrong_types_are_refused
+    { ledger: :strict, snapshot: :malloc }.each do |call, keyword|
+      error = assert_raises(ArgumentError) { Memscope.public_send(call, keyword => "yes") }
+      assert_equal "Memscope.#{call}: #{keyword}: given \"yes\", allowed: true, false", error.message
+      assert_raises(ArgumentError) { Memscope.public_send(call, keyword => nil) }
+    end
+  end
+
+  def test_supported
+    assert_predicate Memscope, :supported?
+    assert_nil Memscope.unsupported_reason
+  end
+
+  def test_readings_in_a_trap_handler
+    ran = ChildProcess.run(<<~'RUBY', requires: ["memscope", "memscope/report", "json", "stringio"])
+      trap("USR1") do
+        readings = %i[allocator snapshot ledger ruby_heap process_memory cgroup].map { |call| Memscope.public_send(call) }
+        readings.each { |reading| (reading - reading).to_h }
+        readings.each(&:to_json)
+        Memscope.report(StringIO.new)
+        puts "read #{readings.size}, #{Memscope.rss.positive?}"
+      end
+      Process.kill(:USR1, Process.pid)
+      sleep 0.1
+    RUBY
+
+    assert_equal "read 6, true\n", ran.out, ran
+  end
+
+  def test_loads_neither_json_nor_a_surface
+    loaded = ChildProcess.run(<<~RUBY).out.lines.map(&:chomp)
+      before = $LOADED_FEATURES.dup
+      require "memscope"
+      Memscope.rss; Memscope.allocator; Memscope.snapshot; Memscope.ledger - Memscope.ledger
+      puts $LOADED_FEATURES - before
+    RUBY
+
+    assert_empty loaded.grep_v(%r{/memscope})
+    assert_empty loaded.grep(/report|cli|tasks|railtie|loader|absent/)
+  end
+
+  def test_without_the_extension_nothing_breaks
+    ran = without_extension(<<~RUBY)
+      readings = %i[allocator snapshot ledger ruby_heap process_memory cgroup].map { |call| Memscope.public_send(call) }
+      require "json"
+      readings.each do |reading|
+        puts reading.reasons[:extension]
+        abort reading.inspect unless reading.class.from_h(JSON.parse(reading.to_json)) == reading
+      end
+      p Memscope.rss, Memscope.supported?, readings[2].source, readings[2].rss_bytes, readings[2].unattributed_bytes
+      Memscope.report
+    RUBY
+
+    assert_predicate ran, :success?, ran
+    assert_equal ["memscope's extension could not be loaded: cannot load it\n"] * 6, ran.out.lines.first(6)
+    assert_equal %W[nil\n false\n :none\n nil\n nil\n], ran.out.lines[6, 5]
+    assert_includes ran.out, "extension: memscope's extension could not be loaded: cannot load it"
+  end
+
+  def test_another_ruby_is_named
+    ran = ChildProcess.run(<<~RUBY)
+      RUBY_ENGINE.replace("jruby") rescue Object.const_set(:RUBY_ENGINE, "jruby")
+      #{WITHOUT_EXTENSION}
+      puts Memscope.unsupported_reason
+    RUBY
+
+    assert_match(/\Amemscope's extension is written for CRuby; this is jruby \S+\n\z/, ran.out)
+  end
+end

@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+class TasksTest < MemscopeTest
+  RUN = 'require "memscope/tasks"; Rake::Task["memscope:report"].invoke'
+
+  def test_report
+    ran = ChildProcess.run(RUN)
+
+    assert_predicate ran, :success?, ran
+    assert_includes ran.out, "= RSS of this reading, to the byte"
+    assert_match(/^memscope:report: of this rake process itself \(pid \d+\)$/, ran.err)
+  end
+
+  def test_report_as_json
+    ledger = ChildProcess.run(RUN, env: { "FORMAT" => "json" }).json
+
+    assert_equal "ledger", ledger["kind"]
+    assert_equal(ledger["rss_bytes"], ledger["rows"].sum { |row| row["bytes"] })
+  end
+
+  def test_another_format_is_refused
+    ran = ChildProcess.run(RUN, env: { "FORMAT" => "yaml" })
+
+    refute_predicate ran, :success?
+    assert_includes ran.err, 'FORMAT: given "yaml", allowed: text, json'
+    assert_empty ran.out
+  end
+
+  def test_defining_tasks_does_not_load_memscope
+    ran = ChildProcess.run("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
+                           requires: ["memscope/tasks"])
+
+    assert_equal "memscope:report\nnil\n", ran.out
+  end
+
+  def test_the_task_describes_itself
+    ran = ChildProcess.run('require "rake"; Rake::TaskManager.record_task_metadata = true; require "memscope/tasks"; ' \
+                           'puts Rake::Task["memscope:report"].comment')
+
+    assert_equal "Print where the memory of this rake process is (FORMAT=json)\n", ran.out
+  end
+end
