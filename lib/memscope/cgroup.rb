@@ -96,7 +96,14 @@ module Memscope
     # @param proc_root [String] what stands for /proc: self/cgroup, self/mountinfo and meminfo are read there
     # @param cgroup_root [String] what stands for /sys/fs/cgroup
     # @return [Cgroup]
-    # @raise [TypeError] unless both are Strings
-    def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup") = capture(Native.cgroup(proc_root, cgroup_root))
+    # @raise [ArgumentError] unless both can be paths
+    def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")
+      { proc_root: proc_root, cgroup_root: cgroup_root }.each do |name, root|
+        next if root.is_a?(String) && !root.include?("\0")
+
+        raise ArgumentError, "Memscope::Cgroup.read: #{name}: given #{root.inspect}, allowed: a path, a String"
+      end
+      capture(Native.cgroup(proc_root, cgroup_root))
+    end
   end
 end

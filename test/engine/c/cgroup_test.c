@@ -52,8 +52,8 @@ static void test_parse_mount(void) {
     EXPECT(memscope_cgroup_parse_mount("35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory",
                                        &mount));
     EXPECT(!mount.is_v2 && strcmp(mount.root, "/") == 0 && strcmp(mount.point, "/sys/fs/cgroup/memory") == 0);
-    EXPECT(memscope_cgroup_parse_mount("1 2 0:3 /../.. /my\\040groups rw shared:5 master:7 - cgroup2 none rw\n",
-                                       &mount));
+    EXPECT(
+        memscope_cgroup_parse_mount("1 2 0:3 /../.. /my\\040groups rw shared:5 master:7 - cgroup2 none rw\n", &mount));
     EXPECT(mount.is_v2 && strcmp(mount.root, "/../..") == 0 && strcmp(mount.point, "/my groups") == 0);
     EXPECT(!memscope_cgroup_parse_mount("35 31 0:32 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu", &mount));
     EXPECT(!memscope_cgroup_parse_mount("22 27 0:21 / /proc rw,relatime - proc proc rw", &mount));
@@ -98,11 +98,12 @@ static void write_file(const char *name, const char *text) {
 
 /* A mount list whose first line is longer than the reader's window, and a group two levels down. */
 static void write_tree(void) {
-    char mounts[3 * MEMSCOPE_CGROUP_PATH + 256];
+    static const char group[] = " - overlay none rw\n31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    char mounts[(size_t)3 * MEMSCOPE_CGROUP_PATH + sizeof group];
+    const size_t length = sizeof mounts - sizeof group;
 
-    memset(mounts, 'x', 3 * MEMSCOPE_CGROUP_PATH);
-    strcpy(mounts + 3 * MEMSCOPE_CGROUP_PATH,
-           " - overlay none rw\n31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    memset(mounts, 'x', length);
+    memcpy(mounts + length, group, sizeof group);
     make_directory("self");
     make_directory("a");
     make_directory("a/b");
@@ -129,7 +130,7 @@ static void test_read_finds_the_limit_above(void) {
     EXPECT(cgroup.hierarchy_headroom.value == 200);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_current_bytes].value == 300);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_peak_bytes].status == MEMSCOPE_NOT_FOUND);
-    EXPECT(cgroup.host_memory.value == 1024 * 1024);
+    EXPECT(cgroup.host_memory.value == UINT64_C(1024) * 1024);
 }
 
 static void test_read_says_why_not(void) {

@@ -5,19 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXPECT(condition)                                                                                            \
-    do {                                                                                                             \
-        if (!(condition)) {                                                                                          \
-            fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);                                  \
-            exit(1);                                                                                                 \
-        }                                                                                                            \
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: expected %s\n", __FILE__, __LINE__, #condition);                                   \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 /* Says why the rest of a test is not run here, and ends it well. */
-#define SKIP(reason)                                                                                                 \
-    do {                                                                                                             \
-        printf("skipped: %s\n", reason);                                                                             \
-        exit(0);                                                                                                     \
+#define SKIP(reason)                                                                                                   \
+    do {                                                                                                               \
+        printf("skipped: %s\n", reason);                                                                               \
+        exit(0);                                                                                                       \
     } while (0)
 
 #endif

@@ -48,16 +48,16 @@ static void test_smaps(void) {
 
 static void test_malformed(void) {
     static const char *const texts[] = {
-        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 0",                       /* no end of line */
-        "7f1de8000000 rw-p 00000000 00:00 0 \n",                                 /* no end */
-        "7f1de8021000-7f1de8000000 rw-p 00000000 00:00 0 \n",                    /* backwards */
-        "7f1de8000000-7f1de8021000 rw\n",                                        /* cut */
-        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 \n",                      /* no inode */
-        "10000000000000000-20000000000000000 rw-p 00000000 00:00 0 \n",          /* too large */
-        "Rss: 12 kB\n",                                                          /* of no mapping */
-        "1000-2000 rw-p 00000000 00:00 0 \nRss: many kB\n",                      /* no number */
-        "2000-3000 rw-p 00000000 00:00 0 \n1000-2000 rw-p 00000000 00:00 0 \n",  /* descending */
-        "1000-3000 rw-p 00000000 00:00 0 \n2000-4000 rw-p 00000000 00:00 0 \n",  /* overlapping */
+        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 0",                      /* no end of line */
+        "7f1de8000000 rw-p 00000000 00:00 0 \n",                                /* no end */
+        "7f1de8021000-7f1de8000000 rw-p 00000000 00:00 0 \n",                   /* backwards */
+        "7f1de8000000-7f1de8021000 rw\n",                                       /* cut */
+        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 \n",                     /* no inode */
+        "10000000000000000-20000000000000000 rw-p 00000000 00:00 0 \n",         /* too large */
+        "Rss: 12 kB\n",                                                         /* of no mapping */
+        "1000-2000 rw-p 00000000 00:00 0 \nRss: many kB\n",                     /* no number */
+        "2000-3000 rw-p 00000000 00:00 0 \n1000-2000 rw-p 00000000 00:00 0 \n", /* descending */
+        "1000-3000 rw-p 00000000 00:00 0 \n2000-4000 rw-p 00000000 00:00 0 \n", /* overlapping */
     };
     struct memscope_mappings mappings;
 

@@ -37,8 +37,8 @@ static void test_memory_parse(void) {
 
     EXPECT(memscope_process_memory_parse(rollup, MEMSCOPE_PROCESS_SMAPS_ROLLUP, &memory) == MEMSCOPE_OK);
     EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_rss_bytes));
-    EXPECT(memory.values[MEMSCOPE_PROCESS_rss_bytes] == 1628 * 1024);
-    EXPECT(memory.values[MEMSCOPE_PROCESS_pss_bytes] == 283 * 1024);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_rss_bytes] == UINT64_C(1628) * 1024);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_pss_bytes] == UINT64_C(283) * 1024);
     EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_swap_bytes));
     EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_pss_dirty_bytes));
     EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_shared_clean_bytes));
@@ -236,7 +236,7 @@ static void read_on_signal(int signal) {
     struct memscope_statm statm;
 
     (void)signal;
-    memscope_statm_read(&statm);
+    memscope_statm_read(&statm); /* NOLINT(bugprone-signal-handler): that it may is what is tested */
 }
 
 static void read_under_signals(void) {
@@ -261,7 +261,7 @@ static void test_memory_read(void) {
     EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_OK);
     EXPECT(memory.status == MEMSCOPE_OK && memory.smaps_rollup == MEMSCOPE_OK);
     EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_threads));
-    EXPECT(memory.values[MEMSCOPE_PROCESS_threads] == 1);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have its own */
     read = memory.values[MEMSCOPE_PROCESS_rss_bytes];
     EXPECT(read + MIB > true_rss() && true_rss() + MIB > read);
     EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] + MIB > read);

@@ -78,7 +78,7 @@ static void check(enum memscope_residency_source source, const char *mapped, siz
     EXPECT(residency.source == source);
     EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
     difference = statm.resident_bytes > residency.resident_bytes ? statm.resident_bytes - residency.resident_bytes
-                                                                  : residency.resident_bytes - statm.resident_bytes;
+                                                                 : residency.resident_bytes - statm.resident_bytes;
     EXPECT(difference <= 64 * 1024 + (zero_pages_told ? 0 : PAGES * page));
     for (size_t index = 0; index < residency.range_count; index++) {
         EXPECT(residency.ranges[index].start < residency.ranges[index].end);

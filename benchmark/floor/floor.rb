@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+require "fiddle"
+require "fileutils"
+require "tmpdir"
+
+# What each benchmark is measured against: the same work in C, compiled on the spot and called inside the very process
+# that memscope reads, so that both see the same heap.
+module Floor
+  ENGINE = File.expand_path("../../ext/memscope/engine", __dir__)
+  Comparison = Struct.new(:ratio, :subject_ns, :floor_ns)
+
+  class << self
+    # A function of floor/<name>.c.
+    def function(name, function, arguments, result)
+      library = (@libraries ||= {})[name] ||= Fiddle.dlopen(compile(name))
+      Fiddle::Function.new(library[function], arguments, result)
+    end
+
+    # Compares two subjects, each called with a count and giving the nanoseconds that so many calls took. Short batches
+    # take turns and are compared pair by pair, so that a busy machine slows both alike.
+    #
+    # @return [Comparison] medians: the ratio of the pairs, and of one call of each, in nanoseconds
+    def compare(subject, floor, count:, rounds: 301)
+      pairs = Array.new(rounds) { [subject.call(count) / count.to_f, floor.call(count) / count.to_f] }
+      Comparison.new(median(pairs.map { |ours, theirs| ours / theirs }), *pairs.transpose.map { |side| median(side) })
+    end
+
+    def median(values) = values.sort[values.size / 2]
+
+    # The nanoseconds of a block, which does its work count times itself.
+    def time
+      start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
+      yield
+      Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start
+    end
+
+    # One line of the result.
+    def say(what, value, unit, goal) = puts("#{what.ljust(17)} #{value.round(2).to_s.rjust(7)} #{unit}  (goal #{goal})")
+
+    private
+
+    def compile(name)
+      directory = Dir.mktmpdir("memscope")
+      owner = Process.pid
+      at_exit { FileUtils.remove_entry(directory) if Process.pid == owner }
+      library = File.join(directory, "#{name}.so")
+      system("cc", "-O2", "-shared", "-fPIC", "-I#{ENGINE}", File.join(__dir__, "#{name}.c"), "-o", library,
+             exception: true)
+      library
+    end
+  end
+end
