@@ -37,13 +37,20 @@ module Memscope
 
     # Every resident page, by its proven owner. Tier T2.
     #
+    # @param deep [Boolean] walk the chunks of glibc's malloc, so that its rows are split into in use, free, thread caches
+    #   and top: 0.15 to 0.3 µs a chunk, without the GVL and without its locks. Nothing to add under jemalloc
+    # @param shared [Boolean] split each row into what other processes share and what is private: 4 ms a GB
+    # @param objects [Boolean] ask every object what it holds through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
     # @return [Ledger]
-    # @raise [ArgumentError] unless `strict` is true or false
-    def ledger(strict: false)
+    # @raise [ArgumentError] unless each of them is true or false
+    def ledger(deep: false, shared: false, objects: false, strict: false)
+      switch(:ledger, :deep, deep)
+      switch(:ledger, :shared, shared)
+      switch(:ledger, :objects, objects)
       switch(:ledger, :strict, strict)
       malloc = Native.allocator
-      Ledger.capture({ **Native.ledger(strict), allocator: malloc })
+      Ledger.capture({ **Native.ledger(deep, shared, objects, strict), allocator: malloc })
     end
 
     # Pages and slots of Ruby's heap. Tier T2.
@@ -65,12 +72,12 @@ module Memscope
     # is to be called in a trap handler.
     #
     # @param io [IO, #write] where to
-    # @param strict [Boolean] as for ledger
+    # @param options [Hash] those of ledger
     # @return [nil]
-    # @raise [ArgumentError] when `io` cannot be written to, or `strict` is not true or false
-    def report(io = $stdout, strict: false)
+    # @raise [ArgumentError] when `io` cannot be written to, or for an option as ledger does
+    def report(io = $stdout, **options)
       require_relative "memscope/report"
-      Report.print(ledger(strict: strict), io)
+      Report.print(ledger(**options), io)
     end
 
     # @return [Boolean] whether memscope's extension is there

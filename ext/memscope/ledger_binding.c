@@ -12,6 +12,8 @@
 
 struct ledger_reading {
     bool strict;
+    bool objects;
+    struct memscope_held_memory held;
     bool other_ractors; /* alive: they allocate and collect without this GVL */
     struct memscope_heap_listing listing;
     struct memscope_ruby_layout layout;
@@ -46,6 +48,8 @@ static void take_reading(struct ledger_reading *reading) {
     reading->other_ractors = memscope_other_ractors();
     memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     memscope_ruby_layout(&reading->listing, &reading->layout);
+    if (reading->objects)
+        memscope_heap_held_memory(&reading->held);
     reading->request.malloc = malloc_kind();
     reading->request.ruby = &reading->layout;
     reading->gvl_ns = memscope_now_ns() - start;
@@ -60,6 +64,16 @@ static void take_reading(struct ledger_reading *reading) {
 
 /* ---- rows ----------------------------------------------------------------------------------------------------- */
 
+static bool is_counted_by_jemalloc(enum memscope_row row) {
+    return row >= MEMSCOPE_ROW_in_use && row <= MEMSCOPE_ROW_not_resident;
+}
+
+static bool is_found_by_chunks(enum memscope_row row) {
+    return (row >= MEMSCOPE_ROW_main_heap_in_use && row <= MEMSCOPE_ROW_main_heap_unwalked) ||
+           (row >= MEMSCOPE_ROW_arenas_in_use && row <= MEMSCOPE_ROW_arenas_unwalked) ||
+           row == MEMSCOPE_ROW_mmapped_in_use;
+}
+
 /* Whether this process can have the row at all; one that can and has nothing is there with 0 bytes. */
 static bool applies(const struct ledger_reading *reading, enum memscope_row row) {
     switch (row) {
@@ -72,16 +86,21 @@ static bool applies(const struct ledger_reading *reading, enum memscope_row row)
     case MEMSCOPE_ROW_shape_tables:
         return reading->layout.shape_list_bytes > 0;
     default:
-        if (row >= MEMSCOPE_ROW_in_use && row <= MEMSCOPE_ROW_not_resident)
+        if (is_counted_by_jemalloc(row))
             return reading->ledger.jemalloc_status == MEMSCOPE_OK;
-        return true;
+        return !is_found_by_chunks(row) || reading->ledger.walked_chunks;
     }
+}
+
+/* Rows that are counters or chunks, not pages: what of them is shared is known of the row above them only. */
+static bool shares_known(const struct ledger_reading *reading, enum memscope_row row) {
+    return reading->ledger.shared_status == MEMSCOPE_OK && !is_counted_by_jemalloc(row) && !is_found_by_chunks(row);
 }
 
 static VALUE stranger_hash(const struct memscope_ledger_stranger *stranger) {
     const struct memscope_mapping *mapping = stranger->mapping;
-    char permissions[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-',
-                          mapping->executable ? 'x' : '-', mapping->shared ? 's' : 'p'};
+    char permissions[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-', mapping->executable ? 'x' : '-',
+                          mapping->shared ? 's' : 'p'};
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "start", ULL2NUM(mapping->start));
@@ -116,6 +135,69 @@ static void add_ruby_heap_counts(VALUE detail, const struct ledger_reading *read
     memscope_hash_set(detail, "partly_resident_pages", ULL2NUM(reading->ledger.heap_pages_partly_resident));
 }
 
+/* Bytes that malloc has given out, whatever of them is resident; false where this reading does not know. */
+static bool malloc_in_use(const struct ledger_reading *reading, uint64_t *bytes) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+
+    if (ledger->jemalloc_status == MEMSCOPE_OK)
+        *bytes =
+            ledger->jemalloc.allocated_bytes - ledger->jemalloc.tcache_bytes - ledger->jemalloc.tcache_stashed_bytes;
+    else if (ledger->walked_chunks)
+        *bytes = ledger->main_heap.in_use.bytes + ledger->arenas.in_use.bytes + ledger->glibc.mmapped_bytes;
+    else
+        return false;
+    return true;
+}
+
+static void add_malloc_counts(VALUE detail, const struct ledger_reading *reading) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    uint64_t in_use;
+
+    if (ledger->walked_chunks)
+        memscope_hash_set(detail, "trimmable_bytes",
+                          ULL2NUM(ledger->main_heap.trimmable_bytes + ledger->arenas.trimmable_bytes));
+    if (!malloc_in_use(reading, &in_use))
+        return;
+    memscope_hash_set(detail, "in_use_bytes", ULL2NUM(in_use));
+    if (!reading->held.known)
+        return;
+    memscope_hash_set(detail, "held_by_objects_bytes", ULL2NUM(reading->held.bytes));
+    memscope_hash_set(detail, "held_by_nobody_bytes", LL2NUM((int64_t)in_use - (int64_t)reading->held.bytes));
+}
+
+/* The chunks behind a row that the chunk walk found; NULL for every other row. */
+static const struct memscope_chunk_sum *chunks_of(const struct memscope_ledger *ledger, enum memscope_row row) {
+    const struct memscope_chunk_totals *totals = row < MEMSCOPE_ROW_arenas ? &ledger->main_heap : &ledger->arenas;
+
+    switch (row) {
+    case MEMSCOPE_ROW_main_heap_in_use:
+    case MEMSCOPE_ROW_arenas_in_use:
+        return &totals->in_use;
+    case MEMSCOPE_ROW_main_heap_free:
+    case MEMSCOPE_ROW_arenas_free:
+        return &totals->free;
+    case MEMSCOPE_ROW_main_heap_thread_caches:
+    case MEMSCOPE_ROW_arenas_thread_caches:
+        return &totals->cached;
+    default:
+        return NULL;
+    }
+}
+
+static void add_chunk_counts(VALUE detail, const struct ledger_reading *reading, enum memscope_row row) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    const struct memscope_chunk_sum *sum = chunks_of(ledger, row);
+
+    if (sum != NULL && ledger->walked_chunks) {
+        memscope_hash_set(detail, "blocks", ULL2NUM(sum->count));
+        memscope_hash_set(detail, "chunk_bytes", ULL2NUM(sum->bytes));
+    }
+    if (row == MEMSCOPE_ROW_main_heap_free)
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->main_heap.trimmable_bytes));
+    if (row == MEMSCOPE_ROW_arenas_free)
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->arenas.trimmable_bytes));
+}
+
 static VALUE row_detail(const struct ledger_reading *reading, enum memscope_row row) {
     const struct memscope_ledger *ledger = &reading->ledger;
     VALUE detail = rb_hash_new();
@@ -123,6 +205,9 @@ static VALUE row_detail(const struct ledger_reading *reading, enum memscope_row 
     switch (row) {
     case MEMSCOPE_ROW_ruby_heap:
         add_ruby_heap_counts(detail, reading);
+        break;
+    case MEMSCOPE_ROW_malloc:
+        add_malloc_counts(detail, reading);
         break;
     case MEMSCOPE_ROW_empty_pages:
         memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));
@@ -150,6 +235,7 @@ static VALUE row_detail(const struct ledger_reading *reading, enum memscope_row 
         add_strangers(detail, ledger);
         break;
     default:
+        add_chunk_counts(detail, reading, row);
         if (memscope_row_definitions[row].parent != MEMSCOPE_ROW_files)
             break;
         memscope_hash_set(detail, "text_bytes", LL2NUM(ledger->bytes[row] - (int64_t)ledger->written_bytes[row]));
@@ -201,6 +287,14 @@ static VALUE row_hash(const struct ledger_reading *reading, enum memscope_row ro
     memscope_hash_set(hash, "id", memscope_symbol(memscope_row_definitions[row].id));
     memscope_hash_set(hash, "label", row_label(reading, row));
     memscope_hash_set(hash, "bytes", LL2NUM(memscope_ledger_row_bytes(&reading->ledger, row)));
+    if (reading->request.shared) {
+        bool known = shares_known(reading, row);
+        uint64_t shared = memscope_ledger_row_shared_bytes(&reading->ledger, row);
+
+        memscope_hash_set(hash, "shared_bytes", known ? ULL2NUM(shared) : Qnil);
+        memscope_hash_set(hash, "private_bytes",
+                          known ? LL2NUM(memscope_ledger_row_bytes(&reading->ledger, row) - (int64_t)shared) : Qnil);
+    }
     memscope_hash_set(hash, "detail", row_detail(reading, row));
     memscope_hash_set(hash, "check", row_check(reading, row));
     memscope_hash_set(hash, "children", row_list(reading, row));
@@ -252,6 +346,30 @@ static void add_malloc_reason(VALUE reasons, const struct ledger_reading *readin
                                    "mappings are its: they are unattributed"));
 }
 
+/* What was asked for beyond the plain ledger and could not be had. */
+static void add_option_reasons(VALUE reasons, const struct ledger_reading *reading) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    uint64_t in_use;
+
+    if (reading->request.deep && reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
+        add_reason(reasons, "deep", rb_str_new_cstr("jemalloc counts what it holds: there is nothing to walk"));
+    else if (reading->request.deep && !ledger->walked_chunks)
+        add_reason(reasons, "deep",
+                   rb_str_new_cstr("chunks are walked under glibc's malloc, where resident pages and this process's "
+                                   "own memory can be read"));
+    else if (reading->request.deep && !memscope_glibc_knows_cache_key())
+        add_reason(reasons, "thread_caches",
+                   rb_str_new_cstr("this glibc does not mark cached chunks: they count as in use"));
+    if (reading->request.shared && ledger->shared_status != MEMSCOPE_OK)
+        add_reason(reasons, "shared",
+                   rb_sprintf("/proc/self/pagemap: %s", memscope_status_text(ledger->shared_status)));
+    if (reading->objects && !reading->held.known)
+        add_reason(reasons, "objects",
+                   rb_str_new_cstr("objects cannot be walked in this Ruby, or beside other Ractors"));
+    else if (reading->objects && !malloc_in_use(reading, &in_use))
+        add_reason(reasons, "objects", rb_str_new_cstr("what malloc has given out is known with deep: true"));
+}
+
 static VALUE reasons_hash(const struct ledger_reading *reading) {
     const struct memscope_ledger *ledger = &reading->ledger;
     VALUE reasons = rb_hash_new();
@@ -263,6 +381,7 @@ static VALUE reasons_hash(const struct ledger_reading *reading) {
     }
     add_residency_reason(reasons, &ledger->residency);
     add_malloc_reason(reasons, reading);
+    add_option_reasons(reasons, reading);
     if (reading->listing.refusal != NULL)
         add_reason(reasons, "ruby_heap", rb_str_new_cstr(reading->listing.refusal));
     else if (reading->listing.finished_gc)
@@ -270,8 +389,9 @@ static VALUE reasons_hash(const struct ledger_reading *reading) {
                    rb_str_new_cstr("listing the heap pages finished a garbage collection that was under way: this "
                                    "Ruby has no way around it"));
     if (reading->other_ractors)
-        add_reason(reasons, "ractors",
-                   rb_str_new_cstr("other Ractors are alive: they run beside this reading, and the Ruby rows are coarse"));
+        add_reason(
+            reasons, "ractors",
+            rb_str_new_cstr("other Ractors are alive: they run beside this reading, and the Ruby rows are coarse"));
     if (ledger->stacks_status != MEMSCOPE_OK)
         add_reason(reasons, "threads",
                    rb_sprintf("thread stacks: %s, so that they are unattributed",
@@ -311,11 +431,12 @@ static VALUE ledger_body(const struct ledger_reading *reading) {
     memscope_hash_set(hash, "source", source_symbol(read ? ledger->residency.source : MEMSCOPE_RESIDENCY_NONE));
     memscope_hash_set(hash, "statm_before_bytes", statm ? ULL2NUM(ledger->statm_before.resident_bytes) : Qnil);
     memscope_hash_set(hash, "statm_after_bytes", statm ? ULL2NUM(ledger->statm_after.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "held_by_objects_bytes", reading->held.known ? ULL2NUM(reading->held.bytes) : Qnil);
     memscope_hash_set(hash, "rows", read ? row_list(reading, MEMSCOPE_ROW_top) : rb_ary_new());
     memscope_hash_set(hash, "reasons", reasons_hash(reading));
-    memscope_hash_set(hash, "cost",
-                      memscope_cost("T2", reading->wall_ns, reading->gvl_ns,
-                                    ledger->scratch_bytes + reading->listing.scratch.used));
+    memscope_hash_set(
+        hash, "cost",
+        memscope_cost("T2", reading->wall_ns, reading->gvl_ns, ledger->scratch_bytes + reading->listing.scratch.used));
     return hash;
 }
 
@@ -338,12 +459,15 @@ static VALUE close_ledger(VALUE argument) {
  * strict: true keeps the GVL throughout, so that no Ruby thread moves anything meanwhile. Without it, an interrupt that
  * arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back.
  */
-static VALUE native_ledger(VALUE self, VALUE strict) {
-    struct ledger_reading reading = {.strict = RTEST(strict)};
+static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
+    struct ledger_reading reading = {
+        .strict = RTEST(strict), .objects = RTEST(objects), .request = {.deep = RTEST(deep), .shared = RTEST(shared)}};
 
     return rb_ensure(read_ledger, (VALUE)&reading, close_ledger, (VALUE)&reading);
 }
 
 void Init_memscope_ledger(void) {
-    rb_define_module_function(rb_mMemscopeNative, "ledger", native_ledger, 1);
+    if (malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+        memscope_glibc_learn_cache_key();
+    rb_define_module_function(rb_mMemscopeNative, "ledger", native_ledger, 4);
 }

@@ -37,20 +37,13 @@ VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t 
 
 RUBY_FUNC_EXPORTED void Init_memscope(void);
 
-#pragma weak Init_memscope_allocator
-#pragma weak Init_memscope_process
-#pragma weak Init_memscope_cgroup
-#pragma weak Init_memscope_snapshot
-#pragma weak Init_memscope_ruby_heap
-#pragma weak Init_memscope_ledger
-
 void Init_memscope(void) {
     rb_mMemscope = rb_define_module("Memscope");
     rb_mMemscopeNative = rb_define_module_under(rb_mMemscope, "Native");
-    if (Init_memscope_allocator) Init_memscope_allocator();
-    if (Init_memscope_process) Init_memscope_process();
-    if (Init_memscope_cgroup) Init_memscope_cgroup();
-    if (Init_memscope_snapshot) Init_memscope_snapshot();
-    if (Init_memscope_ruby_heap) Init_memscope_ruby_heap();
-    if (Init_memscope_ledger) Init_memscope_ledger();
+    Init_memscope_allocator();
+    Init_memscope_process();
+    Init_memscope_cgroup();
+    Init_memscope_snapshot();
+    Init_memscope_ruby_heap();
+    Init_memscope_ledger();
 }

@@ -17,7 +17,7 @@ extern VALUE rb_mMemscopeNative; /* Memscope::Native, a private constant */
 
 /* A Symbol for a C string constant. */
 static inline VALUE memscope_symbol(const char *name) {
-    return ID2SYM(rb_intern(name));
+    return ID2SYM((rb_intern)(name)); /* the macro would keep one ID for all callers */
 }
 
 static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {

@@ -58,14 +58,17 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
     return 0;
 }
 
-static void each_page(struct memscope_heap_listing *listing) {
+/* False where this Ruby exports no walk of its object space. */
+static bool each_page(int (*callback)(void *, void *, size_t, void *), void *data) {
 #if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
-    rb_objspace_each_objects_without_setup(list_page, listing);
+    rb_objspace_each_objects_without_setup(callback, data);
+    return true;
 #elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
-    listing->finished_gc = rb_gc_latest_gc_info(symbol_state) != symbol_none;
-    rb_objspace_each_objects(list_page, listing);
+    rb_objspace_each_objects(callback, data);
+    return true;
 #else
-    listing->refusal = "this Ruby does not export rb_objspace_each_objects";
+    (void)callback, (void)data;
+    return false;
 #endif
 }
 
@@ -115,7 +118,9 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
         return;
     }
     listing->pages = memscope_scratch_take(&listing->scratch, 0);
-    each_page(listing);
+    listing->finished_gc = MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) != symbol_none;
+    if (!each_page(list_page, listing))
+        listing->refusal = "this Ruby does not export rb_objspace_each_objects";
     if (listing->refusal != NULL) {
         listing->count = 0;
         return;
@@ -128,6 +133,59 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
 
 void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
     memscope_scratch_close(&listing->scratch);
+}
+
+/* ---- memory held by objects ------------------------------------------------------------------------------------ */
+
+/*
+ * Fibers, and threads before 3.3, have their VM stack on a mapped stack, not in malloc memory, and count it all the
+ * same (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
+ */
+static bool counts_a_mapped_stack(VALUE object) {
+    const char *name;
+
+    if (!RTYPEDDATA_P(object))
+        return false;
+    name = RTYPEDDATA_TYPE(object)->wrap_struct_name;
+    return strcmp(name, "fiber") == 0 || (RUBY_API_VERSION_CODE < 30300 && strcmp(name, "VM/thread") == 0);
+}
+
+/* Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers); classes are left out there.
+ */
+static bool may_be_asked(VALUE object) {
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_NONE:
+    case RUBY_T_MOVED:
+    case RUBY_T_ZOMBIE:
+        return false;
+    case RUBY_T_CLASS:
+    case RUBY_T_MODULE:
+    case RUBY_T_ICLASS:
+        return RUBY_API_VERSION_CODE < 40000;
+    case RUBY_T_DATA:
+        return !counts_a_mapped_stack(object);
+    default:
+        return true;
+    }
+}
+
+static int add_held_memory(void *start, void *end, size_t stride, void *data) {
+    struct memscope_held_memory *held = data;
+
+    for (uintptr_t slot = (uintptr_t)start; slot < (uintptr_t)end; slot += stride) {
+        size_t size = may_be_asked((VALUE)slot) ? rb_obj_memsize_of((VALUE)slot) : 0;
+
+        if (size <= stride)
+            continue;
+        held->bytes += size - stride;
+        held->objects++;
+    }
+    return 0;
+}
+
+void memscope_heap_held_memory(struct memscope_held_memory *held) {
+    memset(held, 0, sizeof *held);
+    held->known = !memscope_other_ractors() && each_page(add_held_memory, held);
 }
 
 /* ---- layout --------------------------------------------------------------------------------------------------- */
@@ -205,7 +263,8 @@ static size_t group_by_slot_size(const struct memscope_heap_listing *listing, st
     return count;
 }
 
-/* What perfect packing would leave empty: pages beyond those that the live slots need. Pinned objects may prevent it. */
+/* What perfect packing would leave empty: pages beyond those that the live slots need. Pinned objects may prevent it.
+ */
 static size_t compactable_bytes(const struct memscope_heap_listing *listing, const struct slot_size *size) {
     size_t needed = (size->live_slots + size->most_slots - 1) / size->most_slots;
 
@@ -223,7 +282,6 @@ static VALUE slot_size_hash(const struct memscope_heap_listing *listing, const s
     memscope_hash_set(hash, "compactable_bytes", SIZET2NUM(compactable_bytes(listing, size)));
     return hash;
 }
-
 
 static void set_totals(VALUE hash, const struct memscope_heap_listing *listing, const struct slot_size *sizes,
                        size_t count) {
@@ -294,8 +352,8 @@ static size_t constant_size(VALUE hash, const char *key) {
 /* cont.c, fiber_pool_initialize: the two stacks together, and always one page more. */
 static size_t pooled_fiber_bytes(VALUE parameters) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t wanted = constant_size(parameters, "fiber_vm_stack_size") +
-                    constant_size(parameters, "fiber_machine_stack_size");
+    size_t wanted =
+        constant_size(parameters, "fiber_vm_stack_size") + constant_size(parameters, "fiber_machine_stack_size");
 
     return wanted == 0 ? 0 : (wanted / page + 1) * page;
 }

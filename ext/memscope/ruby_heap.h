@@ -24,8 +24,8 @@ struct memscope_heap_listing {
     size_t empty_pages;     /* as GC.stat counts them */
     size_t allocated_pages; /* as GC.stat counts them: with and without objects */
     enum memscope_slot_counts slot_counts;
-    bool finished_gc;       /* listing ended an incremental GC that was under way */
-    const char *refusal;    /* why there are no pages; NULL when there are */
+    bool finished_gc;    /* listing ended an incremental GC that was under way */
+    const char *refusal; /* why there are no pages; NULL when there are */
 };
 
 /*
@@ -34,6 +34,19 @@ struct memscope_heap_listing {
  */
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
+
+/* What live objects say they hold through malloc, beyond their slots. */
+struct memscope_held_memory {
+    bool known;
+    uint64_t bytes;
+    uint64_t objects; /* that hold any */
+};
+
+/*
+ * Asks every object for its memsize: about 11 ms for a million objects, GVL held. Runs the dsize functions of C
+ * extensions, as ObjectSpace.memsize_of_all does. Not known beside other Ractors.
+ */
+void memscope_heap_held_memory(struct memscope_held_memory *held);
 
 /* Whether Ractors besides the main one are alive. GVL held. */
 bool memscope_other_ractors(void);

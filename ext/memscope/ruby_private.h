@@ -30,6 +30,9 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #define MEMSCOPE_LISTING_FINISHES_GC 1
 #endif
 
+/* An object's slot and what it says it holds through malloc: ObjectSpace.memsize_of. Exported from 3.1 to 4.1dev. */
+size_t rb_obj_memsize_of(VALUE object);
+
 /*
  * struct heap_page, which the first word of every heap page points to, begins with slot_size, total_slots and
  * free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. Readers must check it

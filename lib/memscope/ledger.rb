@@ -31,6 +31,9 @@ module Memscope
     # @!attribute [r] statm_after_bytes
     #   @return [Integer, nil] and just after it
     field :statm_after_bytes, :bytes
+    # @!attribute [r] held_by_objects_bytes
+    #   @return [Integer, nil] what live objects say they hold through malloc, beyond their slots; nil unless asked for
+    field :held_by_objects_bytes, :bytes
     # @!attribute [r] rows
     #   @return [Array<Row>] largest first
     field :rows, [Row], null: false

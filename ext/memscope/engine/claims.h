@@ -13,7 +13,7 @@
 
 #include "scratch.h"
 
-#define ROW(id, parent, label) MEMSCOPE_ROW_##id,
+#define ROW(row, id, parent, label) MEMSCOPE_ROW_##row,
 enum memscope_row {
 #include "ledger_rows.def"
     MEMSCOPE_ROW_COUNT,

@@ -6,14 +6,6 @@
 /* HEAP_MAX_SIZE on 64-bit: 2 * DEFAULT_MMAP_THRESHOLD_MAX */
 #define ARENA_HEAP_BYTES ((uintptr_t)(sizeof(long) == 8 ? 64 << 20 : 1 << 20))
 
-/* struct heap_info; 2.35 added pagesize behind these */
-struct heap_info {
-    uintptr_t arena; /* struct malloc_state */
-    uintptr_t previous;
-    size_t size;
-    size_t mprotect_size;
-};
-
 /* struct malloc_chunk's first two words; the low bits of size: IS_MMAPPED is 2, and alone in a mapped chunk */
 struct chunk_header {
     size_t previous_size;
@@ -33,9 +25,9 @@ static size_t page_bytes(void) {
  * earlier heap of the same arena.
  */
 static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t mapping_end,
-                          const struct heap_info *info) {
+                          const struct memscope_glibc_heap_info *info) {
     size_t page = page_bytes();
-    struct heap_info previous;
+    struct memscope_glibc_heap_info previous;
 
     if (info->size == 0 || info->size % page != 0 || info->mprotect_size % page != 0 ||
         info->mprotect_size < info->size || info->mprotect_size > ARENA_HEAP_BYTES ||
@@ -60,7 +52,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
         if (!memscope_mapping_is_data(mapping))
             continue;
         for (; address >= mapping->start && address + page <= mapping->end; address += ARENA_HEAP_BYTES) {
-            struct heap_info info;
+            struct memscope_glibc_heap_info info;
 
             if (residency->range_count > 0 && memscope_residency_between(residency, address, address + page) == 0)
                 continue;
@@ -149,8 +141,7 @@ static void walk_gap(struct gap_walk *walk, const struct memscope_residency *res
     }
 }
 
-void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings,
-                                  const struct memscope_residency *residency,
+void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
                                   const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                   struct memscope_glibc_regions *regions) {
     for (size_t index = 0; index < mappings->count; index++) {

@@ -17,11 +17,19 @@
 #include "own_memory.h"
 #include "residency.h"
 
+/* struct heap_info, which begins every heap of an arena other than the main one; 2.35 added more behind it. */
+struct memscope_glibc_heap_info {
+    uintptr_t arena; /* struct malloc_state, in the arena's first heap */
+    uintptr_t previous;
+    size_t size;
+    size_t mprotect_size;
+};
+
 struct memscope_glibc_regions {
-    uint64_t arena_heap_count;   /* heaps of arenas other than the main one; an arena has one or more */
-    uint64_t arena_count;        /* distinct arenas among them */
+    uint64_t arena_heap_count; /* heaps of arenas other than the main one; an arena has one or more */
+    uint64_t arena_count;      /* distinct arenas among them */
     uint64_t mmapped_chunk_count;
-    uint64_t mmapped_bytes;      /* address space of these chunks, as mallinfo2's hblkhd counts them */
+    uint64_t mmapped_bytes; /* address space of these chunks, as mallinfo2's hblkhd counts them */
 };
 
 /* Claims the heaps of the arenas. The main heap needs no claim: the kernel names its mapping. No GVL, no allocation. */
@@ -30,8 +38,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
                                  struct memscope_glibc_regions *regions);
 
 /* Claims chunks that have a mapping of their own, among what nobody has claimed: call it after the surer owners. */
-void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings,
-                                  const struct memscope_residency *residency,
+void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
                                   const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                   struct memscope_glibc_regions *regions);
 

@@ -35,9 +35,9 @@ static bool is_extension(const struct memscope_shared_object *object) {
 }
 
 static bool is_c_library(const char *path) {
-    static const char *const prefixes[] = {"libc.so",  "libc-2.",     "libc.musl", "ld-linux",     "ld-musl", "ld-2.",
-                                           "libm.so",  "libm-2.",     "libdl.so",  "libpthread.so", "librt.so", "ld64.so",
-                                           "libnss_",  "libresolv.so", "libutil.so", "libanl.so"};
+    static const char *const prefixes[] = {
+        "libc.so",  "libc-2.",       "libc.musl", "ld-linux", "ld-musl", "ld-2.",        "libm.so",    "libm-2.",
+        "libdl.so", "libpthread.so", "librt.so",  "ld64.so",  "libnss_", "libresolv.so", "libutil.so", "libanl.so"};
     const char *base = base_name(path);
 
     for (size_t index = 0; index < sizeof prefixes / sizeof prefixes[0]; index++)

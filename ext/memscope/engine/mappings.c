@@ -66,7 +66,8 @@ static bool is_header(const char *line) {
 }
 
 /* Neighbouring mappings are mostly of one file: the name is kept once. */
-static const char *keep_name(struct memscope_scratch *names, const struct memscope_mapping *previous, const char *name) {
+static const char *keep_name(struct memscope_scratch *names, const struct memscope_mapping *previous,
+                             const char *name) {
     size_t size = strlen(name) + 1;
     char *copy;
 

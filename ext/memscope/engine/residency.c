@@ -236,8 +236,7 @@ static bool has_large_mapping(const struct memscope_mappings *mappings) {
 }
 
 static enum memscope_status read_pagemap(int descriptor, struct memscope_mappings *mappings,
-                                         const struct memscope_mappings_memory *memory,
-                                         struct collector *collector) {
+                                         const struct memscope_mappings_memory *memory, struct collector *collector) {
     struct memscope_scratch *scratch = memory->list;
     struct pagemap_pass pass = {.descriptor = descriptor, .collector = collector};
     struct memscope_statm statm;
@@ -252,8 +251,8 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     if (use_smaps && (status = memscope_mappings_read_smaps(memory, mappings)) != MEMSCOPE_OK)
         return status;
     status = read_pagemap_once(&pass, scratch, mappings, use_smaps);
-    if (status != MEMSCOPE_OK || use_smaps || pass.doubtful_bytes == 0 ||
-        memscope_statm_read(&statm) != MEMSCOPE_OK || collector->bytes <= statm.resident_bytes + DRIFT_BYTES)
+    if (status != MEMSCOPE_OK || use_smaps || pass.doubtful_bytes == 0 || memscope_statm_read(&statm) != MEMSCOPE_OK ||
+        collector->bytes <= statm.resident_bytes + DRIFT_BYTES)
         return status;
     status = memscope_mappings_read_smaps(memory, mappings);
     return status == MEMSCOPE_OK ? read_pagemap_once(&pass, scratch, mappings, true) : status;

@@ -27,9 +27,9 @@ struct memscope_residency {
     enum memscope_residency_source source;
     const struct memscope_range *ranges; /* ascending, disjoint; none under SMAPS and NONE */
     size_t range_count;
-    uint64_t resident_bytes;        /* what the source sums to: the RSS of this reading */
-    uint64_t huge_bytes;            /* of it in huge pages; PAGEMAP_SCAN only */
-    enum memscope_status refusal;   /* why the best source did not serve; MEMSCOPE_OK when it did */
+    uint64_t resident_bytes;      /* what the source sums to: the RSS of this reading */
+    uint64_t huge_bytes;          /* of it in huge pages; PAGEMAP_SCAN only */
+    enum memscope_status refusal; /* why the best source did not serve; MEMSCOPE_OK when it did */
 };
 
 /*

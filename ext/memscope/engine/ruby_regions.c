@@ -132,7 +132,8 @@ struct transient_block {
     uintptr_t next;
 };
 
-static bool links_inside(const struct transient_block *block, uintptr_t arena, const struct memscope_ruby_layout *layout) {
+static bool links_inside(const struct transient_block *block, uintptr_t arena,
+                         const struct memscope_ruby_layout *layout) {
     return block->next >= arena && block->next < arena + layout->transient_heap_bytes &&
            (block->next - arena) % layout->transient_block_bytes == 0;
 }
@@ -188,8 +189,7 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
         memscope_claims_add(claims, start - layout->shape_cache_bytes, start, MEMSCOPE_ROW_shape_tables, 0);
 }
 
-void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout,
-                                   const struct memscope_mappings *mappings,
+void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                                    const struct memscope_own_memory *memory, struct memscope_claims *claims) {
     bool transient_heap_wanted = layout->transient_heap_bytes > 0;
 
@@ -200,8 +200,7 @@ void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout,
         if (!may_be_mapped_by_ruby(mapping))
             continue;
         claim_shape_tables(layout, mapping, claims);
-        while (transient_heap_wanted &&
-               memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
+        while (transient_heap_wanted && memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
             transient_heap_wanted = !claim_transient_heap(layout, memory, gap_start, gap_end, claims);
     }
 }

@@ -26,15 +26,15 @@ struct memscope_heap_page {
 struct memscope_ruby_layout {
     const struct memscope_heap_page *heap_pages; /* those that hold objects, in any order */
     size_t heap_page_count;
-    size_t heap_page_bytes;        /* size and alignment of a heap page; 0 when pages cannot be listed */
-    size_t empty_page_count;       /* pages without objects that Ruby says it keeps */
-    size_t fiber_stack_bytes;      /* of one pooled stack without its guard page; 0 when not known */
-    size_t transient_heap_bytes;   /* of its one mapping; 0 where Ruby has none */
+    size_t heap_page_bytes;      /* size and alignment of a heap page; 0 when pages cannot be listed */
+    size_t empty_page_count;     /* pages without objects that Ruby says it keeps */
+    size_t fiber_stack_bytes;    /* of one pooled stack without its guard page; 0 when not known */
+    size_t transient_heap_bytes; /* of its one mapping; 0 where Ruby has none */
     size_t transient_block_bytes;
-    uintptr_t shape_list;          /* address of the shape list; 0 when not known */
-    size_t shape_list_bytes;       /* 0 where Ruby has none */
-    size_t shape_cache_bytes;      /* of the cache that Ruby maps right after, and the kernel places right below */
-    bool jit;                      /* a JIT of Ruby's is on: anonymous executable memory is its */
+    uintptr_t shape_list;     /* address of the shape list; 0 when not known */
+    size_t shape_list_bytes;  /* 0 where Ruby has none */
+    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel places right below */
+    bool jit;                 /* a JIT of Ruby's is on: anonymous executable memory is its */
 };
 
 struct memscope_ruby_regions {
@@ -55,8 +55,7 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
                                      struct memscope_ruby_regions *regions);
 
 /* Claims the transient heap by its chain of blocks, and the shape tables by their address or exact size. */
-void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout,
-                                   const struct memscope_mappings *mappings,
+void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                                    const struct memscope_own_memory *memory, struct memscope_claims *claims);
 
 #endif

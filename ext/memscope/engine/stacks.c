@@ -13,10 +13,10 @@ struct descriptor {
 };
 
 struct thread_library {
-    uintptr_t linker_state;     /* _rtld_global */
-    size_t used_lists;          /* offset there of three list heads in a row: used, user, cached stacks */
-    size_t node;                /* offset of the list node in struct pthread */
-    size_t descriptor_bytes;    /* sizeof(struct pthread) */
+    uintptr_t linker_state;  /* _rtld_global */
+    size_t used_lists;       /* offset there of three list heads in a row: used, user, cached stacks */
+    size_t node;             /* offset of the list node in struct pthread */
+    size_t descriptor_bytes; /* sizeof(struct pthread) */
 };
 
 #define LIST_USED 0   /* stacks that glibc mapped */

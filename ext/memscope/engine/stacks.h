@@ -17,12 +17,13 @@
 #include "status.h"
 
 struct memscope_stack_counts {
-    uint64_t live_threads;   /* besides the main one */
-    uint64_t cached_stacks;  /* of threads that are gone */
-    uint64_t fiber_stacks;   /* in use or pooled */
+    uint64_t live_threads;  /* besides the main one */
+    uint64_t cached_stacks; /* of threads that are gone */
+    uint64_t fiber_stacks;  /* in use or pooled */
 };
 
-/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED where there is no such list. */
+/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED where there is no such list.
+ */
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,
                                                    struct memscope_stack_counts *counts);
