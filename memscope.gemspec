@@ -1,0 +1,23 @@
+# frozen_string_literal: true
+
+require_relative "lib/memscope/version"
+
+Gem::Specification.new do |spec|
+  spec.name = "memscope"
+  spec.version = Memscope::VERSION
+  spec.authors = ["the memscope authors"]
+  spec.summary = "Where every resident byte of a Ruby process is"
+  spec.description = "Attributes every resident page of the Ruby process it lives in to a proven owner: the Ruby " \
+                     "heap, malloc (glibc or jemalloc), stacks, libraries. The rows sum to the RSS, exactly."
+  spec.license = "MIT"
+  spec.required_ruby_version = ">= 3.1"
+  spec.metadata["rubygems_mfa_required"] = "true"
+
+  spec.files = Dir.chdir(__dir__) do
+    Dir["lib/**/*.rb", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs", "docs/**/*.md", "*.md", "LICENSE.txt",
+        ".yardopts"]
+  end
+  spec.bindir = "exe"
+  spec.executables = ["memscope"]
+  spec.extensions = ["ext/memscope/extconf.rb"]
+end

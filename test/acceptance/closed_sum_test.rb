@@ -1,0 +1,119 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/ledger_tree"
+
+# The rows of every ledger sum to what the kernel says, and next to nothing is unattributed, whatever the process is.
+class ClosedSumTest < MemscopeTest
+  WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
+  KIB = 1024
+
+  # Defines `reading`, which prints a ledger between two looks at statm.
+  READING = <<~'RUBY'
+    require "json"
+    def statm_bytes = File.read("/proc/self/statm").split[1].to_i * 4096
+
+    def reading
+      3.times { Memscope.ledger }
+      statm = [statm_bytes]
+      ledger = Memscope.ledger
+      statm << statm_bytes
+      puts %({"statm":#{statm},"ledger":#{ledger.to_json}})
+      $stdout.flush
+    end
+  RUBY
+
+  BUSY_THREADS = <<~RUBY
+    ready = Queue.new
+    stay = Queue.new
+    threads = Array.new(16) do
+      Thread.new do
+        kept = Array.new(2_000) { |index| "x" * (24 + index) }
+        ready << kept.size
+        stay.pop
+      end
+    end
+    16.times { ready.pop }
+  RUBY
+
+  both_allocators "bare ruby" do |preload|
+    assert_closed("reading", preload: preload)
+  end
+
+  both_allocators "a fragmented heap" do |preload|
+    ledger = assert_closed("load #{File.join(WORKLOADS, 'storm.rb').dump}; reading", preload: preload)
+
+    assert_not_resident_small(ledger) if preload
+  end
+
+  both_allocators "sixteen threads alive" do |preload|
+    assert_closed("#{BUSY_THREADS}\nreading", preload: preload)
+  end
+
+  both_allocators "sixteen threads dead" do |preload|
+    assert_closed("#{BUSY_THREADS}\nstay.close; threads.each(&:join); threads = nil; reading", preload: preload)
+  end
+
+  both_allocators "two hundred fibers" do |preload|
+    assert_closed(<<~RUBY, preload: preload)
+      fibers = Array.new(200) { Fiber.new { Array.new(100) { |index| "x" * index }.tap { Fiber.yield } } }
+      fibers.each(&:resume)
+      reading
+    RUBY
+  end
+
+  both_allocators "a forked child" do |preload|
+    assert_closed(<<~RUBY, preload: preload)
+      kept = Array.new(100_000) { |index| "x" * (index % 2_000) }
+      Memscope.ledger
+      Process.wait(fork { reading })
+      exit($?.success? && !kept.empty?)
+    RUBY
+  end
+
+  both_allocators "a Rails application booted" do |preload|
+    skip_under_sanitizer
+    ledger = assert_closed("require #{File.join(WORKLOADS, 'rails_app.rb').dump}; reading",
+                           preload: preload, bundler: true)
+
+    assert_not_resident_small(ledger) if preload
+  end
+
+  # Half of the slots are free, so that the readings' own objects need no new page between the counts.
+  both_allocators "page counts" do |preload|
+    counts = child_json(<<~RUBY, requires: ["json"], preload: preload)
+      objects = Array.new(200_000) { Object.new }.each_slice(2).map(&:first)
+      GC.start
+      before = GC.stat(:heap_allocated_pages)
+      heap = Memscope.ruby_heap
+      ledger = Memscope.ledger
+      puts JSON.generate([before, heap.pages, ledger[:ruby_heap].detail[:pages], GC.stat(:heap_allocated_pages)])
+      exit(objects.size == 100_000)
+    RUBY
+
+    assert_equal([counts.first] * 4, counts)
+  end
+
+  private
+
+  def assert_closed(script, **options)
+    answer = child_json("#{READING}\n#{script}", timeout: 120, **options)
+    tree = LedgerTree.new(answer["ledger"])
+
+    assert_empty(tree.gaps)
+    low, high = answer["statm"].minmax
+    # The memory that the reading itself needs is gone when statm is looked at.
+    idle = tree.rss_bytes - tree.bytes("memscope")
+
+    assert_includes((low - (64 * KIB))..(high + (64 * KIB)), idle, "statm said #{answer['statm']}\n#{tree}")
+    assert_operator(tree.bytes("unattributed"), :<=, [tree.rss_bytes / 200, 256 * KIB].max, <<~TEXT)
+      #{tree}
+      #{tree.rows.dig('unattributed', 'detail')}
+    TEXT
+    tree
+  end
+
+  def assert_not_resident_small(tree)
+    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + (8 * KIB * KIB), tree.to_s)
+  end
+end

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/compiled"
+require_relative "../support/ledger_tree"
+
+# Where the kernel or the allocator refuses something, every reading answers what it can and says why for the rest.
+class DegradedTest < MemscopeTest
+  NOBODY = 65_534
+
+  # `readings` prints every reading; none of them may raise. All files are loaded while they can still be seen.
+  READINGS = <<~RUBY
+    require "json"
+    require "stringio"
+    require "memscope/report"
+    require "memscope_test"
+
+    def readings
+      names = %i[ledger allocator process_memory cgroup ruby_heap snapshot]
+      answers = names.to_h { |name| [name, JSON.parse(Memscope.public_send(name).to_json)] }
+      statm = File.read("/proc/self/statm").split[1].to_i * 4096 if File.exist?("/proc/self/statm")
+      report = StringIO.new
+      Memscope.report(report)
+      puts JSON.generate(answers.merge(rss: Memscope.rss, statm: statm, report: report.string))
+    end
+  RUBY
+
+  both_allocators "no PAGEMAP_SCAN" do |preload|
+    answer = read("Host.deny_pagemap_scan!", preload: preload)
+
+    assert_equal("pagemap", answer["ledger"]["source"])
+    assert_closed(answer)
+  end
+
+  both_allocators "no process_vm_readv" do |preload|
+    assert_closed(read("Host.deny_process_vm_readv!", preload: preload))
+  end
+
+  both_allocators "neither" do |preload|
+    assert_closed(read("Host.deny_pagemap_scan!; Host.deny_process_vm_readv!", preload: preload))
+  end
+
+  # A process that gave up root without exec may not read its own pagemap any more.
+  both_allocators "not dumpable" do |preload|
+    skip "only root can become someone else" unless Process.uid.zero?
+    answer = read("Process::Sys.setuid(#{NOBODY})", preload: preload)
+
+    assert_equal("smaps", answer["ledger"]["source"])
+    refute_empty(answer["ledger"]["reasons"])
+    assert_closed(answer)
+  end
+
+  both_allocators "no /proc" do |preload|
+    skip "only root can change its root directory" unless Process.uid.zero?
+    Dir.mktmpdir do |empty|
+      answer = read("Dir.chroot(#{empty.dump}); Dir.chdir('/')", preload: preload)
+      ledger = answer["ledger"]
+
+      assert_equal(["none", nil, []], ledger.values_at("source", "rss_bytes", "rows"))
+      assert_nil(answer["rss"])
+      %w[ledger process_memory cgroup snapshot].each { |name| refute_empty(answer[name]["reasons"], name) }
+      refute_empty(answer["report"])
+    end
+  end
+
+  def test_a_malloc_of_no_known_name
+    skip_under_sanitizer
+    answer = read("", preload: Compiled.shared("allocators/bump_malloc.c"))
+
+    assert_equal("unknown", answer["allocator"]["name"])
+    refute_empty(answer["ledger"]["reasons"])
+    assert_empty(LedgerTree.new(answer["ledger"]).gaps)
+  end
+
+  %w[libmimalloc.so.2 libtcmalloc_minimal.so.4].each do |library|
+    define_method("test_#{library[/lib(\w+?)[_.]/, 1]}") do
+      skip_under_sanitizer
+      answer = read("", preload: library)
+
+      assert_equal(library[/lib(\w+?)[_.]/, 1], answer["allocator"]["name"])
+      assert_empty(LedgerTree.new(answer["ledger"]).gaps)
+    end
+  end
+
+  private
+
+  def read(restriction, **options)
+    child_json("#{READINGS}\n#{restriction}\nreadings", **options)
+  end
+
+  def assert_closed(answer)
+    tree = LedgerTree.new(answer["ledger"])
+
+    assert_empty(tree.gaps)
+    assert_in_delta(answer["statm"], tree.rss_bytes, 1024 * 1024, "the readings after the ledger allocate a little")
+  end
+end

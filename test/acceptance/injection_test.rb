@@ -1,0 +1,183 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/ledger_tree"
+
+# Truth by injection: a child adds a known, touched amount of memory of one owner, and exactly that row rises.
+class InjectionTest < MemscopeTest
+  MIB = 1024 * 1024
+  INJECTED = 32 * MIB
+
+  # The GC stays off between the readings: what it would free meanwhile is no part of what is injected.
+  SCRIPT = <<~'RUBY'
+    require "json"
+    require "memscope_test"
+    %<setup>s
+    3.times { Memscope.ledger }
+    GC.start
+    GC.disable
+    before = Memscope.ledger
+    injected = begin
+      %<injection>s
+    end
+    after = Memscope.ledger
+    puts %%({"injected":#{JSON.generate(injected)},"before":#{before.to_json},"after":#{after.to_json}})
+  RUBY
+
+  both_allocators "Ruby slots" do |preload|
+    change = inject(preload, <<~RUBY)
+      slot_size = GC::INTERNAL_CONSTANTS.values_at(:BASE_SLOT_SIZE, :RVALUE_SIZE).compact.first
+      $objects = nil
+      900_000.times { $objects = [$objects] }
+      900_000 * slot_size
+    RUBY
+
+    assert_rise(change, "ruby_heap/live_slots")
+  end
+
+  both_allocators "main stack" do |preload|
+    change = inject(preload, "Host.touch_stack(#{INJECTED}); #{INJECTED}",
+                    setup: "Process.setrlimit(:STACK, #{2 * INJECTED})")
+
+    assert_rise(change, "stacks/main")
+  end
+
+  both_allocators "a thread's stack" do |preload|
+    change = inject(preload, "start << true; touched.pop; #{INJECTED}", setup: <<~RUBY, env: thread_stack)
+      start, touched = Queue.new, Queue.new
+      Thread.new { start.pop; Host.touch_stack(#{INJECTED}); touched << true; sleep }
+    RUBY
+
+    assert_rise(change, "stacks/threads")
+  end
+
+  both_allocators "fibers" do |preload|
+    change = inject(preload, "fibers.each(&:resume); #{INJECTED}", setup: <<~RUBY, env: fiber_stack)
+      fibers = Array.new(32) { Fiber.new { Fiber.yield; Host.touch_stack(#{INJECTED / 32}); Fiber.yield } }
+      fibers.each(&:resume)
+    RUBY
+
+    assert_rise(change, "stacks/fibers")
+  end
+
+  [64, 520, 5_000].each do |size|
+    both_allocators "malloc blocks of #{size} bytes" do |preload|
+      skip_under_sanitizer
+      count = (INJECTED / size) + 1
+      change = inject(preload, "Host.malloc_blocks(#{size}, #{count})")
+
+      if preload
+        assert_rise(change, "malloc/in_use", bookkeeping: "malloc/metadata")
+      else
+        assert_rise(change, "malloc/main_heap", bytes: change.injected + (8 * count))
+      end
+    end
+  end
+
+  both_allocators "mmapped malloc" do |preload|
+    skip_under_sanitizer
+    change = inject(preload, "Host.malloc_blocks(#{2 * INJECTED}, 1)")
+
+    assert_rise(change, preload ? "malloc/in_use" : "malloc/mmapped")
+  end
+
+  both_allocators "a file mapping" do |preload|
+    Tempfile.create("mapped") do |file|
+      file.write(Random.bytes(INJECTED))
+      file.flush
+
+      assert_rise(inject(preload, "Host.mmap_file(#{file.path.dump}).last"), "files/others")
+    end
+  end
+
+  %i[anonymous memfd shm_open].each do |kind|
+    both_allocators "shared memory by #{kind}" do |preload|
+      change = inject(preload, "Host.shared_memory(:#{kind}, #{INJECTED}); #{INJECTED}")
+
+      assert_rise(change, "shared_memory")
+    end
+  end
+
+  both_allocators "a foreign anonymous mapping" do |preload|
+    change = inject(preload, "[#{INJECTED}, Host.mmap_anonymous(#{INJECTED})]")
+
+    assert_rise(change, "unattributed", bytes: INJECTED)
+    assert_listed(change)
+  end
+
+  both_allocators "a foreign mapping without reserve" do |preload|
+    change = inject(preload, "[#{INJECTED}, Host.mmap_anonymous(#{INJECTED}, noreserve: true)]")
+
+    assert_rise(change, "unattributed", bytes: INJECTED)
+    assert_listed(change)
+    if preload
+      check = change.after.rows.fetch("malloc").fetch("check")
+
+      assert(change.before.rows.dig("malloc", "check", "verified"), "before: #{change.before.rows['malloc']['check']}")
+      refute(check["verified"], check.to_s)
+      assert_equal(INJECTED, (check["expected_bytes"] - check["actual_bytes"]).abs)
+    end
+  end
+
+  both_allocators "an untouched mapping" do |preload|
+    change = inject(preload, "Host.mmap_anonymous(#{8 * INJECTED}, touch: false)")
+
+    assert_rise(change, nil, bytes: 0)
+  end
+
+  # jemalloc counts such a block as in use; :not_resident takes it back, so that malloc as a whole stays.
+  both_allocators "an untouched malloc block" do |preload|
+    skip_under_sanitizer
+    change = inject(preload, "Host.malloc_blocks(#{8 * INJECTED}, 1, touch: false)")
+    moved = change.after.changes_since(change.before).reject { |path, _| path.start_with?("malloc/") }
+
+    moved.each { |path, rise| assert_operator(rise.abs, :<=, MIB, "#{path} rose by #{rise}\n#{change.after}") }
+  end
+
+  Change = Struct.new(:injected, :before, :after, keyword_init: true)
+
+  private
+
+  def thread_stack
+    { "RUBY_THREAD_MACHINE_STACK_SIZE" => (2 * INJECTED).to_s }
+  end
+
+  def fiber_stack
+    { "RUBY_FIBER_MACHINE_STACK_SIZE" => (INJECTED / 16).to_s }
+  end
+
+  def inject(preload, injection, setup: "", env: {})
+    answer = child_json(format(SCRIPT, setup: setup, injection: injection), preload: preload, env: env)
+    before, after = answer.values_at("before", "after").map { |ledger| LedgerTree.new(ledger) }
+
+    assert_empty(before.gaps + after.gaps)
+    Change.new(injected: answer["injected"], before: before, after: after)
+  end
+
+  # The row at path, and what stands above it, rose by bytes; no other row moved by more than 1 MiB. bookkeeping
+  # names a row in which the allocator keeps its own records of what was injected, up to a twentieth of it.
+  def assert_rise(change, path, bytes: change.injected, bookkeeping: nil)
+    expected = ancestry(path).to_h { |row| [row, [bytes, [bytes / 50, 256 * 1024].max]] }
+    ancestry(bookkeeping).each { |row| expected[row] = [expected.dig(row, 0) || 0, bytes / 20] }
+    change.after.changes_since(change.before).each do |row, rise|
+      amount, tolerance = expected.fetch(row, [0, MIB])
+
+      assert_in_delta(amount, rise, tolerance, "#{row} rose by #{rise}\n#{change.before}\n\n#{change.after}")
+    end
+  end
+
+  # "malloc/in_use" -> ["malloc", "malloc/in_use"]
+  def ancestry(path)
+    names = path.to_s.split("/")
+    names.each_index.map { |index| names[0..index].join("/") }
+  end
+
+  # injected is [bytes, address]: the mapping with exactly these bounds is in the detail.
+  def assert_listed(change)
+    bytes, address = change.injected
+    mappings = change.after.rows.fetch("unattributed").fetch("detail").fetch("mappings")
+
+    assert_includes(mappings.map { |mapping| mapping.values_at("start", "end", "resident_bytes") },
+                    [address, address + bytes, bytes])
+  end
+end

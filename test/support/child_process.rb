@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+require "json"
+require "rbconfig"
+require "tempfile"
+
+# Runs Ruby in a real child process: the only way to choose an allocator, since that is decided before main.
+#
+# A child starts bare: no Bundler, no allocator settings and no preload of the test's own process reach it, so that
+# what it measures is what the script does. `bundler: true` is for scripts that need a gem of the bundle.
+module ChildProcess
+  ROOT = File.expand_path("../..", __dir__)
+
+  # Where memscope/memscope.so is looked for first; a sanitizer build lives elsewhere than in lib/.
+  EXTENSION_DIRECTORY = ENV.fetch("MEMSCOPE_EXTENSION_DIR", File.join(ROOT, "lib"))
+  TEST_EXTENSION_DIRECTORY = File.join(ROOT, "tmp", "memscope_test")
+  LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY].uniq.freeze
+
+  # A sanitizer's run-time library, which must come first in every process that loads the extension; else nil.
+  SANITIZER = ENV.fetch("MEMSCOPE_SANITIZER", nil)
+
+  ALLOCATORS = { glibc: nil, jemalloc: "libjemalloc.so.2" }.freeze
+
+  ALLOCATOR_SETTINGS = %w[MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
+  BUNDLER_SETTINGS = %w[RUBYOPT RUBYLIB BUNDLE_GEMFILE BUNDLE_BIN_PATH BUNDLER_SETUP BUNDLER_VERSION GEM_HOME
+                        GEM_PATH].freeze
+  private_constant :ALLOCATOR_SETTINGS, :BUNDLER_SETTINGS
+
+  # The child did not do what the test rests on; the message holds what it printed.
+  class Failure < StandardError; end
+
+  # What a child printed, and how it ended.
+  Result = Struct.new(:out, :err, :status, keyword_init: true) do
+    def success?
+      status.success? == true
+    end
+
+    # The last line of standard output, parsed. Raises Failure where the child failed or printed no JSON.
+    def json
+      raise Failure, "the child failed: #{self}" unless success?
+
+      JSON.parse(out.lines.last.to_s)
+    rescue JSON::ParserError
+      raise Failure, "the child's last line is not JSON: #{self}"
+    end
+
+    def to_s
+      "#{status}\n--- stdout\n#{out}\n--- stderr\n#{err}"
+    end
+  end
+
+  class << self
+    # Runs script (Ruby source) and waits for it. On timeout the child's whole process group is killed and Failure is
+    # raised with what it had printed.
+    def run(script, preload: nil, env: {}, requires: [], ruby_args: [], timeout: 60, bundler: false)
+      requires = ["bundler/setup", *requires] if bundler
+      env = { "BUNDLE_GEMFILE" => File.join(ROOT, "Gemfile"), **env } if bundler
+      run_command(RbConfig.ruby, *ruby_args, *LOAD_PATH.map { |directory| "-I#{directory}" },
+                  *requires.map { |feature| "-r#{feature}" }, "-e", script,
+                  preload: preload, env: env, timeout: timeout)
+    end
+
+    # Runs any command with the environment that a Ruby child gets.
+    def run_command(*command, preload: nil, env: {}, timeout: 60)
+      execute(command, environment(preload, env), timeout)
+    end
+
+    private
+
+    def environment(preload, env)
+      preloads = [SANITIZER, preload].compact
+      bare = (ALLOCATOR_SETTINGS + BUNDLER_SETTINGS).to_h { |name| [name, nil] }
+      bare["LD_PRELOAD"] = preloads.empty? ? nil : preloads.join(":")
+      bare.merge(env)
+    end
+
+    # The output goes through files, not pipes: a grandchild that outlives the child must not keep this waiting.
+    def execute(command, environment, timeout)
+      Tempfile.create("out") do |out|
+        Tempfile.create("err") do |err|
+          pid = Process.spawn(environment, *command, in: File::NULL, out: out, err: err, pgroup: true)
+          status = wait(pid, timeout)
+          result = Result.new(out: File.read(out.path), err: File.read(err.path), status: status || "timed out")
+          raise Failure, "the child was killed after #{timeout} s: #{result}" unless status
+
+          result
+        end
+      end
+    end
+
+    def wait(pid, timeout)
+      waiter = Process.detach(pid)
+      return waiter.value if waiter.join(timeout)
+
+      Process.kill(:KILL, -pid)
+      waiter.join
+      nil
+    end
+  end
+end

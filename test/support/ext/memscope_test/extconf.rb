@@ -1,0 +1,7 @@
+# frozen_string_literal: true
+
+require "mkmf"
+
+$CFLAGS << " -std=gnu11 -fvisibility=hidden -Wall -Wextra -Wshadow -Wno-unused-parameter"
+$warnflags = ""
+create_makefile("memscope_test")

@@ -1,0 +1,77 @@
+/* A kernel that refuses: seccomp filters as a container's sandbox installs them, and process-wide switches. */
+#include "memscope_test.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* _IOWR('f', 16, struct pm_scan_arg), whose twelve fields are 64 bits wide (linux/fs.h since 6.7). */
+#define PAGEMAP_SCAN_REQUEST 0xC0606610u
+
+#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define SKIP_UNLESS(value, skipped) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skipped)
+#define ANSWER(action) BPF_STMT(BPF_RET | BPF_K, action)
+
+/* Holds for every thread of the process and for its children, and cannot be undone. */
+static void install_filter(struct sock_filter *instructions, unsigned short count) {
+    struct sock_fprog program = {.len = count, .filter = instructions};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        rb_sys_fail("PR_SET_NO_NEW_PRIVS");
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)
+        rb_sys_fail("seccomp");
+}
+
+/* Host.deny_pagemap_scan! -> nil: the ioctl fails with ENOTTY, as on Linux before 6.7. */
+static VALUE host_deny_pagemap_scan(VALUE self) {
+    struct sock_filter instructions[] = {
+        LOAD(nr),
+        SKIP_UNLESS(SYS_ioctl, 3),
+        LOAD(args[1]),
+        SKIP_UNLESS(PAGEMAP_SCAN_REQUEST, 1),
+        ANSWER(SECCOMP_RET_ERRNO | ENOTTY),
+        ANSWER(SECCOMP_RET_ALLOW),
+    };
+
+    install_filter(instructions, sizeof instructions / sizeof *instructions);
+    return Qnil;
+}
+
+/* Host.deny_process_vm_readv! -> nil: it fails with EPERM, as under Docker's default profile of older versions. */
+static VALUE host_deny_process_vm_readv(VALUE self) {
+    struct sock_filter instructions[] = {
+        LOAD(nr),
+        SKIP_UNLESS(SYS_process_vm_readv, 1),
+        ANSWER(SECCOMP_RET_ERRNO | EPERM),
+        ANSWER(SECCOMP_RET_ALLOW),
+    };
+
+    install_filter(instructions, sizeof instructions / sizeof *instructions);
+    return Qnil;
+}
+
+/* Host.close_descriptors(first, last) -> nil: closes them as daemons do, whoever owns them. */
+static VALUE host_close_descriptors(VALUE self, VALUE first, VALUE last) {
+    for (int descriptor = NUM2INT(first); descriptor <= NUM2INT(last); descriptor++)
+        close(descriptor);
+    return Qnil;
+}
+
+/* Host.allow_huge_pages! -> nil: Ruby forbids transparent huge pages for its process at boot; this allows them. */
+static VALUE host_allow_huge_pages(VALUE self) {
+    if (prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) != 0)
+        rb_sys_fail("PR_SET_THP_DISABLE");
+    return Qnil;
+}
+
+void init_kernel(VALUE host) {
+    rb_define_singleton_method(host, "deny_pagemap_scan!", host_deny_pagemap_scan, 0);
+    rb_define_singleton_method(host, "deny_process_vm_readv!", host_deny_process_vm_readv, 0);
+    rb_define_singleton_method(host, "close_descriptors", host_close_descriptors, 2);
+    rb_define_singleton_method(host, "allow_huge_pages!", host_allow_huge_pages, 0);
+}

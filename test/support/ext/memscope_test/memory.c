@@ -1,0 +1,163 @@
+/* Memory of each kind that is not Ruby's and not a stack. */
+#include "memscope_test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Every block begins with a pointer to the one made before it: keeping them takes no memory of its own. */
+struct block {
+    struct block *previous;
+};
+
+static struct block *newest_block;
+
+static int option(VALUE options, const char *name, int given_nothing) {
+    if (NIL_P(options))
+        return given_nothing;
+    return RTEST(rb_hash_lookup2(options, ID2SYM(rb_intern(name)), given_nothing ? Qtrue : Qfalse));
+}
+
+/* Host.malloc_blocks(size, count, touch: true) -> Integer: what malloc_usable_size says of them together. */
+static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
+    VALUE size_value, count_value, options;
+    size_t size, count, usable = 0;
+    int touch;
+
+    rb_scan_args(argc, argv, "2:", &size_value, &count_value, &options);
+    size = NUM2SIZET(size_value);
+    count = NUM2SIZET(count_value);
+    touch = option(options, "touch", 1);
+    if (size < sizeof(struct block))
+        rb_raise(rb_eArgError, "a block holds a pointer: size must be at least %zu", sizeof(struct block));
+    while (count-- > 0) {
+        struct block *block = malloc(size);
+
+        if (!block)
+            rb_sys_fail("malloc");
+        if (touch)
+            memset(block, 0x5a, size);
+        block->previous = newest_block;
+        newest_block = block;
+        usable += malloc_usable_size(block);
+    }
+    return SIZET2NUM(usable);
+}
+
+/* Host.free_blocks -> nil: frees every block of malloc_blocks. */
+static VALUE host_free_blocks(VALUE self) {
+    while (newest_block) {
+        struct block *previous = newest_block->previous;
+
+        free(newest_block);
+        newest_block = previous;
+    }
+    return Qnil;
+}
+
+static void touch_pages(volatile char *start, size_t bytes) {
+    for (size_t offset = 0; offset < bytes; offset += page_size)
+        start[offset] = 1;
+}
+
+/*
+ * Maps bytes between two inaccessible pages, so that the kernel cannot merge the mapping with a neighbour and its
+ * bounds in /proc/self/maps are exactly these.
+ */
+static char *map_apart(size_t bytes, int protection, int flags, int descriptor) {
+    char *start = mmap(NULL, bytes + 2 * page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (start == MAP_FAILED)
+        rb_sys_fail("mmap");
+    start = mmap(start + page_size, bytes, protection, flags | MAP_FIXED, descriptor, 0);
+    if (start == MAP_FAILED)
+        rb_sys_fail("mmap");
+    return start;
+}
+
+/* Host.mmap_anonymous(bytes, noreserve: false, touch: true, executable: false) -> Integer: its address. */
+static VALUE host_mmap_anonymous(int argc, VALUE *argv, VALUE self) {
+    VALUE bytes_value, options;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    char *start;
+
+    rb_scan_args(argc, argv, "1:", &bytes_value, &options);
+    if (option(options, "noreserve", 0))
+        flags |= MAP_NORESERVE;
+    start = map_apart(NUM2SIZET(bytes_value), PROT_READ | PROT_WRITE, flags, -1);
+    if (option(options, "touch", 1))
+        touch_pages(start, NUM2SIZET(bytes_value));
+    if (option(options, "executable", 0) && mprotect(start, NUM2SIZET(bytes_value), PROT_READ | PROT_EXEC) != 0)
+        rb_sys_fail("mprotect");
+    return ULL2NUM((uintptr_t)start);
+}
+
+/* Host.mmap_file(path) -> [address, bytes]: the whole file, private and read-only, every page read. */
+static VALUE host_mmap_file(VALUE self, VALUE path) {
+    int descriptor = open(StringValueCStr(path), O_RDONLY | O_CLOEXEC);
+    volatile unsigned seen = 0;
+    struct stat status;
+    char *start;
+
+    if (descriptor < 0 || fstat(descriptor, &status) != 0)
+        rb_sys_fail_str(path);
+    start = map_apart((size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor);
+    close(descriptor);
+    for (size_t offset = 0; offset < (size_t)status.st_size; offset += page_size)
+        seen += (unsigned char)start[offset];
+    return rb_assoc_new(ULL2NUM((uintptr_t)start), SIZET2NUM((size_t)status.st_size));
+}
+
+static int shared_descriptor(VALUE kind) {
+    int descriptor;
+
+    if (kind == ID2SYM(rb_intern("memfd")))
+        return memfd_create("memscope_test", MFD_CLOEXEC);
+    if (kind != ID2SYM(rb_intern("shm_open")))
+        rb_raise(rb_eArgError, "kind must be :anonymous, :memfd or :shm_open");
+    descriptor = shm_open("/memscope_test", O_CREAT | O_RDWR, 0600);
+    shm_unlink("/memscope_test");
+    return descriptor;
+}
+
+/* Host.shared_memory(kind, bytes) -> Integer: the address; kind is :anonymous, :memfd or :shm_open. Touched. */
+static VALUE host_shared_memory(VALUE self, VALUE kind, VALUE bytes_value) {
+    size_t bytes = NUM2SIZET(bytes_value);
+    char *start;
+
+    if (kind == ID2SYM(rb_intern("anonymous"))) {
+        start = map_apart(bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
+    } else {
+        int descriptor = shared_descriptor(kind);
+
+        if (descriptor < 0 || ftruncate(descriptor, (off_t)bytes) != 0)
+            rb_sys_fail("shared memory");
+        start = map_apart(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor);
+        close(descriptor);
+    }
+    touch_pages(start, bytes);
+    return ULL2NUM((uintptr_t)start);
+}
+
+/* Host.unmap(address, bytes) -> nil: takes back any of the mappings above. */
+static VALUE host_unmap(VALUE self, VALUE address, VALUE bytes) {
+    char *start = (char *)(uintptr_t)NUM2ULL(address);
+
+    if (munmap(start - page_size, NUM2SIZET(bytes) + 2 * page_size) != 0)
+        rb_sys_fail("munmap");
+    return Qnil;
+}
+
+void init_memory(VALUE host) {
+    rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
+    rb_define_singleton_method(host, "free_blocks", host_free_blocks, 0);
+    rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
+    rb_define_singleton_method(host, "mmap_file", host_mmap_file, 1);
+    rb_define_singleton_method(host, "shared_memory", host_shared_memory, 2);
+    rb_define_singleton_method(host, "unmap", host_unmap, 2);
+}

@@ -1,0 +1,11 @@
+#include "memscope_test.h"
+
+RUBY_FUNC_EXPORTED void Init_memscope_test(void);
+
+void Init_memscope_test(void) {
+    VALUE host = rb_define_module("Host");
+
+    init_memory(host);
+    init_stacks(host);
+    init_kernel(host);
+}

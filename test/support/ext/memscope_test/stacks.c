@@ -1,0 +1,118 @@
+/* Stacks, and threads that never take the GVL. */
+#include "memscope_test.h"
+
+#include <alloca.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define CHURN_BLOCKS 512
+#define MAXIMUM_THREADS 64
+
+static pthread_t churning[MAXIMUM_THREADS];
+static size_t churning_count;
+static atomic_bool stop_churning;
+
+static __attribute__((noinline)) void touch_below(size_t bytes) {
+    volatile char *pages = alloca(bytes);
+
+    for (size_t offset = 0; offset < bytes; offset += page_size)
+        pages[offset] = 1;
+}
+
+/* Host.touch_stack(bytes) -> nil: writes to so many bytes below the running thread's or fiber's stack pointer. */
+static VALUE host_touch_stack(VALUE self, VALUE bytes) {
+    touch_below(NUM2SIZET(bytes));
+    return Qnil;
+}
+
+/* Replaces blocks of random sizes up to 16 KiB, so that free lists, thread caches and arena tops keep moving. */
+static void *churn(void *seed) {
+    void *blocks[CHURN_BLOCKS] = {NULL};
+    unsigned state = (unsigned)(uintptr_t)seed;
+
+    while (!atomic_load_explicit(&stop_churning, memory_order_relaxed)) {
+        struct timespec pause = {.tv_nsec = 50000};
+
+        for (int round = 0; round < 64; round++) {
+            size_t slot = (size_t)rand_r(&state) % CHURN_BLOCKS;
+            size_t size = 16 + (size_t)rand_r(&state) % 16384;
+
+            free(blocks[slot]);
+            blocks[slot] = malloc(size);
+            if (blocks[slot])
+                memset(blocks[slot], 0x5a, size);
+        }
+        nanosleep(&pause, NULL);
+    }
+    for (size_t slot = 0; slot < CHURN_BLOCKS; slot++)
+        free(blocks[slot]);
+    return NULL;
+}
+
+/* Host.start_churning(count) -> nil: so many pthreads allocate and free without the GVL until stop_churning. */
+static VALUE host_start_churning(VALUE self, VALUE count_value) {
+    size_t count = NUM2SIZET(count_value);
+
+    if (count > MAXIMUM_THREADS - churning_count)
+        rb_raise(rb_eArgError, "at most %d threads churn at once", MAXIMUM_THREADS);
+    atomic_store(&stop_churning, false);
+    while (count-- > 0) {
+        int error = pthread_create(&churning[churning_count], NULL, churn, (void *)(uintptr_t)(churning_count + 1));
+
+        if (error)
+            rb_syserr_fail(error, "pthread_create");
+        churning_count++;
+    }
+    return Qnil;
+}
+
+/* Host.stop_churning -> nil: when it returns, the threads are gone and their blocks are free. */
+static VALUE host_stop_churning(VALUE self) {
+    atomic_store(&stop_churning, true);
+    while (churning_count > 0)
+        pthread_join(churning[--churning_count], NULL);
+    return Qnil;
+}
+
+static void *touch_and_wait(void *bytes) {
+    touch_below((size_t)(uintptr_t)bytes);
+    for (;;) {
+        struct timespec pause = {.tv_sec = 3600};
+
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* Host.sleeping_pthread(stack_bytes, touched_bytes) -> Integer: the address of the stack it was given. Never ends. */
+static VALUE host_sleeping_pthread(VALUE self, VALUE stack_bytes, VALUE touched_bytes) {
+    size_t bytes = NUM2SIZET(stack_bytes);
+    char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int error;
+
+    if (stack == MAP_FAILED)
+        rb_sys_fail("mmap");
+    pthread_attr_init(&attributes);
+    error = pthread_attr_setstack(&attributes, stack, bytes);
+    if (!error)
+        error = pthread_create(&thread, &attributes, touch_and_wait, (void *)(uintptr_t)NUM2SIZET(touched_bytes));
+    pthread_attr_destroy(&attributes);
+    if (error)
+        rb_syserr_fail(error, "pthread_create");
+    pthread_detach(thread);
+    return ULL2NUM((uintptr_t)stack);
+}
+
+void init_stacks(VALUE host) {
+    rb_define_singleton_method(host, "touch_stack", host_touch_stack, 1);
+    rb_define_singleton_method(host, "start_churning", host_start_churning, 1);
+    rb_define_singleton_method(host, "stop_churning", host_stop_churning, 0);
+    rb_define_singleton_method(host, "sleeping_pthread", host_sleeping_pthread, 2);
+}

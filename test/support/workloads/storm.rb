@@ -1,0 +1,14 @@
+# frozen_string_literal: true
+
+# Sixteen threads make a million strings of mixed sizes; every fiftieth stays, the rest is garbage. What stays is
+# spread over the whole heap and holds it open: a busy server after a large import looks like this.
+
+KEPT = Array.new(16) do |seed|
+  Thread.new do
+    random = Random.new(seed)
+    strings = Array.new(62_500) { "x" * random.rand(24..1_600) }
+    strings.select.with_index { |_, index| (index % 50).zero? }
+  end
+end.map(&:value)
+
+GC.start
