@@ -49,12 +49,13 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
         const struct memscope_mapping *mapping = &mappings->list[index];
         uintptr_t address = (mapping->start + ARENA_HEAP_BYTES - 1) & -ARENA_HEAP_BYTES;
 
-        if (!memscope_mapping_is_data(mapping))
+        if (!memscope_residency_worth_searching(residency, mapping))
             continue;
         for (; address >= mapping->start && address + page <= mapping->end; address += ARENA_HEAP_BYTES) {
             struct memscope_glibc_heap_info info;
 
-            if (residency->range_count > 0 && memscope_residency_between(residency, address, address + page) == 0)
+            if (residency->source != MEMSCOPE_RESIDENCY_SMAPS &&
+                memscope_residency_between(residency, address, address + page) == 0)
                 continue;
             if (!memscope_own_memory_read(memory, address, &info, sizeof info) ||
                 !is_arena_heap(memory, address, mapping->end, &info))
@@ -118,27 +119,11 @@ static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_
 }
 
 static void walk_gap(struct gap_walk *walk, const struct memscope_residency *residency, uintptr_t start) {
-    size_t low = 0, high = residency->range_count;
+    struct memscope_range part;
 
     walk->next = start;
-    if (residency->range_count == 0) {
-        walk_resident_pages(walk, start, walk->end);
-        return;
-    }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (residency->ranges[middle].end <= start)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < residency->range_count && residency->ranges[low].start < walk->end; low++) {
-        const struct memscope_range *range = &residency->ranges[low];
-
-        walk_resident_pages(walk, range->start > start ? range->start : start,
-                            range->end < walk->end ? range->end : walk->end);
-    }
+    while (memscope_residency_next(residency, &start, walk->end, &part))
+        walk_resident_pages(walk, part.start, part.end);
 }
 
 void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
@@ -149,7 +134,7 @@ void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, cons
         uintptr_t cursor = mapping->start, gap_start;
         struct gap_walk walk = {.memory = memory, .claims = claims, .regions = regions};
 
-        if (!memscope_mapping_is_data(mapping))
+        if (!memscope_residency_worth_searching(residency, mapping))
             continue;
         while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &walk.end))
             walk_gap(&walk, residency, gap_start);

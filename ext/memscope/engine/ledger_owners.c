@@ -36,7 +36,7 @@ void memscope_ledger_claim_owners(struct memscope_ledger_reading *reading) {
     memscope_claims_settle(claims);
     if (glibc)
         memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);
-    memscope_ruby_claim_internals(ruby, &ledger->mappings, &reading->memory, claims);
+    memscope_ruby_claim_internals(ruby, &ledger->mappings, &ledger->residency, &reading->memory, claims);
     memscope_claims_settle(claims);
     if (glibc)
         memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define SEARCH_LIMIT ((uintptr_t)1 << 30)
+
 #ifdef __linux__
 
 #include <errno.h>
@@ -330,18 +332,50 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
 
 #endif
 
-uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end) {
+/* The index of the first range that ends after address. */
+static size_t position(const struct memscope_residency *residency, uintptr_t address) {
     size_t low = 0, high = residency->range_count;
-    uint64_t bytes = 0;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (residency->ranges[middle].end <= start)
+        if (residency->ranges[middle].end <= address)
             low = middle + 1;
         else
             high = middle;
     }
+    return low;
+}
+
+bool memscope_residency_worth_searching(const struct memscope_residency *residency,
+                                        const struct memscope_mapping *mapping) {
+    if (!memscope_mapping_is_data(mapping))
+        return false;
+    return residency->source != MEMSCOPE_RESIDENCY_SMAPS ||
+           (mapping->resident_bytes > 0 && mapping->end - mapping->start <= SEARCH_LIMIT);
+}
+
+bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
+                             struct memscope_range *part) {
+    size_t index = position(residency, *cursor);
+
+    *part = (struct memscope_range){*cursor, end};
+    if (residency->source != MEMSCOPE_RESIDENCY_SMAPS) {
+        if (index >= residency->range_count)
+            return false;
+        if (residency->ranges[index].start > part->start)
+            part->start = residency->ranges[index].start;
+        if (residency->ranges[index].end < part->end)
+            part->end = residency->ranges[index].end;
+    }
+    *cursor = part->end;
+    return part->start < part->end;
+}
+
+uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end) {
+    size_t low = position(residency, start);
+    uint64_t bytes = 0;
+
     for (; low < residency->range_count && residency->ranges[low].start < end; low++) {
         const struct memscope_range *range = &residency->ranges[low];
         uintptr_t from = range->start > start ? range->start : start, to = range->end < end ? range->end : end;

@@ -41,6 +41,20 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
                                              const struct memscope_mappings_memory *memory,
                                              struct memscope_residency *residency);
 
+/*
+ * Whether structures are worth looking for in a mapping: it is data, and some of it is resident. Under SMAPS every
+ * address would have to be looked at, which is not done in mappings of more than a gigabyte.
+ */
+bool memscope_residency_worth_searching(const struct memscope_residency *residency,
+                                        const struct memscope_mapping *mapping);
+
+/*
+ * The next resident part of [*cursor, end), which it moves *cursor behind; false when there is none. Under SMAPS, where
+ * pages are not known, all of it may be resident.
+ */
+bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
+                             struct memscope_range *part);
+
 /* Resident bytes in [start, end). Logarithmic plus the ranges crossed; 0 under SMAPS and NONE. */
 uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end);
 

@@ -7,10 +7,11 @@
 #define SAMPLE_PAGES 64
 /* Heap pages begin with a header: a pointer to their descriptor, and less than this before the first slot. */
 #define HEADER_LIMIT 1024
+#define BLOCK_BATCH 256
 
 /* Ruby never maps with MAP_NORESERVE; jemalloc always does, and its mappings are the large ones to spare. */
-static bool may_be_mapped_by_ruby(const struct memscope_mapping *mapping) {
-    return memscope_mapping_is_data(mapping) && !mapping->noreserve;
+static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
+    return memscope_residency_worth_searching(residency, mapping) && !mapping->noreserve;
 }
 
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims) {
@@ -92,14 +93,17 @@ static void claim_empty_pages_between(const struct memscope_ruby_layout *layout,
                                       uintptr_t start, uintptr_t end, struct memscope_claims *claims,
                                       struct memscope_ruby_regions *regions) {
     size_t bytes = layout->heap_page_bytes;
+    struct memscope_range part;
 
-    for (uintptr_t page = (start + bytes - 1) / bytes * bytes; page >= start && page + bytes <= end; page += bytes) {
-        if (residency->range_count > 0 && memscope_residency_between(residency, page, page + sizeof page) == 0)
-            continue;
-        if (!is_empty_page(layout, memory, shape, page))
-            continue;
-        memscope_claims_add(claims, page, page + bytes, MEMSCOPE_ROW_empty_pages, 0);
-        regions->empty_pages_found++;
+    while (memscope_residency_next(residency, &start, end, &part)) {
+        uintptr_t page = (part.start + bytes - 1) / bytes * bytes;
+
+        for (; page >= part.start && page < part.end && end - page >= bytes; page += bytes) {
+            if (!is_empty_page(layout, memory, shape, page))
+                continue;
+            memscope_claims_add(claims, page, page + bytes, MEMSCOPE_ROW_empty_pages, 0);
+            regions->empty_pages_found++;
+        }
     }
 }
 
@@ -119,7 +123,7 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
         const struct memscope_mapping *mapping = &mappings->list[index];
         uintptr_t cursor = mapping->start, gap_start, gap_end;
 
-        if (!may_be_mapped_by_ruby(mapping))
+        if (!may_be_mapped_by_ruby(residency, mapping))
             continue;
         while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
             claim_empty_pages_between(layout, residency, memory, shape, gap_start, gap_end, claims, regions);
@@ -155,22 +159,56 @@ static bool is_transient_heap(const struct memscope_ruby_layout *layout, const s
     return links > blocks / 2;
 }
 
+/* The first among the blocks at addresses that may be the arena's first or second; count when none may. */
+static size_t first_block(const struct memscope_ruby_layout *layout, const uintptr_t *addresses,
+                          const struct transient_block *blocks, size_t count) {
+    size_t index = 0;
+
+    while (index < count && !links_inside(&blocks[index], addresses[index], layout) &&
+           !links_inside(&blocks[index], addresses[index] - layout->transient_block_bytes, layout))
+        index++;
+    return index;
+}
+
+/*
+ * Lists link either way, and one of the first two blocks may end one: each is tried as the first and the second. Reads
+ * the head of every resident aligned block in [start, end), which ends behind the last possible second block.
+ */
 static bool claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
                                  uintptr_t start, uintptr_t end, struct memscope_claims *claims) {
-    uintptr_t step = layout->transient_block_bytes, arena = (start + step - 1) / step * step;
+    uintptr_t step = layout->transient_block_bytes, block = (start + step - 1) / step * step;
+    uintptr_t addresses[BLOCK_BATCH];
+    struct transient_block blocks[BLOCK_BATCH];
 
-    for (; arena >= start && arena < end && end - arena >= layout->transient_heap_bytes; arena += step) {
-        struct transient_block first, second;
+    while (block >= start && block < end) {
+        size_t count = 0, index = 0;
 
-        if (!memscope_own_memory_read(memory, arena, &first, sizeof first) ||
-            !memscope_own_memory_read(memory, arena + step, &second, sizeof second) ||
-            !(links_inside(&first, arena, layout) || links_inside(&second, arena, layout)))
-            continue;
-        if (!is_transient_heap(layout, memory, arena))
-            continue;
-        memscope_claims_add(claims, arena, arena + layout->transient_heap_bytes, MEMSCOPE_ROW_transient_heap, 0);
-        return true;
+        for (; count < BLOCK_BATCH && block < end; block += step)
+            addresses[count++] = block;
+        memscope_own_memory_read_each(memory, addresses, count, sizeof blocks[0], blocks);
+        while ((index += first_block(layout, addresses + index, blocks + index, count - index)) < count) {
+            uintptr_t arena = addresses[index++];
+
+            if (!is_transient_heap(layout, memory, arena) && !is_transient_heap(layout, memory, arena -= step))
+                continue;
+            memscope_claims_add(claims, arena, arena + layout->transient_heap_bytes, MEMSCOPE_ROW_transient_heap, 0);
+            return true;
+        }
     }
+    return false;
+}
+
+static bool find_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_residency *residency,
+                                const struct memscope_own_memory *memory, uintptr_t start, uintptr_t end,
+                                struct memscope_claims *claims) {
+    struct memscope_range part;
+
+    if (end - start < layout->transient_heap_bytes)
+        return false;
+    end = end - layout->transient_heap_bytes + 2 * layout->transient_block_bytes;
+    while (memscope_residency_next(residency, &start, end, &part))
+        if (claim_transient_heap(layout, memory, part.start, part.end, claims))
+            return true;
     return false;
 }
 
@@ -190,17 +228,18 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
 }
 
 void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
-                                   const struct memscope_own_memory *memory, struct memscope_claims *claims) {
+                                   const struct memscope_residency *residency, const struct memscope_own_memory *memory,
+                                   struct memscope_claims *claims) {
     bool transient_heap_wanted = layout->transient_heap_bytes > 0;
 
     for (size_t index = 0; index < mappings->count; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
         uintptr_t cursor = mapping->start, gap_start, gap_end;
 
-        if (!may_be_mapped_by_ruby(mapping))
+        if (!may_be_mapped_by_ruby(residency, mapping))
             continue;
         claim_shape_tables(layout, mapping, claims);
         while (transient_heap_wanted && memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
-            transient_heap_wanted = !claim_transient_heap(layout, memory, gap_start, gap_end, claims);
+            transient_heap_wanted = !find_transient_heap(layout, residency, memory, gap_start, gap_end, claims);
     }
 }

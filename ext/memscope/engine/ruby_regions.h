@@ -56,6 +56,7 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
 
 /* Claims the transient heap by its chain of blocks, and the shape tables by their address or exact size. */
 void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
-                                   const struct memscope_own_memory *memory, struct memscope_claims *claims);
+                                   const struct memscope_residency *residency, const struct memscope_own_memory *memory,
+                                   struct memscope_claims *claims);
 
 #endif
