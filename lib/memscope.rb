@@ -37,8 +37,8 @@ module Memscope
 
     # Every resident page, by its proven owner. Tier T2.
     #
-    # @param deep [Boolean] walk the chunks of glibc's malloc, so that its rows are split into in use, free, thread caches
-    #   and top: 0.15 to 0.3 µs a chunk, without the GVL and without its locks. Nothing to add under jemalloc
+    # @param deep [Boolean] walk the chunks of glibc's malloc, so that its rows are split into in use, free, thread
+    #   caches and top: 0.15 to 0.3 µs a chunk, without the GVL or its locks. Nothing to add under jemalloc
     # @param shared [Boolean] split each row into what other processes share and what is private: 4 ms a GB
     # @param objects [Boolean] ask every object what it holds through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan

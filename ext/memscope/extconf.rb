@@ -18,7 +18,7 @@ $CFLAGS << " -std=c11 -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-protot
            "-Wno-unused-parameter"
 $warnflags = ""
 # Ruby's headers warn under these flags; as system headers they do not.
-$INCFLAGS.gsub!(%r{-I(\$\((?:arch_)?hdrdir\)\S*)}, '-isystem \1')
+$INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')
 $CPPFLAGS << " -D_GNU_SOURCE"
 
 if ENV["MEMSCOPE_SANITIZE"]

@@ -7,6 +7,7 @@ module Memscope
   #
   # A loaded library proves nothing: an allocator is named only after a block of malloc's has shown whose it is.
   class Allocator < Reading
+    # What an allocator can be found to be.
     NAMES = %i[jemalloc glibc mimalloc tcmalloc musl unknown].freeze
 
     # One setting of the allocator that serves malloc.

@@ -79,39 +79,62 @@ static const char *keep_name(struct memscope_scratch *names, const struct memsco
     return copy == NULL ? NULL : memcpy(copy, name, size);
 }
 
-static enum memscope_status parse_line(const char *line, const struct memscope_mappings_memory *memory,
-                                       struct memscope_mappings *mappings) {
-    struct memscope_mapping *last = mappings->count > 0 ? &mappings->list[mappings->count - 1] : NULL, *added;
+struct parser {
+    const struct memscope_mappings_memory *memory;
+    struct memscope_mappings *mappings;
+    struct memscope_mapping *current; /* whose fields follow: the last listed, or passed_over */
+    struct memscope_mapping passed_over;
+};
 
-    if (!is_header(line))
-        return last != NULL && parse_field(line, last) ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
-    added = memscope_scratch_extend(memory->list, sizeof *added);
-    if (added == NULL)
-        return MEMSCOPE_NO_MEMORY;
-    if (!parse_header(line, added) || (last != NULL && last->end > added->start))
-        return MEMSCOPE_MALFORMED;
-    added->name = keep_name(memory->names, last, added->name);
-    if (added->name == NULL)
-        return MEMSCOPE_NO_MEMORY;
-    mappings->count++;
-    return MEMSCOPE_OK;
-}
-
-static enum memscope_status begin(const struct memscope_mappings_memory *memory, struct memscope_mappings *mappings) {
+static enum memscope_status begin(struct parser *parser, const struct memscope_mappings_memory *memory,
+                                  struct memscope_mappings *mappings) {
+    memset(parser, 0, sizeof *parser);
+    parser->memory = memory;
+    parser->mappings = mappings;
     mappings->count = 0;
     mappings->list = memscope_scratch_take(memory->list, 0);
     return mappings->list == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
 }
 
-/* Parses the whole lines in window[0, *filled), which has room for a NUL behind, and moves the rest to its front. */
-static enum memscope_status parse_window(char *window, size_t *filled, const struct memscope_mappings_memory *memory,
-                                         struct memscope_mappings *mappings) {
+/*
+ * The file is read in several parts, and between two of them a mapping may have grown over the last one read: what was
+ * listed stands, and only the new part is added.
+ */
+static enum memscope_status parse_mapping(struct parser *parser, const char *line) {
+    struct memscope_mappings *mappings = parser->mappings;
+    const struct memscope_mapping *last = mappings->count > 0 ? &mappings->list[mappings->count - 1] : NULL;
+    struct memscope_mapping mapping;
+
+    if (!parse_header(line, &mapping))
+        return MEMSCOPE_MALFORMED;
+    parser->current = &parser->passed_over;
+    if (last != NULL && mapping.start < last->end)
+        mapping.start = last->end;
+    if (mapping.start >= mapping.end)
+        return MEMSCOPE_OK;
+    mapping.name = keep_name(parser->memory->names, last, mapping.name);
+    parser->current = memscope_scratch_extend(parser->memory->list, sizeof mapping);
+    if (mapping.name == NULL || parser->current == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    *parser->current = mapping;
+    mappings->count++;
+    return MEMSCOPE_OK;
+}
+
+static enum memscope_status parse_line(struct parser *parser, const char *line) {
+    if (is_header(line))
+        return parse_mapping(parser, line);
+    return parser->current != NULL && parse_field(line, parser->current) ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
+}
+
+/* Parses the whole lines in window[0, *filled) and moves the rest to its front. */
+static enum memscope_status parse_window(struct parser *parser, char *window, size_t *filled) {
     char *line = window, *end;
     enum memscope_status status = MEMSCOPE_OK;
 
     while (status == MEMSCOPE_OK && (end = memchr(line, '\n', *filled - (size_t)(line - window))) != NULL) {
         *end = '\0';
-        status = parse_line(line, memory, mappings);
+        status = parse_line(parser, line);
         line = end + 1;
     }
     *filled -= (size_t)(line - window);
@@ -124,7 +147,8 @@ enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              struct memscope_mappings *mappings) {
     char window[WINDOW];
     size_t filled = 0;
-    enum memscope_status status = begin(memory, mappings);
+    struct parser parser;
+    enum memscope_status status = begin(&parser, memory, mappings);
 
     while (status == MEMSCOPE_OK && length > 0) {
         size_t count = length < sizeof window - filled ? length : sizeof window - filled;
@@ -135,7 +159,7 @@ enum memscope_status memscope_mappings_parse(const char *text, size_t length,
         text += count;
         length -= count;
         filled += count;
-        status = parse_window(window, &filled, memory, mappings);
+        status = parse_window(&parser, window, &filled);
     }
     return status == MEMSCOPE_OK && filled > 0 ? MEMSCOPE_MALFORMED : status;
 }
@@ -145,7 +169,8 @@ static enum memscope_status read_and_parse(const char *path, const struct memsco
     char window[WINDOW];
     size_t filled = 0;
     ssize_t count = 1;
-    enum memscope_status status = begin(memory, mappings);
+    struct parser parser;
+    enum memscope_status status = begin(&parser, memory, mappings);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
 
     if (descriptor < 0)
@@ -157,7 +182,7 @@ static enum memscope_status read_and_parse(const char *path, const struct memsco
         if (count <= 0)
             continue;
         filled += (size_t)count;
-        status = parse_window(window, &filled, memory, mappings);
+        status = parse_window(&parser, window, &filled);
         if (filled == sizeof window)
             status = MEMSCOPE_MALFORMED;
     }

@@ -34,7 +34,7 @@ struct memscope_mappings_memory {
 
 /*
  * Parses the text of a maps or smaps file (smaps is maps with more lines). MEMSCOPE_MALFORMED when a line has not the
- * documented form, the list is not ascending, or the last line has no end.
+ * documented form or the last line has no end.
  */
 enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              const struct memscope_mappings_memory *memory,

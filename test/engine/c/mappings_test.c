@@ -48,22 +48,33 @@ static void test_smaps(void) {
 
 static void test_malformed(void) {
     static const char *const texts[] = {
-        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 0",                      /* no end of line */
-        "7f1de8000000 rw-p 00000000 00:00 0 \n",                                /* no end */
-        "7f1de8021000-7f1de8000000 rw-p 00000000 00:00 0 \n",                   /* backwards */
-        "7f1de8000000-7f1de8021000 rw\n",                                       /* cut */
-        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 \n",                     /* no inode */
-        "10000000000000000-20000000000000000 rw-p 00000000 00:00 0 \n",         /* too large */
-        "Rss: 12 kB\n",                                                         /* of no mapping */
-        "1000-2000 rw-p 00000000 00:00 0 \nRss: many kB\n",                     /* no number */
-        "2000-3000 rw-p 00000000 00:00 0 \n1000-2000 rw-p 00000000 00:00 0 \n", /* descending */
-        "1000-3000 rw-p 00000000 00:00 0 \n2000-4000 rw-p 00000000 00:00 0 \n", /* overlapping */
+        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 0",              /* no end of line */
+        "7f1de8000000 rw-p 00000000 00:00 0 \n",                        /* no end */
+        "7f1de8021000-7f1de8000000 rw-p 00000000 00:00 0 \n",           /* backwards */
+        "7f1de8000000-7f1de8021000 rw\n",                               /* cut */
+        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 \n",             /* no inode */
+        "10000000000000000-20000000000000000 rw-p 00000000 00:00 0 \n", /* too large */
+        "Rss: 12 kB\n",                                                 /* of no mapping */
+        "1000-2000 rw-p 00000000 00:00 0 \nRss: many kB\n",             /* no number */
     };
     struct memscope_mappings mappings;
 
     for (size_t index = 0; index < sizeof texts / sizeof texts[0]; index++)
         EXPECT(parse(texts[index], &mappings) == MEMSCOPE_MALFORMED);
     EXPECT(parse("", &mappings) == MEMSCOPE_OK && mappings.count == 0);
+}
+
+/* Between two reads of the file mappings may merge or grow: nothing is listed twice, and nothing is out of order. */
+static void test_overlapping(void) {
+    struct memscope_mappings mappings;
+
+    EXPECT(parse("1000-3000 rw-p 00000000 00:00 0 \nRss: 8 kB\n2000-5000 rw-p 00000000 00:00 0 \nRss: 12 kB\n"
+                 "3000-4000 rw-p 00000000 00:00 0 \nRss: 4 kB\n",
+                 &mappings) == MEMSCOPE_OK);
+    EXPECT(mappings.count == 2);
+    EXPECT(mappings.list[0].start == 0x1000 && mappings.list[0].end == 0x3000);
+    EXPECT(mappings.list[1].start == 0x3000 && mappings.list[1].end == 0x5000);
+    EXPECT(mappings.list[1].resident_bytes == 12 * 1024);
 }
 
 /* A line longer than any the kernel writes must end the parse, not the process. */
@@ -101,6 +112,7 @@ int main(void) {
     test_maps();
     test_smaps();
     test_malformed();
+    test_overlapping();
     test_endless_line();
     test_this_process();
     memscope_scratch_close(&list);
