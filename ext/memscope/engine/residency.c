@@ -36,6 +36,8 @@ struct scan_request {
 
 /* A read of pagemap costs 8 bytes a page of address space: larger mappings are read only where smaps says to. */
 #define LARGE_MAPPING ((uintptr_t)4 << 30)
+/* Beyond this (128 MB of pagemap; sanitizers map terabytes) smaps alone must do. */
+#define LARGEST_MAPPING ((uintptr_t)64 << 30)
 /* Pages that a reading may see beyond RSS because the process goes on meanwhile. */
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
@@ -230,9 +232,10 @@ static enum memscope_status read_pagemap_once(struct pagemap_pass *pass, struct 
     return status;
 }
 
-static bool has_large_mapping(const struct memscope_mappings *mappings) {
+static bool has_mapping_beyond(const struct memscope_mappings *mappings, uintptr_t size, uint64_t resident_bytes) {
     for (size_t index = 0; index < mappings->count; index++)
-        if (mappings->list[index].end - mappings->list[index].start > LARGE_MAPPING)
+        if (mappings->list[index].end - mappings->list[index].start > size &&
+            mappings->list[index].resident_bytes >= resident_bytes)
             return true;
     return false;
 }
@@ -243,7 +246,7 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     struct pagemap_pass pass = {.descriptor = descriptor, .collector = collector};
     struct memscope_statm statm;
     enum memscope_status status;
-    bool use_smaps = has_large_mapping(mappings);
+    bool use_smaps = has_mapping_beyond(mappings, LARGE_MAPPING, 0);
 
     pass.page_size = (size_t)sysconf(_SC_PAGESIZE);
     pass.entries = memscope_scratch_take(scratch, ENTRY_BATCH * sizeof *pass.entries);
@@ -252,6 +255,8 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     memset(pass.entries, 0, ENTRY_BATCH * sizeof *pass.entries);
     if (use_smaps && (status = memscope_mappings_read_smaps(memory, mappings)) != MEMSCOPE_OK)
         return status;
+    if (use_smaps && has_mapping_beyond(mappings, LARGEST_MAPPING, 1))
+        return MEMSCOPE_TRUNCATED;
     status = read_pagemap_once(&pass, scratch, mappings, use_smaps);
     if (status != MEMSCOPE_OK || use_smaps || pass.doubtful_bytes == 0 || memscope_statm_read(&statm) != MEMSCOPE_OK ||
         collector->bytes <= statm.resident_bytes + DRIFT_BYTES)

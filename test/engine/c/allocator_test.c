@@ -18,6 +18,9 @@ static void count_and_check(const struct memscope_setting *setting, void *contex
 }
 
 int main(void) {
+#ifdef __SANITIZE_ADDRESS__
+    SKIP("a sanitizer serves malloc");
+#endif
     const struct memscope_allocator *allocator = memscope_allocator_current();
     const struct memscope_other_allocator *others;
     struct memscope_jemalloc_stats stats;

@@ -65,7 +65,8 @@ static void test_shared_memory(void) {
     expect_rise(&before, &after, MEMSCOPE_ROW_shared_memory, 16 * MIB);
 }
 
-#ifdef __GLIBC__
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#define GLIBC_SERVES_MALLOC
 
 static pthread_barrier_t touched, measured;
 
@@ -148,7 +149,7 @@ int main(void) {
     read_ledger(MEMSCOPE_LEDGER_MALLOC_OTHER);
     test_foreign_mapping_is_unattributed(MEMSCOPE_LEDGER_MALLOC_OTHER);
     test_shared_memory();
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#ifdef GLIBC_SERVES_MALLOC
     test_foreign_mapping_is_unattributed(MEMSCOPE_LEDGER_MALLOC_GLIBC);
     test_thread_stacks_live_and_cached();
     test_mmapped_chunks_equal_mallinfo2();
