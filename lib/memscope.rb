@@ -3,7 +3,6 @@
 require_relative "memscope/version"
 require_relative "memscope/native"
 require_relative "memscope/reading"
-require_relative "memscope/diff"
 require_relative "memscope/allocator"
 require_relative "memscope/snapshot"
 require_relative "memscope/ledger"
@@ -17,6 +16,8 @@ require_relative "memscope/cgroup"
 # value is nil, and the reading's `reasons` say why. They work in a trap handler. Tables of what each returns are with
 # the classes.
 module Memscope
+  autoload :Diff, File.join(__dir__, "memscope", "diff.rb")
+
   class << self
     # @!method rss
     #   The resident set, from one read of /proc/self/statm. Tier T0.
@@ -89,7 +90,7 @@ module Memscope
     private
 
     def switch(call, name, value)
-      return value if [true, false].include?(value)
+      return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- makes no Array
 
       raise ArgumentError, "Memscope.#{call}: #{name}: given #{value.inspect}, allowed: true, false"
     end

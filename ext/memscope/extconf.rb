@@ -14,7 +14,8 @@ end
 $srcs = Dir[File.join($srcdir, "*.c"), File.join($srcdir, "engine", "*.c")].map { |path| File.basename(path) }.sort
 $VPATH << "$(srcdir)/engine"
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
-$CFLAGS << " -std=c11 -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
+# -Os: most of this code runs once a reading, and its pages are resident in every process that loads it.
+$CFLAGS << " -std=c11 -Os -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
            "-Wno-unused-parameter"
 $warnflags = ""
 # Ruby's headers warn under these flags; as system headers they do not.

@@ -13,17 +13,15 @@
 #include <ruby/encoding.h>
 #include <ruby/thread.h>
 
-/* Room for twice the keys of the largest Ruby known (4.0: 31 keys; 5 heaps of 10 keys). */
-#define GC_KEYS 64
+/* Room for twice the keys of the largest Ruby known (4.0: 5 heaps of 10 keys). */
 #define HEAPS 16
 #define HEAP_KEYS 24
 
 /*
- * The Symbols of GC.stat and GC.stat_heap as this Ruby has them, learned once. Static Symbols, or kept by a
- * registered Array.
+ * The keys of GC.stat and GC.stat_heap as this Ruby has them, learned once. Static Symbols, or kept by a registered
+ * object.
  */
-static VALUE gc_keys[GC_KEYS];
-static size_t gc_key_count;
+static VALUE gc_stat; /* a Hash that GC.stat fills, and that is copied out of */
 static VALUE heap_keys[HEAP_KEYS];
 static size_t heap_key_count;
 static size_t heap_count; /* 0 before Ruby 3.2 */
@@ -37,13 +35,21 @@ static const char *const jemalloc_names[] = {
 #undef STAT
 static VALUE jemalloc_keys[MEMSCOPE_JEMALLOC_FIELD_COUNT];
 static VALUE slab_slack_key;
+static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
 static VALUE reason_not_jemalloc, reason_not_glibc, reason_not_asked, reason_no_heaps;
+
+/* The keys of the body and of its cost, in the order in which native_snapshot fills them. */
+#define BODY_KEYS 9
+static const char *const body_names[] = {"rss_bytes", "virtual_bytes", "shared_bytes", "gc",  "gc_heaps",
+                                         "jemalloc",  "glibc",         "reasons",      "cost"};
+static VALUE body_keys[BODY_KEYS];
+static const char *const cost_names[] = {"tier", "wall_us", "gvl_us", "scratch_bytes"};
+static VALUE cost_keys[4], tier_t1, tier_t2;
 
 struct readings {
     bool wants_malloc;
     enum memscope_status statm_status, jemalloc_status, glibc_status;
     struct memscope_statm statm;
-    size_t gc[GC_KEYS];
     size_t heaps[HEAPS][HEAP_KEYS];
     struct memscope_jemalloc_stats jemalloc;
     struct memscope_mallinfo glibc;
@@ -67,11 +73,13 @@ static void *read_allocator(void *argument) {
     return NULL;
 }
 
-/* Nothing here makes a Ruby object: asked for one key, both GC.stat and GC.stat_heap answer with the number alone. */
+/*
+ * Nothing here makes a Ruby object: GC.stat fills a Hash that has all its keys, and GC.stat_heap, asked for one key,
+ * answers with the number alone.
+ */
 static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
-    for (size_t key = 0; key < gc_key_count; key++)
-        readings->gc[key] = rb_gc_stat(gc_keys[key]);
+    rb_gc_stat(gc_stat);
     for (size_t heap = 0; heap < heap_count; heap++)
         for (size_t key = 0; key < heap_key_count; key++)
             readings->heaps[heap][key] =
@@ -89,7 +97,7 @@ static VALUE pairs_to_hash(const VALUE *pairs, size_t count) {
 }
 
 static VALUE numbers_to_hash(const VALUE *keys, const size_t *numbers, size_t count) {
-    VALUE pairs[2 * GC_KEYS];
+    VALUE pairs[2 * HEAP_KEYS];
 
     for (size_t index = 0; index < count; index++) {
         pairs[2 * index] = keys[index];
@@ -102,26 +110,20 @@ static VALUE statm_to_value(const struct readings *readings, uint64_t bytes) {
     return readings->statm_status == MEMSCOPE_OK ? ULL2NUM(bytes) : Qnil;
 }
 
-static void set_statm(VALUE body, VALUE reasons, const struct readings *readings) {
+static void set_statm_reasons(VALUE reasons, const struct readings *readings) {
     static const char *const names[] = {"rss_bytes", "virtual_bytes", "shared_bytes"};
 
-    memscope_hash_set(body, "rss_bytes", statm_to_value(readings, readings->statm.resident_bytes));
-    memscope_hash_set(body, "virtual_bytes", statm_to_value(readings, readings->statm.size_bytes));
-    memscope_hash_set(body, "shared_bytes", statm_to_value(readings, readings->statm.shared_bytes));
     for (size_t index = 0; readings->statm_status != MEMSCOPE_OK && index < 3; index++)
         memscope_hash_set(reasons, names[index],
                           rb_sprintf("/proc/self/statm: %s", memscope_status_text(readings->statm_status)));
 }
 
-static void set_gc(VALUE body, VALUE reasons, const struct readings *readings) {
+static VALUE heaps_to_hash(const struct readings *readings) {
     VALUE heaps = heap_count ? rb_hash_new() : Qnil;
 
     for (size_t heap = 0; heap < heap_count; heap++)
         rb_hash_aset(heaps, SIZET2NUM(heap), numbers_to_hash(heap_keys, readings->heaps[heap], heap_key_count));
-    memscope_hash_set(body, "gc", numbers_to_hash(gc_keys, readings->gc, gc_key_count));
-    memscope_hash_set(body, "gc_heaps", rb_obj_freeze(heaps));
-    if (!heap_count)
-        memscope_hash_set(reasons, "gc_heaps", reason_no_heaps);
+    return rb_obj_freeze(heaps);
 }
 
 /* What is missing from the table of keys: "this jemalloc has no stats.zero_reallocs, …" */
@@ -157,21 +159,19 @@ static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
     return pairs_to_hash(pairs, MEMSCOPE_JEMALLOC_FIELD_COUNT + 1);
 }
 
-static void set_jemalloc(VALUE body, VALUE reasons, const struct readings *readings) {
-    bool is_read = is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) && readings->jemalloc_status == MEMSCOPE_OK;
-    VALUE reason = Qnil;
+static bool jemalloc_is_read(const struct readings *readings) {
+    return is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) && readings->jemalloc_status == MEMSCOPE_OK;
+}
 
-    memscope_hash_set(body, "jemalloc", is_read ? jemalloc_to_hash(&readings->jemalloc) : Qnil);
-    if (is_read)
-        reason = jemalloc_gaps(&readings->jemalloc);
-    else if (!is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
-        reason = reason_not_jemalloc;
-    else if (memscope_jemalloc_unsupported_reason())
-        reason = rb_utf8_str_new_cstr(memscope_jemalloc_unsupported_reason());
-    else
-        reason = rb_sprintf("mallctl: %s", memscope_status_text(readings->jemalloc_status));
-    if (!NIL_P(reason))
-        memscope_hash_set(reasons, "jemalloc", reason);
+/* nil where nothing is missing. */
+static VALUE jemalloc_reason(const struct readings *readings) {
+    if (jemalloc_is_read(readings))
+        return jemalloc_gaps(&readings->jemalloc);
+    if (!is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
+        return reason_not_jemalloc;
+    if (memscope_jemalloc_unsupported_reason())
+        return rb_utf8_str_new_cstr(memscope_jemalloc_unsupported_reason());
+    return rb_sprintf("mallctl: %s", memscope_status_text(readings->jemalloc_status));
 }
 
 static VALUE glibc_to_hash(const struct memscope_mallinfo *totals) {
@@ -183,41 +183,86 @@ static VALUE glibc_to_hash(const struct memscope_mallinfo *totals) {
     return rb_obj_freeze(hash);
 }
 
-static void set_glibc(VALUE body, VALUE reasons, const struct readings *readings) {
-    bool is_tried = readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC);
-    bool is_read = is_tried && readings->glibc_status == MEMSCOPE_OK;
+static bool glibc_is_tried(const struct readings *readings) {
+    return readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC);
+}
 
-    memscope_hash_set(body, "glibc", is_read ? glibc_to_hash(&readings->glibc) : Qnil);
+static bool glibc_is_read(const struct readings *readings) {
+    return glibc_is_tried(readings) && readings->glibc_status == MEMSCOPE_OK;
+}
+
+/* nil where nothing is missing. */
+static VALUE glibc_reason(const struct readings *readings) {
     if (!is_allocator(MEMSCOPE_ALLOCATOR_GLIBC))
-        memscope_hash_set(reasons, "glibc", reason_not_glibc);
-    else if (!is_tried)
-        memscope_hash_set(reasons, "glibc", reason_not_asked);
-    else if (!is_read)
-        memscope_hash_set(reasons, "glibc",
-                          rb_utf8_str_new_cstr("mallinfo2 is not there (glibc before 2.33) or answers only zeros"));
+        return reason_not_glibc;
+    if (!glibc_is_tried(readings))
+        return reason_not_asked;
+    if (!glibc_is_read(readings))
+        return rb_utf8_str_new_cstr("mallinfo2 is not there (glibc before 2.33) or answers only zeros");
+    return Qnil;
+}
+
+static bool is_constant(VALUE reason) {
+    return NIL_P(reason) || reason == reason_not_jemalloc || reason == reason_not_glibc || reason == reason_not_asked;
+}
+
+/* Most snapshots of a process give the same reasons: they are made once, and again only when one differs. */
+static VALUE reasons_to_hash(const struct readings *readings) {
+    VALUE jemalloc = jemalloc_reason(readings), glibc = glibc_reason(readings), reasons;
+
+    if (usual_reasons && readings->statm_status == MEMSCOPE_OK && jemalloc == usual_jemalloc_reason &&
+        glibc == usual_glibc_reason)
+        return usual_reasons;
+    reasons = rb_hash_new();
+    set_statm_reasons(reasons, readings);
+    if (!heap_count)
+        memscope_hash_set(reasons, "gc_heaps", reason_no_heaps);
+    if (!NIL_P(jemalloc))
+        memscope_hash_set(reasons, "jemalloc", jemalloc);
+    if (!NIL_P(glibc))
+        memscope_hash_set(reasons, "glibc", glibc);
+    rb_obj_freeze(reasons);
+    if (!usual_reasons && readings->statm_status == MEMSCOPE_OK && is_constant(jemalloc) && is_constant(glibc)) {
+        rb_gc_register_mark_object(reasons);
+        usual_jemalloc_reason = jemalloc;
+        usual_glibc_reason = glibc;
+        usual_reasons = reasons;
+    }
+    return reasons;
+}
+
+static VALUE cost_to_hash(const struct readings *readings, uint64_t wall_ns) {
+    const VALUE pairs[] = {
+        cost_keys[0], readings->wants_malloc ? tier_t2 : tier_t1,           cost_keys[1], ULL2NUM(wall_ns / 1000),
+        cost_keys[2], ULL2NUM((wall_ns - readings->without_gvl_ns) / 1000), cost_keys[3], INT2FIX(0)};
+
+    return pairs_to_hash(pairs, 4);
 }
 
 /* T1; T2 where mallinfo2 was asked for. */
 static VALUE native_snapshot(VALUE self, VALUE malloc) {
     struct readings readings;
     uint64_t start = memscope_now_ns();
-    uint64_t wall_ns;
-    VALUE body, reasons;
+    VALUE values[BODY_KEYS], pairs[2 * BODY_KEYS], body;
 
     readings.wants_malloc = RTEST(malloc);
     readings.without_gvl_ns = 0;
     read_all(&readings);
+    values[0] = statm_to_value(&readings, readings.statm.resident_bytes);
+    values[1] = statm_to_value(&readings, readings.statm.size_bytes);
+    values[2] = statm_to_value(&readings, readings.statm.shared_bytes);
+    values[3] = rb_obj_freeze(rb_hash_dup(gc_stat));
+    values[4] = heaps_to_hash(&readings);
+    values[5] = jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil;
+    values[6] = glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil;
+    values[7] = reasons_to_hash(&readings);
+    values[8] = cost_to_hash(&readings, memscope_now_ns() - start);
+    for (size_t index = 0; index < BODY_KEYS; index++) {
+        pairs[2 * index] = body_keys[index];
+        pairs[2 * index + 1] = values[index];
+    }
     body = rb_hash_new();
-    reasons = rb_hash_new();
-    set_statm(body, reasons, &readings);
-    set_gc(body, reasons, &readings);
-    set_jemalloc(body, reasons, &readings);
-    set_glibc(body, reasons, &readings);
-    wall_ns = memscope_now_ns() - start;
-    memscope_hash_set(body, "reasons", rb_obj_freeze(reasons));
-    memscope_hash_set(
-        body, "cost",
-        memscope_cost(readings.wants_malloc ? "T2" : "T1", wall_ns, wall_ns - readings.without_gvl_ns, 0));
+    rb_hash_bulk_insert(2 * BODY_KEYS, pairs, body);
     return body;
 }
 
@@ -237,11 +282,11 @@ static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
 }
 
 static void learn_gc(void) {
-    VALUE stat = rb_hash_new();
     VALUE heaps;
 
-    rb_gc_stat(stat);
-    gc_key_count = learn_keys(stat, gc_keys, GC_KEYS);
+    gc_stat = rb_hash_new();
+    rb_gc_register_mark_object(gc_stat);
+    rb_gc_stat(gc_stat);
     id_stat_heap = rb_intern("stat_heap");
     if (!rb_respond_to(rb_mGC, id_stat_heap))
         return;
@@ -275,9 +320,18 @@ static void define_jemalloc_counters(void) {
     rb_define_const(rb_mMemscopeNative, "JEMALLOC_COUNTERS", rb_obj_freeze(counters));
 }
 
+static void learn_names(const char *const *names, VALUE *symbols, size_t count) {
+    for (size_t index = 0; index < count; index++)
+        symbols[index] = memscope_symbol(names[index]);
+}
+
 void Init_memscope_snapshot(void) {
     learn_gc();
     define_jemalloc_counters();
+    learn_names(body_names, body_keys, BODY_KEYS);
+    learn_names(cost_names, cost_keys, 4);
+    tier_t1 = memscope_symbol("T1");
+    tier_t2 = memscope_symbol("T2");
     reason_not_jemalloc = constant_text("jemalloc does not serve malloc");
     reason_not_glibc = constant_text("glibc does not serve malloc");
     reason_not_asked = constant_text("not asked for: snapshot(malloc: true) reads mallinfo2");

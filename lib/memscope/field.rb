@@ -44,8 +44,11 @@ module Memscope
     # @return [Boolean] whether its value is a number
     def number? = NUMBERS.include?(type)
 
-    # @return [Boolean] whether its value needs no taking over
-    def immediate? = IMMEDIATES.include?(type)
+    # @return [Boolean] whether it is a Record, or a list of Records
+    def nested? = type.is_a?(Class) || type.is_a?(Array)
+
+    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which has to be frozen to the bottom
+    def plain? = !nested? && !IMMEDIATES.include?(type)
 
     # @param key [Symbol, Integer] of the number: the field's own name, or a key in it
     # @return [Boolean] whether that is a total that only grows
@@ -54,17 +57,14 @@ module Memscope
     # @return [Boolean] whether `to_h` leaves it out
     def hidden?(value) = @sparse && value.nil?
 
-    # @param value [Object] as the extension built it. A frozen Hash or Array is kept as it is: whoever froze it
-    #   vouches for all that is in it
+    # Of a nested field.
+    #
+    # @param value [Object] as the extension built it
     # @return [Object] as the record holds it
     def take(value)
       return value if value.nil?
 
-      case type
-      when Class then record(type, value)
-      when Array then value.map { |item| record(type.first, item) }.freeze
-      else Field.plain(value)
-      end
+      type.is_a?(Array) ? value.map { |item| record(type.first, item) }.freeze : record(type, value)
     end
 
     # @param value [Object] as the record holds it
@@ -78,6 +78,7 @@ module Memscope
       end
     end
 
+    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it vouches for all that is in it
     # @return [Object] frozen to the bottom, with Strings for Symbols
     def self.plain(value)
       case value

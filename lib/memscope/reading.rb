@@ -67,7 +67,7 @@ module Memscope
       #
       # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost
       # @param envelope [Hash{Symbol => Object}] of another reading, to share its moment
-      def capture(body, envelope = self.envelope) = take_over(body.merge(envelope))
+      def capture(body, envelope = self.envelope) = take_over(envelope.merge(body))
 
       # @return [Hash{Symbol => Object}] of this process and moment
       def envelope
@@ -105,7 +105,8 @@ module Memscope
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
 
-    # What changed since an earlier reading of the same kind.
+    # What changed since an earlier reading of the same kind. Loads memscope/diff when first used; require that
+    # beforehand where it is to be used in a trap handler.
     #
     # @param other [Reading] the earlier one
     # @return [Diff]

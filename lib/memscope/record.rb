@@ -53,14 +53,18 @@ module Memscope
 
       private
 
-      # Keeps the Hash itself. Most fields are numbers, which stay as they are: a reading costs microseconds.
+      # Keeps the Hash itself. Most values are numbers or come frozen, and stay as they are: a reading costs
+      # microseconds.
       def take_over(values)
-        collections.each { |field| values[field.name] = field.take(values[field.name]) }
+        plain_names.each { |name| values[name] = Field.plain(values[name]) unless values[name].frozen? }
+        nested.each { |field| values[field.name] = field.take(values[field.name]) }
         values = fields.to_h { |field| [field.name, values[field.name]] } unless values.size == fields.size
         new(values)
       end
 
-      def collections = @collections ||= fields.reject(&:immediate?).freeze
+      def plain_names = @plain_names ||= fields.select(&:plain?).map(&:name).freeze
+
+      def nested = @nested ||= fields.select(&:nested?).freeze
     end
 
     def initialize(values)
