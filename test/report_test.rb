@@ -44,6 +44,37 @@ class ReportTest < MemscopeTest
     TEXT
   end
 
+  def test_what_objects_hold_is_what_ruby_says
+    given_out = { in_use_bytes: 200 * 1_048_576, held_by_objects_bytes: 150 * 1_048_576,
+                  held_by_nobody_bytes: 50 * 1_048_576 }
+    said = text(held_by_objects_bytes: 150 * 1_048_576,
+                rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: given_out),
+                       Bodies.row(:ruby_heap, "Ruby heap", 10, children: [Bodies.row(:live_slots, "live slots", 10)])])
+
+    assert_includes said, "Ruby says            160.0 MiB   10.0 in live slots, 150.0 held through malloc"
+    assert_includes said, "The difference        60.0 MiB"
+    assert_includes said, "Of 200.0 MiB that malloc has given out, Ruby objects account for 150.0 MiB,"
+  end
+
+  def test_what_a_trim_returns_stands_with_the_row_it_comes_from
+    free = Bodies.row(:free, "free", 512, detail: { blocks: 3, chunk_bytes: 7, trimmable_bytes: 500 * 1_048_576 })
+    main = Bodies.row(:main_heap, "main heap", 512, children: [free])
+    said = text(rows: [Bodies.row(:malloc, "malloc", 512, detail: { trimmable_bytes: 9_999_999 }, children: [main])])
+
+    assert_match(/ free +500.0 MiB of it goes back with a trim$/, said)
+    refute_includes said, "9.5 MiB"
+    assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
+  end
+
+  def test_shared_memory_has_a_column_of_its_own
+    said = text(rows: [Bodies.row(:malloc, "malloc", 3, shared_bytes: 2 * 1_048_576, private_bytes: 1_048_576,
+                                                        children: [Bodies.row(:in_use, "in use", 3)]),
+                       Bodies.row(:files, "files", 1, shared_bytes: 0, private_bytes: 1_048_576)])
+
+    assert_includes said, "      MiB   of RSS     shared\n      3.0   75.0 %        2.0  malloc\n"
+    assert_includes said, "\n      3.0                       └─ in use\n"
+  end
+
   def test_plain_ascii_has_the_same_shape
     plain = text(unicode: false)
 

@@ -179,6 +179,9 @@ static const struct memscope_chunk_sum *chunks_of(const struct memscope_ledger *
     case MEMSCOPE_ROW_main_heap_thread_caches:
     case MEMSCOPE_ROW_arenas_thread_caches:
         return &totals->cached;
+    case MEMSCOPE_ROW_main_heap_top:
+    case MEMSCOPE_ROW_arenas_top:
+        return &totals->top;
     default:
         return NULL;
     }

@@ -9,7 +9,7 @@ require_relative "report/changes"
 module Memscope
   # A ledger as text for people: the two numbers that disagree, and the rows that explain it. 80 columns.
   #
-  # "Ruby says" is what live slots hold; what live objects hold through malloc is in the row :malloc.
+  # "Ruby says" is what live slots hold, and with `objects: true` what live objects say they hold through malloc.
   class Report
     include Quantity
 
@@ -46,7 +46,7 @@ module Memscope
 
     # @return [String]
     def to_s
-      sections = [[title], summary, table, checks, reasons, footer].reject(&:empty?)
+      sections = [[title], summary, table, holders, checks, reasons, footer].reject(&:empty?)
       @page.encoded(sections.map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
     end
 
@@ -71,8 +71,24 @@ module Memscope
       kernel = summary_line("The kernel says", @ledger.rss_bytes, "resident")
       return [kernel, "  Ruby says        nothing; where the kernel's is:"] unless live_bytes
 
-      [kernel, summary_line("Ruby says", live_bytes, "in live slots"),
-       summary_line("The difference", @ledger.rss_bytes - live_bytes, "and this is where it is:")]
+      ruby_bytes = live_bytes + (@ledger.held_by_objects_bytes || 0)
+      [kernel, summary_line("Ruby says", ruby_bytes, ruby_says),
+       summary_line("The difference", @ledger.rss_bytes - ruby_bytes, "and this is where it is:")]
+    end
+
+    def ruby_says
+      held = @ledger.held_by_objects_bytes
+      held ? "#{mebibytes(live_bytes)} in live slots, #{mebibytes(held)} held through malloc" : "in live slots"
+    end
+
+    # Who in Ruby holds what malloc has given out, where both are known.
+    def holders
+      detail = @ledger.rows.find { |row| row.id == :malloc }&.detail || {}
+      given_out, objects, nobody = detail.values_at(:in_use_bytes, :held_by_objects_bytes, :held_by_nobody_bytes)
+      return [] unless given_out && objects
+
+      [@page.wrapped("Of #{size(given_out)} that malloc has given out, Ruby objects account for #{size(objects)}, " \
+                     "nobody in Ruby for #{size(nobody)}.")]
     end
 
     def summary_line(name, bytes, meaning) = "  #{name.ljust(16)}#{mebibytes(bytes).rjust(10)} MiB   #{meaning}"

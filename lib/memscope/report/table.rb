@@ -9,19 +9,22 @@ module Memscope
       NUMBER_WIDTH = 9
       PERCENT_WIDTH = 9
       DETAIL_COLUMN = 42
-      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
+      # Told elsewhere in the report, or in the JSON only.
+      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes held_by_nobody_bytes].freeze
+      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN, :HIDDEN
 
       # @param ledger [Ledger]
       # @param page [Page]
       def initialize(ledger, page)
         @ledger = ledger
         @page = page
+        @sharing = ledger.rows.any?(&:shared_bytes)
         @number_width = [NUMBER_WIDTH, *numbers(ledger.rows).map { |bytes| mebibytes(bytes).length + 2 }].max
       end
 
       # @return [Array<String>]
       def lines
-        [line("MiB", "of RSS", ""), *@ledger.rows.filter { |row| shown?(row) }.flat_map { |row| row_lines(row) },
+        [line("MiB", "of RSS", heading), *@ledger.rows.filter { |row| shown?(row) }.flat_map { |row| row_lines(row) },
          line(mebibytes(sum), percent(sum), closing)]
       end
 
@@ -35,8 +38,19 @@ module Memscope
 
       def row_lines(row)
         below = @page.branches(shown_children(row)) { |child| shown_children(child) }
-        [line(mebibytes(row.bytes), percent(row.bytes), row.label, items(row)),
-         *below.map { |branches, child| line(mebibytes(child.bytes), "", " #{branches}#{child.label}", items(child)) }]
+        [line(mebibytes(row.bytes), percent(row.bytes), "#{shared(row)}#{row.label}", items(row)),
+         *below.map do |branches, child|
+           line(mebibytes(child.bytes), "", "#{shared(child)} #{branches}#{child.label}", items(child))
+         end]
+      end
+
+      def heading = @sharing ? "   shared" : ""
+
+      # Its column, in MiB; empty where it is not known, and everywhere unless it was asked for.
+      def shared(row)
+        return unless @sharing
+
+        "#{row.shared_bytes ? mebibytes(row.shared_bytes).rjust(NUMBER_WIDTH) : ' ' * NUMBER_WIDTH}  "
       end
 
       def shown_children(row) = row.children.filter { |child| shown?(child) }
@@ -45,13 +59,21 @@ module Memscope
         text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
         return text[0, Page::WIDTH].rstrip if items.empty?
 
-        text = text.length + 2 > DETAIL_COLUMN ? "#{text}  " : text.ljust(DETAIL_COLUMN)
+        column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
+        text = text.length + 2 > column ? "#{text}  " : text.ljust(column)
         "#{text}#{fitting(items, Page::WIDTH - text.length)}"[0, Page::WIDTH].rstrip
       end
 
       def items(row)
         unverified = "unverified" if row.check && !row.check.verified?
-        [*unverified, *row.detail.filter_map { |name, value| item(name, value) }]
+        detail = row.detail.except(*HIDDEN)
+        trimmable = detail.delete(:trimmable_bytes)
+        [*unverified, *trim(row, trimmable), *detail.filter_map { |name, value| item(name, value) }]
+      end
+
+      # On the rows whose memory it is; their sum is in the detail of malloc.
+      def trim(row, bytes)
+        "#{size(bytes)} of it goes back with a trim" if row.leaf? && bytes&.positive?
       end
 
       # Text stands for itself; a number or a list needs its name, and what is zero or empty is not worth one.

@@ -49,6 +49,11 @@ static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
     return SIZET2NUM(usable);
 }
 
+/* Host.malloc_trim -> true or false: glibc's own, with no padding. */
+static VALUE host_malloc_trim(VALUE self) {
+    return malloc_trim(0) ? Qtrue : Qfalse;
+}
+
 /* Host.free_blocks -> nil: frees every block of malloc_blocks. */
 static VALUE host_free_blocks(VALUE self) {
     while (newest_block) {
@@ -155,6 +160,7 @@ static VALUE host_unmap(VALUE self, VALUE address, VALUE bytes) {
 
 void init_memory(VALUE host) {
     rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
+    rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
     rb_define_singleton_method(host, "free_blocks", host_free_blocks, 0);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
     rb_define_singleton_method(host, "mmap_file", host_mmap_file, 1);

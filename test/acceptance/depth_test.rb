@@ -1,0 +1,145 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/ledger_tree"
+
+# What deep:, shared: and objects: say, against sources of their own: mallinfo2, malloc_trim, smaps_rollup, and memory
+# that a C extension holds.
+class DepthTest < MemscopeTest
+  MIB = 1024 * 1024
+  KIB_64 = 64 * 1024
+
+  FRAGMENT = <<~RUBY
+    random = Random.new(%<seed>d)
+    strings = Array.new(300_000) { "x" * (20 + random.rand(1_000)) }
+    strings.map!.with_index { |string, index| string if (index %% 50).zero? }
+    GC.start
+  RUBY
+
+  def test_chunks_sum_to_what_glibc_counts
+    skip_under_sanitizer
+    answer = child_json(<<~RUBY)
+      #{format(FRAGMENT, seed: 1)}
+      8.times.map { Thread.new { strings.concat(Array.new(20_000) { "y" * rand(1_000) }) } }.each(&:join)
+      require "json"
+      GC.disable
+      ledger = JSON.parse(Memscope.ledger(deep: true).to_json)
+      puts JSON.generate(ledger: ledger, glibc: Memscope.snapshot(malloc: true).glibc)
+    RUBY
+    tree = LedgerTree.new(answer["ledger"])
+    glibc = answer["glibc"]
+    detail = tree.rows.fetch("malloc/mmapped").fetch("detail")
+
+    assert_empty tree.gaps
+    assert_equal glibc["hblkhd"], detail["mapped_bytes"]
+    assert_equal glibc["hblks"], detail["blocks"]
+    assert_in_delta glibc["fordblks"], chunk_bytes(tree, "free") + chunk_bytes(tree, "top"), KIB_64
+    assert_in_delta glibc["uordblks"], chunk_bytes(tree, "in_use") + chunk_bytes(tree, "thread_caches"), KIB_64
+    assert_operator tree.bytes("malloc/main_heap/unwalked") + tree.bytes("malloc/arenas/unwalked"), :<=, KIB_64
+  end
+
+  5.times do |seed|
+    define_method("test_the_trim_forecast_#{seed}") do
+      skip_under_sanitizer
+      forecast, returned = child_json(<<~RUBY, requires: ["memscope_test"])
+        #{format(FRAGMENT, seed: seed)}
+        Memscope.ledger(deep: true)
+        forecast = Memscope.ledger(deep: true)[:malloc].detail[:trimmable_bytes]
+        before = Memscope.rss
+        Host.malloc_trim
+        puts [forecast, before - Memscope.rss].inspect
+      RUBY
+
+      assert_operator returned, :>=, 64 * MIB
+      assert_in_delta returned, forecast, returned * 0.03
+    end
+  end
+
+  # With huge pages asked for, the main heap does not begin with a chunk.
+  def test_hugetlb_leaves_the_rest_in_a_row_of_its_own
+    skip_under_sanitizer
+    answer = child_json(<<~RUBY, env: { "GLIBC_TUNABLES" => "glibc.malloc.hugetlb=1" })
+      #{format(FRAGMENT, seed: 1)}
+      puts Memscope.ledger(deep: true).to_json
+    RUBY
+
+    assert_empty LedgerTree.new(answer).gaps
+  end
+
+  def test_jemalloc_has_nothing_to_walk
+    answer = child_json("puts Memscope.ledger(deep: true).to_json", preload: "libjemalloc.so.2")
+
+    assert_match(/nothing to walk/, answer["reasons"]["deep"])
+  end
+
+  both_allocators "objects account for what they hold" do |preload|
+    skip_under_sanitizer
+    detail = malloc_detail(preload, <<~RUBY)
+      kept = Array.new(200_000) { |index| "x" * (100 + (index % 900)) } + Array.new(20_000) { "y" * 10_000 }
+      lists = Array.new(20_000) { |index| Array.new(30) { index } }
+      hashes = Array.new(5_000) { |index| Array.new(40) { |key| [key, index] }.to_h }
+    RUBY
+
+    assert_operator detail["held_by_objects_bytes"], :>=, 0.9 * detail["in_use_bytes"]
+    assert_operator detail["held_by_nobody_bytes"], :>=, 0
+  end
+
+  both_allocators "nobody in Ruby holds a leak" do |preload|
+    skip_under_sanitizer
+    before, after, leaked = child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
+      GC.start
+      GC.disable
+      nobody = -> { Memscope.ledger(deep: true, objects: true)[:malloc].detail[:held_by_nobody_bytes] }
+      nobody.call
+      before = nobody.call
+      leaked = Host.malloc_blocks(1_000, 32_000)
+      puts [before, nobody.call, leaked].inspect
+    RUBY
+
+    assert_in_delta leaked, after - before, leaked * 0.02
+  end
+
+  both_allocators "shared and private after a fork" do |preload|
+    shares = child_json(<<~RUBY, preload: preload)
+      require "json"
+      heap = Array.new(200) { "x" * #{MIB} }
+      GC.start
+      text = String.new(capacity: 8_192)
+      measure = lambda do
+        File.open("/proc/self/smaps_rollup") { |file| file.sysread(8_192, text) }
+        ledger = Memscope.ledger(shared: true)
+        rollup = text.scan(/^(Shared|Private)_\\w+: +(\\d+)/)
+        sums = %w[Shared Private].map { |kind| rollup.sum { |name, kib| name == kind ? kib.to_i * 1024 : 0 } }
+        [ledger.rows.sum(&:shared_bytes), ledger.rows.sum(&:private_bytes), ledger[:memscope].bytes, *sums]
+      end
+      reader, writer = IO.pipe
+      pid = fork do
+        2.times { measure.call }
+        first = measure.call
+        heap.first(100).each { |string| string.setbyte(0, 1); (0...string.size).step(4096) { |at| string.setbyte(at, 2) } }
+        writer.puts JSON.generate([first, measure.call])
+        exit!(0)
+      end
+      Process.wait(pid)
+      puts reader.gets
+    RUBY
+
+    shares.each do |shared, private_bytes, scratch, kernel_shared, kernel_private|
+      assert_in_delta kernel_shared, shared, 256 * 1024
+      assert_in_delta kernel_private, private_bytes - scratch, 256 * 1024
+    end
+    # The kernel may have made some of it private before.
+    assert_operator shares[0][0] - shares[1][0], :>=, 80 * MIB
+  end
+
+  private
+
+  def malloc_detail(preload, script)
+    child_json("#{script}\nGC.start\nrequire \"json\"\n" \
+               "puts Memscope.ledger(deep: true, objects: true)[:malloc].detail.to_json", preload: preload)
+  end
+
+  def chunk_bytes(tree, kind)
+    %w[main_heap arenas].sum { |heap| tree.rows.dig("malloc/#{heap}/#{kind}", "detail", "chunk_bytes") || 0 }
+  end
+end
