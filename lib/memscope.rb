@@ -17,6 +17,8 @@ require_relative "memscope/cgroup"
 # the classes.
 module Memscope
   autoload :Diff, File.join(__dir__, "memscope", "diff.rb")
+  autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
+  autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
 
   class << self
     # @!method rss
@@ -53,6 +55,12 @@ module Memscope
       malloc = Native.allocator
       Ledger.capture({ **Native.ledger(deep, shared, objects, strict), allocator: malloc })
     end
+
+    # Every mapping, with the ledger rows that own it. Tier T2. Loads memscope/mappings when first used; require that
+    # beforehand where it is to be called in a trap handler.
+    #
+    # @return [Mappings]
+    def mappings = Mappings.capture(Native.mappings)
 
     # Pages and slots of Ruby's heap. Tier T2.
     #

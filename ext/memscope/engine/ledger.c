@@ -61,43 +61,22 @@ static enum memscope_status read_residency(struct memscope_ledger_reading *readi
     return status;
 }
 
-static void list_strangers(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
-    struct memscope_ledger_stranger *strangers = memscope_scratch_take(&ledger->work, 0), *added;
-
-    ledger->strangers = strangers;
-    for (size_t index = 0; strangers != NULL && index < ledger->mappings.count; index++) {
-        if (reading->stranger_bytes[index] == 0)
-            continue;
-        added = memscope_scratch_extend(&ledger->work, sizeof *added);
-        if (added == NULL)
-            return;
-        *added = (struct memscope_ledger_stranger){&ledger->mappings.list[index], reading->stranger_bytes[index]};
-        ledger->stranger_count++;
-    }
-}
-
 static enum memscope_status attribute(struct memscope_ledger_reading *reading) {
     struct memscope_ledger *ledger = reading->ledger;
-    size_t size = ledger->mappings.count * sizeof *reading->stranger_bytes;
 
-    reading->stranger_bytes = memscope_scratch_take(&ledger->work, size);
-    if (reading->stranger_bytes == NULL)
-        return MEMSCOPE_NO_MEMORY;
-    memset(reading->stranger_bytes, 0, size);
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         memscope_ledger_tell_foreign(reading); /* the residency reader may have listed the mappings anew */
     memscope_claims_open(&reading->claims, &ledger->list, &ledger->work);
     memscope_ledger_claim_owners(reading);
+    if (!reading->claims.exhausted)
+        memscope_ledger_sweep(reading);
     if (reading->claims.exhausted)
         return MEMSCOPE_NO_MEMORY;
-    memscope_ledger_sweep(reading);
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         memscope_ledger_split_jemalloc(ledger);
     if (reading->request->deep && reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC &&
         ledger->own_memory_status == MEMSCOPE_OK && ledger->residency.range_count > 0)
         memscope_ledger_split_glibc(reading);
-    list_strangers(reading);
     return MEMSCOPE_OK;
 }
 

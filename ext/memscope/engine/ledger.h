@@ -38,9 +38,11 @@ struct memscope_ledger_request {
     bool shared; /* tell what other processes share: reads 8 bytes for each resident page */
 };
 
-/* Resident bytes of one mapping that nobody owns. */
-struct memscope_ledger_stranger {
+/* Resident bytes of one mapping that belong to one row: to Ruby's heap as a whole, to malloc as far as it is one place.
+ */
+struct memscope_ledger_owner {
     const struct memscope_mapping *mapping;
+    enum memscope_row row;
     uint64_t bytes;
 };
 
@@ -51,8 +53,8 @@ struct memscope_ledger {
     enum memscope_status shared_status;
     struct memscope_residency residency;
     struct memscope_mappings mappings;
-    const struct memscope_ledger_stranger *strangers; /* behind `unattributed`, by address */
-    size_t stranger_count;
+    struct memscope_ledger_owner *owners; /* by address of the mapping */
+    size_t owner_count;
     uint64_t unmapped_bytes; /* resident where no mapping was listed: mapped while the reading went on */
 
     struct memscope_statm statm_before, statm_after; /* right around the scan */

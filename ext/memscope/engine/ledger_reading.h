@@ -19,7 +19,7 @@ struct memscope_ledger_reading {
     struct memscope_claims claims;
     struct memscope_images images;
     const struct memscope_mapping *foreign; /* a NORESERVE mapping that is not jemalloc's */
-    uint64_t *stranger_bytes;               /* by mapping */
+    size_t first_owner;                     /* of the mapping that is being swept, in ledger->owners */
 };
 
 /* Tells apart a mapping that looks like jemalloc's and is not, and counts the address space of all that look so. */

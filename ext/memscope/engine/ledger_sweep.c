@@ -9,6 +9,33 @@ struct amount {
     uint64_t bytes, shared;
 };
 
+/*
+ * Adds to what the mapping being swept has of this row. jemalloc's memory is one place until its counters split it.
+ * Only owners are taken from the scratch memory during a sweep, so that their list stays in one piece.
+ */
+static void add_owner(struct memscope_ledger_reading *reading, enum memscope_row row,
+                      const struct memscope_mapping *mapping, uint64_t bytes) {
+    struct memscope_ledger *ledger = reading->ledger;
+    struct memscope_ledger_owner *owner;
+
+    if (ledger->owner_count > 0 && ledger->owners[ledger->owner_count - 1].mapping != mapping)
+        reading->first_owner = ledger->owner_count;
+    if (row == MEMSCOPE_ROW_in_use)
+        row = MEMSCOPE_ROW_malloc;
+    for (size_t index = reading->first_owner; index < ledger->owner_count; index++) {
+        if (ledger->owners[index].row != row)
+            continue;
+        ledger->owners[index].bytes += bytes;
+        return;
+    }
+    owner = memscope_scratch_extend(&ledger->work, sizeof *owner);
+    reading->claims.exhausted |= owner == NULL;
+    if (owner == NULL)
+        return;
+    *owner = (struct memscope_ledger_owner){mapping, row, bytes};
+    ledger->owner_count++;
+}
+
 static void add_bytes(struct memscope_ledger_reading *reading, enum memscope_row row, bool written,
                       const struct memscope_mapping *mapping, struct amount amount) {
     uint64_t bytes = amount.bytes;
@@ -17,8 +44,7 @@ static void add_bytes(struct memscope_ledger_reading *reading, enum memscope_row
     reading->ledger->shared_bytes[row] += amount.shared;
     if (written && memscope_row_definitions[row].parent == MEMSCOPE_ROW_files)
         reading->ledger->written_bytes[row] += bytes;
-    if (row == MEMSCOPE_ROW_unattributed)
-        reading->stranger_bytes[mapping - reading->ledger->mappings.list] += bytes;
+    add_owner(reading, row, mapping, bytes);
 }
 
 /*
@@ -70,6 +96,7 @@ static void add_claimed(struct sweep *sweep, const struct memscope_claim *claim,
         if (page != sweep->page)
             finish_heap_page(sweep);
         sweep->page = page;
+        add_owner(sweep->reading, MEMSCOPE_ROW_ruby_heap, mapping, amount.bytes);
         sweep->page_amount.bytes += amount.bytes;
         sweep->page_amount.shared += amount.shared;
         return;
@@ -120,17 +147,12 @@ static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
     }
 }
 
-static void sweep_ranges(struct memscope_ledger_reading *reading) {
-    const struct memscope_residency *residency = &reading->ledger->residency;
-    struct sweep sweep = {.reading = reading};
+static void sweep_ranges(struct sweep *sweep) {
+    const struct memscope_residency *residency = &sweep->reading->ledger->residency;
 
-    reading->ledger->shared_status = MEMSCOPE_UNSUPPORTED;
-    if (reading->request->shared)
-        reading->ledger->shared_status = memscope_sharing_open(&sweep.sharing, &reading->ledger->work);
     for (size_t index = 0; index < residency->range_count; index++)
-        sweep_range(&sweep, residency->ranges[index].start, residency->ranges[index].end);
-    finish_heap_page(&sweep);
-    memscope_sharing_close(&sweep.sharing);
+        sweep_range(sweep, residency->ranges[index].start, residency->ranges[index].end);
+    finish_heap_page(sweep);
 }
 
 /* ---- the sweep where only each mapping's Rss is known --------------------------------------------------------- */
@@ -196,19 +218,32 @@ static void sweep_mapping(struct memscope_ledger_reading *reading, const struct 
         ledger->bytes[MEMSCOPE_ROW_live_slots] += (int64_t)live;
         ledger->bytes[MEMSCOPE_ROW_free_slots] += (int64_t)(slots - live);
         ledger->bytes[MEMSCOPE_ROW_page_headers] += (int64_t)(sure - slots);
+        add_owner(reading, MEMSCOPE_ROW_ruby_heap, mapping, sure);
         rest -= sure;
     }
     if (rest > 0)
         add_bytes(reading, MEMSCOPE_ROW_unattributed, false, mapping, (struct amount){.bytes = rest});
 }
 
+static void sweep_mappings(struct memscope_ledger_reading *reading) {
+    const struct memscope_mappings *mappings = &reading->ledger->mappings;
+
+    for (size_t index = 0; index < mappings->count; index++)
+        sweep_mapping(reading, &mappings->list[index]);
+}
+
 void memscope_ledger_sweep(struct memscope_ledger_reading *reading) {
     struct memscope_ledger *ledger = reading->ledger;
+    struct sweep sweep = {.reading = reading};
+    bool pages_known = ledger->residency.source != MEMSCOPE_RESIDENCY_SMAPS;
 
-    if (ledger->residency.source != MEMSCOPE_RESIDENCY_SMAPS) {
-        sweep_ranges(reading);
-        return;
-    }
-    for (size_t index = 0; index < ledger->mappings.count; index++)
-        sweep_mapping(reading, &ledger->mappings.list[index]);
+    ledger->shared_status = ledger->residency.refusal;
+    if (reading->request->shared && pages_known)
+        ledger->shared_status = memscope_sharing_open(&sweep.sharing, &ledger->work);
+    ledger->owners = memscope_scratch_take(&ledger->work, 0);
+    if (pages_known)
+        sweep_ranges(&sweep);
+    else
+        sweep_mappings(reading);
+    memscope_sharing_close(&sweep.sharing);
 }

@@ -9,6 +9,8 @@ module Memscope
 
       def ledger(_deep, _shared, _objects, _strict) = answer(:T2, source: :none, rows: [])
 
+      def mappings = answer(:T2, source: :none, mappings: [])
+
       def allocator
         answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", settings: [], others: [])
       end
