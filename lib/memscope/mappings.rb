@@ -32,6 +32,8 @@ module Memscope
   #
   #   Memscope.mappings.max_by(&:resident_bytes).rows  # => {:"malloc/main_heap" => 547356672}
   class Mappings < Reading
+    alias reading_to_h to_h
+    private :reading_to_h
     include Enumerable
 
     # @!attribute [r] rss_bytes
@@ -55,6 +57,9 @@ module Memscope
       mappings.each(&block)
       self
     end
+
+    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
+    def to_h = reading_to_h
 
     # @return [String] a table: those with resident memory, by address
     def to_s
