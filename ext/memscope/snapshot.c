@@ -39,7 +39,7 @@ static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
 static VALUE reason_not_jemalloc, reason_not_glibc, reason_not_asked, reason_no_heaps;
 
 /* The keys of the body and of its cost, in the order in which native_snapshot fills them. */
-#define BODY_KEYS 9
+#define BODY_KEYS 9L
 static const char *const body_names[] = {"rss_bytes", "virtual_bytes", "shared_bytes", "gc",  "gc_heaps",
                                          "jemalloc",  "glibc",         "reasons",      "cost"};
 static VALUE body_keys[BODY_KEYS];

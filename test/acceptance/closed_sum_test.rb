@@ -40,8 +40,12 @@ class ClosedSumTest < MemscopeTest
     assert_closed("reading", preload: preload)
   end
 
+  # Since 3.3 a thread's VM stack is a malloc block of 1 MiB, hardly touched: something large is untouched there.
+  VM_STACKS_IN_MALLOC = RUBY_VERSION >= "3.3"
+
   both_allocators "a fragmented heap" do |preload|
-    ledger = assert_closed("load #{File.join(WORKLOADS, 'storm.rb').dump}; reading", preload: preload)
+    env = { "RUBY_THREAD_VM_STACK_SIZE" => "131072", "MALLOC_CONF" => "dirty_decay_ms:0" } if VM_STACKS_IN_MALLOC
+    ledger = assert_closed("load #{File.join(WORKLOADS, 'storm.rb').dump}; reading", preload: preload, env: env || {})
 
     assert_not_resident_small(ledger) if preload
   end
@@ -114,6 +118,8 @@ class ClosedSumTest < MemscopeTest
   end
 
   def assert_not_resident_small(tree)
-    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + (8 * KIB * KIB), tree.to_s)
+    floor = (VM_STACKS_IN_MALLOC ? 16 : 8) * KIB * KIB
+
+    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + floor, tree.to_s)
   end
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require_relative "../support/compiled"
+require_relative "../support/allocator_fixtures"
 require_relative "../support/ledger_tree"
 
 # Where the kernel or the allocator refuses something, every reading answers what it can and says why for the rest.
@@ -74,7 +74,7 @@ class DegradedTest < MemscopeTest
     assert_empty(LedgerTree.new(answer["ledger"]).gaps)
   end
 
-  %w[libmimalloc.so.2 libtcmalloc_minimal.so.4].each do |library|
+  [AllocatorFixtures::MIMALLOC, AllocatorFixtures::TCMALLOC].each do |library|
     define_method("test_#{library[/lib(\w+?)[_.]/, 1]}") do
       skip_under_sanitizer
       answer = read("", preload: library)

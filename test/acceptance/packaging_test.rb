@@ -11,7 +11,7 @@ class PackagingTest < MemscopeTest
     Dir.mktmpdir do |directory|
       gem = File.join(directory, "memscope.gem")
       home = File.join(directory, "gems")
-      run_gem("build", "-C", ChildProcess::ROOT, "memscope.gemspec", "-o", gem)
+      run_gem("build", "memscope.gemspec", "-o", gem)
       run_gem("install", "--local", "--no-document", "--install-dir", home, gem)
 
       assert_contents(Gem::Package.new(gem).spec)
@@ -22,7 +22,7 @@ class PackagingTest < MemscopeTest
   private
 
   def run_gem(*arguments)
-    result = ChildProcess.run_command(RbConfig.ruby, "-S", "gem", *arguments, timeout: 180)
+    result = ChildProcess.run_command(RbConfig.ruby, "-C", ChildProcess::ROOT, "-S", "gem", *arguments, timeout: 180)
 
     assert_predicate(result, :success?, result.to_s)
   end

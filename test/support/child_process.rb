@@ -19,6 +19,9 @@ module ChildProcess
   # A sanitizer's run-time library, which must come first in every process that loads the extension; else nil.
   SANITIZER = ENV.fetch("MEMSCOPE_SANITIZER", nil)
 
+  # Why no gem of the bundle is there: only bin/matrix sets it, for its chroots. Whatever asks for one then skips.
+  WITHOUT_BUNDLE = ENV.fetch("MEMSCOPE_WITHOUT_BUNDLE", nil)
+
   ALLOCATORS = { glibc: nil, jemalloc: "libjemalloc.so.2" }.freeze
 
   ALLOCATOR_SETTINGS = %w[MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
@@ -53,6 +56,8 @@ module ChildProcess
     # Runs script (Ruby source) and waits for it. On timeout the child's whole process group is killed and Failure is
     # raised with what it had printed.
     def run(script, preload: nil, env: {}, requires: [], ruby_args: [], timeout: 60, bundler: false)
+      raise Minitest::Skip, WITHOUT_BUNDLE if bundler && WITHOUT_BUNDLE
+
       requires = ["bundler/setup", *requires] if bundler
       env = { "BUNDLE_GEMFILE" => File.join(ROOT, "Gemfile"), **env } if bundler
       run_command(RbConfig.ruby, *ruby_args, *LOAD_PATH.map { |directory| "-I#{directory}" },
