@@ -8,7 +8,7 @@ class MappingsTest < MemscopeTest
     mappings = Memscope.mappings
     ours = mappings.map { |mapping| format("%x-%x %s", mapping.start, mapping.end, mapping.permissions) }
 
-    assert_operator (ours & listed).size, :>=, listed.size - 5
+    assert_operator (ours & listed).size, :>=, listed.size * 0.9 # others come and go, or grow, between the two lists
     assert_equal mappings.map(&:start).sort, mappings.map(&:start)
   end
 
@@ -48,6 +48,7 @@ class MappingsTest < MemscopeTest
   end
 
   def test_text_fits_the_page
+    skip_under_sanitizer
     text = Memscope.mappings.to_s
 
     assert_match(%r{^ +[\d,]+ +[\d,]+  rw-p  \h+ +malloc/main_heap  \[heap\]$}, text)
