@@ -31,10 +31,12 @@ static void take_reading(struct memscope_ledger_call *reading) {
     reading->other_ractors = memscope_other_ractors();
     memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     memscope_ruby_layout(&reading->listing, &reading->layout);
+    memscope_images_read(&reading->listing.scratch, &reading->images);
     if (reading->objects)
         memscope_heap_held_memory(&reading->held);
     reading->request.malloc = malloc_kind();
     reading->request.ruby = &reading->layout;
+    reading->request.images = &reading->images;
     reading->gvl_ns = memscope_now_ns() - start;
     if (reading->strict)
         read_without_gvl(reading);

@@ -18,6 +18,7 @@ struct memscope_ledger_call {
     bool other_ractors; /* alive: they allocate and collect without this GVL */
     struct memscope_heap_listing listing;
     struct memscope_ruby_layout layout;
+    struct memscope_images images;
     struct memscope_ledger_request request;
     struct memscope_ledger ledger;
     enum memscope_status status;

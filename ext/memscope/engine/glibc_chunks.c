@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared_objects.h"
-
 #define WINDOW ((size_t)1 << 20)
 
 /* malloc/malloc.c: MALLOC_ALIGNMENT 16, size bits PREV_INUSE 1, IS_MMAPPED 2, NON_MAIN_ARENA 4 */
@@ -59,9 +57,11 @@ bool memscope_glibc_knows_cache_key(void) {
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
-                              const struct memscope_residency *residency, struct memscope_scratch *scratch) {
+                              const struct memscope_residency *residency, const struct memscope_images *images,
+                              struct memscope_scratch *scratch) {
     memset(walk, 0, sizeof *walk);
     walk->memory = memory;
+    walk->images = images;
     walk->residency = residency;
     walk->window = memscope_scratch_take(scratch, WINDOW);
     return walk->window != NULL;
@@ -246,49 +246,22 @@ static void move_fast_chunks(const struct memscope_own_memory *memory, uintptr_t
     }
 }
 
-struct top_search {
-    const struct memscope_own_memory *memory;
-    uintptr_t top, state;
-};
-
-#if defined(__linux__)
-
-#include <link.h>
-
 /* main_arena is in the C library's data, and its top is the main heap's: no other word there points to that chunk. */
-static bool find_main_arena(const struct memscope_shared_object *object, void *context) {
-    struct top_search *search = context;
-    const ElfW(Phdr) *headers = object->headers;
-    uintptr_t words[512];
+static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const struct memscope_images *images,
+                                 uintptr_t top) {
+    uintptr_t words[512], end = images->c_library_data_end;
 
-    if (memscope_shared_object_symbol(object, "gnu_get_libc_version") == NULL)
-        return true;
-    for (size_t index = 0; index < object->header_count; index++) {
-        uintptr_t start = object->load_bias + headers[index].p_vaddr, end = start + headers[index].p_memsz;
+    for (uintptr_t at = images->c_library_data_start; at + WORD <= end; at += sizeof words) {
+        size_t size = end - at < sizeof words ? (end - at) & -WORD : sizeof words;
 
-        if (headers[index].p_type != PT_LOAD || !(headers[index].p_flags & PF_W))
+        if (!memscope_own_memory_read(memory, at, words, size))
             continue;
-        for (uintptr_t at = (start + WORD - 1) & -WORD; at + WORD <= end; at += sizeof words) {
-            size_t size = end - at < sizeof words ? (end - at) & -WORD : sizeof words;
-
-            if (!memscope_own_memory_read(search->memory, at, words, size))
-                continue;
-            for (size_t word = 0; word < size / WORD; word++)
-                if (words[word] == search->top)
-                    search->state = at + word * WORD - TOP_OFFSET;
-        }
+        for (size_t word = 0; word < size / WORD; word++)
+            if (words[word] == top)
+                return at + word * WORD - TOP_OFFSET;
     }
-    return false;
+    return 0;
 }
-
-#else
-
-static bool find_main_arena(const struct memscope_shared_object *object, void *context) {
-    (void)object, (void)context;
-    return false;
-}
-
-#endif
 
 /* ---- heaps ---------------------------------------------------------------------------------------------------- */
 
@@ -313,7 +286,7 @@ static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, 
 
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals) {
-    struct top_search search = {.memory = walk->memory};
+    uintptr_t top, state;
     struct heap heap = {.first = first_chunk(walk, start, end), .end = end, .trims_top = true};
 
     if (heap.first == 0) {
@@ -321,11 +294,10 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
         return;
     }
     totals->unwalked_bytes += heap.first - start;
-    search.top = walk_heap(walk, &heap, totals);
-    if (search.top != 0)
-        memscope_each_shared_object(find_main_arena, &search);
-    if (search.state != 0)
-        move_fast_chunks(walk->memory, search.state, totals);
+    top = walk_heap(walk, &heap, totals);
+    state = top == 0 ? 0 : find_main_arena(walk->memory, walk->images, top);
+    if (state != 0)
+        move_fast_chunks(walk->memory, state, totals);
 }
 
 /* The arena's description lies between heap_info and the first chunk; its size differs between versions. */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "glibc.h"
+#include "images.h"
 #include "own_memory.h"
 #include "residency.h"
 #include "scratch.h"
@@ -37,6 +38,7 @@ struct memscope_chunk_totals {
 struct memscope_chunk_walk {
     const struct memscope_own_memory *memory;
     const struct memscope_residency *residency;
+    const struct memscope_images *images;
     char *window; /* a copy of [window_start, window_end) */
     uintptr_t window_start, window_end;
     size_t range; /* the resident range looked at last: addresses mostly rise */
@@ -52,7 +54,8 @@ bool memscope_glibc_knows_cache_key(void);
 
 /* False when there is no room for the window. */
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
-                              const struct memscope_residency *residency, struct memscope_scratch *scratch);
+                              const struct memscope_residency *residency, const struct memscope_images *images,
+                              struct memscope_scratch *scratch);
 
 /*
  * Walks the main heap, [start, end) of the program break, or one heap of another arena, which begins with its

@@ -10,12 +10,6 @@
 #include <link.h>
 #endif
 
-struct reading {
-    struct memscope_scratch *scratch;
-    struct memscope_claims *claims;
-    struct memscope_images *images;
-};
-
 #ifdef __linux__
 
 static const char *base_name(const char *path) {
@@ -54,7 +48,13 @@ static enum memscope_row row_of(const struct memscope_shared_object *object, boo
     return is_c_library(object->path) ? MEMSCOPE_ROW_c_library : MEMSCOPE_ROW_others;
 }
 
-static bool read_image(const struct memscope_shared_object *object, void *context) {
+struct reading {
+    struct memscope_scratch *scratch;
+    struct memscope_images *images;
+    const struct memscope_image *image; /* the one whose zeroed segments are listed */
+};
+
+static bool list_image(const struct memscope_shared_object *object, void *context) {
     struct reading *reading = context;
     const ElfW(Phdr) *headers = object->headers;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -66,7 +66,6 @@ static bool read_image(const struct memscope_shared_object *object, void *contex
     reading->images->count++;
     for (size_t index = 0; index < object->header_count; index++) {
         uintptr_t start = object->load_bias + headers[index].p_vaddr;
-        uintptr_t file_end = (start + headers[index].p_filesz + page - 1) & -page;
         uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
 
         if (headers[index].p_type != PT_LOAD)
@@ -75,26 +74,85 @@ static bool read_image(const struct memscope_shared_object *object, void *contex
             image->start = start & -page;
         if (end > image->end)
             image->end = end;
-        if (end > file_end)
-            memscope_claims_add(reading->claims, file_end, end, image->row, 1);
+    }
+    return true;
+}
+
+static bool list_zeroed(const struct memscope_shared_object *object, void *context) {
+    struct reading *reading = context;
+    const ElfW(Phdr) *headers = object->headers;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const struct memscope_image *last = reading->images->list + reading->images->count;
+
+    if (reading->image == last)
+        return false;
+    for (size_t index = 0; index < object->header_count; index++) {
+        uintptr_t start = object->load_bias + headers[index].p_vaddr;
+        uintptr_t file_end = (start + headers[index].p_filesz + page - 1) & -page;
+        uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
+        struct memscope_zeroed_segment *segment;
+
+        if (headers[index].p_type != PT_LOAD || end <= file_end)
+            continue;
+        segment = memscope_scratch_extend(reading->scratch, sizeof *segment);
+        if (segment == NULL)
+            return false;
+        *segment = (struct memscope_zeroed_segment){file_end, end, reading->image->row};
+        reading->images->zeroed_count++;
+    }
+    reading->image++;
+    return true;
+}
+
+static void take_symbol(const struct memscope_shared_object *object, const char *name, const void **symbol) {
+    if (*symbol == NULL)
+        *symbol = memscope_shared_object_symbol(object, name);
+}
+
+static bool take_symbols(const struct memscope_shared_object *object, void *context) {
+    struct memscope_images *images = context;
+    const ElfW(Phdr) *headers = object->headers;
+
+    take_symbol(object, "_rtld_global", &images->threads.linker_state);
+    take_symbol(object, "_thread_db_rtld_global__dl_stack_used", &images->threads.used_stacks);
+    take_symbol(object, "_thread_db_rtld_global__dl_stack_user", &images->threads.user_stacks);
+    take_symbol(object, "_thread_db_pthread_list", &images->threads.list_node);
+    take_symbol(object, "_thread_db_sizeof_pthread", &images->threads.descriptor_size);
+    if (memscope_shared_object_symbol(object, "gnu_get_libc_version") == NULL)
+        return true;
+    for (size_t index = 0; index < object->header_count; index++) {
+        if (headers[index].p_type != PT_LOAD || !(headers[index].p_flags & PF_W))
+            continue;
+        images->c_library_data_start = object->load_bias + headers[index].p_vaddr;
+        images->c_library_data_end = images->c_library_data_start + headers[index].p_memsz;
     }
     return true;
 }
 
 #endif
 
-void memscope_images_read(struct memscope_scratch *scratch, struct memscope_claims *claims,
-                          struct memscope_images *images) {
-    struct reading reading = {scratch, claims, images};
-
-    images->count = 0;
-    images->list = memscope_scratch_take(scratch, 0);
+void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images) {
+    memset(images, 0, sizeof *images);
 #ifdef __linux__
+    struct reading reading = {.scratch = scratch, .images = images};
+
+    images->list = memscope_scratch_take(scratch, 0);
     if (images->list != NULL)
-        memscope_each_shared_object(read_image, &reading);
+        memscope_each_shared_object(list_image, &reading);
+    reading.image = images->list;
+    images->zeroed = memscope_scratch_take(scratch, 0);
+    if (images->zeroed != NULL)
+        memscope_each_shared_object(list_zeroed, &reading);
+    memscope_each_shared_object(take_symbols, images);
 #else
-    (void)reading;
+    (void)scratch;
 #endif
+}
+
+void memscope_images_claim_zeroed(const struct memscope_images *images, struct memscope_claims *claims) {
+    for (size_t index = 0; index < images->zeroed_count; index++)
+        memscope_claims_add(claims, images->zeroed[index].start, images->zeroed[index].end, images->zeroed[index].row,
+                            1);
 }
 
 enum memscope_row memscope_images_row(const struct memscope_images *images, uintptr_t address) {

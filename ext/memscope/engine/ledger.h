@@ -15,6 +15,7 @@
 #include "claims.h"
 #include "glibc.h"
 #include "glibc_chunks.h"
+#include "images.h"
 #include "jemalloc.h"
 #include "mappings.h"
 #include "process.h"
@@ -34,8 +35,9 @@ enum memscope_ledger_malloc {
 struct memscope_ledger_request {
     enum memscope_ledger_malloc malloc;
     const struct memscope_ruby_layout *ruby;
-    bool deep;   /* walk glibc's chunks: 0.15 to 0.3 µs each */
-    bool shared; /* tell what other processes share: reads 8 bytes for each resident page */
+    const struct memscope_images *images; /* read by the caller, who knows that the process does not fork meanwhile */
+    bool deep;                            /* walk glibc's chunks: 0.15 to 0.3 µs each */
+    bool shared;                          /* tell what other processes share: reads 8 bytes for each resident page */
 };
 
 /* Resident bytes of one mapping that belong to one row: to Ruby's heap as a whole, to malloc as far as it is one place.
@@ -81,7 +83,8 @@ struct memscope_ledger {
 
 /*
  * Fills ledger. Whatever it returns, close it afterwards. MEMSCOPE_OK with residency.source NONE where the kernel shows
- * nothing. Takes no lock but the dynamic linker's and jemalloc's; calls no malloc; the GVL need not be held.
+ * nothing. Takes no lock but jemalloc's, which is whole again in a forked child; calls no malloc; the GVL need not be
+ * held.
  */
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
                                           struct memscope_ledger *ledger);

@@ -25,14 +25,15 @@ void memscope_ledger_claim_owners(struct memscope_ledger_reading *reading) {
     claim_own_memory(claims);
     memscope_ruby_claim_heap_pages(ruby, claims);
     memscope_claims_settle(claims);
-    memscope_images_read(&ledger->work, claims, &reading->images);
+    memscope_images_claim_zeroed(reading->request->images, claims);
     memscope_stacks_claim_fibers(&ledger->mappings, ruby->fiber_stack_bytes, claims, &ledger->stacks);
     memscope_claims_settle(claims);
     if (!readable) {
         ledger->stacks_status = ledger->own_memory_status;
         return;
     }
-    ledger->stacks_status = memscope_stacks_claim_threads(&reading->memory, claims, &ledger->stacks);
+    ledger->stacks_status =
+        memscope_stacks_claim_threads(&reading->request->images->threads, &reading->memory, claims, &ledger->stacks);
     memscope_claims_settle(claims);
     if (glibc)
         memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);
@@ -67,7 +68,7 @@ enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_rea
     if (is_shared_memory(mapping))
         return MEMSCOPE_ROW_shared_memory;
     if (mapping->inode != 0)
-        return memscope_images_row(&reading->images, mapping->start);
+        return memscope_images_row(reading->request->images, mapping->start);
     if (is_jemallocs(reading, mapping))
         return MEMSCOPE_ROW_in_use;
     if (strcmp(mapping->name, "[stack]") == 0)

@@ -17,7 +17,6 @@ struct memscope_ledger_reading {
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
     struct memscope_claims claims;
-    struct memscope_images images;
     const struct memscope_mapping *foreign; /* a NORESERVE mapping that is not jemalloc's */
     size_t first_owner;                     /* of the mapping that is being swept, in ledger->owners */
 };

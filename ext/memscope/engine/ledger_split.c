@@ -63,7 +63,7 @@ void memscope_ledger_split_glibc(struct memscope_ledger_reading *reading) {
     uintptr_t heap_start = 0, heap_end = 0, program_break = (uintptr_t)sbrk(0);
     struct memscope_chunk_walk walk;
 
-    if (!memscope_chunk_walk_open(&walk, &reading->memory, &ledger->residency, &ledger->work))
+    if (!memscope_chunk_walk_open(&walk, &reading->memory, &ledger->residency, reading->request->images, &ledger->work))
         return;
     for (size_t index = 0; index < mappings->count; index++) {
         if (strcmp(mappings->list[index].name, "[heap]") != 0)

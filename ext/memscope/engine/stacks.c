@@ -5,8 +5,6 @@
 
 #if defined(__linux__) && defined(__GLIBC__)
 
-#include "shared_objects.h"
-
 /* One db_desc: size in bits, element count, byte offset (nptl_db/db_info.c). */
 struct descriptor {
     uint32_t bits, count, offset;
@@ -29,32 +27,11 @@ struct list_node {
     uintptr_t next, previous;
 };
 
-struct symbol_search {
-    const char *name;
-    const void *address;
-};
+static bool find_thread_library(const struct memscope_thread_symbols *symbols, struct thread_library *library) {
+    const struct descriptor *used = symbols->used_stacks, *user = symbols->user_stacks, *node = symbols->list_node;
+    const uint32_t *size = symbols->descriptor_size;
 
-static bool find_symbol(const struct memscope_shared_object *object, void *context) {
-    struct symbol_search *search = context;
-
-    search->address = memscope_shared_object_symbol(object, search->name);
-    return search->address == NULL;
-}
-
-static const void *linker_symbol(const char *name) {
-    struct symbol_search search = {.name = name};
-
-    memscope_each_shared_object(find_symbol, &search);
-    return search.address;
-}
-
-static bool find_thread_library(struct thread_library *library) {
-    const struct descriptor *used = linker_symbol("_thread_db_rtld_global__dl_stack_used");
-    const struct descriptor *user = linker_symbol("_thread_db_rtld_global__dl_stack_user");
-    const struct descriptor *node = linker_symbol("_thread_db_pthread_list");
-    const uint32_t *size = linker_symbol("_thread_db_sizeof_pthread");
-
-    library->linker_state = (uintptr_t)linker_symbol("_rtld_global");
+    library->linker_state = (uintptr_t)symbols->linker_state;
     if (used == NULL || user == NULL || node == NULL || size == NULL || library->linker_state == 0)
         return false;
     library->used_lists = used->offset;
@@ -113,12 +90,13 @@ static uint64_t claim_list(const struct thread_library *library, const struct me
     return found;
 }
 
-enum memscope_status memscope_stacks_claim_threads(const struct memscope_own_memory *memory,
+enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
+                                                   const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,
                                                    struct memscope_stack_counts *counts) {
     struct thread_library library;
 
-    if (!find_thread_library(&library))
+    if (!find_thread_library(symbols, &library))
         return MEMSCOPE_UNSUPPORTED;
     counts->live_threads = claim_list(&library, memory, LIST_USED, claims);
     counts->live_threads += claim_list(&library, memory, LIST_USER, claims);
@@ -128,10 +106,11 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_own_mem
 
 #else
 
-enum memscope_status memscope_stacks_claim_threads(const struct memscope_own_memory *memory,
+enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
+                                                   const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,
                                                    struct memscope_stack_counts *counts) {
-    (void)memory, (void)claims, (void)counts;
+    (void)symbols, (void)memory, (void)claims, (void)counts;
     return MEMSCOPE_UNSUPPORTED;
 }
 

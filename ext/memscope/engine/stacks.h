@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "claims.h"
+#include "images.h"
 #include "mappings.h"
 #include "own_memory.h"
 #include "status.h"
@@ -24,7 +25,8 @@ struct memscope_stack_counts {
 
 /* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED where there is no such list.
  */
-enum memscope_status memscope_stacks_claim_threads(const struct memscope_own_memory *memory,
+enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
+                                                   const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,
                                                    struct memscope_stack_counts *counts);
 

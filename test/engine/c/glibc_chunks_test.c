@@ -32,6 +32,7 @@ static void walk_everything(void) {
     struct memscope_claims claims;
     struct memscope_glibc_regions regions = {0};
     struct memscope_chunk_walk walk;
+    struct memscope_images images;
 
     memset(&main_heap, 0, sizeof main_heap);
     memset(&arenas, 0, sizeof arenas);
@@ -40,10 +41,11 @@ static void walk_everything(void) {
     EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    memscope_images_read(&list, &images);
     memscope_claims_open(&claims, &claims_list, &list);
     memscope_glibc_claim_arenas(&mappings, &residency, &own, &claims, &regions);
     memscope_claims_settle(&claims);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &list));
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
     for (size_t index = 0; index < mappings.count; index++)
         if (strcmp(mappings.list[index].name, "[heap]") == 0)
             memscope_chunk_walk_main_heap(&walk, mappings.list[index].start, (uintptr_t)sbrk(0), &main_heap);

@@ -17,16 +17,21 @@ static const struct memscope_ruby_layout no_ruby;
 #if defined(__linux__)
 
 static struct memscope_ledger read_ledger(enum memscope_ledger_malloc malloc_kind) {
-    struct memscope_ledger_request request = {.malloc = malloc_kind, .ruby = &no_ruby};
+    struct memscope_images images;
+    struct memscope_ledger_request request = {.malloc = malloc_kind, .ruby = &no_ruby, .images = &images};
+    struct memscope_scratch scratch;
     struct memscope_ledger ledger;
     int64_t sum = 0;
 
+    EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+    memscope_images_read(&scratch, &images);
     EXPECT(memscope_ledger_read(&request, &ledger) == MEMSCOPE_OK);
     for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++)
         if (memscope_row_definitions[row].parent == MEMSCOPE_ROW_top)
             sum += memscope_ledger_row_bytes(&ledger, (enum memscope_row)row);
     EXPECT(sum == (int64_t)ledger.residency.resident_bytes);
     memscope_ledger_close(&ledger);
+    memscope_scratch_close(&scratch);
     return ledger; /* its numbers; what pointed into scratch memory is gone */
 }
 
@@ -164,7 +169,8 @@ int main(void) {
 #else
 
 int main(void) {
-    struct memscope_ledger_request request = {.ruby = &no_ruby};
+    struct memscope_images images = {0};
+    struct memscope_ledger_request request = {.ruby = &no_ruby, .images = &images};
     struct memscope_ledger ledger;
 
     EXPECT(memscope_ledger_read(&request, &ledger) != MEMSCOPE_OK);
