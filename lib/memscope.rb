@@ -53,7 +53,7 @@ module Memscope
       switch(:ledger, :objects, objects)
       switch(:ledger, :strict, strict)
       malloc = Native.allocator
-      Ledger.capture({ **Native.ledger(deep, shared, objects, strict), allocator: malloc })
+      Ledger.capture(Native.ledger(deep, shared, objects, strict).update(allocator: malloc))
     end
 
     # Every mapping, with the ledger rows that own it. Tier T2. Loads memscope/mappings when first used; require that

@@ -12,10 +12,10 @@ class DiffTest < MemscopeTest
     field :name, :string
   end
 
-  AT = Time.utc(2026, 11, 21, 2, 0, 0)
+  AT = Time.utc(2026, 11, 21, 2, 0, 0).to_i * 1000
 
   def envelope(seconds: 0, pid: 4711)
-    { memscope: Memscope::VERSION, ruby: "3.1.2", pid: pid, at: AT + seconds }
+    { memscope: Memscope::VERSION, ruby: "3.1.2", pid: pid, at: AT + (seconds * 1000).to_i }
   end
 
   def meter(seconds: 0, pid: 4711, **given)

@@ -149,4 +149,16 @@ class LedgerValueTest < MemscopeTest
     assert_equal reading.rows.map(&:bytes).sort.reverse, reading.rows.map(&:bytes)
     assert_includes %i[pagemap_scan pagemap smaps], reading.source
   end
+
+  both_allocators "all that can be asked for survives json" do |preload|
+    same, held, rss, shared = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      ledger = Memscope.ledger(deep: true, shared: true, objects: true)
+      p [Memscope::Ledger.from_h(JSON.parse(ledger.to_json)) == ledger, ledger.held_by_objects_bytes,
+         ledger.rss_bytes, ledger.rows.sum { |row| row.shared_bytes + row.private_bytes }]
+    RUBY
+
+    assert same
+    assert_operator held, :positive?
+    assert_equal rss, shared
+  end
 end

@@ -77,11 +77,13 @@ class MemscopeFacadeTest < MemscopeTest
   end
 
   def test_wrong_types_are_refused
-    { ledger: :strict, snapshot: :malloc }.each do |call, keyword|
-      error = assert_raises(ArgumentError) { Memscope.public_send(call, keyword => "yes") }
-      assert_equal "Memscope.#{call}: #{keyword}: given \"yes\", allowed: true, false", error.message
-      assert_raises(ArgumentError) { Memscope.public_send(call, keyword => nil) }
+    { ledger: %i[deep shared objects strict], snapshot: %i[malloc] }.each do |call, keywords|
+      keywords.product(["yes", nil]).each do |keyword, given|
+        error = assert_raises(ArgumentError) { Memscope.public_send(call, keyword => given) }
+        assert_equal "Memscope.#{call}: #{keyword}: given #{given.inspect}, allowed: true, false", error.message
+      end
     end
+    assert_raises(ArgumentError) { Memscope.report(StringIO.new, objects: 1) }
   end
 
   def test_supported

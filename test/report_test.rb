@@ -7,7 +7,7 @@ require "stringio"
 
 class ReportTest < MemscopeTest
   def ledger(**given)
-    Memscope::Ledger.capture(Bodies.ledger(**given), { memscope: "0.1.0", ruby: "3.1.2", pid: 4711, at: Time.now.utc })
+    Memscope::Ledger.capture(Bodies.ledger(**given), { memscope: "0.1.0", ruby: "3.1.2", pid: 4711, at: 0 })
   end
 
   def text(unicode: true, **given)
@@ -61,7 +61,7 @@ class ReportTest < MemscopeTest
     main = Bodies.row(:main_heap, "main heap", 512, children: [free])
     said = text(rows: [Bodies.row(:malloc, "malloc", 512, detail: { trimmable_bytes: 9_999_999 }, children: [main])])
 
-    assert_match(/ free +500.0 MiB of it goes back with a trim$/, said)
+    assert_match(/ free +malloc_trim returns 500.0 MiB$/, said)
     refute_includes said, "9.5 MiB"
     assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
@@ -72,7 +72,15 @@ class ReportTest < MemscopeTest
                        Bodies.row(:files, "files", 1, shared_bytes: 0, private_bytes: 1_048_576)])
 
     assert_includes said, "      MiB   of RSS     shared\n      3.0   75.0 %        2.0  malloc\n"
-    assert_includes said, "\n      3.0                       └─ in use\n"
+    assert_includes said, "\n      3.0                   –   └─ in use\n"
+    assert_includes said, "\n      4.0  100.0 %        2.0  = RSS of this reading, to the byte\n"
+  end
+
+  def test_a_detail_that_its_column_is_too_narrow_for_stands_behind_the_label
+    free = Bodies.row(:free, "free", 512, detail: { trimmable_bytes: 500 * 1_048_576 })
+    said = text(rows: [Bodies.row(:malloc, "malloc", 512, shared_bytes: 0, private_bytes: 512, children: [free])])
+
+    assert_includes said, "–   └─ free  malloc_trim returns 500.0 MiB\n"
   end
 
   def test_plain_ascii_has_the_same_shape
@@ -223,11 +231,17 @@ class ReportTest < MemscopeTest
     assert_equal 'Memscope.report: io: given "report.txt", allowed: an IO or another object with #write', error.message
   end
 
-  def test_a_real_report_fits_and_adds_up
-    io = StringIO.new
-    Memscope.report(io)
+  both_allocators "a real report fits and adds up" do |preload|
+    [{}, { deep: true, objects: true }, { deep: true, shared: true, objects: true, strict: true }].each do |options|
+      ran = ChildProcess.run("Memscope.report(**#{options})", requires: ["memscope"], preload: preload)
 
-    assert_includes io.string, "= RSS of this reading, to the byte"
-    assert_operator io.string.lines.map { |line| line.chomp.length }.max, :<=, 80
+      assert_includes ran.out, "= RSS of this reading, to the byte"
+      assert_operator ran.out.lines.map { |line| line.chomp.length }.max, :<=, 80
+      next if ChildProcess::SANITIZER
+
+      assert_equal options.key?(:objects), ran.out.include?("held through malloc"), ran
+      assert_equal options.key?(:objects), ran.out.include?("that malloc has given out"), ran
+      assert_equal options.key?(:shared), ran.out.include?("shared"), ran
+    end
   end
 end

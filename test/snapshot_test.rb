@@ -54,10 +54,9 @@ class SnapshotTest < MemscopeTest
   both_allocators "no object is allocated before the last number is read" do |preload|
     allocated = child_json(<<~RUBY, preload: preload, requires: ["json"])
       GC.disable
-      Native = Memscope.const_get(:Native)
       def allocated
         before = GC.stat(:total_allocated_objects)
-        Native.snapshot(false)[:gc][:total_allocated_objects] - before
+        Memscope.snapshot.gc[:total_allocated_objects] - before
       end
       3.times { allocated }
       puts allocated

@@ -5,6 +5,7 @@
  *   engine/process.h, cgroup.h, mappings.h, residency.h      the kernel's side
  *   engine/shared_objects.h, allocator.h, jemalloc.h, glibc.h  who serves malloc, and what it holds
  *   engine/stacks.h, ledger.h                                who owns which page; the sum
+ *   engine/program.h                                         what a file does when it is started
  *   ruby_private.h, ruby_heap.c                              Ruby's heap pages and slots
  *   *_binding.c, snapshot.c                                  structs in, VALUEs out
  *
@@ -46,4 +47,5 @@ void Init_memscope(void) {
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
     Init_memscope_ledger();
+    Init_memscope_program();
 }

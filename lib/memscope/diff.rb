@@ -72,7 +72,7 @@ module Memscope
       capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
                 changes: Comparison.new(earlier, later).changes,
                 reasons: reasons_of(earlier, later), cost: NO_COST },
-              { memscope: later.memscope, ruby: later.ruby, pid: later.pid, at: later.at })
+              later.envelope)
     end
 
     def self.reasons_of(earlier, later)

@@ -2,7 +2,7 @@
 
 require_relative "reading"
 require_relative "allocator"
-require_relative "ledger/row"
+require_relative "lookup"
 
 module Memscope
   # Every resident page of the process, by its proven owner. The rows sum to `rss_bytes`; what has no proven owner is
@@ -14,6 +14,71 @@ module Memscope
   #   ledger.dig(:ruby_heap, :live_slots)  # => a Ledger::Row
   #   (Memscope.ledger - ledger).rows      # what changed since
   class Ledger < Reading
+    # What an independent source says about a row.
+    class Check < Record
+      # @!attribute [r] source
+      #   @return [String] who says it
+      field :source, :string, null: false
+      # @!attribute [r] expected_bytes
+      #   @return [Integer] what that source says
+      field :expected_bytes, :bytes, null: false
+      # @!attribute [r] actual_bytes
+      #   @return [Integer] what the ledger found, measured the same way
+      field :actual_bytes, :bytes, null: false
+      # @!method verified?
+      #   @return [Boolean] whether both agree
+      field :verified, :boolean, null: false
+
+      # @return [Integer] found less expected
+      def difference_bytes = actual_bytes - expected_bytes
+    end
+
+    # Resident bytes of one owner. The children's bytes sum to the row's.
+    class Row < Record
+      # @!attribute [r] id
+      #   @return [Symbol]
+      field :id, :symbol, null: false
+      # @!attribute [r] label
+      #   @return [String] for people
+      field :label, :string, null: false
+      # @!attribute [r] bytes
+      #   @return [Integer] resident; negative only where a row says why
+      field :bytes, :signed_bytes, null: false
+      # @!attribute [r] shared_bytes
+      #   @return [Integer, nil] of these, shared with other processes; nil unless asked for
+      field :shared_bytes, :bytes, sparse: true
+      # @!attribute [r] private_bytes
+      #   @return [Integer, nil] of these, private; nil unless asked for
+      field :private_bytes, :bytes, sparse: true
+      # @!attribute [r] detail
+      #   @return [Hash{Symbol => Object}] counts
+      field :detail, :hash, null: false
+      # @!attribute [r] check
+      #   @return [Check, nil]
+      field :check, Check
+      # @!attribute [r] children
+      #   @return [Array<Row>]
+      field :children, [self], null: false
+
+      include Lookup
+
+      # @return [Boolean] whether it has no children
+      def leaf? = children.empty?
+
+      # @yield [Row] itself where it is a leaf, else each leaf below it
+      # @return [Enumerator<Row>, self] an Enumerator without a block
+      def each_leaf(&block)
+        return enum_for(:each_leaf) unless block
+
+        leaf? ? yield(self) : children.each { |child| child.each_leaf(&block) }
+        self
+      end
+
+      private
+
+      def parts = children
+    end
+
     include Lookup
 
     # @!attribute [r] allocator
@@ -38,24 +103,10 @@ module Memscope
     #   @return [Array<Row>] largest first
     field :rows, [Row], null: false
 
-    class << self
-      # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
-      def capture(body, envelope = self.envelope)
-        super(body.merge(allocator: Allocator.capture(body[:allocator], envelope)), envelope)
-      end
-
-      # The allocator stands in the ledger without an envelope of its own: it shares the ledger's.
-      #
-      # @api private
-      def load(hash, where)
-        require_relative "loader"
-        given = Loader.keyed(hash, where, self)
-        return super unless given[:allocator].is_a?(Hash)
-
-        allocator = Loader.keyed(given[:allocator], "#{where}: allocator", Allocator)
-        envelope = { schema: given[:schema], kind: Allocator.kind, **given.slice(:memscope, :ruby, :pid, :at) }
-        super({ **given, allocator: { **allocator, **envelope } }, where)
-      end
+    # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
+    def self.capture(body, envelope = nil)
+      allocator = Allocator.capture(body[:allocator], envelope)
+      super(body.update(allocator: allocator), allocator.envelope)
     end
 
     def initialize(values)
@@ -74,7 +125,7 @@ module Memscope
       self
     end
 
-    # @return [Hash{Symbol => Object}]
+    # @return [Hash{Symbol => Object}] the allocator without an envelope of its own: it shares the ledger's
     def to_h = { **super, allocator: allocator.body }
 
     # @return [String] the first screen; plain ASCII where the locale is not UTF-8

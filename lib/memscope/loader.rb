@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "record"
+require_relative "reading"
 
 module Memscope
   # Checks a Hash that came from anywhere, so that a Record can be built from it: what `from_h` does.
@@ -24,7 +24,7 @@ module Memscope
       symbol: [->(value) { value.is_a?(Symbol) }, "a Symbol or a String"],
       id: [->(value) { value.is_a?(Symbol) || value.is_a?(Integer) }, "a Symbol, a String or an Integer"],
       boolean: [->(value) { [true, false].include?(value) }, "true or false"],
-      time: [->(value) { value.is_a?(Time) }, 'a time like "2026-11-21T02:00:00.123Z"'],
+      time: [INTEGER, 'a time like "2026-11-21T02:00:00.123Z"'],
       hash: [->(value) { value.is_a?(Hash) }, "a Hash"],
       list: [->(value) { value.is_a?(Array) }, "an Array"],
       any: [->(_value) { true }, "a value that JSON knows"]
@@ -40,11 +40,37 @@ module Memscope
     # @param where [String] the path to it
     # @return [Hash{Symbol => Object}] a value for each field
     def values(record, hash, where)
-      names = record.fields.map(&:name)
       given = keyed(hash, where, record)
+      given = opened(record, given, where) if record < Reading
+      names = record.fields.map(&:name)
       unknown = given.keys - names
       refuse("#{where}, a key", unknown.first.to_s, names.join(", ")) unless unknown.empty?
       record.fields.to_h { |field| [field.name, value(field, given[field.name], path(where, field.name))] }
+    end
+
+    # @return [Hash{Symbol => Object}] of a reading, without schema and kind, which are checked
+    def opened(record, given, where)
+      check_schema(given[:schema], "#{where}: schema")
+      refuse("#{where}: kind", given[:kind], record.kind) unless given[:kind] == record.kind
+      given.to_h { |name, value| [name, enveloped(record, given, name, where) || value] }.except(:schema, :kind)
+    end
+
+    # A reading inside another stands there without an envelope of its own: it shares the outer one. nil for any other
+    # value.
+    def enveloped(record, given, name, where)
+      type = record.fields.find { |field| field.name == name }&.type
+      return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
+
+      { **keyed(given[name], path(where, name), type), **given.slice(:schema, :memscope, :ruby, :pid, :at),
+        kind: type.kind }
+    end
+
+    def check_schema(schema, where)
+      known = Reading::SCHEMAS
+      return if known.include?(schema)
+
+      newer = "; a newer memscope wrote this" if schema.is_a?(Integer) && schema > known.max
+      refuse(where, schema, "#{known.join(', ')}, which is all that memscope #{VERSION} knows#{newer}")
     end
 
     # @return [Hash{Symbol => Object}] the hash with Symbols for keys
@@ -63,7 +89,7 @@ module Memscope
     end
 
     def value(field, given, where)
-      return given if given.nil? && field.null?
+      return given if given.nil? && field.nullable
 
       loaded = typed(field.type, given, where)
       return loaded if field.one_of.nil? || field.one_of.include?(loaded)
@@ -76,6 +102,7 @@ module Memscope
       when Class then type.load(given, where)
       when Array then list(type.first, given, where)
       when :sentences then sentences(given, where)
+      when :cost then Cost.load(given, where).to_h.freeze
       else scalar(type, given, where)
       end
     end
@@ -130,13 +157,13 @@ module Memscope
       refuse("#{where}, a key", key, "a String or a Symbol")
     end
 
-    # nil for what is no time, an impossible day included.
+    # Milliseconds since 1970; nil for what is no time, an impossible day included.
     def time(given)
       parts = given.is_a?(String) && given.match(TIME)&.captures&.map(&:to_i)
       return unless parts
 
-      time = Time.utc(*parts[0, 6], parts.last * 1000).freeze
-      time if time.strftime("%Y-%m-%dT%H:%M:%S.%LZ") == given
+      time = Time.utc(*parts[0, 6], parts.last * 1000)
+      (time.to_i * 1000) + parts.last if time.strftime("%Y-%m-%dT%H:%M:%S.%LZ") == given
     rescue ArgumentError
       nil
     end

@@ -15,20 +15,11 @@ module Memscope
       def load_extension
         require "memscope/memscope.so"
       rescue LoadError => e
-        @absence = explain(e).freeze
         require_relative "native/absent"
         extend Absent
 
+        @absence = Absent.reason(e).freeze
         Memscope.define_singleton_method(:rss) { nil }
-      end
-
-      def explain(error)
-        unless RUBY_ENGINE == "ruby"
-          return "memscope's extension is written for CRuby; this is #{RUBY_ENGINE} #{RUBY_ENGINE_VERSION}"
-        end
-        return "memscope reads Linux's /proc; this is #{RUBY_PLATFORM}" unless RUBY_PLATFORM.include?("linux")
-
-        "memscope's extension could not be loaded: #{error.message}"
       end
     end
 

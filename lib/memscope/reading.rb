@@ -33,25 +33,29 @@ module Memscope
 
     # @!attribute [r] memscope
     #   @return [String] the version of memscope that read it
+    field :memscope, :string, null: false
     # @!attribute [r] ruby
     #   @return [String] the version of the Ruby that it was read in
+    field :ruby, :string, null: false
     # @!attribute [r] pid
     #   @return [Integer] the process
+    field :pid, :count, null: false
     # @!attribute [r] at
     #   @return [Time] UTC, to the millisecond
-    ENVELOPE = [
-      Field.new(:memscope, :string, null: false), Field.new(:ruby, :string, null: false),
-      Field.new(:pid, :count, null: false), Field.new(:at, :time, null: false)
-    ].freeze
-
+    field :at, :time, null: false
     # @!attribute [r] reasons
     #   @return [Hash{Symbol => String}] why something is nil, missing or coarse
+    field :reasons, :sentences, null: false
     # @!attribute [r] cost
     #   @return [Cost]
-    CLOSING = [Field.new(:reasons, :sentences, null: false), Field.new(:cost, Cost, null: false)].freeze
+    field :cost, :cost, null: false
+
+    ENVELOPE = own_fields.first(4).freeze
+    CLOSING = own_fields.last(2).freeze
     private_constant :ENVELOPE, :CLOSING
 
-    (ENVELOPE + CLOSING).each { |field| define_method(field.name) { @values[field.name] } }
+    # Both are made when they are asked for.
+    remove_method :at, :cost
 
     class << self
       # @return [Array<Field>] the envelope's, its own, reasons and cost
@@ -63,47 +67,43 @@ module Memscope
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
 
-      # Puts a body from the extension into an envelope of this process and moment.
+      # Puts a body from the extension into an envelope of this process and moment, or of another reading's.
       #
-      # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost
-      # @param envelope [Hash{Symbol => Object}] of another reading, to share its moment
-      def capture(body, envelope = self.envelope) = take_over(envelope.merge(body))
-
-      # @return [Hash{Symbol => Object}] of this process and moment
-      def envelope
-        now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
-        { memscope: VERSION, ruby: RUBY_VERSION, pid: Process.pid, at: Time.at(0, now, :millisecond).utc.freeze }
-      end
-
-      # @api private
-      def load(hash, where)
-        require_relative "loader"
-        given = Loader.keyed(hash, where, self)
-        check_schema(given.delete(:schema), "#{where}: schema")
-        given_kind = given.delete(:kind)
-        Loader.refuse("#{where}: kind", given_kind, kind) unless given_kind == kind
-        super(given, where)
+      # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost; the reading keeps it as its own
+      # @param envelope [Hash{Symbol => Object}, nil]
+      def capture(body, envelope = nil)
+        body[:cost].freeze
+        super(envelope ? body.update(envelope) : stamped(body))
       end
 
       private
 
-      def check_schema(schema, where)
-        return if SCHEMAS.include?(schema)
-
-        newer = "; a newer memscope wrote this" if schema.is_a?(Integer) && schema > SCHEMAS.max
-        Loader.refuse(where, schema, "#{SCHEMAS.join(', ')}, which is all that memscope #{VERSION} knows#{newer}")
+      def stamped(body)
+        body[:memscope] = VERSION
+        body[:ruby] = RUBY_VERSION
+        body[:pid] = Process.pid
+        body[:at] = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+        body
       end
     end
 
     # @return [String] what it is a reading of: "ledger", "allocator", …
     def kind = self.class.kind
 
+    def at = Time.at(0, @values[:at], :millisecond).utc.freeze
+
+    def cost = Cost.capture(@values[:cost])
+
     # @return [Hash{Symbol => Object}] schema, kind, the rest of the envelope, the fields, reasons and cost; ready
     #   for JSON
-    def to_h = { schema: SCHEMAS.last, kind: kind, **super }
+    def to_h = { schema: SCHEMAS.last, kind: kind, **super, at: at.strftime("%Y-%m-%dT%H:%M:%S.%LZ") }
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
+
+    # @api private
+    # @return [Hash{Symbol => Object}] its moment, for a reading that shares it
+    def envelope = @values.slice(*ENVELOPE.map(&:name))
 
     # What changed since an earlier reading of the same kind. Loads memscope/diff when first used; require that
     # beforehand where it is to be used in a trap handler.
@@ -115,6 +115,6 @@ module Memscope
 
     private
 
-    def shown_values = super.except(:memscope, :ruby)
+    def shown_values = { **super.except(:memscope, :ruby, :cost), at: at }
   end
 end

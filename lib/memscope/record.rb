@@ -1,8 +1,96 @@
 # frozen_string_literal: true
 
-require_relative "field"
-
 module Memscope
+  # One declared attribute of a Record: how its value is taken over from the extension, which is trusted, and given out
+  # again for `to_h`. Values from anywhere else go through Loader.
+  #
+  # Every value is frozen, and survives JSON: it compares equal afterwards.
+  class Field
+    # The types that are numbers.
+    NUMBERS = %i[bytes signed_bytes count integer number].freeze
+    IMMEDIATES = [*NUMBERS, :symbol, :id, :boolean, :time, :cost].freeze
+    private_constant :IMMEDIATES
+
+    # @!attribute [r] name
+    #   @return [Symbol]
+    # @!attribute [r] type
+    #   @return [Symbol, Class, Array(Class)] :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a
+    #     Symbol or an Integer), :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash,
+    #     :list, :any (what JSON knows) or :sentences (Strings by id); a Record class; or a list of one
+    # @!attribute [r] nullable
+    #   @return [Boolean] whether nil ("not known") is a value
+    # @!attribute [r] one_of
+    #   @return [Array, nil] the only values allowed
+    # @!attribute [r] counters
+    #   @return [Boolean, Array<Symbol>] true for a total that only grows; for a Hash the keys that are such
+    # @!attribute [r] sparse
+    #   @return [Boolean] whether `to_h` leaves the field out where it is nil
+    attr_reader :name, :type, :nullable, :one_of, :counters, :sparse
+
+    def initialize(name, type, nullable:, one_of:, counters:, sparse:)
+      @name = name
+      @type = type
+      @nullable = nullable
+      @one_of = one_of
+      @counters = counters
+      @sparse = sparse
+      freeze
+    end
+
+    # @return [Symbol] the method that reads it: `proved?` for a Boolean
+    def reader = type == :boolean ? :"#{name}?" : name
+
+    # @return [Boolean] whether it is a Record, or a list of Records
+    def nested? = type.is_a?(Class) || type.is_a?(Array)
+
+    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which has to be frozen to the bottom
+    def plain? = !nested? && !IMMEDIATES.include?(type)
+
+    # Of a nested field.
+    #
+    # @param value [Object] as the extension built it
+    # @return [Object] as the record holds it
+    def take(value)
+      return value if value.nil?
+
+      type.is_a?(Array) ? value.map { |item| record(type.first, item) }.freeze : record(type, value)
+    end
+
+    # @param value [Object] as the record holds it
+    # @return [Object] as `to_h` has it
+    def give(value)
+      return value unless nested? && value
+
+      type.is_a?(Array) ? value.map(&:to_h) : value.to_h
+    end
+
+    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it vouches for all that is in it
+    # @return [Object] frozen to the bottom, with Strings for Symbols
+    def self.plain(value)
+      case value
+      when String then text(value)
+      when Symbol then value.name
+      when Hash then value.frozen? ? value : value.transform_values { |item| plain(item) }.freeze
+      when Array then value.frozen? ? value : value.map { |item| plain(item) }.freeze
+      else value
+      end
+    end
+
+    # Text that JSON can hold, whatever bytes a path or a mapping's name has.
+    #
+    # @param string [String]
+    # @return [String] frozen, valid UTF-8; bytes that are none are replaced
+    def self.text(string)
+      return string if string.frozen? && string.encoding == Encoding::UTF_8 && string.valid_encoding?
+
+      string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
+    end
+
+    private
+
+    def record(of, value) = value.is_a?(of) ? value : of.capture(value)
+  end
+
   # A frozen value with declared fields. Subclasses say what they hold:
   #
   #   class Setting < Record
@@ -13,23 +101,32 @@ module Memscope
   # and get readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building one takes no
   # lock and loads nothing, so it works in a trap handler.
   class Record
+    # Readers are further names of this method: a closure for each would take more memory and time.
+    def read = @values.fetch(__callee__)
+    private :read
+
     class << self
       # @return [Array<Field>] in the order of `to_h`
       def fields = own_fields
 
-      # Declares a field. Takes what Field.new takes.
+      # Declares a field, with the attributes of Field.
       #
       # @return [void]
-      def field(name, type, **traits)
-        declared = Field.new(name, type, **traits)
-        own_fields << declared
-        define_method(declared.reader) { @values[name] }
+      def field(name, type, null: true, one_of: nil, counters: false, sparse: false)
+        own_fields << Field.new(name, type, nullable: null, one_of: one_of, counters: counters, sparse: sparse)
+        type == :boolean ? define_method(:"#{name}?") { @values[name] } : public(alias_method(name, :read))
       end
 
-      # Takes over a Hash that the extension built; nothing is checked, and a missing key is nil.
+      # Takes over what the extension built; nothing is checked, and a missing key is nil. Most values are numbers or
+      # come frozen, and stay as they are: a reading costs microseconds.
       #
-      # @param body [Hash{Symbol => Object}]
-      def capture(body) = take_over(body.dup)
+      # @param body [Hash{Symbol => Object}] the record keeps it as its own; where it is frozen, a copy
+      def capture(body)
+        body = body.dup if body.frozen?
+        plain_names.each { |name| body[name] = Field.plain(body[name]) unless body[name].frozen? }
+        nested.each { |field| body[field.name] = field.take(body[field.name]) }
+        new(body.size == fields.size ? body : completed(body))
+      end
 
       # Builds a value from what `to_h` or its JSON gave.
       #
@@ -53,14 +150,7 @@ module Memscope
 
       private
 
-      # Keeps the Hash itself. Most values are numbers or come frozen, and stay as they are: a reading costs
-      # microseconds.
-      def take_over(values)
-        plain_names.each { |name| values[name] = Field.plain(values[name]) unless values[name].frozen? }
-        nested.each { |field| values[field.name] = field.take(values[field.name]) }
-        values = fields.to_h { |field| [field.name, values[field.name]] } unless values.size == fields.size
-        new(values)
-      end
+      def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
 
       def plain_names = @plain_names ||= fields.select(&:plain?).map(&:name).freeze
 
@@ -76,7 +166,7 @@ module Memscope
     def to_h
       self.class.fields.each_with_object({}) do |field, hash|
         value = @values[field.name]
-        hash[field.name] = field.give(value) unless field.hidden?(value)
+        hash[field.name] = field.give(value) unless value.nil? && field.sparse
       end
     end
 

@@ -65,27 +65,31 @@ module Memscope
         refuse(e.message)
       end
 
+      # @return [String] for people
+      def help
+        [usage, "#{self.class.summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
+         "example:\n  #{self.class.example}\n"].compact.join("\n")
+      end
+
       private
 
       def declare(parser); end
 
       def refuse(complaint)
-        raise Failure.new("#{complaint}; allowed: #{allowed.join(', ')}", USAGE)
+        raise Failure.new("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}", USAGE)
       end
 
       def allowed = @parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }
 
-      def help
-        <<~TEXT
-          usage: memscope #{self.class.title} #{(allowed - ['--help']).map { |option| "[#{option}]" }.join(' ')}
+      # What stands behind the options.
+      def operands = nil
 
-          #{self.class.summary.capitalize}.
+      # Paragraphs for the help.
+      def notes = nil
 
-          #{@parser.summarize.join.chomp}
-
-          example:
-            #{self.class.example}
-        TEXT
+      def usage
+        options = (allowed - ["--help"]).map { |option| "[#{option}]" }
+        "usage: #{['memscope', self.class.title, *options, operands].compact.join(' ')}\n"
       end
     end
   end

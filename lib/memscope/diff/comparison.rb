@@ -17,7 +17,7 @@ module Memscope
       def changes
         @later.class.own_fields.filter_map do |field|
           values = [@earlier, @later].map(&field.reader)
-          field.number? ? number(field.name, *values, field) : any(field.name, *values, field)
+          Field::NUMBERS.include?(field.type) ? number(field.name, *values, field) : any(field.name, *values, field)
         end
       end
 
@@ -33,8 +33,11 @@ module Memscope
       end
 
       def number(id, from, to, field)
-        change(id, from: from, to: to, counter: field.counter?(id))
+        change(id, from: from, to: to, counter: counter?(field.counters, id))
       end
+
+      # A Hash says by its keys which of its numbers are counters.
+      def counter?(counters, id) = counters.is_a?(Array) ? counters.include?(id) : counters
 
       def group(id, from, to, field)
         changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], field) }

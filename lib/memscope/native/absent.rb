@@ -7,6 +7,17 @@ module Memscope
       NOTHING = { wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
       private_constant :NOTHING
 
+      # @param error [LoadError] what loading the extension came to
+      # @return [String] why the extension is not there
+      def self.reason(error)
+        unless RUBY_ENGINE == "ruby"
+          return "memscope's extension is written for CRuby; this is #{RUBY_ENGINE} #{RUBY_ENGINE_VERSION}"
+        end
+        return "memscope reads Linux's /proc; this is #{RUBY_PLATFORM}" unless RUBY_PLATFORM.include?("linux")
+
+        "memscope's extension could not be loaded: #{error.message}"
+      end
+
       def ledger(_deep, _shared, _objects, _strict) = answer(:T2, source: :none, rows: [])
 
       def mappings = answer(:T2, source: :none, mappings: [])
@@ -22,6 +33,8 @@ module Memscope
       def cgroup(_proc_root, _cgroup_root) = answer(:T1, version: :none)
 
       def ruby_heap = answer(:T2, slot_sizes: [])
+
+      def file_capabilities(_path) = nil
 
       private
 

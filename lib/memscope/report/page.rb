@@ -6,8 +6,8 @@ module Memscope
     class Page
       # Columns.
       WIDTH = 80
-      UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · " }.freeze
-      ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - " }.freeze
+      UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–" }.freeze
+      ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-" }.freeze
       private_constant :UNICODE, :ASCII
 
       # @param unicode [Boolean] false: plain ASCII
@@ -16,6 +16,9 @@ module Memscope
         @glyphs = unicode ? UNICODE : ASCII
         freeze
       end
+
+      # @return [String] what stands for a number that is not known
+      def unknown = @glyphs[:unknown]
 
       # @return [String] parts of a line with a dot between them; those that do not fit go to the next line
       def joined(parts, indent: "")

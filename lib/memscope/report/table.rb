@@ -19,13 +19,14 @@ module Memscope
         @ledger = ledger
         @page = page
         @sharing = ledger.rows.any?(&:shared_bytes)
+        @detail_column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
         @number_width = [NUMBER_WIDTH, *numbers(ledger.rows).map { |bytes| mebibytes(bytes).length + 2 }].max
       end
 
       # @return [Array<String>]
       def lines
         [line("MiB", "of RSS", heading), *@ledger.rows.filter { |row| shown?(row) }.flat_map { |row| row_lines(row) },
-         line(mebibytes(sum), percent(sum), closing)]
+         line(mebibytes(sum), percent(sum), "#{shared(shared_sum)}#{closing}")]
       end
 
       private
@@ -38,30 +39,24 @@ module Memscope
 
       def row_lines(row)
         below = @page.branches(shown_children(row)) { |child| shown_children(child) }
-        [line(mebibytes(row.bytes), percent(row.bytes), "#{shared(row)}#{row.label}", items(row)),
+        [line(mebibytes(row.bytes), percent(row.bytes), "#{shared(row.shared_bytes)}#{row.label}", items(row)),
          *below.map do |branches, child|
-           line(mebibytes(child.bytes), "", "#{shared(child)} #{branches}#{child.label}", items(child))
+           line(mebibytes(child.bytes), "", "#{shared(child.shared_bytes)} #{branches}#{child.label}", items(child))
          end]
       end
 
-      def heading = @sharing ? "   shared" : ""
+      def heading = @sharing ? "shared".rjust(NUMBER_WIDTH) : ""
 
-      # Its column, in MiB; empty where it is not known, and everywhere unless it was asked for.
-      def shared(row)
-        return unless @sharing
-
-        "#{row.shared_bytes ? mebibytes(row.shared_bytes).rjust(NUMBER_WIDTH) : ' ' * NUMBER_WIDTH}  "
+      # A column of its own, in MiB, where it was asked for.
+      def shared(bytes)
+        "#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing
       end
 
       def shown_children(row) = row.children.filter { |child| shown?(child) }
 
       def line(number, percent, label, items = [])
         text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
-        return text[0, Page::WIDTH].rstrip if items.empty?
-
-        column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
-        text = text.length + 2 > column ? "#{text}  " : text.ljust(column)
-        "#{text}#{fitting(items, Page::WIDTH - text.length)}"[0, Page::WIDTH].rstrip
+        "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
       end
 
       def items(row)
@@ -73,7 +68,7 @@ module Memscope
 
       # On the rows whose memory it is; their sum is in the detail of malloc.
       def trim(row, bytes)
-        "#{size(bytes)} of it goes back with a trim" if row.leaf? && bytes&.positive?
+        "malloc_trim returns #{size(bytes)}" if row.leaf? && bytes&.positive?
       end
 
       # Text stands for itself; a number or a list needs its name, and what is zero or empty is not worth one.
@@ -92,15 +87,24 @@ module Memscope
         words.end_with?(" bytes") ? "#{words.delete_suffix(' bytes')} #{size(value)}" : counted(value, words)
       end
 
-      # As many items as there is room for.
-      def fitting(items, room)
-        kept = items.length.downto(1).find { |number| items.first(number).join(", ").length <= room }
-        items.first(kept || 0).join(", ")
+      # As many items as there is room for, in a column of their own; where not even one fits there, behind the text.
+      def fitting(items, length)
+        gaps = [[@detail_column - length, 2].max, 2]
+        choices = gaps.flat_map do |gap|
+          items.length.downto(1).map { |number| "#{' ' * gap}#{items.first(number).join(', ')}" }
+        end
+        choices.find { |text| length + text.length <= Page::WIDTH }
       end
 
       def percent(bytes) = @ledger.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @ledger.rss_bytes)
 
       def sum = @ledger.rows.sum(&:bytes)
+
+      # nil where it is not known of some row.
+      def shared_sum
+        parts = @ledger.rows.map(&:shared_bytes)
+        parts.sum unless parts.include?(nil)
+      end
 
       def closing
         difference = sum - @ledger.rss_bytes

@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+require_relative "command"
+require_relative "../launch"
+
+module Memscope
+  module CLI
+    # A command that becomes another program: `memscope NAME [options] -- COMMAND [ARG...]`. That program's exit status
+    # and signals are its own, since no process of memscope's is left.
+    class ProgramCommand < Command
+      # @param arguments [Array<String>] behind the command's name
+      # @return [Integer] the exit status, unless it has become the program
+      def run(arguments)
+        own = arguments.take_while { |argument| argument != "--" }
+        @command = arguments.drop(own.size + 1)
+        super(own)
+      rescue Launch::Misuse => e
+        raise Failure.new(e.message, USAGE)
+      rescue Launch::Refusal => e
+        raise Failure.new("#{e.message}; #{@command.first} is not started", INPUT_OUTPUT)
+      rescue Launch::Program::Unavailable => e
+        raise Failure.new(e.message, e.status)
+      end
+
+      private
+
+      def operands = "-- COMMAND [ARG...]"
+
+      def perform
+        raise Failure.new("no command given; allowed: #{operands}", USAGE) if @command.empty?
+
+        start(Launch::Program.new(@command, ENV.fetch("PATH", nil)))
+      end
+
+      def become(program, environment)
+        environment.notes.each { |note| say(note) }
+        Process.exec(environment.changes, [program.path, @command.first], *@command.drop(1))
+      rescue SystemCallError => e
+        raise Launch::Program::Unavailable.new(program.path, e.class)
+      end
+
+      def say(note)
+        @err.puts "memscope #{self.class.title}: #{note}"
+      end
+    end
+  end
+end

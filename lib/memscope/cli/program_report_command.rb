@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require_relative "program_command"
+require_relative "output_file"
+
+module Memscope
+  module CLI
+    # `memscope report -- COMMAND`: becomes a Ruby program that reports when it ends.
+    class ProgramReportCommand < ProgramCommand
+      # @return [String]
+      def self.title = "report"
+
+      # @return [String]
+      def self.summary = "run a Ruby program and print where its memory is when it ends"
+
+      # @return [String]
+      def self.example = "memscope report --every 60 --output app.txt -- bundle exec puma"
+
+      private
+
+      def declare(parser)
+        @options = { deep: true }
+        parser.on("--json", "print one JSON object a line") { @json = true }
+        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
+        parser.on("--every SECONDS", Float, "report at this interval too") { |seconds| @every = seconds }
+        parser.on("--[no-]deep", "walk the chunks of glibc's malloc (the default here)") { |on| @options[:deep] = on }
+        parser.on("--shared", "tell what other processes share") { @options[:shared] = true }
+        parser.on("--objects", "ask objects what they hold through malloc") { @options[:objects] = true }
+      end
+
+      def notes
+        <<~TEXT
+          The report goes to standard error, or to FILE. It is of the process that is started,
+          once, whichever Ruby programs that becomes by exec; no other process reports. There
+          is none where the process ends by exit!, is killed, becomes another program by exec
+          or takes no RUBYOPT. The exit status is COMMAND's own. With --every, Ruby does not
+          notice when all threads of the program wait for each other.
+        TEXT
+      end
+
+      def start(program)
+        refuse_interval if @every && !(@every.positive? && @every.finite?)
+        refuse_program(program) unless program.ruby?
+        raise Failure.new(Memscope.unsupported_reason, INPUT_OUTPUT) unless Memscope.supported?
+
+        environment = Launch::Environment.new(ENV)
+        Launch::HandOver.give("report_last", environment, **order)
+        with_output { become(program, environment) }
+      end
+
+      def order
+        { every: @every, output: (File.expand_path(@output) if @output), json: @json,
+          options: @options.select { |_, on| on }.keys.join(" ") }
+      end
+
+      # The file goes again where the program could not be started.
+      def with_output
+        OutputFile.write(@output, "") if @output
+        yield
+      rescue Launch::Program::Unavailable
+        File.unlink(@output) if @output
+        raise
+      end
+
+      def refuse_interval
+        raise Failure.new("--every: given #{@every}, allowed: a number of seconds above 0", USAGE)
+      end
+
+      def refuse_program(program)
+        raise Failure.new("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \
+                          "memscope, can report: nothing is started", USAGE)
+      end
+    end
+  end
+end

@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Launch
+    # The ledger of the program that this is loaded into: when it ends, and at intervals. memscope itself is loaded for
+    # the first report only, unless the program has done so: until then the program runs as it would without.
+    class ProgramReport
+      # @param order [Hash{String => String}] every, output, json, the ledger's options, and where memscope is
+      def initialize(order)
+        @order = order
+        @options = order["options"].split.to_h { |name| [name.to_sym, true] }
+        @pid = Process.pid
+        @started = now
+        @turn = Thread::Mutex.new
+        @ended = false
+        @io = destination
+      end
+
+      # To be called before the program registers handlers of its own: what is registered first runs last. Only this
+      # process reports, no fork of it.
+      def start
+        at_exit { report(ending: true) if Process.pid == @pid }
+        return unless @order["every"]
+
+        # A thread that sleeps is no trouble to a program that forks, and Puma asks for this mark. While there is one
+        # that will wake up, Ruby does not raise where all of the program's own threads wait for each other.
+        Thread.new { repeat(Float(@order["every"])) }.thread_variable_set(:fork_safe, true)
+      end
+
+      private
+
+      def repeat(seconds)
+        loop do
+          sleep(seconds)
+          report
+        end
+      end
+
+      # A program ends as it would without, whatever goes wrong here.
+      def report(ending: false)
+        @turn.synchronize do
+          break if @ended
+
+          @ended = ending
+          write(ending)
+        end
+      rescue StandardError, ScriptError, NoMemoryError => e
+        complain("nothing read: #{e.message} (#{e.class})")
+      end
+
+      def write(ending)
+        load_memscope
+        return @io.write("#{Memscope.ledger(**@options).to_json}\n") if @order.key?("json")
+
+        @io.write(heading(ending)) if @order["every"]
+        Memscope.report(@io, **@options)
+        @io.write("\n") if @order["every"] && !ending
+      end
+
+      def heading(ending) = "memscope report: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
+
+      def load_memscope
+        return if Memscope.respond_to?(:ledger)
+
+        load_path = HandOver.load_path(@order)
+        $LOAD_PATH.unshift(*load_path)
+        require_relative "../../memscope"
+      ensure
+        load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
+      end
+
+      # memscope made the file, for its owner only; it is opened now, while the program has the rights that it was
+      # started with.
+      def destination
+        return $stderr unless @order["output"]
+
+        flags = File::WRONLY | File::APPEND | File::NOFOLLOW
+        File.new(@order["output"], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
+      rescue SystemCallError => e
+        complain(e.message)
+        $stderr
+      end
+
+      def complain(message)
+        $stderr.write("memscope report: #{message}\n") # warn is silent under -W0
+      rescue StandardError
+        nil
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end
