@@ -89,7 +89,7 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
                    rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
                               "unattributed",
                               memscope_status_text(ledger->own_memory_status)));
-    if (ledger->foreign_noreserve_bytes > 0)
+    if (ledger->uncounted_by_jemalloc_bytes > 0)
         add_reason(reasons, "unattributed",
                    rb_str_new_cstr("some mapping looks like jemalloc's and is not; what jemalloc does not count is "
                                    "unattributed"));

@@ -59,8 +59,8 @@ static void add_strangers(VALUE detail, const struct memscope_ledger *ledger) {
             rb_ary_push(list, mapping_hash(ledger->owners[index].mapping, ledger->owners[index].bytes));
     memscope_hash_set(detail, "mappings", list);
     memscope_hash_set(detail, "unmapped_bytes", ULL2NUM(ledger->unmapped_bytes));
-    if (ledger->foreign_noreserve_bytes > 0)
-        memscope_hash_set(detail, "uncounted_by_jemalloc_bytes", ULL2NUM(ledger->foreign_noreserve_bytes));
+    if (ledger->uncounted_by_jemalloc_bytes > 0)
+        memscope_hash_set(detail, "uncounted_by_jemalloc_bytes", ULL2NUM(ledger->uncounted_by_jemalloc_bytes));
 }
 
 static void add_ruby_heap_counts(VALUE detail, const struct memscope_ledger_call *reading) {
@@ -204,7 +204,7 @@ static VALUE row_check(const struct memscope_ledger_call *reading, enum memscope
 
     if (row == MEMSCOPE_ROW_malloc && ledger->jemalloc_status == MEMSCOPE_OK)
         return check_hash("jemalloc stats.mapped + stats.retained", memscope_ledger_jemalloc_expected(ledger),
-                          ledger->noreserve_bytes);
+                          ledger->jemalloc_space_bytes);
     if (row == MEMSCOPE_ROW_ruby_heap && page > 0)
         return check_hash("GC.stat heap_allocated_pages", reading->listing.allocated_pages * page,
                           (reading->listing.count + ledger->ruby.empty_pages_found) * page);

@@ -74,11 +74,11 @@ struct memscope_ledger {
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;
-    uint64_t noreserve_bytes;         /* address space that jemalloc's mappings and those like it take */
-    uint64_t foreign_noreserve_bytes; /* resident bytes among them that jemalloc does not account for */
+    uint64_t jemalloc_space_bytes;        /* address space that jemalloc's mappings and those like it take */
+    uint64_t uncounted_by_jemalloc_bytes; /* resident bytes among them that jemalloc does not account for */
 
     size_t scratch_bytes;
-    struct memscope_scratch work, list; /* closed by memscope_ledger_close */
+    struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */
 };
 
 /*
@@ -102,7 +102,7 @@ struct memscope_row_definition {
 };
 extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT];
 
-/* "mapped + retained = noreserve": what jemalloc says it mapped against what is seen. Meaningful under jemalloc. */
+/* What jemalloc says it has mapped: jemalloc_space_bytes, when its mappings were told. Meaningful under jemalloc. */
 static inline uint64_t memscope_ledger_jemalloc_expected(const struct memscope_ledger *ledger) {
     return ledger->jemalloc.mapped_bytes + ledger->jemalloc.retained_bytes;
 }

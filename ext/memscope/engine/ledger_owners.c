@@ -14,13 +14,10 @@ static void claim_own_memory(struct memscope_claims *claims) {
     memscope_claims_add(claims, start, end, MEMSCOPE_ROW_memscope, 0);
 }
 
-/* The surest owners come first: each gets only what those before it left. */
-void memscope_ledger_claim_owners(struct memscope_ledger_reading *reading) {
+void memscope_ledger_claim_known(struct memscope_ledger_reading *reading) {
     struct memscope_ledger *ledger = reading->ledger;
     const struct memscope_ruby_layout *ruby = reading->request->ruby;
     struct memscope_claims *claims = &reading->claims;
-    bool glibc = reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
-    bool readable = ledger->own_memory_status == MEMSCOPE_OK;
 
     claim_own_memory(claims);
     memscope_ruby_claim_heap_pages(ruby, claims);
@@ -28,16 +25,28 @@ void memscope_ledger_claim_owners(struct memscope_ledger_reading *reading) {
     memscope_images_claim_zeroed(reading->request->images, claims);
     memscope_stacks_claim_fibers(&ledger->mappings, ruby->fiber_stack_bytes, claims, &ledger->stacks);
     memscope_claims_settle(claims);
-    if (!readable) {
-        ledger->stacks_status = ledger->own_memory_status;
+    ledger->stacks_status = ledger->own_memory_status;
+    if (ledger->own_memory_status != MEMSCOPE_OK)
         return;
-    }
     ledger->stacks_status =
         memscope_stacks_claim_threads(&reading->request->images->threads, &reading->memory, claims, &ledger->stacks);
     memscope_claims_settle(claims);
+    memscope_ruby_claim_known_internals(ruby, &ledger->mappings, &reading->memory, claims, &ledger->ruby);
+    memscope_claims_settle(claims);
+}
+
+void memscope_ledger_claim_found(struct memscope_ledger_reading *reading) {
+    struct memscope_ledger *ledger = reading->ledger;
+    const struct memscope_ruby_layout *ruby = reading->request->ruby;
+    struct memscope_claims *claims = &reading->claims;
+    bool glibc = reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+
+    if (ledger->own_memory_status != MEMSCOPE_OK)
+        return;
     if (glibc)
         memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);
-    memscope_ruby_claim_internals(ruby, &ledger->mappings, &ledger->residency, &reading->memory, claims);
+    memscope_ruby_claim_transient_heap(ruby, &ledger->mappings, &ledger->residency, &reading->memory, claims,
+                                       &ledger->ruby);
     memscope_claims_settle(claims);
     if (glibc)
         memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);
@@ -57,19 +66,13 @@ static bool is_shared_memory(const struct memscope_mapping *mapping) {
            (mapping->shared && (mapping->inode == 0 || starts_with(mapping->name, "[anon_shmem:")));
 }
 
-static bool is_jemallocs(const struct memscope_ledger_reading *reading, const struct memscope_mapping *mapping) {
-    return reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC &&
-           reading->ledger->jemalloc_status == MEMSCOPE_OK && mapping->noreserve && mapping != reading->foreign &&
-           memscope_mapping_is_data(mapping);
-}
-
 enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_reading *reading,
                                                 const struct memscope_mapping *mapping) {
     if (is_shared_memory(mapping))
         return MEMSCOPE_ROW_shared_memory;
     if (mapping->inode != 0)
         return memscope_images_row(reading->request->images, mapping->start);
-    if (is_jemallocs(reading, mapping))
+    if (mapping->of_jemalloc)
         return MEMSCOPE_ROW_in_use;
     if (strcmp(mapping->name, "[stack]") == 0)
         return MEMSCOPE_ROW_main;
@@ -80,33 +83,4 @@ enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_rea
     if (memscope_mapping_is_anonymous(mapping) && mapping->executable && reading->request->ruby->jit)
         return MEMSCOPE_ROW_jit;
     return MEMSCOPE_ROW_unattributed;
-}
-
-/*
- * jemalloc's mappings are the anonymous ones with MAP_NORESERVE, which proves nothing by itself: their address space
- * must equal stats.mapped + stats.retained. When it is larger, a mapping of exactly the difference is foreign; several
- * of that size leave it open which.
- */
-void memscope_ledger_tell_foreign(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
-    const struct memscope_mapping *found = NULL;
-    uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
-    int candidates = 0;
-
-    reading->foreign = NULL;
-    ledger->noreserve_bytes = 0;
-    for (size_t index = 0; index < ledger->mappings.count; index++)
-        if (is_jemallocs(reading, &ledger->mappings.list[index]))
-            ledger->noreserve_bytes += ledger->mappings.list[index].end - ledger->mappings.list[index].start;
-    if (ledger->noreserve_bytes <= expected)
-        return;
-    for (size_t index = 0; index < ledger->mappings.count; index++) {
-        const struct memscope_mapping *mapping = &ledger->mappings.list[index];
-
-        if (!is_jemallocs(reading, mapping) || mapping->end - mapping->start != ledger->noreserve_bytes - expected)
-            continue;
-        found = mapping;
-        candidates++;
-    }
-    reading->foreign = candidates == 1 ? found : NULL;
 }

@@ -17,15 +17,25 @@ struct memscope_ledger_reading {
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
     struct memscope_claims claims;
-    const struct memscope_mapping *foreign; /* a NORESERVE mapping that is not jemalloc's */
-    size_t first_owner;                     /* of the mapping that is being swept, in ledger->owners */
+    size_t first_owner; /* of the mapping that is being swept, in ledger->owners */
 };
 
-/* Tells apart a mapping that looks like jemalloc's and is not, and counts the address space of all that look so. */
-void memscope_ledger_tell_foreign(struct memscope_ledger_reading *reading);
+/* Reads the mappings, jemalloc's counters where it serves malloc, and the claims of memscope_ledger_claim_known. */
+enum memscope_status memscope_ledger_read_mappings(struct memscope_ledger_reading *reading);
 
-/* Collects the claims of every owner there is. */
-void memscope_ledger_claim_owners(struct memscope_ledger_reading *reading);
+/*
+ * Marks jemalloc's mappings, and counts the address space of all that look like its own. By exclusion: what no owner
+ * has claimed; false when that is not what jemalloc says it has mapped, and then nothing is marked. By MAP_NORESERVE:
+ * in a list from smaps.
+ */
+bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_reading *reading);
+void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_reading *reading);
+
+/* Claims for the owners whose places are known without looking at what is in memory: the surest, so they come first. */
+void memscope_ledger_claim_known(struct memscope_ledger_reading *reading);
+
+/* Claims for the owners that have to be searched for among what is resident. */
+void memscope_ledger_claim_found(struct memscope_ledger_reading *reading);
 
 /* Whose a mapping is where nothing in it was claimed. in_use stands for all that jemalloc holds until it is split. */
 enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_reading *reading,

@@ -12,7 +12,7 @@ void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
     int64_t *bytes = ledger->bytes, resident = bytes[MEMSCOPE_ROW_in_use], rest;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
-    uint64_t foreign_space = ledger->noreserve_bytes > expected ? ledger->noreserve_bytes - expected : 0;
+    uint64_t foreign_space = ledger->jemalloc_space_bytes > expected ? ledger->jemalloc_space_bytes - expected : 0;
     uint64_t caches = stats->tcache_bytes + stats->tcache_stashed_bytes;
 
     ledger->shared_bytes[MEMSCOPE_ROW_malloc] = ledger->shared_bytes[MEMSCOPE_ROW_in_use];
@@ -31,9 +31,9 @@ void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
         bytes[MEMSCOPE_ROW_not_resident] = rest;
         return;
     }
-    ledger->foreign_noreserve_bytes = (uint64_t)rest < foreign_space ? (uint64_t)rest : foreign_space;
-    bytes[MEMSCOPE_ROW_unattributed] += (int64_t)ledger->foreign_noreserve_bytes;
-    bytes[MEMSCOPE_ROW_retained_resident] = rest - (int64_t)ledger->foreign_noreserve_bytes;
+    ledger->uncounted_by_jemalloc_bytes = (uint64_t)rest < foreign_space ? (uint64_t)rest : foreign_space;
+    bytes[MEMSCOPE_ROW_unattributed] += (int64_t)ledger->uncounted_by_jemalloc_bytes;
+    bytes[MEMSCOPE_ROW_retained_resident] = rest - (int64_t)ledger->uncounted_by_jemalloc_bytes;
 }
 
 /*

@@ -18,7 +18,8 @@ struct memscope_mapping {
     uint64_t inode;
     uint64_t resident_bytes; /* smaps only, else 0 */
     bool readable, writable, executable, shared;
-    bool noreserve; /* smaps only: mapped with MAP_NORESERVE (and not MAP_DROPPABLE, which implies it) */
+    bool noreserve;   /* smaps only: mapped with MAP_NORESERVE (and not MAP_DROPPABLE, which implies it) */
+    bool of_jemalloc; /* told by ledger_jemalloc.c; false in a list that was just read */
 };
 
 struct memscope_mappings {

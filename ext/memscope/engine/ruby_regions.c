@@ -9,9 +9,9 @@
 #define HEADER_LIMIT 1024
 #define BLOCK_BATCH 256
 
-/* Ruby never maps with MAP_NORESERVE; jemalloc always does, and its mappings are the large ones to spare. */
+/* What Ruby maps itself never lies inside jemalloc's mappings, which are the large ones to spare. */
 static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
-    return memscope_residency_worth_searching(residency, mapping) && !mapping->noreserve;
+    return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
 }
 
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims) {
@@ -227,19 +227,51 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
         memscope_claims_add(claims, start - layout->shape_cache_bytes, start, MEMSCOPE_ROW_shape_tables, 0);
 }
 
-void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
-                                   const struct memscope_residency *residency, const struct memscope_own_memory *memory,
-                                   struct memscope_claims *claims) {
-    bool transient_heap_wanted = layout->transient_heap_bytes > 0;
+/* Most often the transient heap is a mapping by itself; only its first two blocks are read where it is not. */
+static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
+                                      const struct memscope_own_memory *memory,
+                                      const struct memscope_mapping *mapping) {
+    uintptr_t addresses[] = {mapping->start, mapping->start + layout->transient_block_bytes};
+    struct transient_block blocks[2];
 
+    if (layout->transient_heap_bytes == 0 || mapping->end - mapping->start != layout->transient_heap_bytes)
+        return false;
+    memscope_own_memory_read_each(memory, addresses, 2, sizeof blocks[0], blocks);
+    return first_block(layout, addresses, blocks, 2) < 2 && is_transient_heap(layout, memory, mapping->start);
+}
+
+void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
+                                         const struct memscope_mappings *mappings,
+                                         const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                         struct memscope_ruby_regions *regions) {
     for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+
+        if (!memscope_mapping_is_data(mapping))
+            continue;
+        claim_shape_tables(layout, mapping, claims);
+        if (regions->transient_heap_found || !is_transient_heap_mapping(layout, memory, mapping))
+            continue;
+        memscope_claims_add(claims, mapping->start, mapping->end, MEMSCOPE_ROW_transient_heap, 0);
+        regions->transient_heap_found = true;
+    }
+}
+
+void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
+                                        const struct memscope_mappings *mappings,
+                                        const struct memscope_residency *residency,
+                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                        struct memscope_ruby_regions *regions) {
+    if (layout->transient_heap_bytes == 0)
+        return;
+    for (size_t index = 0; index < mappings->count && !regions->transient_heap_found; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
         uintptr_t cursor = mapping->start, gap_start, gap_end;
 
         if (!may_be_mapped_by_ruby(residency, mapping))
             continue;
-        claim_shape_tables(layout, mapping, claims);
-        while (transient_heap_wanted && memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
-            transient_heap_wanted = !find_transient_heap(layout, residency, memory, gap_start, gap_end, claims);
+        while (!regions->transient_heap_found &&
+               memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
+            regions->transient_heap_found = find_transient_heap(layout, residency, memory, gap_start, gap_end, claims);
     }
 }

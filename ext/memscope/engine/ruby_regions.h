@@ -39,6 +39,7 @@ struct memscope_ruby_layout {
 
 struct memscope_ruby_regions {
     uint64_t empty_pages_found;
+    bool transient_heap_found;
 };
 
 /* Claims heap pages that hold objects; item is the index into layout->heap_pages. */
@@ -54,9 +55,20 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
                                      const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                      struct memscope_ruby_regions *regions);
 
-/* Claims the transient heap by its chain of blocks, and the shape tables by their address or exact size. */
-void memscope_ruby_claim_internals(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
-                                   const struct memscope_residency *residency, const struct memscope_own_memory *memory,
-                                   struct memscope_claims *claims);
+/*
+ * Claims the shape tables by their address or exact size, and the transient heap, by its chain of blocks, where it has
+ * a mapping of its own.
+ */
+void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
+                                         const struct memscope_mappings *mappings,
+                                         const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                         struct memscope_ruby_regions *regions);
+
+/* Claims the transient heap wherever it lies, unless it was found already. */
+void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
+                                        const struct memscope_mappings *mappings,
+                                        const struct memscope_residency *residency,
+                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                        struct memscope_ruby_regions *regions);
 
 #endif
