@@ -55,6 +55,24 @@ class CLITest < MemscopeTest
     assert_operator ledger[:files].shared_bytes, :positive?
   end
 
+  def test_report_of_the_mappings
+    ran = memscope("report", "--mappings")
+
+    assert_equal 0, ran.status
+    assert_match(%r{^ +[\d,]+ +[\d,]+  rw-p  \h+ +stacks/main  \[stack\]$}, ran.out)
+
+    ran = memscope("report", "--mappings", "--json")
+
+    assert_equal Process.pid, Memscope::Mappings.from_h(JSON.parse(ran.out)).pid
+  end
+
+  def test_the_mappings_have_no_depth
+    ran = memscope("report", "--mappings", "--deep")
+
+    assert_equal [64, ""], [ran.status, ran.out]
+    assert_includes ran.err, "--mappings takes no --deep; allowed: --json, "
+  end
+
   def test_report_to_a_file
     Dir.mktmpdir do |directory|
       path = File.join(directory, "ledger.json")

@@ -41,6 +41,13 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     assert_empty assert_one_report(flat).dig(:malloc, :main_heap).children
   end
 
+  def test_the_mappings_of_the_program
+    ran = report("--mappings", "--json", "--", *ruby("puts 1"))
+
+    assert_exit 0, ran, out: "1\n"
+    assert_operator Memscope::Mappings.from_h(JSON.parse(ran.err)).sum(&:resident_bytes), :positive?
+  end
+
   def test_exit_statuses_and_signals_are_the_programs_own
     silent = ["Process.kill(:KILL, $$); sleep", "exit! 4"]
     assert_ends_alike("report", "--json") do |script, ran|

@@ -3,15 +3,30 @@
 require_relative "../test_helper"
 
 class StressTest < MemscopeTest
-  WORKLOAD = File.join(ChildProcess::ROOT, "test/support/workloads/stress.rb")
+  WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   SECONDS = Integer(ENV.fetch("SECONDS", "5"))
 
   both_allocators "ledgers under load" do |preload|
-    answer = child_json("load #{WORKLOAD.dump}", preload: preload, env: { "SECONDS" => SECONDS.to_s },
-                                                 timeout: SECONDS + 120)
+    answer = stressed("stress.rb", preload)
 
     assert_empty(answer["faults"])
     assert_operator(answer["ledgers"], :>, SECONDS)
     assert_operator(answer["forks"], :>, 0)
+  end
+
+  def test_deep_ledgers_beside_threads_that_trim
+    skip_under_sanitizer
+    answer = stressed("deep_stress.rb", nil)
+
+    assert_empty answer["faults"]
+    assert_operator answer["ledgers"], :>, SECONDS
+    assert_equal answer["ledgers"], answer["walked"]
+  end
+
+  private
+
+  def stressed(workload, preload)
+    child_json("load #{File.join(WORKLOADS, workload).dump}", preload: preload, env: { "SECONDS" => SECONDS.to_s },
+                                                              timeout: SECONDS + 120)
   end
 end

@@ -2,11 +2,14 @@
 
 require_relative "program_command"
 require_relative "output_file"
+require_relative "reading_options"
 
 module Memscope
   module CLI
     # `memscope report -- COMMAND`: becomes a Ruby program that reports when it ends.
     class ProgramReportCommand < ProgramCommand
+      include ReadingOptions
+
       # @return [String]
       def self.title = "report"
 
@@ -19,13 +22,13 @@ module Memscope
       private
 
       def declare(parser)
-        @options = { deep: true }
+        @options = {}
         parser.on("--json", "print one JSON object a line") { @json = true }
         parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
         parser.on("--every SECONDS", Float, "report at this interval too") { |seconds| @every = seconds }
-        parser.on("--[no-]deep", "walk the chunks of glibc's malloc (the default here)") { |on| @options[:deep] = on }
-        parser.on("--shared", "tell what other processes share") { @options[:shared] = true }
-        parser.on("--objects", "ask objects what they hold through malloc") { @options[:objects] = true }
+        parser.on("--[no-]deep", "#{DEPTHS.fetch(:deep)} (the default here)") { |on| @options[:deep] = on }
+        declare_depths(parser, %i[shared objects])
+        declare_readings(parser)
       end
 
       def notes
@@ -40,6 +43,7 @@ module Memscope
 
       def start(program)
         refuse_interval if @every && !(@every.positive? && @every.finite?)
+        refuse_depths
         refuse_program(program) unless program.ruby?
         raise Failure.new(Memscope.unsupported_reason, INPUT_OUTPUT) unless Memscope.supported?
 
@@ -49,8 +53,8 @@ module Memscope
       end
 
       def order
-        { every: @every, output: (File.expand_path(@output) if @output), json: @json,
-          options: @options.select { |_, on| on }.keys.join(" ") }
+        { every: @every, output: (File.expand_path(@output) if @output), json: @json, reading: @reading,
+          options: { deep: true, **@options }.select { |_, on| on }.keys.join(" ") }
       end
 
       # The file goes again where the program could not be started.

@@ -3,12 +3,15 @@
 require_relative "command"
 require_relative "output_file"
 require_relative "program_report_command"
+require_relative "reading_options"
 require_relative "../report"
 
 module Memscope
   module CLI
     # `memscope report`: the ledger of the process that runs it; `memscope report -- COMMAND` is ProgramReportCommand.
     class ReportCommand < Command
+      include ReadingOptions
+
       # @return [String]
       def self.title = "report"
 
@@ -33,28 +36,29 @@ module Memscope
         @options = {}
         parser.on("--json", "print one JSON object") { @json = true }
         parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
-        parser.on("--deep", "walk the chunks of glibc's malloc") { @options[:deep] = true }
-        parser.on("--shared", "tell what other processes share") { @options[:shared] = true }
-        parser.on("--objects", "ask objects what they hold through malloc") { @options[:objects] = true }
+        declare_depths(parser)
+        declare_readings(parser)
       end
 
       def perform
-        ledger = Memscope.ledger(**@options)
+        refuse_depths
+        reading = @reading ? Memscope.public_send(@reading) : Memscope.ledger(**@options)
         @err.puts "memscope report: of the memscope process itself; for a program of yours: memscope report -- COMMAND"
-        write(ledger)
-        ledger.source == :none ? INPUT_OUTPUT : FINE
+        write(reading)
+        reading.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      def write(ledger)
-        return OutputFile.write(@output, text(ledger, Encoding::UTF_8)) if @output
+      def write(reading)
+        return OutputFile.write(@output, text(reading, Encoding::UTF_8)) if @output
 
-        self.class.write(@out, text(ledger, Memscope::Report.encoding(@out)))
+        self.class.write(@out, text(reading, Memscope::Report.encoding(@out)))
       end
 
-      def text(ledger, encoding)
-        return "#{ledger.to_json}\n" if @json
+      def text(reading, encoding)
+        return "#{reading.to_json}\n" if @json
+        return reading.to_s if @reading
 
-        Memscope::Report.new(ledger, unicode: encoding == Encoding::UTF_8).to_s
+        Memscope::Report.new(reading, unicode: encoding == Encoding::UTF_8).to_s
       end
     end
   end

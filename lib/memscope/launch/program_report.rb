@@ -2,10 +2,11 @@
 
 module Memscope
   module Launch
-    # The ledger of the program that this is loaded into: when it ends, and at intervals. memscope itself is loaded for
-    # the first report only, unless the program has done so: until then the program runs as it would without.
+    # The ledger, or another reading, of the program that this is loaded into: when it ends, and at intervals. memscope
+    # itself is loaded for the first report only, unless the program has done so: until then the program runs as it
+    # would without.
     class ProgramReport
-      # @param order [Hash{String => String}] every, output, json, the ledger's options, and where memscope is
+      # @param order [Hash{String => String}] every, output, json, reading, the ledger's options, and where memscope is
       def initialize(order)
         @order = order
         @options = order["options"].split.to_h { |name| [name.to_sym, true] }
@@ -50,12 +51,14 @@ module Memscope
 
       def write(ending)
         load_memscope
-        return @io.write("#{Memscope.ledger(**@options).to_json}\n") if @order.key?("json")
+        return @io.write("#{reading.to_json}\n") if @order.key?("json")
 
         @io.write(heading(ending)) if @order["every"]
-        Memscope.report(@io, **@options)
+        @order["reading"] ? @io.write(reading.to_s) : Memscope.report(@io, **@options)
         @io.write("\n") if @order["every"] && !ending
       end
+
+      def reading = @order["reading"] ? Memscope.public_send(@order["reading"]) : Memscope.ledger(**@options)
 
       def heading(ending) = "memscope report: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
 

@@ -3,6 +3,7 @@
 
 #include <alloca.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 static pthread_t churning[MAXIMUM_THREADS];
 static size_t churning_count;
 static atomic_bool stop_churning;
+static bool churning_trims;
 
 static __attribute__((noinline)) void touch_below(size_t bytes) {
     volatile char *pages = alloca(bytes);
@@ -30,7 +32,14 @@ static VALUE host_touch_stack(VALUE self, VALUE bytes) {
     return Qnil;
 }
 
-/* Replaces blocks of random sizes up to 16 KiB, so that free lists, thread caches and arena tops keep moving. */
+/* Most blocks have up to 16 KiB, some so many that glibc maps them alone. */
+static size_t churned_size(unsigned *state) {
+    size_t size = 16 + (size_t)rand_r(state) % 16384;
+
+    return churning_trims && rand_r(state) % 64 == 0 ? size * 32 : size;
+}
+
+/* Replaces blocks of random sizes, so that free lists, thread caches and arena tops keep moving. */
 static void *churn(void *seed) {
     void *blocks[CHURN_BLOCKS] = {NULL};
     unsigned state = (unsigned)(uintptr_t)seed;
@@ -40,13 +49,15 @@ static void *churn(void *seed) {
 
         for (int round = 0; round < 64; round++) {
             size_t slot = (size_t)rand_r(&state) % CHURN_BLOCKS;
-            size_t size = 16 + (size_t)rand_r(&state) % 16384;
+            size_t size = churned_size(&state);
 
             free(blocks[slot]);
             blocks[slot] = malloc(size);
             if (blocks[slot])
                 memset(blocks[slot], 0x5a, size);
         }
+        if (churning_trims && rand_r(&state) % 16 == 0)
+            malloc_trim(0);
         nanosleep(&pause, NULL);
     }
     for (size_t slot = 0; slot < CHURN_BLOCKS; slot++)
@@ -54,10 +65,17 @@ static void *churn(void *seed) {
     return NULL;
 }
 
-/* Host.start_churning(count) -> nil: so many pthreads allocate and free without the GVL until stop_churning. */
-static VALUE host_start_churning(VALUE self, VALUE count_value) {
-    size_t count = NUM2SIZET(count_value);
+/*
+ * Host.start_churning(count, trims = false) -> nil: so many pthreads allocate and free without the GVL until
+ * stop_churning; with trims they call malloc_trim as well.
+ */
+static VALUE host_start_churning(int argc, VALUE *argv, VALUE self) {
+    VALUE count_value, trims;
+    size_t count;
 
+    rb_scan_args(argc, argv, "11", &count_value, &trims);
+    count = NUM2SIZET(count_value);
+    churning_trims = RTEST(trims);
     if (count > MAXIMUM_THREADS - churning_count)
         rb_raise(rb_eArgError, "at most %d threads churn at once", MAXIMUM_THREADS);
     atomic_store(&stop_churning, false);
@@ -112,7 +130,7 @@ static VALUE host_sleeping_pthread(VALUE self, VALUE stack_bytes, VALUE touched_
 
 void init_stacks(VALUE host) {
     rb_define_singleton_method(host, "touch_stack", host_touch_stack, 1);
-    rb_define_singleton_method(host, "start_churning", host_start_churning, 1);
+    rb_define_singleton_method(host, "start_churning", host_start_churning, -1);
     rb_define_singleton_method(host, "stop_churning", host_stop_churning, 0);
     rb_define_singleton_method(host, "sleeping_pthread", host_sleeping_pthread, 2);
 }
