@@ -163,7 +163,7 @@ class CLITest < MemscopeTest
 
   def test_usage_errors
     assert_refused "memscope: unknown command: reprot; allowed: report, exec, version, --help, --version", "reprot"
-    allowed = "--json, --output FILE, --deep, --shared, --objects, --help"
+    allowed = "--json, --output FILE, --deep, --shared, --objects, --mappings, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: missing argument: --output; allowed: #{allowed}", "report", "--output"
