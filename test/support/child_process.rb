@@ -11,6 +11,9 @@ require "tempfile"
 module ChildProcess
   ROOT = File.expand_path("../..", __dir__)
 
+  # A shell's background job ignores it, and so would every child.
+  trap(:INT, "DEFAULT")
+
   # Where memscope/memscope.so is looked for first; a sanitizer build lives elsewhere than in lib/.
   EXTENSION_DIRECTORY = ENV.fetch("MEMSCOPE_EXTENSION_DIR", File.join(ROOT, "lib"))
   TEST_EXTENSION_DIRECTORY = File.join(ROOT, "tmp", "memscope_test")
