@@ -4,6 +4,7 @@
  *   engine/status.h, text_file.h, scratch.h, own_memory.h    what every reader stands on
  *   engine/process.h, cgroup.h, mappings.h, residency.h      the kernel's side
  *   engine/shared_objects.h, allocator.h, jemalloc.h, glibc.h  who serves malloc, and what it holds
+ *   engine/jemalloc_arenas.h, glibc_arenas.h                 the same, arena by arena
  *   engine/stacks.h, ledger.h                                who owns which page; the sum
  *   engine/program.h                                         what a file does when it is started
  *   ruby_private.h, ruby_heap.c                              Ruby's heap pages and slots
@@ -47,5 +48,6 @@ void Init_memscope(void) {
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
     Init_memscope_ledger();
+    Init_memscope_arenas();
     Init_memscope_program();
 }

@@ -31,6 +31,9 @@ struct memscope_jemalloc_stats {
 };
 #undef STAT
 
+/* MALLCTL_ARENAS_ALL of jemalloc.h: in place of an arena's index, all of them together. */
+#define MEMSCOPE_ALL_ARENAS 4096
+
 /* Whether a mallctl is bound at all; says nothing about who serves malloc (allocator.h proves that). */
 bool memscope_jemalloc_bound(void);
 

@@ -34,6 +34,10 @@ module Memscope
 
       def ruby_heap = answer(:T2, slot_sizes: [])
 
+      def arenas(_advance) = answer(:T1, allocator: :unknown, arenas: [])
+
+      def size_classes(arena, _advance) = answer(:T1, allocator: :unknown, arena: arena, classes: [])
+
       def file_capabilities(_path) = nil
 
       private

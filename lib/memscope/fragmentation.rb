@@ -1,0 +1,139 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+require_relative "size_classes"
+
+module Memscope
+  # How much more than what it gave out the allocator holds, each ratio by its name; and of that memory, what can come
+  # back how.
+  #
+  # "Purgeable" returns at once (`Memscope.purge`), "compactable" by compacting Ruby's heap, and "stuck" not before the
+  # last allocation in a slab or beside a free block is gone, or the process ends.
+  class Fragmentation < Reading
+    # Free regions of one size class.
+    class Stuck < Record
+      # @!attribute [r] size_bytes
+      #   @return [Integer] of one region
+      field :size_bytes, :bytes, null: false
+      # @!attribute [r] stuck_bytes
+      #   @return [Integer] in free regions
+      field :stuck_bytes, :bytes, null: false
+      # @!attribute [r] utilisation
+      #   @return [Float] regions in use of all
+      field :utilisation, :number, null: false
+      # @!attribute [r] slabs
+      #   @return [Integer]
+      field :slabs, :count, null: false
+    end
+
+    # @!attribute [r] allocator
+    #   @return [Symbol] what serves malloc
+    field :allocator, :symbol, null: false
+    # @!attribute [r] rss_bytes
+    #   @return [Integer, nil] resident memory of the process
+    field :rss_bytes, :bytes
+    # @!attribute [r] allocated_bytes
+    #   @return [Integer, nil] jemalloc: given out and in thread caches
+    field :allocated_bytes, :bytes
+    # @!attribute [r] active_bytes
+    #   @return [Integer, nil] jemalloc: whole pages with allocations in them
+    field :active_bytes, :bytes
+    # @!attribute [r] resident_bytes
+    #   @return [Integer, nil] jemalloc: metadata, active and dirty pages
+    field :resident_bytes, :bytes
+    # @!attribute [r] active_to_allocated
+    #   @return [Float, nil] slack inside of pages: 1.0 is none
+    field :active_to_allocated, :number
+    # @!attribute [r] resident_to_active
+    #   @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
+    field :resident_to_active, :number
+    # @!attribute [r] rss_to_resident
+    #   @return [Float, nil] the process beside its allocator; below 1 where active pages were never touched
+    field :rss_to_resident, :number
+    # @!attribute [r] purgeable_bytes
+    #   @return [Integer, nil] resident free pages that the allocator can give back now
+    field :purgeable_bytes, :bytes
+    # @!attribute [r] compactable_bytes
+    #   @return [Integer, nil] an upper bound of what compacting Ruby's heap can empty
+    field :compactable_bytes, :bytes
+    # @!attribute [r] stuck_bytes
+    #   @return [Integer, nil] free memory that nothing returns while its neighbours live
+    field :stuck_bytes, :bytes
+    # @!attribute [r] stuck
+    #   @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none
+    field :stuck, [Stuck], null: false
+
+    class << self
+      # Reads what this allocator can say.
+      #
+      # @return [Fragmentation]
+      def read
+        case Memscope.allocator.name
+        when :jemalloc then of_jemalloc(Memscope.snapshot, Memscope.size_classes, Memscope.ruby_heap)
+        when :glibc then of_glibc(Memscope.ledger(deep: true), Memscope.ruby_heap)
+        else of_unknown(Memscope.snapshot, Memscope.ruby_heap)
+        end
+      end
+
+      # @param snapshot [Snapshot]
+      # @param classes [SizeClasses]
+      # @param heap [RubyHeap]
+      # @return [Fragmentation]
+      def of_jemalloc(snapshot, classes, heap)
+        totals = snapshot.jemalloc || {}
+        allocated, active, resident, page = totals.values_at(:allocated_bytes, :active_bytes, :resident_bytes,
+                                                             :page_bytes)
+        build(:jemalloc, snapshot, heap, [snapshot, classes, heap],
+              allocated_bytes: allocated, active_bytes: active, resident_bytes: resident,
+              active_to_allocated: ratio(active, allocated), resident_to_active: ratio(resident, active),
+              rss_to_resident: ratio(snapshot.rss_bytes, resident),
+              purgeable_bytes: page && (page * totals.values_at(:pdirty, :pmuzzy).compact.sum),
+              stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes))
+      end
+
+      # @param ledger [Ledger] a deep one
+      # @param heap [RubyHeap]
+      # @return [Fragmentation]
+      def of_glibc(ledger, heap)
+        malloc = ledger.rows.find { |row| row.id == :malloc }
+        trimmable = malloc&.detail&.fetch(:trimmable_bytes, nil)
+        free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
+        build(:glibc, ledger, heap, [ledger, heap],
+              purgeable_bytes: trimmable, stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
+              reasons: { active_to_allocated: "glibc counts no pages: the ratios are jemalloc's" })
+      end
+
+      # @param snapshot [Snapshot]
+      # @param heap [RubyHeap]
+      # @return [Fragmentation]
+      def of_unknown(snapshot, heap)
+        build(Memscope.allocator.name, snapshot, heap, [snapshot, heap],
+              stuck: [], reasons: { allocator: "what serves malloc has no statistics that memscope reads" })
+      end
+
+      private
+
+      def build(allocator, sized, heap, readings, reasons: {}, **fields)
+        capture({ allocator: allocator, rss_bytes: sized.rss_bytes, compactable_bytes: heap.compactable_bytes, **fields,
+                  reasons: { **readings.map(&:reasons).reduce({}, :merge).slice(:rss_bytes, :jemalloc, :classes),
+                             **reasons },
+                  cost: cost(readings.map(&:cost)) })
+      end
+
+      def cost(costs)
+        { tier: costs.map(&:tier).max, **%i[wall_us gvl_us].to_h { |name| [name, costs.sum(&name)] },
+          scratch_bytes: costs.map(&:scratch_bytes).max }
+      end
+
+      def ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil
+
+      def stuck_in(classes)
+        partly_used = classes.select { |size_class| size_class.slab_bytes && size_class.slack_bytes&.positive? }
+        partly_used.sort_by { |size_class| -size_class.slack_bytes }.map do |size_class|
+          { size_bytes: size_class.size_bytes, stuck_bytes: size_class.slack_bytes,
+            utilisation: size_class.utilisation, slabs: size_class.slabs }
+        end
+      end
+    end
+  end
+end

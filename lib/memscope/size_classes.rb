@@ -1,0 +1,121 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  # What an allocator holds of one size. A small class lies in slabs of several pages, each cut into regions; a large
+  # one in extents of its own.
+  class SizeClass < Record
+    # @!attribute [r] kind
+    #   @return [Symbol] :small or :large
+    field :kind, :symbol, null: false, one_of: %i[small large]
+    # @!attribute [r] size_bytes
+    #   @return [Integer] of one allocation
+    field :size_bytes, :bytes
+    # @!attribute [r] slab_bytes
+    #   @return [Integer, nil] of one slab; nil where the class is large
+    field :slab_bytes, :bytes, sparse: true
+    # @!attribute [r] slabs
+    #   @return [Integer, nil]
+    field :slabs, :count, sparse: true
+    # @!attribute [r] partly_used_slabs
+    #   @return [Integer, nil] with regions in use and free ones, the slab being filled not counted
+    field :partly_used_slabs, :count, sparse: true
+    # @!attribute [r] slab_regions
+    #   @return [Integer, nil] regions of one slab
+    field :slab_regions, :count, sparse: true
+    # @!attribute [r] shards
+    #   @return [Integer, nil] bins that an arena has for this class
+    field :shards, :count, sparse: true
+    # @!attribute [r] regions
+    #   @return [Integer, nil] regions of all slabs; extents where the class is large
+    field :regions, :count
+    # @!attribute [r] regions_in_use
+    #   @return [Integer, nil] given out or in thread caches
+    field :regions_in_use, :count
+    # @!attribute [r] utilisation
+    #   @return [Float, nil] regions in use of all; nil without slabs
+    field :utilisation, :number
+    # @!attribute [r] in_use_bytes
+    #   @return [Integer, nil]
+    field :in_use_bytes, :bytes
+    # @!attribute [r] slack_bytes
+    #   @return [Integer, nil] free regions: nothing returns them until their slabs are empty
+    field :slack_bytes, :bytes
+    # @!attribute [r] allocations
+    #   @return [Integer, nil] by this arena, thread caches filled included
+    field :allocations, :count, counters: true
+    # @!attribute [r] deallocations
+    #   @return [Integer, nil]
+    field :deallocations, :count, counters: true
+    # @!attribute [r] requests
+    #   @return [Integer, nil] by callers, served from thread caches included
+    field :requests, :count, counters: true
+    # @!attribute [r] cache_fills
+    #   @return [Integer, nil] of thread caches
+    field :cache_fills, :count, counters: true, sparse: true
+    # @!attribute [r] cache_flushes
+    #   @return [Integer, nil] of thread caches
+    field :cache_flushes, :count, counters: true, sparse: true
+    # @!attribute [r] slabs_made
+    #   @return [Integer, nil]
+    field :slabs_made, :count, counters: true, sparse: true
+    # @!attribute [r] slabs_reused
+    #   @return [Integer, nil] as the slab being filled
+    field :slabs_reused, :count, counters: true, sparse: true
+
+    class << self
+      # @param body [Hash{Symbol => Object}] from the extension
+      def capture(body)
+        regions = body.key?(:extents) ? body.delete(:extents) : product(body[:slab_regions], body[:slabs])
+        in_use = body.fetch(:regions_in_use, regions)
+        free = regions && in_use && (regions - in_use)
+        super({ **body, regions: regions, regions_in_use: in_use,
+                        utilisation: (in_use.fdiv(regions) if free && regions.positive?),
+                        in_use_bytes: product(in_use, body[:size_bytes]),
+                        slack_bytes: product(free, body[:size_bytes]) })
+      end
+
+      private
+
+      def product(left, right) = left && right && (left * right)
+    end
+  end
+
+  # The allocator's size classes, by size; all that there are, used or not.
+  #
+  #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
+  class SizeClasses < Reading
+    alias reading_to_h to_h
+    private :reading_to_h
+    include Enumerable
+
+    # @!attribute [r] allocator
+    #   @return [Symbol] what serves malloc
+    field :allocator, :symbol, null: false
+    # @!attribute [r] arena
+    #   @return [Integer, nil] the arena they are of; nil for all together
+    field :arena, :count
+    # @!attribute [r] epoch
+    #   @return [Integer, nil] jemalloc's, of all these numbers
+    field :epoch, :count
+    # @!attribute [r] classes
+    #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
+    field :classes, [SizeClass], null: false
+
+    # @yield [SizeClass] each, by size
+    # @return [Enumerator<SizeClass>, self] an Enumerator without a block
+    def each(&block)
+      return enum_for(:each) { classes.size } unless block
+
+      classes.each(&block)
+      self
+    end
+
+    # @return [Integer, nil] free regions of all slabs, in bytes; nil where there are no classes
+    def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
+
+    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
+    def to_h = reading_to_h
+  end
+end
