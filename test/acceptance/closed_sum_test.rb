@@ -118,8 +118,6 @@ class ClosedSumTest < MemscopeTest
   end
 
   def assert_not_resident_small(tree)
-    floor = (VM_STACKS_IN_MALLOC ? 16 : 8) * KIB * KIB
-
-    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + floor, tree.to_s)
+    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + (16 * KIB * KIB), tree.to_s)
   end
 end

@@ -7,7 +7,7 @@ class EngineJemallocTest < MemscopeTest
   JEMALLOC = AllocatorFixtures::JEMALLOC
   STATS = File.join(Compiled::ENGINE, "jemalloc_stats.def")
 
-  # jemalloc.c's weak references must survive into a program as they do into an extension.
+  # jemalloc_keys.c's weak references must survive into a program as they do into an extension.
   KEEP_WEAK = "-Wl,-z,dynamic-undefined-weak"
 
   def setup
@@ -15,7 +15,7 @@ class EngineJemallocTest < MemscopeTest
   end
 
   def program
-    Compiled.program("engine/c/jemalloc_figures.c", engine: %w[jemalloc.c status.c], arguments: [KEEP_WEAK, "-pthread"])
+    Compiled.program("engine/c/jemalloc_figures.c", engine: %w[jemalloc.c jemalloc_keys.c status.c], arguments: [KEEP_WEAK, "-pthread"])
   end
 
   def run_program(mode, preload: JEMALLOC)
@@ -123,7 +123,7 @@ class EngineJemallocTest < MemscopeTest
   # Two declarations of one function that differ are an error to the compiler.
   def test_the_declarations_are_upstreams
     check = Compiled.path("declarations.c")
-    File.write(check, "#include <jemalloc/jemalloc.h>\n#include \"jemalloc.c\"\n")
+    File.write(check, "#include <jemalloc/jemalloc.h>\n#include \"jemalloc_keys.c\"\n")
     skip "jemalloc/jemalloc.h is not installed" unless system("cc -E -include jemalloc/jemalloc.h -x c /dev/null",
                                                               out: File::NULL, err: File::NULL)
 
