@@ -67,7 +67,7 @@ module Memscope
     # @return [Mappings]
     def mappings = Mappings.capture(Native.mappings)
 
-    # The allocator's arenas. Tier T1 under jemalloc, where it refreshes the statistics: 6.5 µs an arena. T2 under glibc,
+    # The allocator's arenas. Tier T1 under jemalloc, whose statistics are refreshed: 6.5 µs an arena. T2 under glibc,
     # where malloc_info walks the free lists under the arenas' locks: 37 ms with 84,000 free blocks. Loads
     # memscope/arenas when first used.
     #

@@ -167,6 +167,19 @@ class SnapshotTest < MemscopeTest
     RUBY
   end
 
+  # Each of a thread's snapshots holds objects that the one before did not, so no two of them are of one moment.
+  both_allocators "each is of its own moment" do |preload|
+    skip_under_sanitizer
+
+    assert_empty child_json(<<~RUBY, preload: preload)
+      threads = 4.times.map do
+        Thread.new { 1_000.times.map { Memscope.snapshot(malloc: true).gc[:total_allocated_objects] } }
+      end
+      counts = threads.flat_map(&:value)
+      p counts.tally.select { |_, times| times > 1 }.keys
+    RUBY
+  end
+
   private
 
   def page_size = Etc.sysconf(Etc::SC_PAGESIZE)

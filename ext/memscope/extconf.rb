@@ -32,8 +32,6 @@ end
 have_func("rb_objspace_each_objects")
 have_func("rb_objspace_each_objects_without_setup")
 have_func("rb_shape_get_shape_by_id")
-have_func("mallinfo2", "malloc.h")
-have_header("linux/fs.h")
 
 create_header
 create_makefile("memscope/memscope")

@@ -29,11 +29,11 @@ static void take_reading(struct memscope_ledger_call *reading) {
     uint64_t start = memscope_now_ns();
 
     reading->other_ractors = memscope_other_ractors();
+    if (reading->objects)
+        memscope_heap_held_memory(&reading->held);
     memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     memscope_ruby_layout(&reading->listing, &reading->layout);
     memscope_images_read(&reading->listing.scratch, &reading->images);
-    if (reading->objects)
-        memscope_heap_held_memory(&reading->held);
     reading->request.malloc = malloc_kind();
     reading->request.ruby = &reading->layout;
     reading->request.images = &reading->images;

@@ -58,6 +58,19 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         add_reason(reasons, "objects", rb_str_new_cstr("what malloc has given out is known with deep: true"));
 }
 
+/* Where its mappings are not all told. */
+static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
+    if (ledger->ambiguous_mappings > 0)
+        add_reason(reasons, "unattributed",
+                   rb_sprintf("%" PRIuSIZE " mappings look like jemalloc's, and some of them are not: all of them are "
+                              "unattributed, and what jemalloc has in them counts as not resident",
+                              ledger->ambiguous_mappings));
+    if (ledger->jemalloc_space_bytes < memscope_ledger_jemalloc_expected(ledger))
+        add_reason(reasons, "not_resident",
+                   rb_str_new_cstr("jemalloc has mapped more than was found (opt.dss, opt.hpa): what is resident there "
+                                   "is unattributed, and counts as not resident"));
+}
+
 VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
     const struct memscope_ledger *ledger = &reading->ledger;
     VALUE reasons = rb_hash_new();
@@ -76,6 +89,9 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
         add_reason(reasons, "ruby_heap",
                    rb_str_new_cstr("listing the heap pages finished a garbage collection that was under way: this "
                                    "Ruby has no way around it"));
+    if (reading->listing.refusal == NULL && reading->listing.unswept)
+        add_reason(reasons, "live_slots",
+                   rb_str_new_cstr("the garbage collector is sweeping: what it has not reached counts as live"));
     if (reading->other_ractors)
         add_reason(
             reasons, "ractors",
@@ -89,9 +105,7 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
                    rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
                               "unattributed",
                               memscope_status_text(ledger->own_memory_status)));
-    if (ledger->uncounted_by_jemalloc_bytes > 0)
-        add_reason(reasons, "unattributed",
-                   rb_str_new_cstr("some mapping looks like jemalloc's and is not; what jemalloc does not count is "
-                                   "unattributed"));
+    if (ledger->jemalloc_status == MEMSCOPE_OK)
+        add_jemalloc_reasons(reasons, ledger);
     return reasons;
 }

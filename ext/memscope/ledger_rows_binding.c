@@ -59,8 +59,6 @@ static void add_strangers(VALUE detail, const struct memscope_ledger *ledger) {
             rb_ary_push(list, mapping_hash(ledger->owners[index].mapping, ledger->owners[index].bytes));
     memscope_hash_set(detail, "mappings", list);
     memscope_hash_set(detail, "unmapped_bytes", ULL2NUM(ledger->unmapped_bytes));
-    if (ledger->uncounted_by_jemalloc_bytes > 0)
-        memscope_hash_set(detail, "uncounted_by_jemalloc_bytes", ULL2NUM(ledger->uncounted_by_jemalloc_bytes));
 }
 
 static void add_ruby_heap_counts(VALUE detail, const struct memscope_ledger_call *reading) {
@@ -172,7 +170,7 @@ static VALUE row_detail(const struct memscope_ledger_call *reading, enum memscop
         break;
     case MEMSCOPE_ROW_not_resident:
         if (ledger->bytes[row] < 0)
-            memscope_hash_set(detail, "why", rb_str_new_cstr("counted above, never touched"));
+            memscope_hash_set(detail, "why", rb_str_new_cstr("counted above, not found resident"));
         break;
     case MEMSCOPE_ROW_unattributed:
         add_strangers(detail, ledger);

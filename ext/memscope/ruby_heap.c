@@ -8,8 +8,9 @@
 #define SAMPLE_PAGES 64
 
 static size_t heap_page_bytes;
+static const rb_data_type_t *fiber_type, *thread_type;
 static size_t fiber_stack_bytes;
-static VALUE symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none;
+static VALUE symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none, symbol_sweeping;
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
 
@@ -119,6 +120,7 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     }
     listing->pages = memscope_scratch_take(&listing->scratch, 0);
     listing->finished_gc = MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) != symbol_none;
+    listing->unswept = !MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) == symbol_sweeping;
     if (!each_page(list_page, listing))
         listing->refusal = "this Ruby does not export rb_objspace_each_objects";
     if (listing->refusal != NULL) {
@@ -142,12 +144,10 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
  * same (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
  */
 static bool counts_a_mapped_stack(VALUE object) {
-    const char *name;
-
     if (!RTYPEDDATA_P(object))
         return false;
-    name = RTYPEDDATA_TYPE(object)->wrap_struct_name;
-    return strcmp(name, "fiber") == 0 || (RUBY_API_VERSION_CODE < 30300 && strcmp(name, "VM/thread") == 0);
+    return RTYPEDDATA_TYPE(object) == fiber_type ||
+           (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
 }
 
 /* Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers); classes are left out there.
@@ -185,7 +185,11 @@ static int add_held_memory(void *start, void *end, size_t stride, void *data) {
 
 void memscope_heap_held_memory(struct memscope_held_memory *held) {
     memset(held, 0, sizeof *held);
-    held->known = !memscope_other_ractors() && each_page(add_held_memory, held);
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+    held->known = !memscope_other_ractors();
+    if (held->known)
+        rb_objspace_each_objects(add_held_memory, held);
+#endif
 }
 
 /* ---- layout --------------------------------------------------------------------------------------------------- */
@@ -366,6 +370,9 @@ void Init_memscope_ruby_heap(void) {
     symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
+    symbol_sweeping = memscope_symbol("sweeping");
+    fiber_type = RTYPEDDATA_TYPE(rb_fiber_current());
+    thread_type = RTYPEDDATA_TYPE(rb_thread_current());
     heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
     fiber_stack_bytes = pooled_fiber_bytes(rb_const_get(vm, rb_intern("DEFAULT_PARAMS")));
     rb_gc_stat(stat);

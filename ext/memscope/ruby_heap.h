@@ -25,6 +25,7 @@ struct memscope_heap_listing {
     size_t allocated_pages; /* as GC.stat counts them: with and without objects */
     enum memscope_slot_counts slot_counts;
     bool finished_gc;    /* listing ended an incremental GC that was under way */
+    bool unswept;        /* a sweep is under way: garbage that it has not reached counts as live */
     const char *refusal; /* why there are no pages; NULL when there are */
 };
 
@@ -43,8 +44,9 @@ struct memscope_held_memory {
 };
 
 /*
- * Asks every object for its memsize: about 11 ms for a million objects, GVL held. Runs the dsize functions of C
- * extensions, as ObjectSpace.memsize_of_all does. Not known beside other Ractors.
+ * Asks every object for its memsize: about 11 ms for a million objects, GVL held; finishes a sweep that is under way
+ * first, so that no garbage is asked. Runs the dsize functions of C extensions, as ObjectSpace.memsize_of_all does. Not
+ * known beside other Ractors.
  */
 void memscope_heap_held_memory(struct memscope_held_memory *held);
 

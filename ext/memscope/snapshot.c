@@ -75,17 +75,17 @@ static void *read_allocator(void *argument) {
 
 /*
  * Nothing here makes a Ruby object: GC.stat fills a Hash that has all its keys, and GC.stat_heap, asked for one key,
- * answers with the number alone.
+ * answers with the number alone. That Hash is every snapshot's: the GVL is not let go between filling and copying it.
  */
 static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
+    if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) || (readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC)))
+        rb_thread_call_without_gvl(read_allocator, readings, NULL, NULL);
     rb_gc_stat(gc_stat);
     for (size_t heap = 0; heap < heap_count; heap++)
         for (size_t key = 0; key < heap_key_count; key++)
             readings->heaps[heap][key] =
                 NUM2SIZET(rb_funcall(rb_mGC, id_stat_heap, 2, SIZET2NUM(heap), heap_keys[key]));
-    if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) || (readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC)))
-        rb_thread_call_without_gvl(read_allocator, readings, NULL, NULL);
 }
 
 /* A frozen Hash of count keys; pairs are keys and values in turn. Made at its final size. */

@@ -73,6 +73,16 @@ class DepthTest < MemscopeTest
     assert_match(/nothing to walk/, answer["reasons"]["deep"])
   end
 
+  def test_objects_of_a_type_without_a_name
+    before, after = child_json(<<~RUBY, requires: ["memscope_test"])
+      before = Memscope.ledger(objects: true).held_by_objects_bytes
+      kept = Host.nameless(8 << 20)
+      puts [before, Memscope.ledger(objects: true).held_by_objects_bytes].inspect
+    RUBY
+
+    assert_in_delta 8 * MIB, after - before, MIB
+  end
+
   both_allocators "objects account for what they hold" do |preload|
     skip_under_sanitizer
     detail = malloc_detail(preload, <<~RUBY)

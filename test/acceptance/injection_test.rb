@@ -121,6 +121,42 @@ class InjectionTest < MemscopeTest
     end
   end
 
+  # Sizes cannot tell these from jemalloc's own: nobody is given what may be another's.
+  def test_foreign_mappings_that_may_be_jemallocs
+    foreign = [2 * INJECTED, INJECTED / 2]
+    ledger, round_trip = child_json(<<~RUBY, preload: ChildProcess::ALLOCATORS[:jemalloc], requires: ["memscope_test"])
+      #{foreign}.each { |bytes| Host.mmap_anonymous(bytes, noreserve: true) }
+      ledger = Memscope.ledger
+      reading, writing = IO.pipe
+      Process.wait(fork { writing.write(Memscope.ledger(shared: true).to_json); exit! })
+      writing.close
+      require "json"
+      shared = JSON.parse(reading.read)
+      puts JSON.generate([ledger, Memscope::Ledger.from_h(shared).to_json == JSON.generate(shared)])
+    RUBY
+    tree = LedgerTree.new(ledger)
+    listed = tree.rows.dig("unattributed", "detail", "mappings").map { |mapping| mapping["end"] - mapping["start"] }
+
+    assert_empty(foreign - listed)
+    assert_operator(tree.bytes("unattributed"), :>=, foreign.sum)
+    assert_match(/look like jemalloc's, and some of them are not/, ledger["reasons"]["unattributed"])
+    refute(tree.rows.dig("malloc", "check", "verified"))
+    assert(round_trip)
+  end
+
+  # Pooled fiber stacks are known by their size, threads' stacks by the thread library's lists.
+  def test_threads_with_stacks_as_large_as_a_fibers
+    sizes = { "RUBY_THREAD_MACHINE_STACK_SIZE" => "528384", "RUBY_THREAD_VM_STACK_SIZE" => "131072" }
+    live = child_json(<<~RUBY, env: sizes)
+      threads = Array.new(16) { Thread.new { sleep } }
+      Thread.pass until threads.all?(&:stop?)
+      require "json"
+      puts JSON.generate(Memscope.ledger.dig(:stacks, :threads).detail[:live])
+    RUBY
+
+    assert_equal(16, live)
+  end
+
   both_allocators "an untouched mapping" do |preload|
     change = inject(preload, "Host.mmap_anonymous(#{8 * INJECTED}, touch: false)")
 

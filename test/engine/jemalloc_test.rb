@@ -15,7 +15,8 @@ class EngineJemallocTest < MemscopeTest
   end
 
   def program
-    Compiled.program("engine/c/jemalloc_figures.c", engine: %w[jemalloc.c jemalloc_keys.c status.c], arguments: [KEEP_WEAK, "-pthread"])
+    Compiled.program("engine/c/jemalloc_figures.c", engine: %w[jemalloc.c jemalloc_keys.c status.c],
+                                                    arguments: [KEEP_WEAK, "-pthread"])
   end
 
   def run_program(mode, preload: JEMALLOC)

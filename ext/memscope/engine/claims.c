@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "range.h"
+
 void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratch *list_memory,
                           struct memscope_scratch *sort_memory) {
     memset(claims, 0, sizeof *claims);
@@ -12,17 +14,7 @@ void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratc
 }
 
 size_t memscope_claims_position(const struct memscope_claims *claims, uintptr_t address) {
-    size_t low = 0, high = claims->settled;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (claims->list[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return memscope_range_position(claims->list, claims->settled, sizeof *claims->list, address);
 }
 
 bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *cursor, uintptr_t end,

@@ -74,19 +74,8 @@ static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, u
 
     if (walk->range >= count || (walk->range > 0 && ranges[walk->range - 1].end > address))
         walk->range = 0;
-    if (walk->range == 0) {
-        size_t low = 0, high = count;
-
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-
-            if (ranges[middle].end <= address)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        walk->range = low;
-    }
+    if (walk->range == 0)
+        walk->range = memscope_range_position(ranges, count, sizeof *ranges, address);
     while (walk->range < count && ranges[walk->range].end <= address)
         walk->range++;
     return walk->range < count ? &ranges[walk->range] : NULL;

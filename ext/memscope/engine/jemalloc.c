@@ -10,6 +10,9 @@
 
 #define PROBE_SIZE 12345
 
+/* Epochs that a reading may take to find one whose figures agree. */
+#define ATTEMPTS 3
+
 bool memscope_jemalloc_bound(void) {
     return memscope_jemalloc_binding().by_name != NULL;
 }
@@ -168,6 +171,13 @@ static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const st
            epoch_after == stats->epoch;
 }
 
+/* Arenas and bins are locked one after the other while statistics are taken: threads that allocate pull them apart. */
+static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
+    return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||
+           stats->resident_bytes < (stats->pactive + stats->pdirty) * stats->page_bytes ||
+           stats->allocated_bytes < stats->tcache_bytes + stats->tcache_stashed_bytes;
+}
+
 static enum memscope_status read_stats(struct memscope_jemalloc_stats *stats, bool advance) {
     struct key_table local = {0};
     const struct key_table *keys = resolved(&local);
@@ -177,10 +187,13 @@ static enum memscope_status read_stats(struct memscope_jemalloc_stats *stats, bo
     *stats = (struct memscope_jemalloc_stats){0};
     if (keys->unsupported || !jemalloc.by_mib)
         return MEMSCOPE_UNSUPPORTED;
-    if (advance && (status = memscope_jemalloc_advance_epoch(&jemalloc)) != MEMSCOPE_OK)
-        return status;
-    if (!read_rows(&jemalloc, keys, stats) && !read_rows(&jemalloc, keys, stats))
-        stats->mixed_epochs = true;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        if (advance && (status = memscope_jemalloc_advance_epoch(&jemalloc)) != MEMSCOPE_OK)
+            return status;
+        stats->mixed_epochs = !read_rows(&jemalloc, keys, stats) && !read_rows(&jemalloc, keys, stats);
+        if (!advance || !contradict_each_other(stats))
+            break;
+    }
     return MEMSCOPE_OK;
 }
 

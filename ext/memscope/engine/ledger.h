@@ -74,8 +74,8 @@ struct memscope_ledger {
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;
-    uint64_t jemalloc_space_bytes;        /* address space that jemalloc's mappings and those like it take */
-    uint64_t uncounted_by_jemalloc_bytes; /* resident bytes among them that jemalloc does not account for */
+    uint64_t jemalloc_space_bytes; /* address space that jemalloc's mappings and those like it take */
+    size_t ambiguous_mappings;     /* that look like its own, and of which some are not: unattributed */
 
     size_t scratch_bytes;
     struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */

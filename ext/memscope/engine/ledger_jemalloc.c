@@ -32,9 +32,19 @@ static uint64_t mark_unclaimed(struct memscope_ledger_reading *reading, uint64_t
     return bytes;
 }
 
-static void unmark_all(const struct memscope_mappings *mappings) {
-    for (size_t index = 0; index < mappings->count; index++)
-        mappings->list[index].of_jemalloc = false;
+/* Takes the mark from those of a size, or from those up to it; how many had it. */
+static size_t unmark(const struct memscope_mappings *mappings, uint64_t smallest, uint64_t largest) {
+    size_t count = 0;
+
+    for (size_t index = 0; index < mappings->count; index++) {
+        struct memscope_mapping *mapping = &mappings->list[index];
+
+        if (!mapping->of_jemalloc || size(mapping) < smallest || size(mapping) > largest)
+            continue;
+        mapping->of_jemalloc = false;
+        count++;
+    }
+    return count;
 }
 
 bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_reading *reading) {
@@ -47,37 +57,40 @@ bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_reading *
     ledger->jemalloc_space_bytes = mark_unclaimed(reading, SMALLEST);
     if (ledger->jemalloc_space_bytes == expected)
         return true;
-    unmark_all(&ledger->mappings);
+    unmark(&ledger->mappings, 0, UINT64_MAX);
     return false;
+}
+
+static size_t count_of_size(const struct memscope_mappings *mappings, uint64_t bytes) {
+    size_t count = 0;
+
+    for (size_t index = 0; index < mappings->count; index++)
+        count += mappings->list[index].of_jemalloc && size(&mappings->list[index]) == bytes;
+    return count;
 }
 
 /*
  * MAP_NORESERVE proves nothing by itself: the address space of all such mappings must equal stats.mapped +
- * stats.retained. When it is larger, a mapping of exactly the difference is foreign; several of that size leave it open
- * which.
+ * stats.retained. When it is larger, a single mapping of exactly the difference is foreign. Else any that is not larger
+ * than the difference may be, and none of them is jemalloc's for sure.
  */
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_reading *reading) {
     struct memscope_ledger *ledger = reading->ledger;
-    struct memscope_mapping *foreign = NULL;
-    uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
-    int candidates = 0;
+    uint64_t expected = memscope_ledger_jemalloc_expected(ledger), foreign;
 
     ledger->jemalloc_space_bytes = 0;
+    ledger->ambiguous_mappings = 0;
     for (size_t index = 0; index < ledger->mappings.count; index++) {
         struct memscope_mapping *mapping = &ledger->mappings.list[index];
 
         mapping->of_jemalloc = memscope_mapping_is_data(mapping) && mapping->noreserve;
         ledger->jemalloc_space_bytes += mapping->of_jemalloc ? size(mapping) : 0;
     }
-    for (size_t index = 0; index < ledger->mappings.count; index++) {
-        struct memscope_mapping *mapping = &ledger->mappings.list[index];
-
-        if (!mapping->of_jemalloc || ledger->jemalloc_space_bytes <= expected ||
-            size(mapping) != ledger->jemalloc_space_bytes - expected)
-            continue;
-        foreign = mapping;
-        candidates++;
-    }
-    if (candidates == 1)
-        foreign->of_jemalloc = false;
+    if (ledger->jemalloc_space_bytes <= expected)
+        return;
+    foreign = ledger->jemalloc_space_bytes - expected;
+    if (count_of_size(&ledger->mappings, foreign) == 1)
+        unmark(&ledger->mappings, foreign, foreign);
+    else
+        ledger->ambiguous_mappings = unmark(&ledger->mappings, 0, foreign);
 }

@@ -18,20 +18,21 @@ void memscope_ledger_claim_known(struct memscope_ledger_reading *reading) {
     struct memscope_ledger *ledger = reading->ledger;
     const struct memscope_ruby_layout *ruby = reading->request->ruby;
     struct memscope_claims *claims = &reading->claims;
+    bool readable = ledger->own_memory_status == MEMSCOPE_OK;
 
     claim_own_memory(claims);
     memscope_ruby_claim_heap_pages(ruby, claims);
     memscope_claims_settle(claims);
     memscope_images_claim_zeroed(reading->request->images, claims);
+    ledger->stacks_status = ledger->own_memory_status;
+    if (readable)
+        ledger->stacks_status = memscope_stacks_claim_threads(&reading->request->images->threads, &reading->memory,
+                                                              claims, &ledger->stacks);
+    memscope_claims_settle(claims);
     memscope_stacks_claim_fibers(&ledger->mappings, ruby->fiber_stack_bytes, claims, &ledger->stacks);
     memscope_claims_settle(claims);
-    ledger->stacks_status = ledger->own_memory_status;
-    if (ledger->own_memory_status != MEMSCOPE_OK)
-        return;
-    ledger->stacks_status =
-        memscope_stacks_claim_threads(&reading->request->images->threads, &reading->memory, claims, &ledger->stacks);
-    memscope_claims_settle(claims);
-    memscope_ruby_claim_known_internals(ruby, &ledger->mappings, &reading->memory, claims, &ledger->ruby);
+    if (readable)
+        memscope_ruby_claim_known_internals(ruby, &ledger->mappings, &reading->memory, claims, &ledger->ruby);
     memscope_claims_settle(claims);
 }
 

@@ -5,14 +5,12 @@
 
 /*
  * Splits what is resident in jemalloc's mappings by jemalloc's own counters. They count some pages that were never
- * touched (not_resident, negative), or leave some resident pages uncounted (retained ones that huge pages filled
- * again). While foreign address space is among the mappings, uncounted pages may as well be the stranger's.
+ * touched, or lie in a mapping that may be another's (not_resident, negative), or leave some resident pages uncounted
+ * (retained ones that huge pages filled again).
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
     int64_t *bytes = ledger->bytes, resident = bytes[MEMSCOPE_ROW_in_use], rest;
-    uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
-    uint64_t foreign_space = ledger->jemalloc_space_bytes > expected ? ledger->jemalloc_space_bytes - expected : 0;
     uint64_t caches = stats->tcache_bytes + stats->tcache_stashed_bytes;
 
     ledger->shared_bytes[MEMSCOPE_ROW_malloc] = ledger->shared_bytes[MEMSCOPE_ROW_in_use];
@@ -27,13 +25,7 @@ void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     bytes[MEMSCOPE_ROW_metadata] =
         (int64_t)stats->resident_bytes - (int64_t)((stats->pactive + stats->pdirty) * stats->page_bytes);
     rest = resident - (int64_t)(stats->resident_bytes + stats->pmuzzy * stats->page_bytes);
-    if (rest < 0) {
-        bytes[MEMSCOPE_ROW_not_resident] = rest;
-        return;
-    }
-    ledger->uncounted_by_jemalloc_bytes = (uint64_t)rest < foreign_space ? (uint64_t)rest : foreign_space;
-    bytes[MEMSCOPE_ROW_unattributed] += (int64_t)ledger->uncounted_by_jemalloc_bytes;
-    bytes[MEMSCOPE_ROW_retained_resident] = rest - (int64_t)ledger->uncounted_by_jemalloc_bytes;
+    bytes[rest < 0 ? MEMSCOPE_ROW_not_resident : MEMSCOPE_ROW_retained_resident] = rest;
 }
 
 /*

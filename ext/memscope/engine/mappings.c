@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "range.h"
+
 #include "text_file.h"
 
 /* Holds the longest line: a path of PATH_MAX, each character escaped to four, behind the numbers. */
@@ -201,17 +203,9 @@ enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings
 }
 
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address) {
-    size_t low = 0, high = mappings->count;
+    size_t index = memscope_range_position(mappings->list, mappings->count, sizeof *mappings->list, address);
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (mappings->list[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < mappings->count && mappings->list[low].start <= address ? &mappings->list[low] : NULL;
+    return index < mappings->count && mappings->list[index].start <= address ? &mappings->list[index] : NULL;
 }
 
 bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping) {

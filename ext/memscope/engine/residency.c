@@ -94,11 +94,10 @@ static bool outgrew_its_room(struct collector *collector) {
 
 /* Ends at a batch that is not full: walk_end may be stale after a complete scan (seen on 6.18 with 1,100 regions). */
 static enum memscope_status scan_once(int descriptor, uintptr_t end, struct scan_region *batch,
-                                      struct collector *collector, uint64_t *huge_bytes) {
+                                      struct collector *collector) {
     uint64_t start = 0;
     int count;
 
-    *huge_bytes = 0;
     do {
         struct scan_request request = {.size = sizeof request,
                                        .start = start,
@@ -106,7 +105,7 @@ static enum memscope_status scan_once(int descriptor, uintptr_t end, struct scan
                                        .vec = (uintptr_t)batch,
                                        .vec_len = SCAN_BATCH,
                                        .category_mask = SCAN_PRESENT,
-                                       .return_mask = SCAN_PRESENT | SCAN_ZERO_PAGE | SCAN_HUGE};
+                                       .return_mask = SCAN_PRESENT | SCAN_ZERO_PAGE};
 
         count = ioctl(descriptor, SCAN_REQUEST, &request);
         if (count < 0)
@@ -114,8 +113,6 @@ static enum memscope_status scan_once(int descriptor, uintptr_t end, struct scan
         for (int index = 0; index < count; index++) {
             if (batch[index].categories & SCAN_ZERO_PAGE)
                 continue;
-            if (batch[index].categories & SCAN_HUGE)
-                *huge_bytes += batch[index].end - batch[index].start;
             if (!collect(collector, batch[index].start, batch[index].end))
                 return MEMSCOPE_NO_MEMORY;
         }
@@ -125,8 +122,7 @@ static enum memscope_status scan_once(int descriptor, uintptr_t end, struct scan
     return MEMSCOPE_OK;
 }
 
-static enum memscope_status scan_ranges(int descriptor, uintptr_t end, struct collector *collector,
-                                        uint64_t *huge_bytes) {
+static enum memscope_status scan_ranges(int descriptor, uintptr_t end, struct collector *collector) {
     struct memscope_scratch *scratch = collector->scratch;
     struct scan_region *batch = memscope_scratch_take(scratch, SCAN_BATCH * sizeof *batch);
     enum memscope_status status;
@@ -137,7 +133,7 @@ static enum memscope_status scan_ranges(int descriptor, uintptr_t end, struct co
     do {
         if (!open_collector(collector, scratch))
             return MEMSCOPE_NO_MEMORY;
-        status = scan_once(descriptor, end, batch, collector, huge_bytes);
+        status = scan_once(descriptor, end, batch, collector);
     } while (status == MEMSCOPE_OK && outgrew_its_room(collector));
     return status;
 }
@@ -283,11 +279,10 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
     if (descriptor < 0)
         return memscope_status_of_errno(errno);
     residency->source = MEMSCOPE_RESIDENCY_PAGEMAP_SCAN;
-    status = scan_ranges(descriptor, user_space_end(mappings), &collector, &residency->huge_bytes);
+    status = scan_ranges(descriptor, user_space_end(mappings), &collector);
     if (status != MEMSCOPE_OK && status != MEMSCOPE_NO_MEMORY) {
         residency->source = MEMSCOPE_RESIDENCY_PAGEMAP;
         residency->refusal = status;
-        residency->huge_bytes = 0;
         status = read_pagemap(descriptor, mappings, memory, &collector);
     }
     close(descriptor);
@@ -337,19 +332,8 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
 
 #endif
 
-/* The index of the first range that ends after address. */
 static size_t position(const struct memscope_residency *residency, uintptr_t address) {
-    size_t low = 0, high = residency->range_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (residency->ranges[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return memscope_range_position(residency->ranges, residency->range_count, sizeof *residency->ranges, address);
 }
 
 bool memscope_residency_worth_searching(const struct memscope_residency *residency,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "mappings.h"
+#include "range.h"
 #include "scratch.h"
 #include "status.h"
 
@@ -18,17 +19,11 @@ enum memscope_residency_source {
     MEMSCOPE_RESIDENCY_PAGEMAP_SCAN, /* ranges from ioctl(PAGEMAP_SCAN), Linux 6.7 */
 };
 
-struct memscope_range {
-    uintptr_t start;
-    uintptr_t end;
-};
-
 struct memscope_residency {
     enum memscope_residency_source source;
     const struct memscope_range *ranges; /* ascending, disjoint; none under SMAPS and NONE */
     size_t range_count;
     uint64_t resident_bytes;      /* what the source sums to: the RSS of this reading */
-    uint64_t huge_bytes;          /* of it in huge pages; PAGEMAP_SCAN only */
     enum memscope_status refusal; /* why the best source did not serve; MEMSCOPE_OK when it did */
 };
 

@@ -9,7 +9,7 @@
 #define LARGEST_RESERVATION ((size_t)512 << 20)
 #define SMALLEST_RESERVATION ((size_t)4 << 20)
 #define COMMIT_STEP ((size_t)256 << 10)
-#define OPEN_LIMIT 64
+#define OPEN_LIMIT 256
 
 /*
  * owner is the pid whose scratch this is, so that entries a child inherits across fork are seen to be stale; its

@@ -121,12 +121,20 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
            mapping->end - mapping->start == page;
 }
 
-/* A guard at index with a stack right above it. The topmost stack of a pool may have merged with what lies above. */
-static bool is_fiber_stack(const struct memscope_mappings *mappings, size_t index, size_t page, size_t fiber_bytes) {
+/*
+ * A guard at index with a stack right above it that is no thread's. The topmost stack of a pool may have merged with
+ * what lies above.
+ */
+static bool is_fiber_stack(const struct memscope_mappings *mappings, size_t index, size_t page, size_t fiber_bytes,
+                           const struct memscope_claims *claims) {
     const struct memscope_mapping *guard = &mappings->list[index], *stack = guard + 1;
+    size_t claim;
 
-    return index + 1 < mappings->count && is_guard(guard, page) && stack->start == guard->end &&
-           memscope_mapping_is_data(stack) && stack->end - stack->start >= fiber_bytes;
+    if (index + 1 >= mappings->count || !is_guard(guard, page) || stack->start != guard->end ||
+        !memscope_mapping_is_data(stack) || stack->end - stack->start < fiber_bytes)
+        return false;
+    claim = memscope_claims_position(claims, stack->start);
+    return claim == claims->settled || claims->list[claim].start >= stack->start + fiber_bytes;
 }
 
 void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size_t fiber_bytes,
@@ -136,7 +144,7 @@ void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size
     for (size_t index = 0; fiber_bytes > 0 && index < mappings->count;) {
         size_t pairs = 0;
 
-        while (is_fiber_stack(mappings, index + 2 * pairs, page, fiber_bytes) &&
+        while (is_fiber_stack(mappings, index + 2 * pairs, page, fiber_bytes, claims) &&
                (pairs == 0 || mappings->list[index + 2 * pairs].start == mappings->list[index + 2 * pairs - 1].end)) {
             pairs++;
             if (mappings->list[index + 2 * pairs - 1].end - mappings->list[index + 2 * pairs - 1].start > fiber_bytes)

@@ -39,15 +39,15 @@ static void test_takes_and_extends(void) {
 }
 
 static void test_lists_what_is_open(void) {
-    struct memscope_scratch scratches[80];
+    struct memscope_scratch scratches[300];
     size_t with_slot = 0;
 
-    for (int index = 0; index < 80; index++) {
+    for (int index = 0; index < 300; index++) {
         EXPECT(memscope_scratch_open(&scratches[index]) == MEMSCOPE_OK);
         with_slot += scratches[index].slot >= 0;
     }
-    EXPECT(with_slot == 64 && list_open(NULL) == 64);
-    for (int index = 0; index < 80; index++)
+    EXPECT(with_slot == 256 && list_open(NULL) == 256);
+    for (int index = 0; index < 300; index++)
         memscope_scratch_close(&scratches[index]);
     EXPECT(list_open(NULL) == 0);
 }

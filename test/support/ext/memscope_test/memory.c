@@ -158,8 +158,25 @@ static VALUE host_unmap(VALUE self, VALUE address, VALUE bytes) {
     return Qnil;
 }
 
+static size_t nameless_size(const void *bytes) {
+    return *(const size_t *)bytes;
+}
+
+/* What is not set is NULL, the name too: legal, if unusual. */
+static const rb_data_type_t nameless = {.function = {.dfree = RUBY_DEFAULT_FREE, .dsize = nameless_size}};
+
+/* Host.nameless(bytes) -> an object of a type without a name that says it holds bytes. */
+static VALUE host_nameless(VALUE self, VALUE bytes) {
+    size_t *size;
+    VALUE object = TypedData_Make_Struct(rb_cObject, size_t, &nameless, size);
+
+    *size = NUM2SIZET(bytes);
+    return object;
+}
+
 void init_memory(VALUE host) {
     rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
+    rb_define_singleton_method(host, "nameless", host_nameless, 1);
     rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
     rb_define_singleton_method(host, "free_blocks", host_free_blocks, 0);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);

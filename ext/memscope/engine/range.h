@@ -1,0 +1,30 @@
+/*
+ * Address ranges, and where an address stands in a sorted list of what begins with one.
+ */
+#ifndef MEMSCOPE_RANGE_H
+#define MEMSCOPE_RANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct memscope_range {
+    uintptr_t start;
+    uintptr_t end;
+};
+
+/* The index of the first of count items, each of size bytes and beginning with a range, that ends after address. */
+static inline size_t memscope_range_position(const void *list, size_t count, size_t size, uintptr_t address) {
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (((const struct memscope_range *)((const char *)list + middle * size))->end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+#endif
