@@ -154,7 +154,7 @@ class InjectionTest < MemscopeTest
       puts JSON.generate(Memscope.ledger.dig(:stacks, :threads).detail[:live])
     RUBY
 
-    assert_equal(16, live)
+    assert_includes(16..17, live) # Ruby 3.3 and newer have a timer thread too
   end
 
   both_allocators "an untouched mapping" do |preload|
