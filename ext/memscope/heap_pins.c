@@ -230,7 +230,8 @@ static void insert_slot_size(struct memscope_heap_pins *pins, size_t slot_bytes)
     pins->slot_sizes++;
 }
 
-/* The slot size that compaction would give it (gc.c, gc_compact_destination_pool): the smallest for what is too large. */
+/* The slot size that compaction would give it: the smallest for what is too large (gc.c, gc_compact_destination_pool).
+ */
 static struct memscope_misfits *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
     for (size_t at = 0; at < pins->slot_sizes; at++)
         if (bytes <= pins->misfits[at].slot_bytes)

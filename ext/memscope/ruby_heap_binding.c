@@ -189,7 +189,8 @@ static void set_collector(VALUE hash, const struct heap_reading *reading, VALUE 
 
     memscope_hash_set(hash, "page_bytes", SIZET2NUM(listing->page_bytes));
     memscope_hash_set(hash, "empty_pages",
-                      memscope_counts_empty_pages() && listing->refusal == NULL ? SIZET2NUM(listing->empty_pages) : Qnil);
+                      memscope_counts_empty_pages() && listing->refusal == NULL ? SIZET2NUM(listing->empty_pages)
+                                                                                : Qnil);
     memscope_hash_set(hash, "allocatable_pages",
                       NIL_P(symbol_allocatable_pages) ? Qnil : SIZET2NUM(rb_gc_stat(symbol_allocatable_pages)));
     memscope_hash_set(hash, "old_objects", SIZET2NUM(rb_gc_stat(symbol_old_objects)));
@@ -220,7 +221,7 @@ static VALUE read_heap(VALUE argument) {
     uint64_t start = memscope_now_ns(), elapsed;
 
     if (reading->collect)
-        rb_gc();
+        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
     else
         reading->finished_gc = memscope_heap_finish_gc();
     memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_WALKED);

@@ -43,8 +43,8 @@ struct memscope_heap_page_header {
 };
 
 /*
- * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs mark
- * functions; allocates nothing. Neither during a GC nor beside other Ractors. Exported from 3.1 to 4.1dev.
+ * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
+ * mark functions; allocates nothing. Neither during a GC nor beside other Ractors. Exported from 3.1 to 4.1dev.
  */
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
