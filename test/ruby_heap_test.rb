@@ -39,4 +39,110 @@ class RubyHeapTest < MemscopeTest
       assert_equal reading.public_send(name), reading.slot_sizes.sum(&name), name
     end
   end
+
+  def test_pages_by_occupancy
+    reading = Memscope.ruby_heap
+
+    [reading, *reading.slot_sizes].each do |counted|
+      assert_equal 10, counted.pages_by_tenths.size
+      assert_equal counted.pages, counted.pages_by_tenths.sum
+      assert_operator counted.hidden_empty_pages, :<=, counted.pages_by_tenths.first
+    end
+    assert_predicate reading.pages_by_tenths, :frozen?
+  end
+
+  def test_bounds_are_in_order
+    reading = Memscope.ruby_heap
+
+    [reading, *reading.slot_sizes].each do |counted|
+      assert_includes 0..counted.compactable_bytes, counted.compactable_min_bytes
+      assert_includes 0..counted.pinned_pages_max, counted.pinned_pages_min
+      assert_operator counted.pinned_pages_max, :<=, counted.pages
+    end
+    assert_equal reading.compactable_bytes, reading.slot_sizes.sum(&:compactable_bytes)
+    assert_equal reading.compactable_min_bytes, reading.slot_sizes.sum(&:compactable_min_bytes)
+  end
+
+  def test_garbage_is_collected_on_request
+    answer = child_json(<<~RUBY)
+      GC.start
+      GC.disable
+      300_000.times { Object.new }
+      before = Memscope.ruby_heap
+      after = Memscope.ruby_heap(collect: true)
+      puts [before.live_slots - after.live_slots, before.collected?, after.collected?].inspect
+    RUBY
+
+    assert_operator answer.shift, :>=, 299_000
+    assert_equal [false, true], answer
+    assert_raises(ArgumentError) { Memscope.ruby_heap(collect: 1) }
+  end
+
+  # Whole pages of objects that are let go stay in use, as GC.stat counts, until a page is freed.
+  def test_empty_pages_that_ruby_does_not_count
+    answer = child_json(<<~RUBY)
+      objects = Array.new(400_000) { Object.new }
+      objects.clear
+      GC.start
+      heap = Memscope.ruby_heap
+      puts [heap.hidden_empty_pages, heap.pages, GC.stat(:heap_eden_pages)].inspect
+    RUBY
+
+    hidden, pages, eden = answer
+
+    assert_operator hidden, :>, 100
+    assert_equal eden, pages
+  end
+
+  # Right after a compaction ObjectSpace.dump knows the pins of those objects that each_object gives.
+  def test_pins_are_foreseen
+    answer = child_json(<<~'RUBY', requires: %w[objspace stringio])
+      page_bytes = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
+      objects = Array.new(200_000) { |index| index % 500 == 0 ? StringIO.new("text #{index}") : Object.new }
+      heap = Memscope.ruby_heap(collect: true)
+      GC.disable
+      GC.compact
+      dumps = ObjectSpace.each_object.map { |object| ObjectSpace.dump(object) }
+      pinned = dumps.select { |dump| dump.include?('"pinned":true') }
+      pages = pinned.map { |dump| dump[/"address":"0x(\h+)"/, 1].hex / page_bytes }
+      puts [heap.pinned_pages_min, heap.pinned_pages_max, pages.uniq.size, objects.size].inspect
+    RUBY
+
+    least, most, seen, = answer
+
+    assert_operator least, :>=, 50
+    assert_operator most, :>=, seen
+    assert_operator least, :<=, seen * 1.2
+  end
+
+  def test_pins_are_unknown_beside_a_ractor
+    answer = child_json(<<~RUBY, ruby_args: ["-W:no-experimental"])
+      require "json"
+      ractor = Ractor.new { sleep }
+      heap = Memscope.ruby_heap
+      puts JSON.generate(heap.to_h)
+      $stdout.flush
+      exit!(ractor ? 0 : 1)
+    RUBY
+
+    assert_nil answer["compactable_min_bytes"]
+    assert_match(/Ractors/, answer.dig("reasons", "pinned_pages_max"))
+    assert_operator answer["compactable_bytes"], :>=, 0
+  end
+
+  def test_under_gc_stress_and_in_a_trap_handler
+    answer = child_json(<<~RUBY)
+      require "memscope/purge/compaction"
+      GC.stress = true
+      readings = [Memscope.ruby_heap, Memscope.ruby_heap(collect: true)]
+      GC.stress = false
+      outcome = nil
+      trap(:USR1) { outcome = [Memscope.ruby_heap(collect: true), Memscope::Purge::Compaction.run] }
+      Process.kill(:USR1, Process.pid)
+      sleep 0.01 until outcome
+      puts [*readings.map(&:pages), outcome.first.pages, outcome.last.pages_after].inspect
+    RUBY
+
+    assert_empty answer.reject(&:positive?)
+  end
 end

@@ -31,6 +31,8 @@ end
 # In no public header (ruby_private.h declares them), so they are probed as symbols of this Ruby.
 have_func("rb_objspace_each_objects")
 have_func("rb_objspace_each_objects_without_setup")
+have_func("rb_objspace_reachable_objects_from")
+have_func("rb_gc_obj_optimal_size")
 have_func("rb_shape_get_shape_by_id")
 
 create_header

@@ -7,7 +7,7 @@
  *   engine/jemalloc_arenas.h, glibc_arenas.h                 the same, arena by arena
  *   engine/stacks.h, ledger.h                                who owns which page; the sum
  *   engine/program.h                                         what a file does when it is started
- *   ruby_private.h, ruby_heap.c                              Ruby's heap pages and slots
+ *   ruby_private.h, ruby_heap.c, heap_pins.c                 Ruby's heap pages and slots
  *   *_binding.c, snapshot.c                                  structs in, VALUEs out
  *
  * engine/ knows no Ruby. The binding knows no mallctl and no /proc. Errors go up as enum memscope_status and become
@@ -47,6 +47,8 @@ void Init_memscope(void) {
     Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
+    Init_memscope_heap_pins();
+    Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();
     Init_memscope_arenas();
     Init_memscope_program();

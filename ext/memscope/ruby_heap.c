@@ -108,6 +108,10 @@ static void count_slots(struct memscope_heap_listing *listing, enum memscope_slo
     }
 }
 
+bool memscope_counts_empty_pages(void) {
+    return symbol_empty_pages != Qnil;
+}
+
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
     memset(listing, 0, sizeof *listing);
     if (memscope_scratch_open(&listing->scratch) != MEMSCOPE_OK) {
@@ -129,8 +133,22 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     }
     listing->page_bytes = heap_page_bytes;
     listing->allocated_pages = rb_gc_stat(symbol_allocated_pages);
-    listing->empty_pages = symbol_empty_pages == Qnil ? 0 : rb_gc_stat(symbol_empty_pages);
+    listing->empty_pages = memscope_counts_empty_pages() ? rb_gc_stat(symbol_empty_pages) : 0;
     count_slots(listing, wanted);
+}
+
+static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
+    return 1;
+}
+
+bool memscope_heap_finish_gc(void) {
+    bool under_way = rb_gc_latest_gc_info(symbol_state) != symbol_none;
+
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+    if (under_way)
+        rb_objspace_each_objects(leave_the_walk, NULL);
+#endif
+    return under_way;
 }
 
 void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
@@ -237,114 +255,6 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
     };
 }
 
-/* ---- Memscope.ruby_heap --------------------------------------------------------------------------------------- */
-
-/* One slot size's pages. Ruby has at most a dozen slot sizes. */
-struct slot_size {
-    size_t slot_bytes, pages, slots, live_slots, most_slots;
-};
-#define SLOT_SIZES 64
-
-static size_t group_by_slot_size(const struct memscope_heap_listing *listing, struct slot_size *sizes) {
-    size_t count = 0;
-
-    for (size_t index = 0; index < listing->count; index++) {
-        const struct memscope_heap_page *page = &listing->pages[index];
-        size_t at = 0;
-
-        while (at < count && sizes[at].slot_bytes != page->slot_bytes)
-            at++;
-        if (at == SLOT_SIZES)
-            continue;
-        if (at == count)
-            sizes[count++] = (struct slot_size){.slot_bytes = page->slot_bytes};
-        sizes[at].pages++;
-        sizes[at].slots += page->slot_count;
-        sizes[at].live_slots += page->live_count;
-        if (page->slot_count > sizes[at].most_slots)
-            sizes[at].most_slots = page->slot_count;
-    }
-    return count;
-}
-
-/* What perfect packing would leave empty: pages beyond those that the live slots need. Pinned objects may prevent it.
- */
-static size_t compactable_bytes(const struct memscope_heap_listing *listing, const struct slot_size *size) {
-    size_t needed = (size->live_slots + size->most_slots - 1) / size->most_slots;
-
-    return (size->pages - needed) * listing->page_bytes;
-}
-
-static VALUE slot_size_hash(const struct memscope_heap_listing *listing, const struct slot_size *size) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "slot_size", SIZET2NUM(size->slot_bytes));
-    memscope_hash_set(hash, "pages", SIZET2NUM(size->pages));
-    memscope_hash_set(hash, "slots", SIZET2NUM(size->slots));
-    memscope_hash_set(hash, "live_slots", SIZET2NUM(size->live_slots));
-    memscope_hash_set(hash, "free_slots", SIZET2NUM(size->slots - size->live_slots));
-    memscope_hash_set(hash, "compactable_bytes", SIZET2NUM(compactable_bytes(listing, size)));
-    return hash;
-}
-
-static void set_totals(VALUE hash, const struct memscope_heap_listing *listing, const struct slot_size *sizes,
-                       size_t count) {
-    size_t slots = 0, live = 0, compactable = 0;
-
-    for (size_t index = 0; index < count; index++) {
-        slots += sizes[index].slots;
-        live += sizes[index].live_slots;
-        compactable += compactable_bytes(listing, &sizes[index]);
-    }
-    memscope_hash_set(hash, "page_bytes", SIZET2NUM(listing->page_bytes));
-    memscope_hash_set(hash, "pages", SIZET2NUM(listing->count));
-    memscope_hash_set(hash, "empty_pages", symbol_empty_pages == Qnil ? Qnil : SIZET2NUM(listing->empty_pages));
-    memscope_hash_set(hash, "slots", SIZET2NUM(slots));
-    memscope_hash_set(hash, "live_slots", SIZET2NUM(live));
-    memscope_hash_set(hash, "free_slots", SIZET2NUM(slots - live));
-    memscope_hash_set(hash, "compactable_bytes", SIZET2NUM(compactable));
-}
-
-static VALUE read_heap(VALUE argument) {
-    struct memscope_heap_listing *listing = (struct memscope_heap_listing *)argument;
-    struct slot_size sizes[SLOT_SIZES];
-    uint64_t start = memscope_now_ns(), elapsed;
-    VALUE hash, list, reasons, gc_state = rb_gc_latest_gc_info(symbol_state);
-    size_t count;
-
-    memscope_heap_list(listing, MEMSCOPE_SLOTS_WALKED);
-    count = group_by_slot_size(listing, sizes);
-    elapsed = memscope_now_ns() - start;
-
-    hash = rb_hash_new();
-    list = rb_ary_new();
-    reasons = rb_hash_new();
-    if (listing->refusal == NULL)
-        set_totals(hash, listing, sizes, count);
-    else
-        memscope_hash_set(reasons, "pages", rb_str_new_cstr(listing->refusal));
-    if (listing->finished_gc)
-        memscope_hash_set(reasons, "gc_state", rb_str_new_cstr("this reading finished a garbage collection under way"));
-    for (size_t index = 0; index < count; index++)
-        rb_ary_push(list, slot_size_hash(listing, &sizes[index]));
-    memscope_hash_set(hash, "slot_sizes", list);
-    memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
-    memscope_hash_set(hash, "reasons", reasons);
-    memscope_hash_set(hash, "cost", memscope_cost("T2", elapsed, elapsed, listing->scratch.used));
-    return hash;
-}
-
-static VALUE close_heap(VALUE listing) {
-    memscope_heap_listing_close((struct memscope_heap_listing *)listing);
-    return Qnil;
-}
-
-static VALUE native_ruby_heap(VALUE self) {
-    struct memscope_heap_listing listing = {0};
-
-    return rb_ensure(read_heap, (VALUE)&listing, close_heap, (VALUE)&listing);
-}
-
 /* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
 
 static size_t constant_size(VALUE hash, const char *key) {
@@ -381,5 +291,4 @@ void Init_memscope_ruby_heap(void) {
         symbol_empty_pages = memscope_symbol("heap_empty_pages");
     else if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_tomb_pages"))))
         symbol_empty_pages = memscope_symbol("heap_tomb_pages");
-    rb_define_module_function(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 0);
 }

@@ -42,6 +42,44 @@ struct memscope_heap_page_header {
     unsigned short slot_size, total_slots, free_slots;
 };
 
+/*
+ * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
+ * mark functions; allocates nothing. Neither during a GC nor beside other Ractors. Exported from 3.1 to 4.1dev.
+ */
+#ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
+void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
+void rb_objspace_reachable_objects_from_root(void (*callback)(const char *category, VALUE object, void *data),
+                                             void *data);
+#endif
+
+/*
+ * A Hash with this flag has an st_table, pointed to behind its RBasic before 3.3, and since then in its slot behind
+ * RBasic and the default value (internal/hash.h, RHASH_ST_TABLE). Readers must check it against Hashes they know.
+ */
+#define MEMSCOPE_HASH_HAS_TABLE RUBY_FL_USER3
+#define MEMSCOPE_HASH_TABLE_OFFSET (sizeof(struct RBasic) + (RUBY_API_VERSION_CODE >= 30300 ? sizeof(VALUE) : 0))
+#define MEMSCOPE_HASH_TABLE_IS_INSIDE (RUBY_API_VERSION_CODE >= 30300)
+
+/* struct ar_table_struct (internal/hash.h): 8 pairs and a byte of hint for each. */
+#define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
+
+/* Which slot size an object would take by now, 0 for its own: what compaction goes by. Exported by 3.4 (gc.c). */
+#ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
+size_t rb_gc_obj_optimal_size(VALUE object);
+#endif
+
+/* RARRAY_SHARED_ROOT_FLAG (array.c), STR_SHARED_ROOT and STR_NOFREE (string.c) of 3.2 and 3.3. */
+#define MEMSCOPE_ARRAY_IS_SHARED_ROOT RUBY_FL_USER12
+#define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
+#define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
+
+/* imemo_type(object) of a captured environment (internal/imemo.h). */
+#define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
+    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
+
+/* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
+#define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
+
 /* TRANSIENT_HEAP_TOTAL_SIZE and TRANSIENT_HEAP_BLOCK_SIZE (transient_heap.c); removed in 3.3. */
 #if RUBY_API_VERSION_CODE < 30300
 #define MEMSCOPE_TRANSIENT_HEAP_BYTES ((size_t)32 << 20)

@@ -32,7 +32,7 @@ module Memscope
 
       def cgroup(_proc_root, _cgroup_root) = answer(:T1, version: :none)
 
-      def ruby_heap = answer(:T2, slot_sizes: [])
+      def ruby_heap(_collect) = answer(:T2, slot_sizes: [])
 
       def arenas(_advance) = answer(:T1, allocator: :unknown, arenas: [])
 
