@@ -17,6 +17,7 @@ require_relative "memscope/cgroup"
 # the classes.
 module Memscope
   autoload :Diff, File.join(__dir__, "memscope", "diff.rb")
+  autoload :Lint, File.join(__dir__, "memscope", "lint.rb")
   autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
 
@@ -76,6 +77,12 @@ module Memscope
     #
     # @return [Cgroup]
     def cgroup = Cgroup.read
+
+    # How the allocator is set, what is wrong with that, and what would suit this process. Tier T2. Loads memscope/lint
+    # when first used.
+    #
+    # @return [Lint]
+    def lint = Lint.read
 
     # Prints the ledger for people. Tier T2. Loads memscope/report when first used; require that beforehand where it
     # is to be called in a trap handler.
