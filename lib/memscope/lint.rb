@@ -1,10 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "allocator"
 require_relative "reading"
-require_relative "lint/evidence"
-require_relative "lint/verdict"
-require_relative "lint/jemalloc_verdict"
-require_relative "lint/glibc_verdict"
 
 module Memscope
   # How the allocator that serves malloc is set, what is wrong with that, and what would suit this process.
@@ -71,6 +68,8 @@ module Memscope
       field :reason, :string, null: false
     end
 
+    require_relative "lint/surroundings" # a part of it, and a class inside this one
+
     # @!attribute [r] allocator
     #   @return [Symbol] one of Allocator::NAMES
     field :allocator, :symbol, null: false, one_of: Allocator::NAMES
@@ -131,3 +130,7 @@ module Memscope
     end
   end
 end
+
+require_relative "lint/evidence"
+require_relative "lint/jemalloc_verdict"
+require_relative "lint/glibc_verdict"

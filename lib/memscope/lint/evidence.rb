@@ -23,8 +23,8 @@ module Memscope
       #   @return [Allocator]
       field :allocator, Allocator, null: false
       # @!attribute [r] variables
-      #   @return [Hash{Symbol => String}] of the environment at the start: those about allocators, and those with a name
-      #     that comes near
+      #   @return [Hash{Symbol => String}] of the environment at the start: what allocators read, and what has a
+      #     name near that
       field :variables, :hash, null: false
       # @!attribute [r] secure?
       #   @return [Boolean] whether the program runs set-user-ID or with file capabilities: then allocators ignore the

@@ -28,6 +28,7 @@ module Memscope
       # @param meant [Hash{String => String}] the options that the environment was to set
       def initialize(settings, surroundings, meant)
         @settings = settings.to_h { |setting| [setting.name, setting] }
+        @values = { **@settings.transform_values(&:value), **meant.transform_values { |text| Integer(text, 10) } }
         @surroundings = surroundings
         @meant = meant
         @pairs = meant.to_h { |name, value| [name, [value, given?(name, value) ? "as given" : "as it was meant"]] }
@@ -59,11 +60,11 @@ module Memscope
       end
 
       def judge_arenas
-        limit = @settings["arena_max"].value
+        limit = @values["arena_max"]
         threads = @surroundings.threads || limit
         excessive = [limit, threads].min > [FEW_ARENAS, 4 * @surroundings.parallel].max
         crowd = "#{threads} threads on #{@surroundings.processors}"
-        report(:too_many_arenas, :warning, "arena_max: up to #{limit} arenas for #{crowd}") if excessive
+        report("arena_max", :too_many_arenas, :warning, "up to #{limit} arenas for #{crowd}") if excessive
         return if !excessive && (@meant.key?("arena_max") || threads < 2)
 
         wanted = @surroundings.arenas
@@ -73,11 +74,11 @@ module Memscope
 
       def judge_excess
         MOST.each do |name, most|
-          value = @settings[name]&.value
-          next unless @meant.key?(name) && value.is_a?(Integer) && value > most
+          value = @values[name]
+          next unless @meant.key?(name) && value > most
 
-          report(:never_returned, :warning,
-                 "#{name}: #{Report::Quantity.size(value)}: glibc keeps so much free memory in each arena")
+          report(name, :never_returned, :warning,
+                 "#{Report::Quantity.size(value)}: glibc keeps so much free memory in each arena")
           @pairs.delete(name)
         end
       end
@@ -91,14 +92,14 @@ module Memscope
 
         pair("trim_threshold", THRESHOLD,
              "in a container of #{Report::Quantity.size(limit)} freed large blocks should go back at once; by itself " \
-             "glibc raises the threshold, to 64 MiB at most. Blocks of 128 KiB and more then cost page faults each time")
+             "glibc raises the threshold, up to 64 MiB. Each block of 128 KiB or more then costs page faults")
       end
 
       def judge_debugging
         DEBUGGING.each do |name, effect|
-          next unless @settings[name]&.value.to_i.positive?
+          next unless @values[name].to_i.positive?
 
-          report(:debugging, :warning, "#{name}: #{effect}: for debugging only")
+          report(name, :debugging, :warning, "#{effect}: for debugging only")
           @pairs.delete(name)
         end
       end
@@ -111,16 +112,18 @@ module Memscope
       end
 
       def without_effect(name, reason)
-        value = @settings[name]&.value
-        return unless @meant.key?(name) && value.is_a?(Integer) && yield(value)
+        return unless @meant.key?(name) && yield(@values[name])
 
-        report(:without_effect, :info, "#{name}: #{reason}")
+        report(name, :without_effect, :info, reason)
         @pairs.delete(name)
       end
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]
 
-      def report(id, severity, text) = @problems << [id, severity, text]
+      # What was meant and has not come about is no harm yet; whoever reports it as that tells the rest.
+      def report(name, id, severity, text)
+        @problems << [id, severity, "#{name}: #{text}"] if @settings[name].value == @values[name]
+      end
     end
     private_constant :GlibcPolicy
   end

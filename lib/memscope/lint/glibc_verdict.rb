@@ -100,10 +100,16 @@ module Memscope
       def fitting(name, text) = ValueText.number(text.strip, RANGES.fetch(name, 0..))
 
       def recommendations
-        @recommendations ||= policy.pairs.map do |name, (value, reason)|
+        @recommendations ||= ordered(policy.pairs).map do |name, (value, reason)|
           now = settings.find { |setting| setting.name == name }&.value
           Recommendation.capture({ name: name, text: assignment(name, value), now: now, reason: reason })
         end
+      end
+
+      # Always the same, however it came about.
+      def ordered(pairs)
+        variables = Variables::GLIBC.keys
+        pairs.sort_by { |name, _recommendation| [variables.index(name) || variables.size, name] }
       end
 
       def assignment(name, value)

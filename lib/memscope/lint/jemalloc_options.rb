@@ -45,9 +45,11 @@ module Memscope
       # @param text [String]
       # @return [String, nil] a text of that meaning that jemalloc takes; nil where it is not known to take any
       def fitting(name, text)
+        value = @settings[name.to_sym]&.value
+        return if text == "default" && value.is_a?(Integer) # narenas takes the word, and it says nothing
         return text if taken?(name, text)
 
-        case @settings[name.to_sym]&.value
+        case value
         when true, false then ValueText.boolean(text)
         when Integer then NUMBERS.key?(name) ? number(name, text) : nil
         when String then WORDS.key?(name) ? ValueText.word(text, WORDS[name]) : nil

@@ -26,7 +26,8 @@ module Memscope
       # @param meant [Hash{String => String}] the options that the text to replace was to set
       # @param elsewhere [Array<String>] options that other texts give
       def initialize(settings, surroundings, meant, elsewhere)
-        @values = settings.to_h { |setting| [setting.name, setting.value] }
+        @now = settings.to_h { |setting| [setting.name, setting.value] }
+        @values = { **@now, **meant.to_h { |name, text| [name, typed(name, text)] } }
         @given = settings.to_h { |setting| [setting.name, setting.problem ? nil : setting.given] }
         @surroundings = surroundings
         @elsewhere = elsewhere
@@ -46,10 +47,19 @@ module Memscope
 
       private
 
+      # As the settings have it.
+      def typed(name, text)
+        case @now[name]
+        when true, false then text == "true"
+        when Integer then Integer(text, exception: false) || @now[name]
+        else text
+        end
+      end
+
       def judge
         judge_arenas
         judge_decay("dirty_decay_ms", wanted_decay, "freed pages stay resident")
-        judge_decay("muzzy_decay_ms", 0, "pages given back with MADV_FREE count as resident until the kernel wants them")
+        judge_decay("muzzy_decay_ms", 0, "pages given back with MADV_FREE stay in RSS until the kernel wants them")
         judge_background_thread
         judge_huge_pages
         judge_debugging
@@ -60,7 +70,7 @@ module Memscope
         return if narenas.nil? || ![nil, "disabled"].include?(@values["percpu_arena"])
 
         excessive = [narenas, @surroundings.threads || narenas].min > [FEW_ARENAS, 4 * @surroundings.parallel].max
-        report(:too_many_arenas, :warning, "narenas: #{narenas} arenas for #{threads} on #{processors}") if excessive
+        report("narenas", :too_many_arenas, :warning, "#{narenas} arenas for #{threads} on #{processors}") if excessive
         return if (@meant.key?("narenas") && !excessive) || narenas <= @surroundings.arenas
 
         pair("narenas", @surroundings.arenas,
@@ -73,7 +83,7 @@ module Memscope
         return if now.nil?
 
         kept_long = now.negative? || now > LONG_MS
-        report(:never_returned, :warning, "#{name}: #{effect}, #{duration(now)}") if kept_long
+        report(name, :never_returned, :warning, "#{effect}, #{duration(now)}") if kept_long
         return if kept_long ? false : @meant.key?(name) || now <= wanted
 
         pair(name, wanted, "#{effect}#{", #{duration(now)} now" unless wanted.zero?}#{container unless wanted.zero?}")
@@ -100,9 +110,9 @@ module Memscope
           return explain("background_thread", "Memscope.tune(background_thread: true) turns it on more safely")
         end
 
-        report(:background_thread, :warning,
-               "background_thread:true: jemalloc's threads are off in every forked child; turn them on in each",
-               "Memscope.tune(background_thread: true)")
+        @problems << [:background_thread, :warning,
+                      "background_thread: jemalloc's threads are off in every forked child; turn them on in each",
+                      "Memscope.tune(background_thread: true)"]
         undo("background_thread", "false", "turned on after the fork, in each process")
       end
 
@@ -114,8 +124,8 @@ module Memscope
         elsif @surroundings.thp_always? && @values["thp"] != "never"
           return if @values["thp"].nil? || @values["thp"] == "not supported"
 
-          report(:huge_pages, :warning,
-                 "thp:#{@values['thp']}: the system makes huge pages of any memory, what jemalloc has given back included")
+          report("thp", :huge_pages, :warning,
+                 "#{@values['thp']}: the system makes huge pages even of what jemalloc has given back")
           pair("thp", "never", "huge pages fill in what has been given back: RSS grows though nothing is allocated")
         end
       end
@@ -124,7 +134,7 @@ module Memscope
         value = @values[name]
         return if [nil, off, "never", "not supported"].include?(value)
 
-        report(:without_effect, :info, "#{name}:#{value}: this process has huge pages turned off, as CRuby does it")
+        report(name, :without_effect, :info, "#{value}: this process has huge pages turned off, as CRuby does it")
         undo(name, off, "this process has huge pages turned off")
       end
 
@@ -133,8 +143,8 @@ module Memscope
           value = @values[name]
           next if value.nil? || value == off
 
-          report(:debugging, :warning,
-                 "#{name}:#{value}: every block is written to when it is allocated or freed: for debugging only")
+          report(name, :debugging, :warning,
+                 "#{value}: every block is written to when allocated or freed: for debugging only")
           undo(name, off.to_s, "it is for debugging")
         end
       end
@@ -148,9 +158,15 @@ module Memscope
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]
 
-      def explain(name, reason) = @pairs.key?(name) && @pairs[name] = [@pairs[name].first, "#{@pairs[name].last}; #{reason}"]
+      def explain(name, reason)
+        value, given = @pairs[name]
+        @pairs[name] = [value, "#{given}; #{reason}"] if value
+      end
 
-      def report(id, severity, text, replacement = nil) = @problems << [id, severity, text, replacement]
+      # What was meant and has not come about is no harm yet; whoever reports it as that tells the rest.
+      def report(name, id, severity, text)
+        @problems << [id, severity, "#{name}: #{text}"] if @now[name] == @values[name]
+      end
 
       def threads
         count = @surroundings.threads

@@ -23,6 +23,15 @@ module Memscope
         names.find { |other| plain(other) == plain } || nearest(name, names)
       end
 
+      # For names among which there are others that nobody need know.
+      #
+      # @return [String, nil] the one that differs in capitals, underscores and two letters at most
+      def slip(name, names)
+        meant = meant(name, names)
+        meant if meant && defined?(DidYouMean::Levenshtein) &&
+                 DidYouMean::Levenshtein.distance(plain(name), plain(meant)) <= 2
+      end
+
       def plain(name) = name.downcase.delete("_")
 
       def nearest(name, names)

@@ -49,7 +49,7 @@ module Memscope
           thp = status[/^THP_enabled:\s*(\d)/, 1]
           capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
                     threads: status[/^Threads:\s*(\d+)/, 1]&.to_i, ractors: defined?(Ractor) ? Ractor.count : 1,
-                    forked: forked?("#{proc_root}/self/stat"), forks: forks?(proc_root),
+                    forked: forked?("#{proc_root}/self/stat"), forks: any_fork(proc_root),
                     thp_mode: text("#{sys_root}/kernel/mm/transparent_hugepage/enabled")&.slice(/\[(\w+)\]/, 1),
                     thp_enabled: thp && thp == "1" })
         end
@@ -69,7 +69,7 @@ module Memscope
         end
 
         # nil where the kernel does not list children (CONFIG_PROC_CHILDREN).
-        def forks?(proc_root)
+        def any_fork(proc_root)
           lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
           lists.flat_map(&:split).any? { |pid| forked?("#{proc_root}/#{pid}/stat") } unless lists.empty?
         end

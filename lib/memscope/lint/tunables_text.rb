@@ -58,7 +58,7 @@ module Memscope
       end
 
       # nil where it cannot be told.
-      def part(name, value)
+      def part(name, value = nil)
         *before, option = name.to_s.split(".")
         return if option.nil? || value.nil?
 

@@ -46,9 +46,9 @@ module Memscope
 
       private
 
-      # nil for a name that no allocator reads.
+      # nil for a name that no allocator reads, as MALLOC_CONF where this jemalloc's variable is another.
       def reader(name)
-        return :jemalloc if name == @evidence.conf_variable
+        return (:jemalloc if name == @evidence.conf_variable) if @serving == :jemalloc && name.match?(CONF)
 
         READERS[name] || FAMILIES.find { |form, _allocator| name.match?(form) }&.last
       end
@@ -62,7 +62,7 @@ module Memscope
       def right(name)
         return @evidence.conf_variable || "MALLOC_CONF" if name.match?(CONF)
 
-        Spelling.meant(name, READERS.keys)
+        Spelling.slip(name, READERS.keys)
       end
 
       # "_rjem_" reads _RJEM_MALLOC_CONF.
