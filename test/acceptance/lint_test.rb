@@ -165,6 +165,25 @@ class LintAcceptanceTest < MemscopeTest
     assert_match(/MALLOC_TRIM_THRESHOLD_=65536/, reading.recommended)
   end
 
+  # Capabilities that a program gains from its file make the kernel set AT_SECURE.
+  def test_a_program_that_glibc_does_not_listen_to
+    skip "only root can give a file capabilities" unless Process.uid.zero?
+    skip "setcap is not installed" unless system("setcap", "-h", %i[out err] => File::NULL)
+    ruby = Compiled.path("ruby")
+    FileUtils.cp(File.realpath(RbConfig.ruby), ruby)
+    Compiled.run("setcap", "cap_net_bind_service+ep", ruby)
+    result = ChildProcess.run_command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", ruby,
+                                      *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rmemscope", "-e", LINT,
+                                      env: bare.merge("GLIBC_TUNABLES" => "glibc.malloc.arena_max=3"))
+    skip "another user cannot run it here: #{result.err}" if result.err.match?(/cannot load|denied/)
+    reading = Memscope::Lint.from_h(result.json)
+    setting = reading.find { |each| each.name == "arena_max" }
+
+    assert_equal "default", setting.source
+    assert_equal [:ignored_environment], reading.problems.map(&:id)
+    assert_nil reading.recommended
+  end
+
   def test_who_calls_mallopt
     library = AllocatorFixtures.shared("mallopt_caller")
     reading, = lint(nil, script: "require 'fiddle'; Fiddle.dlopen(#{library.dump}); #{LINT}")

@@ -12,6 +12,7 @@ module Memscope
                 "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_", "trim_threshold" => "MALLOC_TRIM_THRESHOLD_",
                 "mmap_max" => "MALLOC_MMAP_MAX_", "top_pad" => "MALLOC_TOP_PAD_", "perturb" => "MALLOC_PERTURB_",
                 "check" => "MALLOC_CHECK_" }.freeze
+      # The variable that names tunables of all of glibc.
       TUNABLES = "GLIBC_TUNABLES"
       READERS = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].to_h { |name| [name, :glibc] }
                                                          .update("MALLOC_CONF" => :jemalloc).freeze
