@@ -22,6 +22,7 @@ module Memscope
   autoload :SizeClass, File.join(__dir__, "memscope", "size_classes.rb")
   autoload :SizeClasses, File.join(__dir__, "memscope", "size_classes.rb")
   autoload :Fragmentation, File.join(__dir__, "memscope", "fragmentation.rb")
+  autoload :Lint, File.join(__dir__, "memscope", "lint.rb")
   autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
 
@@ -115,6 +116,12 @@ module Memscope
     #
     # @return [Cgroup]
     def cgroup = Cgroup.read
+
+    # How the allocator is set, what is wrong with that, and what would suit this process. Tier T2. Loads memscope/lint
+    # when first used.
+    #
+    # @return [Lint]
+    def lint = Lint.read
 
     # Prints the ledger for people. Tier T2. Loads memscope/report when first used; require that beforehand where it
     # is to be called in a trap handler.

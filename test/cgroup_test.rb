@@ -42,6 +42,15 @@ class CgroupTest < MemscopeTest
     assert_equal({ avg10: 0.75, avg60: 0.1, avg300: 0.0, total_us: 65_432 }, group.pressure[:full])
   end
 
+  def test_the_cpu_quota_is_the_smallest_on_the_way_up
+    assert_in_delta 1.5, read("v2").cpu_limit
+    assert_in_delta 0.5, read("v2_nested").cpu_limit
+    assert_in_delta 2.0, read("v1").cpu_limit
+    assert_nil read("v2_unlimited").cpu_limit
+    assert_equal "unlimited, says cpu.max", read("v2_unlimited").reasons[:cpu_limit]
+    assert_match(/cpu\.max: not there/, read("v2_root_group").reasons[:cpu_limit])
+  end
+
   def test_unlimited_is_nil_with_a_reason
     group = read("v2_unlimited")
 

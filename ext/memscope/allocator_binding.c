@@ -1,12 +1,14 @@
 /*
- * Native.allocator and Native.jemalloc_stats: structs in, VALUEs out.
+ * Native.allocator, allocator_inputs and jemalloc_stats: structs in, VALUEs out.
  */
 #include "memscope.h"
 
 #include "allocator.h"
+#include "allocator_environment.h"
 #include "jemalloc.h"
 
 #include <ruby/thread.h>
+#include <stdio.h>
 
 static VALUE text_or_nil(const char *text) {
     return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
@@ -116,6 +118,65 @@ static VALUE native_allocator(VALUE self) {
     return hash;
 }
 
+/* The whole of it came from the environment: any bytes. */
+static void add_variable(const char *name, const char *value, void *hash) {
+    rb_hash_aset((VALUE)hash, rb_to_symbol(rb_utf8_str_new(name, (long)(value - name - 1))),
+                 rb_utf8_str_new_cstr(value));
+}
+
+static void add_conf(const char *source, const char *text, void *list) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(source));
+    memscope_hash_set(hash, "text", text ? rb_utf8_str_new_cstr(text) : Qnil);
+    rb_ary_push((VALUE)list, hash);
+}
+
+static void add_current(const struct memscope_setting *setting, void *hash) {
+    rb_hash_aset((VALUE)hash, rb_to_symbol(text_value(setting->name)), setting_value(setting));
+}
+
+/* The visitor must not allocate: the paths are copied first. */
+struct callers {
+    size_t count;
+    char paths[16][MEMSCOPE_ALLOCATOR_PATH];
+};
+
+static void note_caller(const char *path, void *context) {
+    struct callers *callers = context;
+
+    if (callers->count < sizeof callers->paths / sizeof callers->paths[0])
+        snprintf(callers->paths[callers->count++], sizeof callers->paths[0], "%s", path);
+}
+
+/* The list is the last caller's; callers take turns under the GVL. */
+static VALUE mallopt_callers(void) {
+    static struct callers callers;
+    VALUE list = rb_ary_new();
+
+    callers.count = 0;
+    memscope_allocator_mallopt_callers(note_caller, &callers);
+    for (size_t index = 0; index < callers.count; index++)
+        rb_ary_push(list, rb_utf8_str_new_cstr(callers.paths[index]));
+    return list;
+}
+
+/* Memscope::Native.allocator_inputs: what the settings come from, and those that have changed since the start. */
+static VALUE native_allocator_inputs(VALUE self) {
+    VALUE hash = rb_hash_new(), variables = rb_hash_new(), confs = rb_ary_new(), current = rb_hash_new();
+    const char *variable = memscope_allocator_confs(add_conf, (void *)confs);
+
+    memscope_allocator_environment_given(add_variable, (void *)variables);
+    memscope_allocator_current_settings(add_current, (void *)current);
+    memscope_hash_set(hash, "variables", variables);
+    memscope_hash_set(hash, "secure", memscope_allocator_environment_is_ignored() ? Qtrue : Qfalse);
+    memscope_hash_set(hash, "confs", confs);
+    memscope_hash_set(hash, "conf_variable", text_or_nil(variable));
+    memscope_hash_set(hash, "current", current);
+    memscope_hash_set(hash, "mallopt_callers", mallopt_callers());
+    return hash;
+}
+
 struct jemalloc_reading {
     enum memscope_status status;
     struct memscope_jemalloc_stats stats;
@@ -173,6 +234,7 @@ static VALUE native_jemalloc_keys(VALUE self) {
 void Init_memscope_allocator(void) {
     memscope_allocator_load();
     rb_define_module_function(rb_mMemscopeNative, "allocator", native_allocator, 0);
+    rb_define_module_function(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
     rb_define_module_function(rb_mMemscopeNative, "jemalloc_stats", native_jemalloc_stats, 0);
     rb_define_module_function(rb_mMemscopeNative, "jemalloc_unsupported_reason", native_jemalloc_unsupported_reason, 0);
     rb_define_module_function(rb_mMemscopeNative, "jemalloc_keys", native_jemalloc_keys, 0);

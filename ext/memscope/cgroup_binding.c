@@ -139,6 +139,19 @@ static void set_pressure(struct answer *answer) {
     set_figure(answer, "pressure", &absence);
 }
 
+static void set_cpu_limit(struct answer *answer) {
+    const struct memscope_cgroup_cpus *cpus = &answer->cgroup->cpus;
+    struct memscope_cgroup_figure absence = {.status = cpus->status, .file = cpus->file, .unlimited = true};
+
+    if (cpus->status == MEMSCOPE_OK && !cpus->unlimited)
+        memscope_hash_set(answer->body, "cpu_limit", DBL2NUM(cpus->count));
+    else if (cpus->file)
+        set_figure(answer, "cpu_limit", &absence);
+    else
+        memscope_hash_set(answer->reasons, "cpu_limit",
+                          rb_sprintf("the group of the cpu controller: %s", memscope_status_text(cpus->status)));
+}
+
 /* Paths are bytes to the kernel; whatever they hold, the text is marked UTF-8. */
 static VALUE path_or_nil(const char *path) {
     return *path ? rb_utf8_str_new_cstr(path) : Qnil;
@@ -207,6 +220,7 @@ static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
     set_working_set(&answer);
     set_hierarchy_headroom(&answer);
     set_figure(&answer, "host_memory_bytes", &reading.cgroup.host_memory);
+    set_cpu_limit(&answer);
     set_events(&answer);
     set_pressure(&answer);
     wall_ns = memscope_now_ns() - start;

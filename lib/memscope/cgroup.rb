@@ -82,6 +82,10 @@ module Memscope
     # @!attribute [r] host_memory_bytes
     #   @return [Integer, nil] MemTotal of the machine: the bound of a group without a limit
     field :host_memory_bytes, :bytes
+    # @!attribute [r] cpu_limit
+    #   @return [Float, nil] how many CPUs' time the processes of the group may use: quota by period, the smallest on
+    #     the way up (cpu.max; v1: cpu.cfs_quota_us, in a group of its own)
+    field :cpu_limit, :number
     # @!attribute [r] events
     #   @return [Hash{Symbol => Integer}, nil] memory.events in the kernel's words (:low, :high, :max, :oom,
     #     :oom_kill); v1: :failcnt and :oom_kill

@@ -11,20 +11,24 @@ static void parse(char which, const char *text) {
     struct memscope_cgroup_mount mount = {0};
     struct memscope_cgroup_figure figure = {0};
     struct memscope_cgroup_pressure pressure;
+    struct memscope_cgroup_cpus cpus;
 
     switch (which) {
     case 'c':
-        memscope_cgroup_parse_membership(text, &membership);
+        memscope_cgroup_parse_membership(text, "memory", &membership);
         if (strlen(membership.v1_path) >= MEMSCOPE_CGROUP_PATH || strlen(membership.v2_path) >= MEMSCOPE_CGROUP_PATH)
             abort();
         break;
     case 'm':
-        memscope_cgroup_parse_mount(text, &mount);
+        memscope_cgroup_parse_mount(text, "memory", &mount);
         if (strlen(mount.root) >= MEMSCOPE_CGROUP_PATH || strlen(mount.point) >= MEMSCOPE_CGROUP_PATH)
             abort();
         break;
     case 's':
         memscope_cgroup_parse_figure(text, "inactive_file", &figure);
+        break;
+    case 'q':
+        memscope_cgroup_parse_quota(text, &cpus);
         break;
     case 'p':
         memscope_cgroup_parse_pressure(text, &pressure);

@@ -111,4 +111,27 @@ typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting,
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 
+/*
+ * Visits those settings that a program can change while it runs and the allocator then tells, with their values of now
+ * (jemalloc's decay times are those of arena 0). Takes jemalloc's ctl lock; no GVL needed.
+ */
+void memscope_allocator_current_settings(memscope_setting_visitor visit, void *context);
+
+/* A text of options, and where it stands. text is NULL where it is not given. */
+typedef void (*memscope_conf_visitor)(const char *source, const char *text, void *context);
+
+/*
+ * Visits the places that jemalloc takes its options from, in its order: a later one wins. Returns the name of the
+ * environment variable among them. Visits nothing and returns NULL where another allocator serves malloc.
+ */
+const char *memscope_allocator_confs(memscope_conf_visitor visit, void *context);
+
+typedef void (*memscope_path_visitor)(const char *path, void *context);
+
+/*
+ * Visits the objects of the process, "" for the executable, that call glibc's mallopt by name and can have changed
+ * settings unseen. Under the dynamic linker's lock: the visitor must not allocate.
+ */
+void memscope_allocator_mallopt_callers(memscope_path_visitor visit, void *context);
+
 #endif

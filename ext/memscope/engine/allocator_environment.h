@@ -1,5 +1,6 @@
 /*
- * The environment variables that allocators read, as they were when memscope was loaded.
+ * The environment variables that allocators read, and those whose names come near, as they were when memscope was
+ * loaded.
  *
  * Allocators read them once, at the start of the process. ENV can change later, and a process title may overwrite
  * /proc/self/environ, so they are copied at load.
@@ -7,15 +8,26 @@
 #ifndef MEMSCOPE_ALLOCATOR_ENVIRONMENT_H
 #define MEMSCOPE_ALLOCATOR_ENVIRONMENT_H
 
-/* Copies them. Nothing is kept of a program that runs set-user-ID: allocators do not listen there either. */
+#include <stdbool.h>
+
+/* Copies them. */
 void memscope_allocator_environment_capture(void);
 
-/* The value of a captured variable or NULL. Any context. */
+/* Whether this program runs set-user-ID or with file capabilities (AT_SECURE): no allocator listens then. */
+bool memscope_allocator_environment_is_ignored(void);
+
+/* The value of a captured variable; NULL where it is not set or ignored. Any context. */
 const char *memscope_allocator_environment(const char *name);
 
 typedef void (*memscope_environment_visitor)(const char *name, const char *value, void *context);
 
-/* Visits the captured variables whose names begin with prefix. The name is the whole one and ends at '='. */
+/*
+ * Visits the captured variables whose names begin with prefix, unless they are ignored. The name is the whole one and
+ * ends at '='.
+ */
 void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context);
+
+/* Visits all that were captured, also those that are ignored and those that no allocator reads. */
+void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context);
 
 #endif

@@ -11,6 +11,10 @@
 const char *memscope_jemalloc_settings(memscope_setting_visitor visit, void *context);
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 
+/* memscope_allocator_current_settings and memscope_allocator_confs for jemalloc. */
+void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *context);
+const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context);
+
 /* The text of a NUL-terminated string; none for NULL. */
 static inline struct memscope_text memscope_text_of(const char *string) {
     struct memscope_text text = {string, 0};

@@ -36,15 +36,14 @@ static bool copy_path(char *path, const char *start, const char *end) {
     return true;
 }
 
-static bool lists_memory(const char *controllers, const char *end) {
-    static const char memory[] = "memory";
-    const size_t length = sizeof memory - 1;
+static bool lists(const char *controllers, const char *end, const char *controller) {
+    const size_t length = strlen(controller);
 
     while (controllers < end) {
         const char *comma = memchr(controllers, ',', (size_t)(end - controllers));
         const char *stop = comma ? comma : end;
 
-        if ((size_t)(stop - controllers) == length && memcmp(controllers, memory, length) == 0)
+        if ((size_t)(stop - controllers) == length && memcmp(controllers, controller, length) == 0)
             return true;
         controllers = stop + 1;
     }
@@ -52,7 +51,8 @@ static bool lists_memory(const char *controllers, const char *end) {
 }
 
 /* A line is "hierarchy:controllers:path"; v2's is "0::path". */
-enum memscope_status memscope_cgroup_parse_membership(const char *text, struct memscope_cgroup_membership *membership) {
+enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
+                                                      struct memscope_cgroup_membership *membership) {
     const char *line;
 
     memset(membership, 0, sizeof *membership);
@@ -65,7 +65,7 @@ enum memscope_status memscope_cgroup_parse_membership(const char *text, struct m
             continue;
         if (strncmp(line, "0::", 3) == 0)
             membership->has_v2 = copy_path(membership->v2_path, path + 1, end);
-        else if (lists_memory(controllers + 1, path))
+        else if (lists(controllers + 1, path, controller))
             membership->has_v1 = copy_path(membership->v1_path, path + 1, end);
     }
     return membership->has_v1 || membership->has_v2 ? MEMSCOPE_OK : MEMSCOPE_NOT_FOUND;
@@ -103,7 +103,7 @@ static bool is_word(const char *start, const char *end, const char *word) {
 }
 
 /* "id parent device root point options [optional ...] - type source super-options" */
-bool memscope_cgroup_parse_mount(const char *line, struct memscope_cgroup_mount *mount) {
+bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount) {
     const char *cursor = line;
     const char *start;
     const char *type;
@@ -122,7 +122,7 @@ bool memscope_cgroup_parse_mount(const char *line, struct memscope_cgroup_mount 
     if (mount->is_v2)
         return true;
     return is_word(type, cursor, "cgroup") && next_word(&cursor, &start) && next_word(&cursor, &start) &&
-           lists_memory(start, cursor);
+           lists(start, cursor, controller);
 }
 
 void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure) {
@@ -146,6 +146,21 @@ void memscope_cgroup_parse_figure(const char *text, const char *key, struct mems
         figure->status = MEMSCOPE_MALFORMED;
     else
         figure->unlimited = figure->value >= V1_UNLIMITED;
+}
+
+void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus) {
+    uint64_t quota, period;
+
+    cpus->status = MEMSCOPE_OK;
+    cpus->unlimited = strncmp(text, "max", 3) == 0 || strncmp(text, "-1", 2) == 0;
+    cpus->count = 0;
+    if (cpus->unlimited)
+        return;
+    if (memscope_text_decimal(&text, &quota) && *text++ == ' ' && memscope_text_decimal(&text, &period) &&
+        ends_line(text) && period > 0)
+        cpus->count = (double)quota / (double)period;
+    else
+        cpus->status = MEMSCOPE_MALFORMED;
 }
 
 /* "name=" and a number with two decimals. */
@@ -373,6 +388,7 @@ static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file
 /* What is sought among the mounts, and what has been found. */
 struct search {
     const char *cgroup_root;
+    const char *controller;
     const char *path; /* of this process in the hierarchy */
     bool is_v2;
     bool is_mounted; /* where this process's group can be seen */
@@ -395,10 +411,13 @@ static bool has_file(const char *directory, const char *name) {
 }
 
 /*
- * Whether the directory is a memory group. A v2 group without the memory controller is accounted to the nearest
+ * Whether the directory is a group of the controller. Of CPUs any is: a v2 group without the controller, and every root
+ * group, has no quota. A v2 group without the memory controller is accounted to the nearest
  * group above that has it; the root group has no memory.current.
  */
 static bool settle(struct search *search) {
+    if (strcmp(search->controller, "memory") != 0)
+        return has_file(search->directory, "");
     if (!search->is_v2)
         return has_file(search->directory, "/memory.usage_in_bytes");
     while (!has_file(search->directory, "/memory.current"))
@@ -481,44 +500,105 @@ static void search_mounts(const char *proc_root, struct search *search) {
     if (join(path, sizeof path, proc_root, "/self/mountinfo") == MEMSCOPE_OK)
         lines.descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (lines.descriptor < 0) {
-        try_mount(search, search->is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory", "/");
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s%s", search->is_v2 ? "" : "/",
+                 search->is_v2 ? "" : search->controller);
+        try_mount(search, path, "/");
         return;
     }
     while (search->status != MEMSCOPE_OK && (line = next_line(&lines)))
-        if (memscope_cgroup_parse_mount(line, &mount) && mount.is_v2 == search->is_v2)
+        if (memscope_cgroup_parse_mount(line, search->controller, &mount) && mount.is_v2 == search->is_v2)
             try_mount(search, mount.point, mount.root);
     close(lines.descriptor);
 }
 
-/* Sets version, path, directory. top is the mount point as far up as groups can be seen. */
-static enum memscope_status find_group(const char *proc_root, const char *cgroup_root, struct memscope_cgroup *cgroup,
-                                       char *top) {
+/* Finds the group of the controller that this process is in; what is sought is search->path once that is known. */
+static enum memscope_status find_group(const char *proc_root, struct memscope_cgroup_membership *member,
+                                       struct search *search) {
     char text[TEXT_CAPACITY];
     char path[MEMSCOPE_CGROUP_PATH + 64];
     size_t length;
-    struct memscope_cgroup_membership member;
-    struct search search = {.cgroup_root = cgroup_root};
     enum memscope_status status = join(path, sizeof path, proc_root, "/self/cgroup");
 
     if (status == MEMSCOPE_OK)
         status = memscope_text_file_read(path, text, sizeof text, &length);
     if (status == MEMSCOPE_OK)
-        status = memscope_cgroup_parse_membership(text, &member);
+        status = memscope_cgroup_parse_membership(text, search->controller, member);
     if (status != MEMSCOPE_OK)
         return status;
-    search.is_v2 = !member.has_v1;
-    search.path = member.has_v1 ? member.v1_path : member.v2_path;
-    search_mounts(proc_root, &search);
+    search->is_v2 = !member->has_v1;
+    search->path = member->has_v1 ? member->v1_path : member->v2_path;
+    search_mounts(proc_root, search);
+    return search->status;
+}
+
+/* Sets version, path, directory. top is the mount point as far up as groups can be seen. */
+static enum memscope_status find_memory_group(const char *proc_root, const char *cgroup_root,
+                                              struct memscope_cgroup *cgroup, char *top) {
+    struct memscope_cgroup_membership member;
+    struct search search = {.cgroup_root = cgroup_root, .controller = "memory"};
+    enum memscope_status status = find_group(proc_root, &member, &search);
+
+    if (!search.path)
+        return status;
     if (member.has_v1)
         cgroup->version = member.has_v2 ? MEMSCOPE_CGROUP_HYBRID : MEMSCOPE_CGROUP_V1;
-    else if (search.status == MEMSCOPE_OK || !search.is_mounted)
+    else if (status == MEMSCOPE_OK || !search.is_mounted)
         cgroup->version = MEMSCOPE_CGROUP_V2;
     memcpy(cgroup->path, search.path, sizeof cgroup->path);
-    if (search.status != MEMSCOPE_OK)
-        return search.status;
+    if (status != MEMSCOPE_OK)
+        return status;
     memcpy(cgroup->directory, search.directory, sizeof cgroup->directory);
     memcpy(top, search.top, sizeof search.top);
     return MEMSCOPE_OK;
+}
+
+/* One group's own quota. v1 has it in two files. */
+static void read_quota(const struct search *search, struct memscope_cgroup_cpus *cpus) {
+    struct loaded_file file = {.name = NULL};
+    char text[128];
+    int length;
+
+    cpus->file = search->is_v2 ? "cpu.max" : "cpu.cfs_quota_us";
+    load(&file, search->directory, cpus->file);
+    cpus->status = file.status;
+    if (file.status != MEMSCOPE_OK)
+        return;
+    length = snprintf(text, sizeof text, "%.*s", (int)strcspn(file.text, "\n"), file.text);
+    if (!search->is_v2) {
+        load(&file, search->directory, "cpu.cfs_period_us");
+        cpus->status = file.status;
+        if (file.status != MEMSCOPE_OK)
+            return;
+        if ((size_t)length < sizeof text)
+            snprintf(text + length, sizeof text - (size_t)length, " %.32s", file.text);
+    }
+    memscope_cgroup_parse_quota(text, cpus);
+}
+
+static bool is_quota(const struct memscope_cgroup_cpus *cpus) {
+    return cpus->status == MEMSCOPE_OK && !cpus->unlimited;
+}
+
+/* The smallest quota on the way up. A group without the file has none. */
+static void read_cpus(const char *proc_root, const char *cgroup_root, struct memscope_cgroup_cpus *cpus) {
+    struct memscope_cgroup_membership member;
+    struct search search = {.cgroup_root = cgroup_root, .controller = "cpu"};
+
+    cpus->status = find_group(proc_root, &member, &search);
+    if (cpus->status != MEMSCOPE_OK)
+        return;
+    *cpus = (struct memscope_cgroup_cpus){.status = MEMSCOPE_NOT_FOUND};
+    do {
+        struct memscope_cgroup_cpus own = {0};
+
+        read_quota(&search, &own);
+        if (own.status != MEMSCOPE_OK && own.status != MEMSCOPE_NOT_FOUND) {
+            *cpus = own;
+            return;
+        }
+        if (cpus->status != MEMSCOPE_OK || (is_quota(&own) && (!is_quota(cpus) || own.count < cpus->count)))
+            *cpus = own;
+    } while (climb(search.directory, search.top));
 }
 
 /* "MemTotal:  24684092 kB" */
@@ -555,7 +635,8 @@ enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgr
 
     memset(cgroup, 0, sizeof *cgroup);
     read_host_memory(proc_root, &cgroup->host_memory);
-    status = find_group(proc_root, cgroup_root, cgroup, top);
+    read_cpus(proc_root, cgroup_root, &cgroup->cpus);
+    status = find_memory_group(proc_root, cgroup_root, cgroup, top);
     if (status != MEMSCOPE_OK) {
         mark_unread(cgroup, status);
         return status;
@@ -576,6 +657,7 @@ enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgr
     memset(cgroup, 0, sizeof *cgroup);
     mark_unread(cgroup, MEMSCOPE_UNSUPPORTED);
     cgroup->host_memory.status = MEMSCOPE_UNSUPPORTED;
+    cgroup->cpus.status = MEMSCOPE_UNSUPPORTED;
     return MEMSCOPE_UNSUPPORTED;
 }
 

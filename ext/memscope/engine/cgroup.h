@@ -51,6 +51,14 @@ struct memscope_cgroup_pressure {
     struct memscope_cgroup_stall some, full;
 };
 
+/* The CPU time that a group may use, in CPUs. */
+struct memscope_cgroup_cpus {
+    enum memscope_status status;
+    bool unlimited;   /* count means nothing then */
+    double count;     /* quota by period */
+    const char *file; /* where it was looked for, without the directory; NULL when there is no group */
+};
+
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
     char path[MEMSCOPE_CGROUP_PATH];            /* as /proc/self/cgroup gives it; "" where none */
@@ -63,6 +71,7 @@ struct memscope_cgroup {
     enum memscope_status pressure_status;
     struct memscope_cgroup_pressure pressure;
     struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */
+    struct memscope_cgroup_cpus cpus;          /* the smallest on the way up; v1 has a group of its own for CPUs */
 };
 
 /*
@@ -77,24 +86,28 @@ enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgr
 
 struct memscope_cgroup_membership {
     bool has_v1, has_v2;
-    char v1_path[MEMSCOPE_CGROUP_PATH]; /* of the hierarchy that has the memory controller */
+    char v1_path[MEMSCOPE_CGROUP_PATH]; /* of the hierarchy that has the controller */
     char v2_path[MEMSCOPE_CGROUP_PATH];
 };
 
-/* /proc/self/cgroup. */
-enum memscope_status memscope_cgroup_parse_membership(const char *text, struct memscope_cgroup_membership *membership);
+/* /proc/self/cgroup, for a controller: "memory" or "cpu". */
+enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
+                                                      struct memscope_cgroup_membership *membership);
 
 struct memscope_cgroup_mount {
-    bool is_v2; /* else v1 with the memory controller */
+    bool is_v2; /* else v1 with the controller */
     char root[MEMSCOPE_CGROUP_PATH];
     char point[MEMSCOPE_CGROUP_PATH];
 };
 
-/* One line of /proc/self/mountinfo. False where it is no mount of a hierarchy that can have the memory controller. */
-bool memscope_cgroup_parse_mount(const char *line, struct memscope_cgroup_mount *mount);
+/* One line of /proc/self/mountinfo. False where it is no mount of a hierarchy that can have the controller. */
+bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
 
 /* Sets status, unlimited and value. key NULL: the text is one number or "max". */
 void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure);
+
+/* "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets status, unlimited and count. */
+void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus);
 
 /* memory.pressure. */
 enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct memscope_cgroup_pressure *pressure);

@@ -31,7 +31,8 @@ struct conf {
 
 struct confs {
     struct conf list[CONF_COUNT];
-    char link_path[64], link[LINK_SIZE], variable[64];
+    const char *variable;
+    char link_path[64], link[LINK_SIZE];
 };
 
 typedef const char *string;
@@ -84,11 +85,10 @@ static void prefer_reported(const char *key, struct conf *conf) {
 
 static void find_confs(struct confs *confs) {
     const char *prefix = memscope_jemalloc_prefix();
-    bool prefixed = prefix[0] != '\0';
     ssize_t length;
 
     snprintf(confs->link_path, sizeof confs->link_path, "/etc/%smalloc.conf", prefix);
-    snprintf(confs->variable, sizeof confs->variable, "%sMALLOC_CONF", prefixed ? "JE_" : "");
+    confs->variable = prefix[0] == '\0' ? "MALLOC_CONF" : "JE_MALLOC_CONF";
     length = readlink(confs->link_path, confs->link, sizeof confs->link - 1);
     confs->link[length > 0 ? length : 0] = '\0';
     confs->list[COMPILED] = (struct conf){"--with-malloc-conf", NULL};
@@ -132,9 +132,8 @@ static bool find_in_conf(const char *conf, const char *name, struct memscope_tex
     return any;
 }
 
-/* Reads the effective value. False where this jemalloc has no such option. */
-static bool read_option(const struct option *option, struct memscope_setting *setting) {
-    char key[KEY_SIZE];
+/* Reads a value under its key. False where this jemalloc has no such key. */
+static bool read_value(const char *key, const struct option *option, struct memscope_setting *setting) {
     union {
         bool boolean;
         uint32_t four;
@@ -142,7 +141,6 @@ static bool read_option(const struct option *option, struct memscope_setting *se
         const char *string;
     } raw;
 
-    snprintf(key, sizeof key, "opt.%s", option->name);
     if (memscope_jemalloc_read(key, &raw, option->size) != MEMSCOPE_OK)
         return false;
     setting->type = option->type;
@@ -155,6 +153,14 @@ static bool read_option(const struct option *option, struct memscope_setting *se
     else
         setting->value.text = raw.string ? raw.string : "";
     return true;
+}
+
+/* Reads the effective value. False where this jemalloc has no such option. */
+static bool read_option(const struct option *option, struct memscope_setting *setting) {
+    char key[KEY_SIZE];
+
+    snprintf(key, sizeof key, "opt.%s", option->name);
+    return read_value(key, option, setting);
 }
 
 /* Whether a text, read as jemalloc reads it (numbers in any C base, and all of the text), means the effective value. */
@@ -267,4 +273,32 @@ const char *memscope_jemalloc_settings(memscope_setting_visitor visit, void *con
     for (size_t index = 0; index < CONF_COUNT; index++)
         visit_unreported(&confs.list[index], visit, context);
     return NULL;
+}
+
+void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *context) {
+    static const struct {
+        const char *key;
+        struct option option;
+    } current[] = {
+        {"background_thread", {"background_thread", MEMSCOPE_SETTING_BOOLEAN, sizeof(bool)}},
+        {"max_background_threads", {"max_background_threads", MEMSCOPE_SETTING_UNSIGNED, sizeof(size_t)}},
+        {"arena.0.dirty_decay_ms", {"dirty_decay_ms", MEMSCOPE_SETTING_SIGNED, sizeof(ssize_t)}},
+        {"arena.0.muzzy_decay_ms", {"muzzy_decay_ms", MEMSCOPE_SETTING_SIGNED, sizeof(ssize_t)}},
+    };
+
+    for (size_t index = 0; index < sizeof current / sizeof current[0]; index++) {
+        struct memscope_setting setting = {.name = memscope_text_of(current[index].option.name), .source = "mallctl"};
+
+        if (read_value(current[index].key, &current[index].option, &setting))
+            visit(&setting, context);
+    }
+}
+
+const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context) {
+    struct confs confs = {0};
+
+    find_confs(&confs);
+    for (size_t index = 0; index < CONF_COUNT; index++)
+        visit(confs.list[index].source, confs.list[index].text, context);
+    return confs.variable;
 }

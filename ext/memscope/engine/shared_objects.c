@@ -226,6 +226,22 @@ const void *memscope_shared_object_symbol(const struct memscope_shared_object *o
     return table.gnu_hash ? look_up_gnu(object, &table, name) : look_up_sysv(object, &table, name);
 }
 
+bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name) {
+    struct symbol_table table;
+    const char *cursor, *end;
+
+    if (!find_symbol_table(object, &table))
+        return false;
+    cursor = table.names;
+    end = table.names + table.names_length;
+    while ((cursor = memmem(cursor, (size_t)(end - cursor), name, strlen(name) + 1))) {
+        if (cursor > table.names && cursor[-1] == '\0')
+            return !memscope_shared_object_symbol(object, name);
+        cursor++;
+    }
+    return false;
+}
+
 struct suffix_search {
     const struct memscope_shared_object *object;
     struct symbol_table table;
@@ -290,6 +306,11 @@ uint64_t memscope_shared_objects_generation(void) {
 const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name) {
     (void)object, (void)name;
     return NULL;
+}
+
+bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name) {
+    (void)object, (void)name;
+    return false;
 }
 
 bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address) {

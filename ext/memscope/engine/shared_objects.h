@@ -32,6 +32,12 @@ uint64_t memscope_shared_objects_generation(void);
  */
 const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name);
 
+/*
+ * Whether the object uses a function or variable of this name that it does not define. False for a name that the
+ * object's linker has stored as the end of a longer one.
+ */
+bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name);
+
 /* Whether address lies in one of the object's loaded segments. */
 bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address);
 

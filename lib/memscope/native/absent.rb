@@ -26,6 +26,10 @@ module Memscope
         answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", settings: [], others: [])
       end
 
+      def allocator_inputs
+        { variables: {}, secure: false, confs: [], conf_variable: nil, current: {}, mallopt_callers: [] }
+      end
+
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
       def process_memory = answer(:T2)

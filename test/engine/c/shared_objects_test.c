@@ -7,7 +7,7 @@
 
 struct found {
     const void *address;
-    size_t objects, exporting, matching, ending;
+    size_t objects, exporting, importing, both, matching, ending;
 };
 
 static void count_ending(const char *name, const void *address, void *context) {
@@ -23,10 +23,12 @@ static bool look(const struct memscope_shared_object *object, void *context) {
 
     found->objects++;
     found->exporting += exported != NULL;
+    found->importing += memscope_shared_object_imports(object, "dladdr");
+    found->both += exported && memscope_shared_object_imports(object, "malloc");
     found->matching += exported == found->address && memscope_shared_object_contains(object, (uintptr_t)exported);
     memscope_shared_object_symbols_ending(object, "alloc", count_ending, found);
     return memscope_shared_object_symbol(object, "no_such_function_anywhere") == NULL &&
-           memscope_shared_object_symbol(object, "") == NULL;
+           memscope_shared_object_symbol(object, "") == NULL && !memscope_shared_object_imports(object, "no_such_name");
 }
 
 static bool stop_at_once(const struct memscope_shared_object *object, void *context) {
@@ -39,6 +41,7 @@ static bool stop_at_once(const struct memscope_shared_object *object, void *cont
 
 int main(void) {
     struct found found = {.address = dlsym(RTLD_DEFAULT, "malloc")};
+    Dl_info info;
     uint64_t generation = memscope_shared_objects_generation();
     size_t visited = 0;
 
@@ -46,9 +49,11 @@ int main(void) {
     memscope_each_shared_object(stop_at_once, &visited);
     EXPECT(found.objects >= 2);
     EXPECT(found.exporting >= 1);
+    EXPECT(found.importing >= 1 && found.both == 0);
     EXPECT(found.matching == 1);
     EXPECT(found.ending == 1);
     EXPECT(visited == 1);
+    EXPECT(dladdr(found.address, &info));
     if (dlopen("libz.so.1", RTLD_NOW))
         EXPECT(memscope_shared_objects_generation() != generation);
     return 0;

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require_relative "../reading"
+require_relative "conf_text"
+require_relative "spelling"
+require_relative "value_text"
+
+module Memscope
+  class Lint < Reading
+    # The options of the jemalloc that serves malloc: their names, and which values they take.
+    class JemallocOptions
+      # Other words for the same, and options of earlier versions that others, in other units, took the place of.
+      SYNONYMS = { "arenas" => "narenas", "arena_max" => "narenas", "background_threads" => "background_thread" }.freeze
+      REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
+      # jemalloc takes them and does not report them; of the others the reading has those that this jemalloc has.
+      UNREPORTED = %w[bin_shards slab_sizes narenas_ratio lg_tcache_max prof_log].freeze
+      # Of more than it has room for jemalloc makes as many as it has (MALLOCX_ARENA_LIMIT in
+      # include/jemalloc/internal/arena_types.h), and of times it takes what fits into 64 bits of nanoseconds.
+      DECAY = (-1..18_446_744_072_000)
+      NUMBERS = { "narenas" => 1..4094, "dirty_decay_ms" => DECAY, "muzzy_decay_ms" => DECAY,
+                  "max_background_threads" => 1..4, "lg_prof_sample" => 0..62, "lg_prof_interval" => -1..62 }.freeze
+      WORDS = { "dss" => %w[disabled primary secondary], "percpu_arena" => %w[disabled percpu phycpu],
+                "thp" => %w[default always never], "metadata_thp" => %w[disabled auto always],
+                "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
+      private_constant :SYNONYMS, :REPLACED, :UNREPORTED, :DECAY, :NUMBERS, :WORDS
+
+      # @param settings [Hash{Symbol => Allocator::Setting}]
+      def initialize(settings)
+        @settings = settings
+        @names = settings.values.reject { |setting| setting.value.nil? }.map(&:name)
+      end
+
+      # @return [Boolean]
+      def include?(name) = @names.include?(name) || UNREPORTED.include?(name) || accepted_unreported?(name)
+
+      # @param name [String] that is none of an option
+      # @return [String, nil] what it was meant to be
+      def meant(name) = replacing(name) ? nil : synonym(name) || Spelling.meant(name, @names)
+
+      # @param name [String] that is none of an option
+      # @return [String, nil] the option, in another unit, that took its place
+      def replacing(name) = REPLACED[name.downcase]
+
+      # @param name [String] of an option
+      # @param text [String]
+      # @return [String, nil] a text of that meaning that jemalloc takes; nil where it is not known to take any
+      def fitting(name, text)
+        value = @settings[name.to_sym]&.value
+        return if text == "default" && value.is_a?(Integer) # narenas takes the word, and it says nothing
+        return text if taken?(name, text)
+
+        case value
+        when true, false then ValueText.boolean(text)
+        when Integer then NUMBERS.key?(name) ? number(name, text) : nil
+        when String then WORDS.key?(name) ? ValueText.word(text, WORDS[name]) : nil
+        end
+      end
+
+      private
+
+      def synonym(name) = SYNONYMS[name.downcase]
+
+      # Whether jemalloc has taken this very text.
+      def taken?(name, text)
+        setting = @settings[name.to_sym]
+        setting&.given == text && setting.ignored.nil? && in_range?(name, setting.value)
+      end
+
+      def in_range?(name, value) = !NUMBERS.key?(name) || NUMBERS[name].cover?(value)
+
+      def accepted_unreported?(name) = @settings[name.to_sym]&.then { |setting| setting.ignored.nil? } || false
+
+      def number(name, text)
+        name.end_with?("_ms") ? ValueText.milliseconds(text, NUMBERS[name]) : ValueText.number(text, NUMBERS[name])
+      end
+    end
+    private_constant :JemallocOptions
+  end
+end

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+# Evidence for the linter, made up: what differs from a usual process is given.
+module LintEvidence
+  COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
+
+  # Two CPUs, a few threads, no container, nothing forked, and huge pages off as in any CRuby.
+  SURROUNDINGS = { cpus: 2, cpu_limit: nil, memory_limit_bytes: nil, threads: 5, ractors: 1, forked: false,
+                   forks: false, thp_mode: "madvise", thp_enabled: false }.freeze
+
+  JEMALLOC = { abort_conf: false, narenas: 8, percpu_arena: "disabled", background_thread: false,
+               max_background_threads: 4, dirty_decay_ms: 10_000, muzzy_decay_ms: 0, thp: "default",
+               metadata_thp: "disabled", junk: "false", zero: false, tcache: true, tcache_max: 32_768 }.freeze
+  GLIBC = { arena_max: nil, arena_test: 8, mmap_threshold: nil, trim_threshold: nil, mmap_max: 65_536,
+            top_pad: 131_072, perturb: 0, check: 0, tcache_count: nil, hugetlb: nil }.freeze
+
+  module_function
+
+  # options: what jemalloc says now, by name; given: of options that a text sets, [source, text, ignored].
+  # The keywords are those of Evidence, and of Surroundings.
+  def jemalloc(text = nil, options: {}, given: {}, others: [], link: nil, current: nil, variables: {}, secure: false,
+               variable: "MALLOC_CONF", **surroundings)
+    values = { **JEMALLOC, **options }
+    confs = [{ source: "--with-malloc-conf", text: "" }, { source: "malloc_conf", text: nil },
+             { source: "/etc/malloc.conf", text: link }, { source: variable, text: secure ? nil : text }]
+    variables = { **(text ? { variable.to_sym => text } : {}), **variables }
+    inputs = { variables: variables, secure: secure, confs: confs, conf_variable: variable,
+               current: current || values.slice(:background_thread, :dirty_decay_ms, :muzzy_decay_ms),
+               surroundings: { **SURROUNDINGS, **surroundings } }
+    evidence(:jemalloc, "5.3.0-0-g54eaed1", settings(values, given), others, **inputs)
+  end
+
+  def glibc(variables = {}, options: {}, given: {}, others: [], secure: false, mallopt_callers: [], **surroundings)
+    inputs = { variables: variables, secure: secure, mallopt_callers: mallopt_callers,
+               surroundings: { **SURROUNDINGS, **surroundings } }
+    evidence(:glibc, "2.36", settings({ **GLIBC, **options }, given), others, **inputs)
+  end
+
+  def other(name, variables = {}, given: {})
+    evidence(name, nil, settings({}, given), [], variables: variables, surroundings: SURROUNDINGS)
+  end
+
+  def evidence(name, version, settings, others, **inputs)
+    allocator = { name: name, version: version, path: nil, proved: name != :unknown, proof: "made up",
+                  settings: settings, others: others, reasons: {}, cost: COST.dup }
+    Memscope::Lint::Evidence.capture({ allocator: Memscope::Allocator.capture(allocator), secure: false, confs: [],
+                                       conf_variable: nil, current: {}, mallopt_callers: [], **inputs })
+  end
+
+  def settings(values, given)
+    values = { **given.to_h { |name, _| [name, nil] }, **values }
+    values.map do |name, value|
+      source, text, ignored = given[name]
+      { name: name.name, value: value, source: source || "default", given: text, ignored: ignored }
+    end
+  end
+end
