@@ -37,6 +37,7 @@ void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
+void Init_memscope_levers(void);
 void Init_memscope_program(void);
 
 #endif
