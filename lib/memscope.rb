@@ -15,6 +15,8 @@ require_relative "memscope/cgroup"
 # The calls below read; they change nothing, take no lock and raise nothing for what the system will not say: such a
 # value is nil, and the reading's `reasons` say why. They work in a trap handler. Tables of what each returns are with
 # the classes.
+#
+# Two of them change the process: purge, which gives memory back, and tune.
 module Memscope
   autoload :Diff, File.join(__dir__, "memscope", "diff.rb")
   autoload :Arena, File.join(__dir__, "memscope", "arenas.rb")
@@ -25,6 +27,8 @@ module Memscope
   autoload :Lint, File.join(__dir__, "memscope", "lint.rb")
   autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
+  autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
+  autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
 
   class << self
     # @!method rss
@@ -122,6 +126,39 @@ module Memscope
     #
     # @return [Lint]
     def lint = Lint.read
+
+    # Gives memory back to the kernel, and says how much that was. Tier T3. Loads memscope/purge when first used.
+    #
+    # All arguments are checked before anything is done.
+    #
+    # @param levers [Array<Symbol>] of Purge::LEVERS, where each is explained, and pulled in that order; by default all
+    #   that this process has
+    # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
+    # @param dry_run [Boolean] predict only, and change nothing
+    # @param settle [Numeric] seconds after which it is looked whether it stayed down; a dry run does not wait
+    # @return [Purge::Result]
+    # @raise [ArgumentError] for a lever that is not there, an arena out of range, or another wrong argument
+    # @raise [Purge::Busy] when another thread of this process purges or tunes
+    def purge(*levers, arena: nil, dry_run: false, settle: 0)
+      Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle)
+    end
+
+    # Sets decay times and background threads of jemalloc while it runs; what is nil stays as it is, and without
+    # arguments it only reads. Tier T1; but setting a decay time gives back what is unused now, which may take long.
+    # Loads memscope/tuning when first used.
+    #
+    # @param arena [Integer, nil] whose decay times; nil for all arenas, and those that are made later
+    # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are given up; 0 at once, -1 never
+    # @param muzzy_decay_ms [Integer, nil] and after which the kernel gets back those that it may take already
+    # @param background_thread [Boolean, nil] whether threads of jemalloc's do that, while the program's sleep. A forked
+    #   child has none until it sets this itself
+    # @return [Tuning] with the values before and after
+    # @raise [ArgumentError] for a value or an arena out of range, and for any but nil unless jemalloc serves malloc
+    # @raise [Purge::Busy] when another thread of this process purges or tunes
+    def tune(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
+      Tuning.apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
+                   background_thread: background_thread)
+    end
 
     # Prints the ledger for people. Tier T2. Loads memscope/report when first used; require that beforehand where it
     # is to be called in a trap handler.

@@ -6,6 +6,7 @@
  *   engine/shared_objects.h, allocator.h, jemalloc.h, glibc.h  who serves malloc, and what it holds
  *   engine/jemalloc_arenas.h, glibc_arenas.h                 the same, arena by arena
  *   engine/stacks.h, ledger.h                                who owns which page; the sum
+ *   engine/jemalloc_control.h, levers.h                      what is changed: giving memory back
  *   engine/program.h                                         what a file does when it is started
  *   ruby_private.h, ruby_heap.c, heap_pins.c                 Ruby's heap pages and slots
  *   *_binding.c, snapshot.c                                  structs in, VALUEs out
@@ -51,5 +52,6 @@ void Init_memscope(void) {
     Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();
     Init_memscope_arenas();
+    Init_memscope_levers();
     Init_memscope_program();
 }

@@ -39,6 +39,7 @@ void Init_memscope_heap_pins(void);
 void Init_memscope_ruby_heap_binding(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
+void Init_memscope_levers(void);
 void Init_memscope_program(void);
 
 #endif

@@ -3,6 +3,7 @@
 require_relative "../memscope"
 require_relative "cli/command"
 require_relative "cli/exec_command"
+require_relative "cli/purge_command"
 require_relative "cli/report_command"
 require_relative "cli/version_command"
 
@@ -12,7 +13,8 @@ module Memscope
   # Exit status: 0 fine, 64 a usage error, 74 could not read or write; that of the program that a command becomes.
   module CLI
     # Each command by its name.
-    COMMANDS = [ReportCommand, ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+    COMMANDS = [ReportCommand, PurgeCommand, ExecCommand,
+                VersionCommand].to_h { |command| [command.title, command] }.freeze
 
     class << self
       # Runs one command.

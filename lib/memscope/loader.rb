@@ -55,14 +55,14 @@ module Memscope
       given.to_h { |name, value| [name, enveloped(record, given, name, where) || value] }.except(:schema, :kind)
     end
 
-    # A reading inside another stands there without an envelope of its own: it shares the outer one. nil for any other
-    # value.
+    # A reading inside another stands there without an envelope of its own where it shares the outer one. nil for any
+    # other value.
     def enveloped(record, given, name, where)
       type = record.fields.find { |field| field.name == name }&.type
       return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
 
-      { **keyed(given[name], path(where, name), type), **given.slice(:schema, :memscope, :ruby, :pid, :at),
-        kind: type.kind }
+      shared = { **given.slice(:schema, :memscope, :ruby, :pid, :at), kind: type.kind }
+      shared.merge(keyed(given[name], path(where, name), type))
     end
 
     def check_schema(schema, where)

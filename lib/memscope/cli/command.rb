@@ -59,7 +59,7 @@ module Memscope
         rest = @parser.parse(arguments)
         return self.class.write(@out, help) if @help
 
-        refuse("unexpected argument: #{rest.first}") unless rest.empty?
+        take(rest)
         perform
       rescue OptionParser::ParseError => e
         refuse(e.message)
@@ -75,13 +75,18 @@ module Memscope
 
       def declare(parser); end
 
+      # What stands behind the options.
+      def take(rest)
+        refuse("unexpected argument: #{rest.first}") unless rest.empty?
+      end
+
       def refuse(complaint)
         raise Failure.new("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}", USAGE)
       end
 
       def allowed = @parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }
 
-      # What stands behind the options.
+      # What stands behind the options, for the help.
       def operands = nil
 
       # Paragraphs for the help.

@@ -44,6 +44,16 @@ module Memscope
 
       def file_capabilities(_path) = nil
 
+      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
+
+      def take_off = true # rubocop:disable Naming/PredicateMethod -- it does
+
+      def land = nil
+
+      def arena_limit = nil
+
+      def tune(*) = answer(:T1, allocator: :unknown, arenas: [])
+
       private
 
       def answer(tier, **known)

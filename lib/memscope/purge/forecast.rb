@@ -1,0 +1,82 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Purge
+    # What a lever will return, by what is known just before it is pulled: at least and at most, nil where that cannot
+    # be said, and why.
+    #
+    # @api private
+    Forecast = Struct.new(:min_bytes, :max_bytes, :reason) do
+      class << self
+        # Changes nothing.
+        #
+        # @param lever [Symbol]
+        # @param arena [Integer, nil]
+        # @param ledger [Ledger] for :trim a deep one
+        # @return [Forecast]
+        def of(lever, arena, ledger)
+          case lever
+          when :gc then unknown("what is garbage is known when it has been collected")
+          when :compact then compaction
+          when :tcache then exactly(0, "what it flushes becomes unused pages, which decay and purge return")
+          when :decay then decay(arena)
+          when :purge then purge(arena)
+          when :trim then trim(ledger)
+          when :collect then collect
+          end
+        end
+
+        private
+
+        def exactly(bytes, reason = nil) = new(bytes, bytes, reason)
+
+        def unknown(reason) = new(nil, nil, reason)
+
+        def compaction
+          known = Compaction.forecast(Memscope.ruby_heap)
+          new(known.min_bytes, known.max_bytes, known.reason)
+        end
+
+        def decay(index)
+          counted(index) do |arenas|
+            bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
+            new(0, bytes, "how many of the unused pages have waited long enough is not known") if bytes.positive?
+          end
+        end
+
+        def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
+
+        def purge(index)
+          counted(index) { |arenas| exactly(arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }) }
+        end
+
+        def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
+
+        # Yields the arenas in question; without a forecast of the block's nothing is returned.
+        def counted(index)
+          arenas = Memscope.arenas
+          return unknown(arenas.reasons.fetch(:arenas, "arenas are not known")) unless arenas.merged
+
+          chosen = arenas.select { |arena| index.nil? || arena.index == index }
+          return exactly(0, "arena #{index} is not in use yet") if chosen.empty?
+
+          yield(chosen) || exactly(0)
+        end
+
+        def trim(ledger)
+          malloc = ledger.rows.find { |row| row.id == :malloc }
+          trimmable = malloc&.detail&.fetch(:trimmable_bytes, nil)
+          return exactly(trimmable) if trimmable
+
+          unknown(ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
+        end
+
+        def collect
+          bytes = Native.collectable_bytes
+          bytes ? exactly(bytes) : unknown("this allocator does not say what it holds unused")
+        end
+      end
+    end
+    private_constant :Forecast
+  end
+end

@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Purge
+    # What a purge is to do. Whatever is wrong with its arguments is said before anything is done.
+    #
+    # @api private
+    class Plan
+      # Seconds: a day. Nobody waits longer on purpose.
+      LONGEST_SETTLE = 86_400
+
+      # @return [Array<Symbol>] each lever once, in order
+      attr_reader :levers
+      # @return [Integer, nil]
+      attr_reader :arena
+      # @return [Integer, Float]
+      attr_reader :settle
+
+      # Takes the arguments of Memscope.purge.
+      #
+      # @raise [ArgumentError] naming the argument, what was given and what is allowed
+      def initialize(levers, arena:, dry_run:, settle:)
+        Purge.check_arena(CALL, arena)
+        refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
+        check_settle(settle)
+        check_levers(levers, arena)
+        @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
+        @arena = arena
+        @dry_run = dry_run
+        @settle = settle.is_a?(Integer) ? settle : settle.to_f
+        freeze
+      end
+
+      # @return [Boolean]
+      def dry_run? = @dry_run
+
+      private
+
+      CALL = "Memscope.purge"
+      private_constant :CALL
+
+      # All that this process has, as far as one arena can be told.
+      def usual(arena)
+        here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
+        arena ? here & OF_ONE_ARENA : here
+      end
+
+      def check_levers(levers, arena)
+        allowed = usual(arena)
+        return if (levers - allowed).empty?
+
+        wrong = (levers - allowed).first
+        refuse("lever", wrong, "#{allowed.map(&:inspect).join(', ')}#{explanation(wrong, Purge.missing[wrong], arena)}")
+      end
+
+      def explanation(lever, missing, arena)
+        return "; #{lever.inspect} is not there: #{missing}, and #{server} serves malloc" if missing
+
+        "; with arena: only these" if arena && LEVERS.include?(lever)
+      end
+
+      def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
+
+      def check_settle(settle)
+        return if settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
+
+        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}")
+      end
+
+      def refuse(argument, given, allowed)
+        raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+      end
+    end
+    private_constant :Plan
+  end
+end

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require_relative "purge"
+
+module Memscope
+  # jemalloc's decay times and background threads, as they were and as they are.
+  #
+  #   tuning = Memscope.tune(dirty_decay_ms: 1_000)
+  #   tuning[0].old_dirty_decay_ms  # => 10000
+  #   tuning[0].dirty_decay_ms      # => 1000
+  class Tuning < Reading
+    # The decay times of one arena: after how many milliseconds unused pages are given back, 0 at once, -1 never.
+    class Decay < Record
+      # @!attribute [r] index
+      #   @return [Integer, nil] nil for arenas that are made later
+      field :index, :count
+      # @!attribute [r] old_dirty_decay_ms
+      #   @return [Integer, nil]
+      field :old_dirty_decay_ms, :integer
+      # @!attribute [r] dirty_decay_ms
+      #   @return [Integer, nil]
+      field :dirty_decay_ms, :integer
+      # @!attribute [r] old_muzzy_decay_ms
+      #   @return [Integer, nil]
+      field :old_muzzy_decay_ms, :integer
+      # @!attribute [r] muzzy_decay_ms
+      #   @return [Integer, nil]
+      field :muzzy_decay_ms, :integer
+
+      # @return [Integer, nil] its index
+      def id = index
+    end
+
+    include Lookup
+
+    # @!attribute [r] allocator
+    #   @return [Symbol] what serves malloc
+    field :allocator, :symbol, null: false
+    # @!attribute [r] arenas
+    #   @return [Array<Decay>] those in use, by index; only the one that was asked for
+    field :arenas, [Decay], null: false
+    # @!attribute [r] later_arenas
+    #   @return [Decay, nil] what arenas begin with that are not in use yet; nil when one arena was asked for
+    field :later_arenas, Decay
+    # @!method old_background_thread?
+    #   @return [Boolean, nil]
+    field :old_background_thread, :boolean
+    # @!method background_thread?
+    #   @return [Boolean, nil] whether jemalloc gives pages back in threads of its own; nil where it cannot
+    field :background_thread, :boolean
+
+    class << self
+      # Does what Memscope.tune says.
+      #
+      # @api private
+      def apply(arena:, background_thread:, **decay)
+        Purge.check_arena(CALL, arena)
+        decay.each { |name, milliseconds| check_decay(name, milliseconds) }
+        check_background_thread(background_thread)
+        arguments = [arena, *decay.values_at(:dirty_decay_ms, :muzzy_decay_ms), background_thread]
+        changes = arguments.drop(1).any? { |argument| !argument.nil? }
+        capture(changes ? Purge.alone { Native.tune(*arguments) } : Native.tune(*arguments))
+      end
+
+      private
+
+      CALL = "Memscope.tune"
+      private_constant :CALL
+
+      def check_decay(name, milliseconds)
+        return if milliseconds.nil?
+
+        here = jemalloc? && milliseconds.is_a?(Integer) && milliseconds.between?(-1, Native::MAX_DECAY_MS)
+        refuse(name, milliseconds, "an Integer from -1 (never) to #{Native::MAX_DECAY_MS}, in milliseconds") unless here
+      end
+
+      def check_background_thread(value)
+        return if value.nil?
+
+        refuse(:background_thread, value, "true, false") unless jemalloc? && [true, false].include?(value)
+        return unless Native.tune(nil, nil, nil, nil)[:old_background_thread].nil?
+
+        refuse(:background_thread, value, nil, "this jemalloc was built without background threads")
+      end
+
+      def jemalloc? = Native.allocator[:name] == :jemalloc
+
+      def refuse(argument, given, allowed, why = nil)
+        why ||= "only jemalloc can be tuned while it runs" unless jemalloc?
+        allowed = why ? "nil; #{why}" : "nil, #{allowed}"
+        raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+      end
+    end
+
+    private
+
+    def parts = arenas
+  end
+end
