@@ -3,7 +3,6 @@
 require_relative "../ruby_heap"
 
 module Memscope
-  # Giving memory back: to the kernel, without a restart.
   module Purge
     # Gives back pages of Ruby's heap: moves the objects together, and makes the GC free the pages that this empties.
     #
