@@ -63,6 +63,7 @@ bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct mem
     walk->memory = memory;
     walk->images = images;
     walk->residency = residency;
+    walk->scratch = scratch;
     walk->window = memscope_scratch_take(scratch, WINDOW);
     return walk->window != NULL;
 }
@@ -207,22 +208,42 @@ static uintptr_t follow(uintptr_t field, uintptr_t value) {
     return demangled % ALIGNMENT == 0 ? demangled : value;
 }
 
+/* Addresses of fast chunks, at the end of the walk's scratch memory. */
+struct fast_chunks {
+    uintptr_t *list;
+    size_t count;
+};
+
+static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast, uintptr_t address) {
+    uintptr_t *added =
+        fast->list ? memscope_scratch_extend(scratch, sizeof *added) : memscope_scratch_take(scratch, sizeof *added);
+
+    if (added == NULL)
+        return false;
+    if (fast->list == NULL)
+        fast->list = added;
+    *added = address;
+    fast->count++;
+    return true;
+}
+
 /* Moves what the arena's fast bins hold from in use to free. They are short-lived lists: what cannot be read is left.
  */
-static void move_fast_chunks(const struct memscope_own_memory *memory, uintptr_t state,
-                             struct memscope_chunk_totals *totals) {
+static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
+                             struct fast_chunks *fast) {
     uintptr_t bins[FASTBIN_COUNT];
     struct {
         uintptr_t previous_size, size, next;
     } chunk;
     uint64_t left = totals->in_use.count < FAST_CHUNK_LIMIT ? totals->in_use.count : FAST_CHUNK_LIMIT;
 
-    if (!memscope_own_memory_read(memory, state + FASTBINS_OFFSET, bins, sizeof bins))
+    if (!memscope_own_memory_read(walk->memory, state + FASTBINS_OFFSET, bins, sizeof bins))
         return;
     for (size_t bin = 0; bin < FASTBIN_COUNT; bin++) {
         for (uintptr_t address = bins[bin]; address != 0 && left > 0; left--) {
-            if (!memscope_own_memory_read(memory, address, &chunk, sizeof chunk) ||
-                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT)
+            if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
+                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT ||
+                !remember(walk->scratch, fast, address))
                 break;
             totals->in_use.count--;
             totals->in_use.bytes -= chunk.size & ~SIZE_FLAGS;
@@ -233,6 +254,96 @@ static void move_fast_chunks(const struct memscope_own_memory *memory, uintptr_t
             address = follow(address + 2 * WORD, chunk.next);
         }
     }
+}
+
+/* Shell's sort: in place, and without malloc, which qsort of glibc before 2.37 may call. */
+static void sort(const struct fast_chunks *fast) {
+    for (size_t gap = fast->count / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11)
+        for (size_t index = gap; index < fast->count; index++) {
+            uintptr_t address = fast->list[index];
+            size_t place = index;
+
+            for (; place >= gap && fast->list[place - gap] > address; place -= gap)
+                fast->list[place] = fast->list[place - gap];
+            fast->list[place] = address;
+        }
+}
+
+/* Free chunks side by side, as malloc_consolidate makes one of them. */
+struct run {
+    uintptr_t start, end;
+    uint64_t counted_bytes; /* trimmable in its parts, which the walk has counted */
+};
+
+/* A free chunk writes its size behind itself too. */
+static bool is_free_chunk(struct memscope_chunk_walk *walk, uintptr_t chunk, uintptr_t *size) {
+    uintptr_t header, next_header, footer;
+
+    if (!word_at(walk, chunk + WORD, &header))
+        return false;
+    *size = header & ~SIZE_FLAGS;
+    return *size >= SMALLEST_CHUNK && word_at(walk, chunk + *size, &footer) && footer == *size &&
+           word_at(walk, chunk + *size + WORD, &next_header) && !(next_header & PREVIOUS_IN_USE);
+}
+
+static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintptr_t start, uintptr_t end) {
+    run->counted_bytes += trimmable(walk, start, end);
+    if (start < run->start)
+        run->start = start;
+    if (end > run->end)
+        run->end = end;
+}
+
+/* The run that the fast chunk at *index begins, or a free chunk before it; *index goes on to the last one in it. */
+static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,
+                         uintptr_t top) {
+    struct run run = {.start = fast->list[*index], .end = fast->list[*index]};
+    uintptr_t header, size;
+
+    if (word_at(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) && word_at(walk, run.start, &size) &&
+        size < run.start && is_free_chunk(walk, run.start - size, &header) && header == size)
+        add_to_run(walk, &run, run.start - size, run.start);
+    while (run.end != top) {
+        if (*index < fast->count && fast->list[*index] == run.end && word_at(walk, run.end + WORD, &header)) {
+            run.end += header & ~SIZE_FLAGS;
+            ++*index;
+        } else if (is_free_chunk(walk, run.end, &size)) {
+            add_to_run(walk, &run, run.end, run.end + size);
+        } else {
+            break;
+        }
+    }
+    --*index;
+    return run;
+}
+
+/*
+ * malloc_trim first joins the fast chunks with the free ones beside them (mtrim calls malloc_consolidate): pages that
+ * no chunk fills alone become trimmable, and those that become part of an arena's top do not.
+ */
+static void join_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top,
+                             const struct fast_chunks *fast, struct memscope_chunk_totals *totals) {
+    sort(fast);
+    for (size_t index = 0; index < fast->count; index++) {
+        struct run run = run_at(walk, fast, &index, top);
+
+        if (run.end == top && heap->trims_top)
+            add_to_run(walk, &run, top, heap->end);
+        if (totals->trimmable_bytes >= run.counted_bytes)
+            totals->trimmable_bytes -= run.counted_bytes;
+        if (run.end != top)
+            totals->trimmable_bytes += trimmable(walk, run.start, run.end);
+    }
+}
+
+static void count_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top, uintptr_t state,
+                              struct memscope_chunk_totals *totals) {
+    size_t used = walk->scratch->used;
+    struct fast_chunks fast = {0};
+
+    move_fast_chunks(walk, state, totals, &fast);
+    join_fast_chunks(walk, heap, top, &fast, totals);
+    walk->scratch->used = used;
 }
 
 /* main_arena is in the C library's data, and its top is the main heap's: no other word there points to that chunk. */
@@ -286,7 +397,7 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
     top = walk_heap(walk, &heap, totals);
     state = top == 0 ? 0 : find_main_arena(walk->memory, walk->images, top);
     if (state != 0)
-        move_fast_chunks(walk->memory, state, totals);
+        count_fast_chunks(walk, &heap, top, state, totals);
 }
 
 /* The arena's description lies between heap_info and the first chunk; its size differs between versions. */
@@ -305,7 +416,7 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals) {
     struct memscope_glibc_heap_info info;
     struct heap heap = {0};
-    uintptr_t top, from, state_top = 0;
+    uintptr_t from;
 
     if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info))
         return;
@@ -317,8 +428,20 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
         return;
     }
     add_chunk(walk, &totals->arena, start, heap.first);
-    top = walk_heap(walk, &heap, totals);
-    if (top != 0 && memscope_own_memory_read(walk->memory, info.arena + TOP_OFFSET, &state_top, sizeof state_top) &&
-        state_top == top)
-        move_fast_chunks(walk->memory, info.arena, totals);
+    walk_heap(walk, &heap, totals);
+}
+
+void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
+                                           struct memscope_chunk_totals *totals) {
+    struct memscope_glibc_heap_info info;
+    struct heap heap = {0};
+    uintptr_t top, size;
+
+    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info) ||
+        !memscope_own_memory_read(walk->memory, info.arena + TOP_OFFSET, &top, sizeof top))
+        return;
+    heap.end = start + info.size;
+    if (top > start && top < heap.end && top % ALIGNMENT == 0 && word_at(walk, top + WORD, &size) &&
+        (size & ~SIZE_FLAGS) == heap.end - top)
+        count_fast_chunks(walk, &heap, top, info.arena, totals);
 }

@@ -39,6 +39,7 @@ struct memscope_chunk_walk {
     const struct memscope_own_memory *memory;
     const struct memscope_residency *residency;
     const struct memscope_images *images;
+    struct memscope_scratch *scratch;
     char *window; /* a copy of [window_start, window_end) */
     uintptr_t window_start, window_end;
     size_t range; /* the resident range looked at last: addresses mostly rise */
@@ -65,5 +66,13 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
                                    struct memscope_chunk_totals *totals);
 void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
                                     struct memscope_chunk_totals *totals);
+
+/*
+ * Moves what the fast bins of an arena hold from in use to free, where this heap is the one with its top, and nothing
+ * otherwise. To be called for each heap of arenas when all of them are walked: the chunks lie in any of an arena's
+ * heaps.
+ */
+void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
+                                           struct memscope_chunk_totals *totals);
 
 #endif

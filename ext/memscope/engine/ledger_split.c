@@ -70,6 +70,9 @@ void memscope_ledger_split_glibc(struct memscope_ledger_reading *reading) {
     for (size_t index = 0; index < reading->claims.count; index++)
         if (reading->claims.list[index].row == MEMSCOPE_ROW_arenas)
             memscope_chunk_walk_arena_heap(&walk, reading->claims.list[index].start, &ledger->arenas);
+    for (size_t index = 0; index < reading->claims.count; index++)
+        if (reading->claims.list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_arena_fast_chunks(&walk, reading->claims.list[index].start, &ledger->arenas);
     split_by_chunks(ledger, MEMSCOPE_ROW_main_heap, MEMSCOPE_ROW_main_heap_in_use, &ledger->main_heap);
     split_by_chunks(ledger, MEMSCOPE_ROW_arenas, MEMSCOPE_ROW_arenas_in_use, &ledger->arenas);
     ledger->bytes[MEMSCOPE_ROW_mmapped_in_use] = ledger->bytes[MEMSCOPE_ROW_mmapped];

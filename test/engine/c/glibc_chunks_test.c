@@ -51,6 +51,8 @@ static void walk_everything(void) {
             memscope_chunk_walk_main_heap(&walk, mappings.list[index].start, (uintptr_t)sbrk(0), &main_heap);
     for (size_t index = 0; index < claims.count; index++)
         memscope_chunk_walk_arena_heap(&walk, claims.list[index].start, &arenas);
+    for (size_t index = 0; index < claims.count; index++)
+        memscope_chunk_walk_arena_fast_chunks(&walk, claims.list[index].start, &arenas);
     memscope_own_memory_close(&own);
     memscope_scratch_close(&claims_list);
 }
@@ -96,6 +98,18 @@ static void *fragment(void *argument) {
     return argument;
 }
 
+/* Blocks that go to the fast bins: malloc_trim joins them with what is free beside them. */
+static void *fragment_finely(void *argument) {
+    static __thread char *blocks[BLOCKS];
+
+    for (int index = 0; index < BLOCKS; index++)
+        blocks[index] = memset(malloc(100), 1, 100);
+    for (int index = 0; index < BLOCKS; index++)
+        if (next_random(100) < 99)
+            free(blocks[index]);
+    return argument;
+}
+
 static uint64_t resident(void) {
     struct memscope_statm statm;
 
@@ -115,20 +129,28 @@ static void check_trim_forecast(void) {
     EXPECT(predicted >= returned - returned / 33 && predicted <= returned + returned / 33);
 }
 
-int main(void) {
+static void in_threads(void *(*work)(void *)) {
     pthread_t threads[3];
 
+    for (int index = 0; index < 3; index++)
+        EXPECT(pthread_create(&threads[index], NULL, work, NULL) == 0);
+    for (int index = 0; index < 3; index++)
+        EXPECT(pthread_join(threads[index], NULL) == 0);
+}
+
+int main(void) {
     EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
     check_against_mallinfo2();
+    fragment_finely(NULL);
+    in_threads(fragment_finely);
+    check_against_mallinfo2();
+    check_trim_forecast();
     fragment(NULL);
     check_against_mallinfo2();
     EXPECT(main_heap.cached.count > 0);
-    for (int index = 0; index < 3; index++)
-        EXPECT(pthread_create(&threads[index], NULL, fragment, NULL) == 0);
-    for (int index = 0; index < 3; index++)
-        EXPECT(pthread_join(threads[index], NULL) == 0);
+    in_threads(fragment);
     check_against_mallinfo2();
     EXPECT(arenas.in_use.count > 0 && arenas.free.count > 0);
     check_trim_forecast();

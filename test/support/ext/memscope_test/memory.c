@@ -1,6 +1,7 @@
 /* Memory of each kind that is not Ruby's and not a stack. */
 #include "memscope_test.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -47,6 +48,22 @@ static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
         usable += malloc_usable_size(block);
     }
     return SIZET2NUM(usable);
+}
+
+/*
+ * Host.mallctl(key, bytes) -> Integer or nil: a number of so many bytes as jemalloc has it now; nil where there is no
+ * jemalloc or no such key.
+ */
+static VALUE host_mallctl(VALUE self, VALUE key, VALUE bytes) {
+    int (*mallctl)(const char *, void *, size_t *, void *, size_t) =
+        (int (*)(const char *, void *, size_t *, void *, size_t))(uintptr_t)dlsym(RTLD_DEFAULT, "mallctl");
+    uint64_t epoch = 1, value = 0;
+    size_t size = NUM2SIZET(bytes);
+
+    if (!mallctl || mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) != 0 ||
+        mallctl(StringValueCStr(key), &value, &size, NULL, 0) != 0)
+        return Qnil;
+    return ULL2NUM(value);
 }
 
 /* Host.malloc_trim -> true or false: glibc's own, with no padding. */
@@ -178,6 +195,7 @@ void init_memory(VALUE host) {
     rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
     rb_define_singleton_method(host, "nameless", host_nameless, 1);
     rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
+    rb_define_singleton_method(host, "mallctl", host_mallctl, 2);
     rb_define_singleton_method(host, "free_blocks", host_free_blocks, 0);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
     rb_define_singleton_method(host, "mmap_file", host_mmap_file, 1);

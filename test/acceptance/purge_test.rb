@@ -1,0 +1,189 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/allocator_fixtures"
+
+# What a lever returns against what was predicted, in processes with known amounts of memory to return.
+class PurgeAcceptanceTest < MemscopeTest
+  MIB = 1024 * 1024
+  JEMALLOC = AllocatorFixtures::JEMALLOC
+  NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:4" }.freeze
+
+  # 128 MiB were written to and are free; whatever serves malloc keeps them.
+  FREED = <<~RUBY
+    require "json"
+    Host.malloc_blocks(64_000, 2_048)
+    Host.free_blocks
+  RUBY
+
+  FRAGMENTED = <<~RUBY
+    require "json"
+    fill = lambda do |seed, count|
+      random = Random.new(seed)
+      strings = Array.new(count) { "x" * (20 + random.rand(1_000)) }
+      strings.select.with_index { |_, index| (index % 50).zero? }
+    end
+    kept = [fill.call(0, 200_000), *Array.new(4) { |seed| Thread.new { fill.call(seed + 1, 100_000) } }.map(&:value)]
+    GC.start
+  RUBY
+
+  def setup
+    skip_under_sanitizer
+  end
+
+  def purged(setting, call, preload: JEMALLOC, env: NEVER)
+    child_json("#{setting}\nputs #{call}.to_json", preload: preload, env: env, requires: ["memscope_test"])
+  end
+
+  def lever(result, name) = result["levers"].find { |lever| lever["name"] == name }
+
+  def assert_as_predicted(lever, least)
+    assert_operator lever["returned_bytes"], :>=, least
+    assert_equal lever["predicted_bytes"], lever["predicted_max_bytes"]
+    assert_in_delta lever["returned_bytes"], lever["predicted_bytes"], lever["returned_bytes"] * 0.1
+  end
+
+  def test_dirty_pages
+    result = purged(FREED, "Memscope.purge(:purge)")
+    purge = lever(result, "purge")
+
+    assert_as_predicted purge, 120 * MIB
+    assert_in_delta purge["returned_bytes"], result["rows"].fetch("malloc/dirty"), purge["returned_bytes"] * 0.1
+    assert_equal result["returned_bytes"], result["rows"].values.sum
+    assert_equal result["returned_bytes"], result["before"]["rss_bytes"] - result["after"]["rss_bytes"]
+    refute purge["gvl"]
+  end
+
+  def test_dirty_pages_of_a_fragmented_process
+    assert_as_predicted lever(purged(FRAGMENTED, "Memscope.purge"), "purge"), 100 * MIB
+  end
+
+  def test_decay_returns_nothing_that_never_decays
+    decay = lever(purged(FREED, "Memscope.purge(:decay)"), "decay")
+
+    assert_equal [0, 0], decay.values_at("predicted_bytes", "predicted_max_bytes")
+    assert_in_delta 0, decay["returned_bytes"], MIB
+  end
+
+  def test_decay_returns_what_has_waited_long_enough
+    soon = { "MALLOC_CONF" => "dirty_decay_ms:100" }
+    left = child_json(<<~RUBY, preload: JEMALLOC, env: soon, requires: ["memscope_test"])
+      #{FREED}
+      sleep 0.3
+      Memscope.purge(:decay)
+      puts Host.mallctl("stats.arenas.4096.pdirty", 8)
+    RUBY
+
+    assert_operator left * 4096, :<, 8 * MIB
+  end
+
+  def test_the_cache_of_the_calling_thread_is_flushed
+    before, result, after = child_json(<<~RUBY, preload: JEMALLOC, env: NEVER, requires: ["memscope_test"])
+      require "json"
+      caches = -> { Host.mallctl("stats.arenas.4096.tcache_bytes", 8) }
+      Host.malloc_blocks(8_000, 64)
+      Host.free_blocks
+      before = caches.call
+      result = Memscope.purge(:tcache)
+      puts [before, result.levers.first.to_h, caches.call].to_json
+    RUBY
+
+    assert_nil result["reason"][/no cache/]
+    assert_operator before, :>=, 100_000
+    assert_operator after, :<, before / 2
+  end
+
+  def test_one_arena_only
+    before, result, after = child_json(<<~RUBY, preload: JEMALLOC, env: NEVER, requires: ["memscope_test"])
+      require "json"
+      dirty = -> { Array.new(4) { |index| Host.mallctl("stats.arenas.\#{index}.pdirty", 8) || 0 } }
+      4.times { Thread.new { Host.malloc_blocks(64_000, 512) }.join }
+      Array.new(4) { Thread.new { Host.malloc_blocks(64_000, 512); sleep 0.1 } }.each(&:join)
+      Host.free_blocks
+      before = dirty.call
+      arena = before.index(before.max)
+      result = Memscope.purge(:purge, arena: arena)
+      puts [before, result.to_h, dirty.call].to_json
+    RUBY
+    arena = result["arena"]
+    others = (0..3).reject { |index| index == arena }
+
+    assert_as_predicted lever(result, "purge"), 30 * MIB
+    assert_in_delta before[arena] * 4096, lever(result, "purge")["predicted_bytes"], MIB
+    assert_operator after[arena] * 4096, :<, MIB
+    assert_operator before.values_at(*others).max * 4096, :>=, 30 * MIB
+    others.each { |index| assert_in_delta before[index] * 4096, after[index] * 4096, MIB }
+  end
+
+  def test_trimmable_memory
+    result = purged(FRAGMENTED, "Memscope.purge(:trim)", preload: nil, env: {})
+    trim = lever(result, "trim")
+
+    assert_as_predicted trim, 100 * MIB
+    assert_in_delta trim["returned_bytes"], trim["predicted_bytes"], trim["returned_bytes"] * 0.03
+    assert_operator trim["rows"].fetch("malloc/main_heap/free"), :>=, 30 * MIB
+    assert_operator trim["rows"].fetch("malloc/arenas/free"), :>=, 30 * MIB
+    assert_equal trim["returned_bytes"], trim["rows"].values.sum
+  end
+
+  def test_tcmalloc_collects
+    skip "not installed" unless AllocatorFixtures.available?(AllocatorFixtures::TCMALLOC)
+    result = purged(FREED, "Memscope.purge", preload: AllocatorFixtures::TCMALLOC, env: {})
+
+    assert_equal(%w[gc compact collect], result["levers"].map { |lever| lever["name"] })
+    assert_as_predicted lever(result, "collect"), 100 * MIB
+  end
+
+  def test_mimalloc_collects
+    skip "not installed" unless AllocatorFixtures.available?(AllocatorFixtures::MIMALLOC)
+    env = { "MIMALLOC_PAGE_RESET" => "0", "MIMALLOC_RESET_DELAY" => "100000", "MIMALLOC_DECOMMIT_DELAY" => "100000",
+            "MIMALLOC_SEGMENT_DECOMMIT_DELAY" => "100000" }
+    result = purged(FREED, "Memscope.purge(:collect)", preload: AllocatorFixtures::MIMALLOC, env: env)
+    collect = lever(result, "collect")
+
+    assert_operator collect["returned_bytes"], :>=, 50 * MIB
+    assert_nil collect["predicted_bytes"]
+    assert_equal "this allocator does not say what it holds unused", collect["reason"]
+  end
+
+  both_allocators "it stays down" do |preload|
+    result = purged(FREED, "Memscope.purge(settle: 0.2)", preload: preload)
+
+    assert_in_delta 0.2, result["settle_seconds"]
+    assert_in_delta result["after"]["rss_bytes"], result["settled"]["rss_bytes"], MIB
+    assert Memscope::Purge::Result.from_h(result).stayed_down? if preload
+  end
+
+  both_allocators "a dry run changes nothing" do |preload|
+    runs, result = child_json(<<~RUBY, preload: preload, env: NEVER, requires: ["memscope_test"])
+      #{FREED}
+      GC.disable
+      state = -> { [GC.count, Host.mallctl("stats.arenas.4096.dirty_npurge", 8), Memscope.rss / #{8 * MIB}] }
+      Memscope.purge(dry_run: true)
+      before = state.call
+      result = Memscope.purge(dry_run: true, settle: 60)
+      puts [[before, state.call], result.to_h].to_json
+    RUBY
+
+    assert_equal(*runs)
+    assert(result["levers"].all? { |lever| lever["returned_bytes"].nil? && lever["wall_ms"].nil? })
+    assert_equal [nil, nil, {}, 0], result.values_at("after", "returned_bytes", "rows", "settle_seconds")
+  end
+
+  # Another Ruby thread counts on while the allocator works.
+  both_allocators "the GVL is free while the allocator works" do |preload|
+    counted = child_json(<<~RUBY, preload: preload, env: NEVER, requires: ["memscope_test"])
+      #{FREED}
+      #{FRAGMENTED}
+      count = 0
+      Thread.new { loop { count += 1 } }
+      sleep 0.01
+      lever = Memscope.allocator.name == :jemalloc ? :purge : :trim
+      before = count
+      Memscope.const_get(:Native).pull(lever, nil)
+      puts count - before
+    RUBY
+
+    assert_operator counted, :>, 0
+  end
+end
