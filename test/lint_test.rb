@@ -276,6 +276,17 @@ class LintJemallocProblemTest < LintTest
     assert_equal "MALLOC_CONF=narenas:2,junk:false", jemalloc(options: { junk: "true" }).recommended, "a debug build"
   end
 
+  def test_options_that_jemalloc_does_not_report
+    { "lg_tcache_max:12" => true, "lg_tcache_max:false" => false, "bin_shards:1-128:2" => true,
+      "bin_shards:-2" => false, "san_guard_small:9" => false }.each do |text, taken|
+      name, value = text.split(":", 2)
+      reading = jemalloc(text, given: { name.to_sym => ["MALLOC_CONF", value] }, options: { narenas: 2 })
+
+      assert_equal taken ? [] : [%i[invalid_value warning]], problems(reading), text
+      taken ? assert_equal("MALLOC_CONF=#{text}", reading.recommended) : assert_nil(reading.recommended)
+    end
+  end
+
   def test_a_value_that_a_shell_would_take_apart_is_quoted
     reading = jemalloc("bin_shards:1-128:2|129-512:4", given: { bin_shards: ["MALLOC_CONF", "1-128:2|129-512:4"] },
                                                        options: { narenas: 2 })

@@ -58,10 +58,11 @@ class LintAcceptanceTest < MemscopeTest
                    "lg_dirty_mult:8,decay_time:10", "tcache_max:4096,junk:true,zero:on", "thp:Always,metadata_thp:auto",
                    "narenas:2:3,,,", "max_background_threads:9,background_threads:1", "narenas:99999", ",",
                    "dirty_decay_ms:-1,muzzy_decay_ms:-1", "abort_conf:false,xmalloc:TRUE,prof:nope",
-                   "bin_shards:1-128:2,percpu_arena:phycpu", "narenas:default", "\u00e9:1,narenas:2"],
+                   "bin_shards:1-128:2,percpu_arena:phycpu", "narenas:default", "zero:default",
+                   "lg_tcache_max:false,bin_shards:-2", "\u00e9:1,narenas:2"],
     "glibc" => ["glibc.malloc.arenamax=3", "glibc.malloc.arena_max=2,glibc.malloc.top_pad=64k", "malloc.arena_max=2",
                 "glibc.malloc.arena_max:2", "glibc.malloc.arena_max=0:glibc.malloc.trim_threshold=128k",
-                "glibc.malloc.mmap_max=99999999999:glibc.rtld.optional_static_tls=16384", "arena_max", "=:=",
+                "glibc.malloc.mmap_max=99999999999:glibc.rtld.optional_static_tls=16384", "arena_max", "=:=", "glibc.rtld.nns==2",
                 "glibc.malloc.arena_max=2=3", "glibc.malloc.tcache_count=2:glibc.malloc.perturb=300",
                 "glibc.malloc.trim_threshold=9999999999:glibc.malloc.mxfast=64"]
   }.freeze

@@ -181,7 +181,10 @@ static bool means(struct memscope_text given, const struct memscope_setting *set
     return strtoimax(number, &end, 0) == setting->value.signed_number && *end == '\0' && errno == 0;
 }
 
-/* The last conf that gives the effective value is its source; the last that names the option is what was given. */
+/*
+ * The last conf that gives the effective value is its source; the last that names the option is what was given.
+ * Of narenas alone jemalloc takes the word "default".
+ */
 static void attribute(const struct confs *confs, struct memscope_setting *setting, const char *name) {
     struct memscope_text given;
 
@@ -193,7 +196,7 @@ static void attribute(const struct confs *confs, struct memscope_setting *settin
         setting->ignored = NULL;
         if (means(given, setting))
             setting->source = confs->list[index].source;
-        else if (!memscope_text_is(given, "default"))
+        else if (strcmp(name, "narenas") != 0 || !memscope_text_is(given, "default"))
             setting->ignored = NOT_TAKEN;
     }
 }

@@ -38,9 +38,17 @@ module Memscope
       def pair_problem(pair)
         return [:unknown_option, :warning, unknown(pair)] unless @options.include?(pair.key)
 
+        refusal = refusal(pair)
+        [:invalid_value, :warning, "#{shown(pair)}: jemalloc #{refusal}"] if refusal
+      end
+
+      def refusal(pair)
         setting = @settings[pair.key.to_sym]
-        refused = setting&.ignored && setting.given == pair.value
-        [:invalid_value, :warning, "#{shown(pair)}: jemalloc keeps #{setting.value}"] if refused
+        if @options.unreported?(pair.key)
+          "is not known to take this, and does not tell" unless @options.fitting(pair.key, pair.value)
+        elsif setting.ignored && setting.given == pair.value
+          "keeps #{setting.value}"
+        end
       end
 
       def unknown(pair)

@@ -12,8 +12,12 @@ module Memscope
       # Other words for the same, and options of earlier versions that others, in other units, took the place of.
       SYNONYMS = { "arenas" => "narenas", "arena_max" => "narenas", "background_threads" => "background_thread" }.freeze
       REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
-      # jemalloc takes them and does not report them; of the others the reading has those that this jemalloc has.
-      UNREPORTED = %w[bin_shards slab_sizes narenas_ratio lg_tcache_max prof_log].freeze
+      # jemalloc takes them and does not report them: what it takes for each can be told by its form only.
+      SIZES = /\A(\d+-\d+:[1-9]\d?(\||\z))+\z/
+      RATIO = /\A\d+(\.\d+)?\z/
+      UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => /\A\d{1,2}\z/,
+                     "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
+                     "prof_log" => /\A(true|false)\z/, "prof_unbias" => /\A(true|false)\z/ }.freeze
       # Of more than it has room for jemalloc makes as many as it has (MALLOCX_ARENA_LIMIT in
       # include/jemalloc/internal/arena_types.h), and of times it takes what fits into 64 bits of nanoseconds.
       DECAY = (-1..18_446_744_072_000)
@@ -22,7 +26,7 @@ module Memscope
       WORDS = { "dss" => %w[disabled primary secondary], "percpu_arena" => %w[disabled percpu phycpu],
                 "thp" => %w[default always never], "metadata_thp" => %w[disabled auto always],
                 "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
-      private_constant :SYNONYMS, :REPLACED, :UNREPORTED, :DECAY, :NUMBERS, :WORDS
+      private_constant :SYNONYMS, :REPLACED, :SIZES, :RATIO, :UNREPORTED, :DECAY, :NUMBERS, :WORDS
 
       # @param settings [Hash{Symbol => Allocator::Setting}]
       def initialize(settings)
@@ -31,7 +35,13 @@ module Memscope
       end
 
       # @return [Boolean]
-      def include?(name) = @names.include?(name) || UNREPORTED.include?(name) || accepted_unreported?(name)
+      def include?(name) = @names.include?(name) || unreported?(name)
+
+      # @return [Boolean] whether jemalloc keeps for itself what it made of it
+      def unreported?(name)
+        setting = @settings[name.to_sym]
+        !setting.nil? && setting.value.nil? && setting.ignored.nil?
+      end
 
       # @param name [String] that is none of an option
       # @return [String, nil] what it was meant to be
@@ -45,18 +55,22 @@ module Memscope
       # @param text [String]
       # @return [String, nil] a text of that meaning that jemalloc takes; nil where it is not known to take any
       def fitting(name, text)
-        value = @settings[name.to_sym]&.value
-        return if text == "default" && value.is_a?(Integer) # narenas takes the word, and it says nothing
-        return text if taken?(name, text)
+        return (text if UNREPORTED[name]&.match?(text)) if unreported?(name)
 
-        case value
+        return if name == "narenas" && text == "default" # which says nothing
+
+        taken?(name, text) ? text : repaired(name, text)
+      end
+
+      private
+
+      def repaired(name, text)
+        case @settings[name.to_sym]&.value
         when true, false then ValueText.boolean(text)
         when Integer then NUMBERS.key?(name) ? number(name, text) : nil
         when String then WORDS.key?(name) ? ValueText.word(text, WORDS[name]) : nil
         end
       end
-
-      private
 
       def synonym(name) = SYNONYMS[name.downcase]
 
@@ -67,8 +81,6 @@ module Memscope
       end
 
       def in_range?(name, value) = !NUMBERS.key?(name) || NUMBERS[name].cover?(value)
-
-      def accepted_unreported?(name) = @settings[name.to_sym]&.then { |setting| setting.ignored.nil? } || false
 
       def number(name, text)
         name.end_with?("_ms") ? ValueText.milliseconds(text, NUMBERS[name]) : ValueText.number(text, NUMBERS[name])

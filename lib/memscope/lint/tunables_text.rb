@@ -42,7 +42,7 @@ module Memscope
       # @return [Array<Part>] separated by anything that people take for a separator
       def meant
         tokens = @text.delete("\"'").gsub(/\s*([:=,;])\s*/, '\1').split(/[:,;\s]+/)
-        tokens.filter_map { |token| part(*token.split("=", 2)) }
+        tokens.filter_map { |token| part(*token.split(/=+/, 2)) }
       end
 
       private
@@ -60,7 +60,7 @@ module Memscope
       # nil where it cannot be told.
       def part(name, value = nil)
         *before, option = name.to_s.split(".")
-        return if option.nil? || value.nil?
+        return if option.nil? || value.nil? || value.include?("=")
 
         namespace = namespace(before, option)
         option = Spelling.meant(option, @names) if namespace == "malloc" && !@names.include?(option)
