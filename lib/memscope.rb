@@ -24,6 +24,9 @@ module Memscope
   autoload :SizeClass, File.join(__dir__, "memscope", "size_classes.rb")
   autoload :SizeClasses, File.join(__dir__, "memscope", "size_classes.rb")
   autoload :Fragmentation, File.join(__dir__, "memscope", "fragmentation.rb")
+  autoload :Diagnosis, File.join(__dir__, "memscope", "diagnosis.rb")
+  autoload :Doctor, File.join(__dir__, "memscope", "doctor.rb")
+  autoload :Finding, File.join(__dir__, "memscope", "finding.rb")
   autoload :Lint, File.join(__dir__, "memscope", "lint.rb")
   autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
@@ -120,6 +123,14 @@ module Memscope
     #
     # @return [Cgroup]
     def cgroup = Cgroup.read
+
+    # What is wrong with the memory of this process, and what helps. Tier T2; nothing is changed, no GC is run. Loads
+    # memscope/doctor when first used; require that beforehand where it is to be called in a trap handler.
+    #
+    # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON: with it, growth is judged too
+    # @return [Diagnosis]
+    # @raise [ArgumentError] when `since` is no diagnosis
+    def doctor(since: nil) = Doctor.diagnose(Doctor::Evidence.read, since: since)
 
     # How the allocator is set, what is wrong with that, and what would suit this process. Tier T2. Loads memscope/lint
     # when first used.

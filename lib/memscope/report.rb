@@ -5,6 +5,7 @@ require_relative "report/quantity"
 require_relative "report/page"
 require_relative "report/table"
 require_relative "report/changes"
+require_relative "report/findings"
 
 module Memscope
   # A ledger as text for people: the two numbers that disagree, and the rows that explain it. 80 columns.
@@ -46,24 +47,11 @@ module Memscope
 
     # @return [String]
     def to_s
-      sections = [[title], summary, table, holders, checks, reasons, footer].reject(&:empty?)
+      sections = [[@page.title(@ledger)], summary, table, holders, checks, reasons, footer].reject(&:empty?)
       @page.encoded(sections.map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
     end
 
     private
-
-    def title
-      @page.joined(["memscope #{@ledger.memscope}", "ruby #{@ledger.ruby}", allocator, "pid #{@ledger.pid}"])
-    end
-
-    # Versions are printed without what a build adds: "5.3.0-0-g54eaed1d8b56" is 5.3.0.
-    def allocator
-      malloc = @ledger.allocator
-      return "what serves malloc is unknown" if malloc.name == :unknown
-
-      version = malloc.version && (malloc.version[/\A\d+(\.\d+)+/] || malloc.version)
-      "#{[malloc.name, version].compact.join(' ')} serves malloc (#{'not ' unless malloc.proved?}proved)"
-    end
 
     def summary
       return ["  The kernel says  nothing; the reasons are below"] unless @ledger.rss_bytes

@@ -29,11 +29,17 @@ module Memscope
         lines.join("\n")
       end
 
-      # @return [String] words wrapped to the page, each line indented, those after the first by two more
-      def wrapped(text, indent: "  ")
-        width = WIDTH - indent.length - 2
+      # @return [String] words wrapped to the page, each line indented, those after the first by `hanging` more
+      def wrapped(text, indent: "  ", hanging: 2)
+        width = WIDTH - indent.length - hanging
         lines = text.tr("\n", " ").scan(/\S.{0,#{width - 1}}(?=\s|\z)|\S{1,#{width}}/)
-        "#{indent}#{lines.join("\n#{indent}  ")}"
+        "#{indent}#{lines.join("\n#{indent}#{' ' * hanging}")}"
+      end
+
+      # @param ledger [Ledger]
+      # @return [String] whose process it is, and what serves its malloc
+      def title(ledger)
+        joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", allocator(ledger.allocator), "pid #{ledger.pid}"])
       end
 
       # Walks a tree in order.
@@ -52,6 +58,16 @@ module Memscope
       # @return [String] in the page's encoding
       def encoded(text)
         @unicode ? text : text.encode(Encoding::US_ASCII, invalid: :replace, undef: :replace, replace: "?")
+      end
+
+      private
+
+      # Versions are printed without what a build adds: "5.3.0-0-g54eaed1d8b56" is 5.3.0.
+      def allocator(malloc)
+        return "what serves malloc is unknown" if malloc.name == :unknown
+
+        version = malloc.version && (malloc.version[/\A\d+(\.\d+)+/] || malloc.version)
+        "#{[malloc.name, version].compact.join(' ')} serves malloc (#{'not ' unless malloc.proved?}proved)"
       end
     end
   end

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,15 +72,39 @@ static VALUE host_malloc_trim(VALUE self) {
     return malloc_trim(0) ? Qtrue : Qfalse;
 }
 
-/* Host.free_blocks -> nil: frees every block of malloc_blocks. */
-static VALUE host_free_blocks(VALUE self) {
-    while (newest_block) {
-        struct block *previous = newest_block->previous;
+static size_t count_option(VALUE options, const char *name, size_t given_nothing) {
+    VALUE value = NIL_P(options) ? Qnil : rb_hash_lookup(options, ID2SYM(rb_intern(name)));
 
-        free(newest_block);
-        newest_block = previous;
+    return NIL_P(value) ? given_nothing : NUM2SIZET(value);
+}
+
+/*
+ * Host.free_blocks(count: nil, keep: nil) -> Integer: frees the newest `count` blocks of malloc_blocks, all of them
+ * without it, but for the first and each `keep`th after that. What malloc_usable_size says of those that went.
+ */
+static VALUE host_free_blocks(int argc, VALUE *argv, VALUE self) {
+    struct block *kept = NULL, **last_kept = &kept;
+    size_t freed = 0, keep, count;
+    VALUE options;
+
+    rb_scan_args(argc, argv, "0:", &options);
+    keep = count_option(options, "keep", SIZE_MAX);
+    count = count_option(options, "count", SIZE_MAX);
+    for (size_t index = 0; newest_block && index < count; index++) {
+        struct block *block = newest_block;
+
+        newest_block = block->previous;
+        if (keep < SIZE_MAX && index % keep == 0) {
+            *last_kept = block;
+            last_kept = &block->previous;
+        } else {
+            freed += malloc_usable_size(block);
+            free(block);
+        }
     }
-    return Qnil;
+    *last_kept = newest_block;
+    newest_block = kept;
+    return SIZET2NUM(freed);
 }
 
 static void touch_pages(volatile char *start, size_t bytes) {
@@ -196,7 +221,7 @@ void init_memory(VALUE host) {
     rb_define_singleton_method(host, "nameless", host_nameless, 1);
     rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
     rb_define_singleton_method(host, "mallctl", host_mallctl, 2);
-    rb_define_singleton_method(host, "free_blocks", host_free_blocks, 0);
+    rb_define_singleton_method(host, "free_blocks", host_free_blocks, -1);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
     rb_define_singleton_method(host, "mmap_file", host_mmap_file, 1);
     rb_define_singleton_method(host, "shared_memory", host_shared_memory, 2);

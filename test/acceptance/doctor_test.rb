@@ -1,0 +1,255 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/allocator_fixtures"
+require "tmpdir"
+
+# Sick processes and healthy ones, each real and of two sizes: the doctor names the right cause first, says how much is
+# affected and how much the remedy returns, and calls no healthy one ill.
+class DoctorAcceptanceTest < MemscopeTest
+  SIZES = [64, 512].freeze
+  MEBIBYTE = 1_048_576
+  WORKLOADS = File.join(ChildProcess::ROOT, "test", "support", "workloads")
+  JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)
+
+  # The last line is the diagnosis, how many bytes the workload is about, and what the remedy returned.
+  DIAGNOSE = <<~RUBY
+    DIAGNOSE = lambda do |about = nil, since: nil, remedy: nil|
+      Memscope.doctor
+      diagnosis = Memscope.doctor(since: since)
+      returned = remedy&.call&.returned_bytes
+      puts JSON.generate(diagnosis: diagnosis.to_h, about: about, returned: returned, text: diagnosis.to_s)
+    end
+  RUBY
+
+  Patient = Struct.new(:diagnosis, :about, :returned, :text)
+
+  def patient(script, preload: nil, **options)
+    answer = child_json("#{DIAGNOSE}\nrequire #{"#{WORKLOADS}/patients".dump}\n#{script}",
+                        requires: %w[json memscope_test], preload: preload, timeout: 120, **options)
+    Patient.new(Memscope::Diagnosis.from_h(answer["diagnosis"]), *answer.values_at("about", "returned", "text"))
+  end
+
+  def self.sick(name, &body)
+    SIZES.each do |mebibytes|
+      define_method("test_#{name}_of_#{mebibytes}") do
+        skip_under_sanitizer
+        instance_exec(mebibytes, &body)
+      end
+    end
+  end
+
+  def assert_first(id, patient)
+    diagnosis = patient.diagnosis
+
+    refute_predicate diagnosis, :healthy?, patient.text
+    assert_equal id, diagnosis.first.id, patient.text
+    assert_operator patient.text.lines.map { |line| line.chomp.length }.max, :<=, 80, patient.text
+    diagnosis.first
+  end
+
+  def assert_within_ten_percent(expected, actual, patient)
+    assert_in_delta expected, actual, expected * 0.1, patient.text
+  end
+
+  def assert_stuck(finding, patient)
+    assert_within_ten_percent patient.about, finding.affected_bytes, patient
+    assert_nil finding.recoverable_bytes
+    refute_nil finding.unrecoverable_reason
+  end
+
+  def assert_returned(finding, patient)
+    assert_within_ten_percent patient.returned, finding.recoverable_bytes, patient
+    assert_equal finding.recoverable_bytes, finding.recoverable_max_bytes
+  end
+
+  def assert_healthy(patient)
+    assert_predicate patient.diagnosis, :healthy?, patient.text
+    assert_match(/^  Nothing wrong: .* resident/, patient.text)
+    assert_operator patient.diagnosis.checked.count { |check| check.outcome == :clear }, :>=, 10
+  end
+end
+
+class DoctorSickTest < DoctorAcceptanceTest
+  sick "glibc_arenas" do |mebibytes|
+    patient = patient("DIAGNOSE.call(Patients.glibc_arenas(#{mebibytes}))")
+    finding = assert_first(:glibc_arenas, patient)
+
+    assert_stuck finding, patient
+    assert_equal "MALLOC_ARENA_MAX=2", finding.remedy
+    assert_operator finding.evidence[:arenas], :>=, 8
+  end
+
+  sick "slab_slack" do |mebibytes|
+    patient = patient("DIAGNOSE.call(Patients.slab_slack(#{mebibytes}))", preload: JEMALLOC)
+
+    assert_stuck assert_first(:slab_slack, patient), patient
+  end
+
+  sick "trimmable" do |mebibytes|
+    patient = patient("DIAGNOSE.call(Patients.trimmable(#{mebibytes}), remedy: -> { Memscope.purge(:trim) })")
+    finding = assert_first(:trimmable, patient)
+
+    assert_returned finding, patient
+    assert_equal "Memscope.purge(:trim)", finding.remedy
+  end
+
+  [nil, "background_thread:true"].each do |configuration|
+    sick "dirty_after_fork_with_#{configuration ? 'background_threads' : 'the_defaults'}" do |mebibytes|
+      patient = patient("Patients.dirty_after_fork(#{mebibytes}) " \
+                        "{ |freed| DIAGNOSE.call(freed, remedy: -> { Memscope.purge(:purge) }) }",
+                        preload: JEMALLOC, env: { "MALLOC_CONF" => configuration })
+      finding = assert_first(:dirty_pages, patient)
+
+      assert_returned finding, patient
+      assert_match(/tune\(background_thread: true\)/, finding.remedy)
+    end
+  end
+
+  sick "compactable" do |mebibytes|
+    patient = patient("DIAGNOSE.call(Patients.compactable(#{mebibytes}), remedy: -> { Memscope.purge(:compact) })")
+    finding = assert_first(:compactable_heap, patient)
+
+    refute_nil finding.recoverable_bytes, finding.unrecoverable_reason
+    assert_includes finding.recoverable_bytes..finding.recoverable_max_bytes, patient.returned, patient.text
+    assert_operator finding.recoverable_max_bytes, :<=, 1.5 * finding.recoverable_bytes
+  end
+
+  [nil, JEMALLOC].each do |preload|
+    sick "leak_under_#{preload ? 'jemalloc' : 'glibc'}" do |mebibytes|
+      patient = patient(<<~RUBY, preload: preload)
+        earlier = Memscope.doctor
+        DIAGNOSE.call(Patients.leak(#{mebibytes}), since: earlier)
+      RUBY
+
+      assert_stuck assert_first(:native_growth, patient), patient
+    end
+  end
+
+  sick "idle_jemalloc" do |mebibytes|
+    library = AllocatorFixtures.archive(AllocatorFixtures::JEMALLOC)
+    patient = patient(<<~RUBY, env: AllocatorFixtures::ROOM_FOR_STATIC_TLS)
+      require "fiddle"
+      Fiddle.dlopen(#{library.dump})
+      DIAGNOSE.call(Patients.native_cache(#{mebibytes}))
+    RUBY
+    finding = assert_first(:idle_allocator, patient)
+
+    assert_match(/jemalloc is loaded, but glibc serves/, finding.title)
+    assert_within_ten_percent patient.about + (4 * MEBIBYTE), finding.affected_bytes, patient
+  end
+
+  sick "idle_jemalloc_behind_another" do |mebibytes|
+    skip "not installed: mimalloc" unless AllocatorFixtures.available?(AllocatorFixtures::MIMALLOC)
+    patient = patient("DIAGNOSE.call(Patients.native_cache(#{mebibytes}))",
+                      preload: "#{AllocatorFixtures::MIMALLOC}:#{AllocatorFixtures::JEMALLOC}")
+
+    assert_first :idle_allocator, patient
+  end
+
+  # The fork has slabs that few blocks hold open, and half as much in freed pages.
+  sick "slack_and_dirty" do |mebibytes|
+    patient = patient(<<~RUBY, preload: JEMALLOC)
+      slack = Patients.slab_slack(#{mebibytes})
+      Patients.dirty_after_fork(#{mebibytes / 2}) { DIAGNOSE.call(slack) }
+    RUBY
+
+    assert_stuck assert_first(:slab_slack, patient), patient
+    assert_equal %i[slab_slack dirty_pages], patient.diagnosis.select(&:unhealthy?).map(&:id), patient.text
+  end
+
+  sick "compactable_and_trimmable" do |mebibytes|
+    patient = patient(<<~RUBY)
+      Patients.trimmable(#{mebibytes})
+      DIAGNOSE.call(Patients.compactable(#{mebibytes}))
+    RUBY
+
+    assert_first :compactable_heap, patient
+    assert_equal %i[compactable_heap trimmable], patient.diagnosis.select(&:unhealthy?).map(&:id), patient.text
+  end
+end
+
+class DoctorHealthyTest < DoctorAcceptanceTest
+  both_allocators "bare" do |preload|
+    skip_under_sanitizer
+    patient = patient("DIAGNOSE.call", preload: preload)
+
+    assert_healthy patient
+    assert_equal :too_small, patient.diagnosis.first.id
+  end
+
+  SIZES.each do |mebibytes|
+    both_allocators "a cache of Ruby objects of #{mebibytes}" do |preload|
+      skip_under_sanitizer
+
+      assert_healthy patient(<<~RUBY, preload: preload)
+        cache = Patients.ruby_cache(#{mebibytes})
+        earlier = Memscope.doctor
+        10_000.times { cache.replace_oldest }
+        DIAGNOSE.call(cache.bytes, since: earlier)
+      RUBY
+    end
+
+    both_allocators "a native cache of #{mebibytes}" do |preload|
+      skip_under_sanitizer
+      patient = patient(<<~RUBY, preload: preload)
+        cached = Patients.native_cache(#{mebibytes})
+        DIAGNOSE.call(cached, since: Memscope.doctor)
+      RUBY
+
+      native = patient.diagnosis.find { |found| found.id == :native_memory }
+
+      assert_healthy patient
+      assert_within_ten_percent patient.about + (4 * MEBIBYTE), native.affected_bytes, patient
+    end
+  end
+
+  both_allocators "a busy Puma" do |preload|
+    skip_under_sanitizer
+
+    assert_healthy patient(<<~RUBY, preload: preload, bundler: true)
+      require #{"#{WORKLOADS}/busy_puma".dump}
+      BusyPuma.while_serving { DIAGNOSE.call }
+    RUBY
+  end
+end
+
+# Where the system refuses something, the doctor says what it can, and finds nothing for want of numbers.
+class DoctorDegradedTest < DoctorAcceptanceTest
+  { "no PAGEMAP_SCAN" => "Host.deny_pagemap_scan!", "no process_vm_readv" => "Host.deny_process_vm_readv!",
+    "not dumpable" => "Process::Sys.setuid(65_534)" }.each do |name, restriction|
+    both_allocators name do |preload|
+      skip_under_sanitizer
+      skip "only root can become someone else" if name == "not dumpable" && !Process.uid.zero?
+
+      assert_predicate degraded(restriction, preload).diagnosis, :healthy?
+    end
+  end
+
+  both_allocators "no proc" do |preload|
+    skip "only root can change its root directory" unless Process.uid.zero?
+    Dir.mktmpdir do |empty|
+      patient = degraded("Dir.chroot(#{empty.dump}); Dir.chdir('/')", preload)
+
+      assert_predicate patient.diagnosis, :healthy?
+      assert_operator patient.diagnosis.checked.count { |check| check.outcome == :unknown }, :>=, 3
+      assert_includes patient.text, "could not be told: "
+    end
+  end
+
+  [AllocatorFixtures::MIMALLOC, AllocatorFixtures::TCMALLOC].each do |library|
+    define_method("test_#{library[/lib(\w+?)[_.]/, 1]}") do
+      skip_under_sanitizer
+      skip "not installed: #{library}" unless AllocatorFixtures.available?(library)
+
+      assert_predicate patient("DIAGNOSE.call", preload: library).diagnosis, :healthy?
+    end
+  end
+
+  private
+
+  # All files are loaded while they can still be seen.
+  def degraded(restriction, preload)
+    patient("Memscope.doctor.to_s\n#{restriction}\nDIAGNOSE.call", preload: preload)
+  end
+end

@@ -1,0 +1,338 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/charts"
+
+class DoctorTest < MemscopeTest
+  MEBIBYTE = Charts::MEBIBYTE
+  EARLIER = "2026-11-21T02:00:00.000Z"
+  LATER = "2026-11-21T02:01:00.000Z"
+
+  def diagnose(since: nil, **chart) = Memscope::Doctor.diagnose(Charts.evidence(**chart), since: since)
+
+  def jemalloc(**given) = Charts.jemalloc(**given)
+
+  def mebibytes(number) = number * MEBIBYTE
+
+  # The one finding, but for those that only inform; or of that id.
+  def finding(diagnosis, id)
+    diagnosis.find { |found| found.id == id } || flunk("no #{id}:\n#{diagnosis}")
+  end
+
+  def assert_clear(id, diagnosis)
+    refute_includes diagnosis.map(&:id), id
+    assert_equal :clear, diagnosis.checked.find { |check| check.id == id }.outcome
+  end
+
+  def assert_found(severity, id, **chart)
+    found = finding(diagnose(**chart), id)
+
+    assert_equal severity, found.severity, id
+    refute_empty found.evidence
+    found
+  end
+end
+
+class DoctorRulesTest < DoctorTest
+  # Each rule: what makes its finding, how severe, and how many MiB it is about (nil for no amount).
+  FOUND = {
+    trimmable: [:warning, 81, { malloc: Charts.glibc(main_free: 90, main_trimmable: 80) }],
+    glibc_arenas: [:warning, 50, { malloc: Charts.glibc(arenas: 12, arenas_free: 52, arenas_trimmable: 2) }],
+    glibc_holes: [:warning, 120, { malloc: Charts.glibc(main_free: 130, main_trimmable: 10) }],
+    slab_slack: [:warning, 64, { malloc: Charts.jemalloc(slab_slack: 64) }],
+    muzzy_pages: [:info, 64, { malloc: Charts.jemalloc(muzzy: 64) }],
+    retained_resident: [:warning, 64, { malloc: Charts.jemalloc(retained_resident: 64) }],
+    huge_pages: [:info, 90, { process_memory: { anonymous_huge_bytes: 90 * MEBIBYTE } }],
+    rss_above_ruby: [:info, 148, { malloc: Charts.glibc(nobody: 116, main_free: 4) }],
+    native_memory: [:info, 50, { malloc: Charts.glibc(nobody: 50) }],
+    swapped: [:warning, 32, { process_memory: { swap_bytes: 32 * MEBIBYTE } }],
+    near_limit: [:warning, 300, { cgroup: { limit_bytes: 330 * MEBIBYTE } }],
+    out_of_memory: [:warning, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE, events: { oom_kill: 2 } } }],
+    worker_capacity: [:info, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE } }],
+    idle_allocator: [:warning, 128, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/j.so",
+                                                              prefix: "", reason: "loaded but serves nothing" }] } }],
+    private_allocator: [:info, nil, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/r.so",
+                                                              prefix: "_rjem_", reason: "a private copy" }] } }],
+    preload_without_effect: [:warning, nil, { system: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
+    invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
+    unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
+    harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
+    too_many_arenas: [:info, nil, { problems: { too_many_arenas: { replacement: "MALLOC_CONF=narenas:2" } } }],
+    crashing_profiler: [:warning, nil, { malloc: Charts.jemalloc,
+                                         allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
+    compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
+    empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600 } }],
+    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], system: { yjit: true },
+                                    ledger: { ruby: "3.1.2" } }],
+    touched_main_stack: [:info, 8, { rows: [Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:main, "", 8)])],
+                                     ledger: { ruby: "3.3.8" } }]
+  }.freeze
+
+  FOUND.each do |id, (severity, about, chart)|
+    define_method("test_#{id}") do
+      found = assert_found(severity, id, **chart)
+      about.nil? ? assert_nil(found.affected_bytes) : assert_equal(mebibytes(about), found.affected_bytes)
+
+      assert(found.recoverable_bytes || found.unrecoverable_reason)
+    end
+  end
+
+  def test_nothing_wrong
+    [diagnose, diagnose(malloc: jemalloc)].each do |diagnosis|
+      assert_predicate diagnosis, :healthy?
+      assert_empty diagnosis.map(&:id)
+      assert_operator diagnosis.checked.count { |check| check.outcome == :clear }, :>=, 10
+    end
+  end
+
+  def test_every_rule_is_checked_once_and_its_lines_fit
+    rules = Memscope::Doctor::Rules.all.map(&:id)
+
+    assert_equal rules.uniq, rules
+    assert_equal rules, diagnose.checked.map(&:id)
+    FOUND.each_value do |_, _, chart|
+      assert_operator diagnose(**chart).to_s.lines.map { |line| line.chomp.length }.max, :<=, 80
+    end
+  end
+
+  # A large share of little memory is not worth a remedy, nor is a small share of much.
+  def test_both_a_floor_and_a_ratio
+    assert_clear :slab_slack, diagnose(malloc: jemalloc(in_use: 20, slab_slack: 15))
+    assert_clear :slab_slack, diagnose(malloc: jemalloc(in_use: 900, slab_slack: 100))
+    found = assert_found(:warning, :slab_slack, malloc: jemalloc(slab_slack: 64))
+
+    assert_equal [mebibytes(16), 0.15, "rss_bytes"],
+                 found.evidence.values_at(:floor_bytes, :floor_ratio, :floor_ratio_of)
+  end
+
+  # Between two collections Ruby lets malloc grow, so that much is free in any process that makes garbage.
+  def test_room_for_garbage_is_not_a_warning
+    assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 40, main_trimmable: 30)
+    assert_found :warning, :trimmable, malloc: Charts.glibc(main_free: 40, main_trimmable: 40)
+  end
+
+  def test_few_arenas_are_not_too_many
+    assert_clear :glibc_arenas, diagnose(malloc: Charts.glibc(arenas: 2, arenas_free: 52))
+  end
+
+  def test_a_process_too_small_to_judge
+    malloc = Charts.glibc
+    malloc[:rows] = []
+    diagnosis = diagnose(malloc: malloc, ledger: { rss_bytes: mebibytes(20) })
+
+    assert_equal :too_small, diagnosis.first.id
+    assert_predicate diagnosis, :healthy?
+  end
+
+  def test_a_container_almost_full_is_critical
+    diagnosis = diagnose(cgroup: { limit_bytes: mebibytes(310) })
+
+    assert_equal %i[critical near_limit], [diagnosis.severity, diagnosis.first.id]
+  end
+
+  def test_swap_counts_as_the_platform_has_it
+    swapped = { process_memory: { swap_bytes: mebibytes(32) } }
+
+    { "Heroku's quota" => { system: { environment: { DYNO: "web.1" } } },
+      "counts memory and swap together" => { cgroup: { memory_and_swap_limit_bytes: mebibytes(600) } },
+      "limits swap by itself" => { cgroup: { swap_limit_bytes: mebibytes(100) } },
+      "no limit on swap" => {} }.each do |words, platform|
+      assert_includes finding(diagnose(**swapped, **platform), :swapped).explanation, words
+    end
+  end
+
+  def test_what_lint_says_is_pasted
+    found = finding(diagnose(problems: { unknown_option: { text: "narena: unknown", replacement: "MALLOC_CONF=a:b" },
+                                         malformed: { text: "no colon", replacement: "MALLOC_CONF=a:b" } }),
+                    :invalid_settings)
+
+    assert_equal ["narena: unknown", "MALLOC_CONF=a:b"], [found.title, found.remedy]
+    assert_match(/\Ano colon\. .*--settings/, found.explanation)
+  end
+
+  def test_what_is_preloaded_and_there
+    assert_clear :preload_without_effect, diagnose(system: { environment: { LD_PRELOAD: "/opt/libsomething.so" } })
+    assert_clear :preload_without_effect,
+                 diagnose(malloc: jemalloc, system: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
+  end
+
+  def test_what_cannot_be_read_is_unknown
+    diagnosis = diagnose(process_memory: { swap_bytes: nil, anonymous_huge_bytes: nil })
+    outcomes = diagnosis.checked.to_h { |check| [check.id, check.outcome] }
+
+    assert_equal %i[unknown unknown], outcomes.values_at(:swapped, :huge_pages)
+  end
+
+  def test_without_a_ledger_nothing_is_judged
+    malloc = Charts.glibc
+    nothing = { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil }
+    diagnosis = diagnose(malloc: malloc, ledger: nothing)
+
+    assert_predicate diagnosis, :healthy?
+    assert_includes diagnosis.to_s, "a process whose RSS is not known"
+  end
+end
+
+class DoctorDirtyPagesTest < DoctorTest
+  DIRTY = { dirty: 100 }.freeze
+
+  def dirty(malloc: {}, **chart)
+    diagnose(malloc: jemalloc(**DIRTY, **malloc), **chart).find { |found| found.id == :dirty_pages }
+  end
+
+  def assert_dirty(severity, confidence, found)
+    assert_equal [severity, confidence, mebibytes(100), mebibytes(100)],
+                 [found.severity, found.confidence, found.affected_bytes, found.recoverable_bytes]
+  end
+
+  # MiB of freed pages in one of two arenas.
+  def arenas(mebibytes, **given)
+    busy = { index: 0, threads: 2, dirty_bytes: mebibytes(100 - mebibytes), dirty_decay_ms: 10_000 }
+    [busy, { **busy, index: 1, dirty_bytes: mebibytes(mebibytes), **given }]
+  end
+
+  def test_decay_is_off
+    assert_dirty :warning, :certain, dirty(arenas: arenas(60, dirty_decay_ms: -1))
+    assert_dirty :info, :likely, dirty(arenas: arenas(10, dirty_decay_ms: -1))
+  end
+
+  def test_arenas_without_threads
+    assert_dirty :warning, :certain, dirty(arenas: arenas(60, threads: 0))
+    assert_dirty :info, :likely, dirty(arenas: arenas(10, threads: 0))
+    assert_nil dirty(arenas: arenas(60, threads: 0), malloc: { background_threads: 1 })
+  end
+
+  def test_background_threads_lost_by_a_fork
+    lost = { allocator: { settings: { background_thread: true } }, system: { forked: true } }
+
+    assert_dirty :warning, :certain, dirty(**lost)
+    assert_nil dirty(malloc: { background_threads: 1 }, **lost)
+  end
+
+  def test_a_fork_that_gives_nothing_back
+    forked = { system: { forked: true } }
+
+    assert_dirty :warning, :likely, dirty(**forked, later: { dirty_npurge: 7 })
+    assert_dirty :info, :likely, dirty(**forked, later: { dirty_npurge: 8 })
+    assert_dirty :info, :likely, dirty(**forked)
+  end
+
+  # One reading cannot tell an idle process from one that has just freed memory.
+  def test_an_idle_process
+    assert_dirty :info, :likely, dirty
+    earlier = diagnose(malloc: jemalloc(**DIRTY), ledger: { at: EARLIER, pid: 7 })
+
+    assert_dirty :warning, :certain, dirty(ledger: { at: LATER, pid: 7 }, since: earlier)
+    assert_nil dirty(ledger: { at: LATER, pid: 7 }, since: earlier,
+                     snapshot: { jemalloc: { **jemalloc(**DIRTY)[:totals], dirty_purged: 101 } })
+  end
+end
+
+class DoctorSinceTest < DoctorTest
+  def earlier(pid: 7, **chart) = diagnose(**chart, ledger: { at: EARLIER, pid: pid })
+
+  def later(since, pid: 7, **chart) = diagnose(**chart, ledger: { at: LATER, pid: pid }, since: since)
+
+  def test_native_growth
+    since = earlier(malloc: Charts.glibc(nobody: 2))
+    grown = later(since, malloc: Charts.glibc(nobody: 42))
+    found = finding(grown, :native_growth)
+
+    assert_equal [:warning, mebibytes(40), nil, 60.0],
+                 [found.severity, found.affected_bytes, found.recoverable_bytes, found.evidence[:seconds]]
+    assert_includes found.explanation, "2,400.0 MiB an hour"
+    [since.to_json, since.to_h].each do |given|
+      assert_equal grown.findings, later(given, malloc: Charts.glibc(nobody: 42)).findings
+    end
+  end
+
+  def test_what_stays_or_falls_is_no_growth
+    since = earlier(malloc: Charts.glibc(nobody: 42))
+
+    [42, 2].each { |nobody| assert_clear :native_growth, later(since, malloc: Charts.glibc(nobody: nobody)) }
+  end
+
+  def test_growth_of_objects_informs
+    found = finding(later(earlier, malloc: Charts.glibc(arenas_in_use: 60)), :object_growth)
+
+    assert_equal [:info, mebibytes(40)], [found.severity, found.affected_bytes]
+  end
+
+  def test_another_process_cannot_be_compared
+    reason = ->(diagnosis) { diagnosis.checked.find { |check| check.id == :native_growth }.reason }
+
+    assert_match(/no earlier/, reason.call(diagnose))
+    assert_match(/of another process/, reason.call(later(earlier(pid: 8))))
+    assert_match(/of another process/, reason.call(later(earlier, system: { started: 1_001 })))
+    assert_match(/is not earlier/, reason.call(diagnose(ledger: { at: EARLIER, pid: 7 }, since: earlier)))
+  end
+
+  def test_caches_stranded_by_a_fork
+    parent = earlier(pid: 1, malloc: jemalloc(tcache: 20))
+    found = finding(later(parent, malloc: jemalloc(tcache: 1), system: { forked: true, parent_pid: 1 }),
+                    :stranded_thread_caches)
+
+    assert_equal [:warning, mebibytes(19)], [found.severity, found.affected_bytes]
+  end
+
+  def test_anything_else_is_refused
+    [7, [], "no JSON", {}, { "kind" => "ledger" }].each do |since|
+      assert_raises(ArgumentError) { Memscope::Doctor.diagnose(Charts.evidence, since: since) }
+    end
+  end
+end
+
+class DiagnosisTest < DoctorTest
+  def sick
+    @sick ||= diagnose(malloc: jemalloc(slab_slack: 64, dirty: 100),
+                       arenas: [{ dirty_bytes: mebibytes(100), dirty_decay_ms: -1 }],
+                       cgroup: { limit_bytes: mebibytes(310) })
+  end
+
+  def test_the_worst_and_most_costly_first
+    assert_equal %i[near_limit dirty_pages slab_slack rss_above_ruby worker_capacity], sick.map(&:id)
+    assert_equal [:critical, false], [sick.severity, sick.healthy?]
+  end
+
+  def test_json_and_back
+    diagnosis = Memscope::Diagnosis.from_h(JSON.parse(sick.to_json))
+
+    assert_equal sick, diagnosis
+    assert_equal ["diagnosis", 1], JSON.parse(sick.to_json).values_at("kind", "schema")
+    assert_predicate diagnosis, :frozen?
+    assert_equal 5, diagnosis.count
+  end
+
+  def test_text
+    text = sick.to_s
+
+    assert_match(/^  1 critical and 2 warnings in .* MiB resident\. 100\.0 MiB can go back now\.$/, text)
+    assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
+    assert_match(/^  WARNING  100\.0 MiB are freed pages/, text)
+    assert_match(/^           > Memscope\.purge\(:purge\)$/, text)
+    assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\)$/, text)
+    assert_match(/^           A slab goes back only when/, text)
+  end
+
+  def test_of_this_process
+    diagnosis = Memscope.doctor
+
+    assert_equal Process.pid, diagnosis.pid
+    assert_operator diagnosis.cost.wall_us, :positive?
+    assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
+    assert_equal Process.ppid, diagnosis.evidence.system.parent_pid
+    assert_empty diagnosis.evidence.system.environment.keys - %i[LD_PRELOAD DYNO]
+  end
+
+  def test_a_forked_process_knows_it
+    reader, writer = IO.pipe
+    pid = fork do
+      writer.puts Memscope::Doctor::System.read.forked?
+      writer.flush
+      exit!(0)
+    end
+    Process.wait(pid)
+
+    assert_equal "true\n", reader.gets
+  end
+end

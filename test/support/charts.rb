@@ -1,0 +1,127 @@
+# frozen_string_literal: true
+
+require_relative "bodies"
+
+# Evidence for the doctor, made by hand: a healthy process of 200 MiB, and what a test says that is different.
+module Charts
+  MEBIBYTE = Bodies::MEBIBYTE
+
+  module_function
+
+  # Differences are in MiB where they are memory.
+  def evidence(malloc: glibc, **differences)
+    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, system: {}, **differences }
+    Memscope::Doctor::Evidence.capture(
+      { ledger: ledger(malloc, differences), snapshot: reading(:Snapshot, snapshot(malloc), differences[:snapshot]),
+        second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
+        ruby_heap: reading(:RubyHeap, ruby_heap, differences[:ruby_heap]),
+        process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
+        cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
+        lint: lint(malloc[:name], differences[:problems] || []),
+        system: Memscope::Doctor::System.capture({ **system, **differences[:system] }) }
+    )
+  end
+
+  # Resident MiB of malloc's rows under glibc.
+  def glibc(nobody: 2, arenas: 3, arenas_in_use: 20, **given)
+    free = { main_free: 4, main_trimmable: 2, arenas_free: 4, arenas_trimmable: 1, **given }
+    main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable])
+    others = heap(:arenas, arenas_in_use, free[:arenas_free], free[:arenas_trimmable], arenas: arenas)
+    { name: :glibc, rows: [main, others], in_use: 100 + arenas_in_use, nobody: nobody,
+      detail: { trimmable_bytes: (free[:main_trimmable] + free[:arenas_trimmable]) * MEBIBYTE } }
+  end
+
+  # The same under jemalloc.
+  def jemalloc(nobody: 2, dirty_npurge: 7, background_threads: 0, tcache: 1, **given)
+    mebibytes = { in_use: 120, slab_slack: 5, dirty: 5, muzzy: 0, metadata: 5, retained_resident: 0, **given }
+    { name: :jemalloc, rows: mebibytes.map { |id, amount| Bodies.row(id, id.name, amount) }, in_use: mebibytes[:in_use],
+      nobody: nobody, detail: {},
+      totals: { pdirty: mebibytes[:dirty] * 256, page_bytes: 4_096, background_threads: background_threads,
+                dirty_npurge: dirty_npurge, dirty_purged: 100, tcache_bytes: tcache * MEBIBYTE } }
+  end
+
+  def heap(id, in_use, free, trimmable, **detail)
+    children = [Bodies.row(:in_use, "in use", in_use), Bodies.row(:thread_caches, "thread caches", 0),
+                Bodies.row(:free, "free", free, detail: { trimmable_bytes: trimmable * MEBIBYTE }),
+                Bodies.row(:top, "top", 0)]
+    Bodies.row(id, id.name, in_use + free, children: children, detail: detail)
+  end
+
+  def ledger(malloc, differences)
+    in_use = malloc[:in_use] * MEBIBYTE
+    nobody = malloc[:nobody] * MEBIBYTE
+    detail = { in_use_bytes: in_use, held_by_objects_bytes: in_use - nobody, held_by_nobody_bytes: nobody,
+               **malloc[:detail] }
+    size = malloc[:rows].sum { |row| row[:bytes] }.fdiv(MEBIBYTE)
+    rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows]), heap_row,
+            Bodies.row(:files, "files", 20), *differences[:rows]]
+    body = Bodies.ledger(rows: rows, allocator: allocator(malloc[:name], differences[:allocator]),
+                         held_by_objects_bytes: in_use - nobody)
+    reading(:Ledger, body, differences.fetch(:ledger, {}))
+  end
+
+  def heap_row
+    Bodies.row(:ruby_heap, "Ruby heap", 40, children: [Bodies.row(:live_slots, "live slots", 36),
+                                                       Bodies.row(:free_slots, "free slots", 4)])
+  end
+
+  def allocator(name, differences)
+    settings = { glibc: {}, jemalloc: { narenas: 8, background_thread: false, dirty_decay_ms: 10_000,
+                                        muzzy_decay_ms: 0, prof: false, thp: "default" } }.fetch(name)
+    body = Bodies.allocator(name: name, settings: settings.map { |key, value| setting(key, value) })
+    differences ||= {}
+    changed = differences.fetch(:settings, {}).map { |key, value| setting(key, value) }
+    { **body, **differences, settings: body[:settings] + changed }
+  end
+
+  def setting(name, value, **given)
+    { name: name.name, value: value, source: "MALLOC_CONF", given: nil, ignored: nil, **given }
+  end
+
+  def lint(allocator, problems)
+    surroundings = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false }
+    problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
+    Memscope::Lint.capture({ allocator: allocator, surroundings: surroundings, settings: [], recommendations: [],
+                             problems: problems, reasons: {}, cost: Bodies.cost })
+  end
+
+  def snapshot(malloc)
+    { rss_bytes: 0, virtual_bytes: 0, shared_bytes: 0, gc_heaps: nil, glibc: nil, jemalloc: malloc[:totals],
+      gc: { malloc_increase_bytes_limit: 16 * MEBIBYTE, oldmalloc_increase_bytes_limit: 16 * MEBIBYTE },
+      reasons: {}, cost: Bodies.cost }
+  end
+
+  def second_snapshot(malloc, differences)
+    later = differences[:later]
+    reading(:Snapshot, snapshot({ totals: { **malloc[:totals], **later } }), {}) if later
+  end
+
+  def ruby_heap
+    { page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000,
+      compactable_bytes: 4 * MEBIBYTE, compactable_min_bytes: 3 * MEBIBYTE, hidden_empty_pages: 0,
+      pinned_pages_min: 10, pinned_pages_max: 20, old_objects: 900_000, allocatable_pages: 0,
+      free_slots_max_ratio: 0.65, free_slots_floor: 10_000, collected: true, slot_sizes: [], gc_state: "none",
+      reasons: {}, cost: Bodies.cost }
+  end
+
+  def process_memory
+    { rss_bytes: 200 * MEBIBYTE, uss_bytes: 150 * MEBIBYTE, shared_clean_bytes: 50 * MEBIBYTE, shared_dirty_bytes: 0,
+      anonymous_huge_bytes: 0, swap_bytes: 0, threads: 6, thp_enabled: false, reasons: {}, cost: Bodies.cost }
+  end
+
+  def cgroup
+    { version: :v2, limit_bytes: nil, working_set_bytes: 300 * MEBIBYTE, events: { oom_kill: 0 },
+      reasons: {}, cost: Bodies.cost }
+  end
+
+  def system
+    { processors: 2, huge_pages: "madvise", huge_page_gaps: 511, forked: false, parent_pid: 1, started: 1_000,
+      yjit: false, environment: {} }
+  end
+
+  def reading(name, body, differences)
+    envelope = differences.slice(:pid, :at, :ruby)
+    reading = Memscope.const_get(name).capture({ **body, **differences.except(*envelope.keys) })
+    envelope.empty? ? reading : Memscope.const_get(name).from_h({ **reading.to_h, **envelope })
+  end
+end

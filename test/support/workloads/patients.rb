@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+require "memscope_test"
+
+# Processes for the doctor, sick and healthy, of any size. Each method brings one about and returns how many bytes it
+# is about, by its own count.
+module Patients
+  MEBIBYTE = 1_048_576
+  BLOCK = 65_536
+  KEPT = [] # rubocop:disable Style/MutableConstant -- what stays alive
+
+  module_function
+
+  # As many threads as glibc makes arenas for two processors, each with small blocks of which every other one is freed:
+  # no page is free, and no other thread can use the rest.
+  def glibc_arenas(mebibytes, threads: 16)
+    ready = Queue.new
+    threads.times do
+      Thread.new do
+        allocate(mebibytes * 2 / threads.fdiv(1))
+        ready << true
+        sleep
+      end
+    end
+    threads.times { ready.pop }
+    Host.free_blocks(keep: 2)
+  end
+
+  # Under jemalloc, one block of eight keeps each slab.
+  def slab_slack(mebibytes)
+    allocate(mebibytes * 8 / 7.0, sizes: [320, 640, 1_792])
+    Host.free_blocks(keep: 8)
+  end
+
+  # Under glibc, one block of 256 keeps the heap from shrinking; the pages between are free.
+  def trimmable(mebibytes)
+    allocate(mebibytes, sizes: [640])
+    Host.free_blocks(keep: 256)
+  end
+
+  # Under jemalloc, pages that threads have just freed; the child that is forked then has none of the threads, and
+  # does what the block says. Background threads, where they were asked for, do not run in it either.
+  def dirty_after_fork(mebibytes, threads: 4)
+    blocks = mebibytes * MEBIBYTE / BLOCK
+    Array.new(threads) { Thread.new { Host.malloc_blocks(BLOCK, blocks / threads) } }.each(&:join)
+    freed = Host.free_blocks(count: blocks)
+    in_fork { yield freed }
+  end
+
+  # Objects of which one in fifty stays, all over the heap.
+  def compactable(mebibytes)
+    random = Random.new(5)
+    objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
+    kept = objects.select { random.rand(50).zero? }
+    objects.clear
+    KEPT << kept
+    GC.start
+    mebibytes * MEBIBYTE
+  end
+
+  # Blocks that nobody in Ruby knows of.
+  def leak(mebibytes)
+    allocate(mebibytes, sizes: [1_024])
+  end
+
+  # As leak, but it is there for good.
+  def native_cache(mebibytes) = leak(mebibytes)
+
+  # A cache of strings of mixed sizes that has been in use for a while.
+  def ruby_cache(mebibytes)
+    cache = Cache.new(mebibytes * MEBIBYTE / Cache::MEAN)
+    (cache.size * 2).times { cache.replace_oldest }
+    cache
+  end
+
+  # A Hash of constant size: for each entry that comes, the oldest goes.
+  class Cache
+    SIZES = 1_000..15_000
+    MEAN = SIZES.sum / SIZES.size
+
+    attr_reader :size
+
+    def initialize(size)
+      @size = size
+      @random = Random.new(7)
+      @entries = {}
+      size.times { |key| @entries[key] = text }
+    end
+
+    def replace_oldest
+      @entries[@entries.first.first + @size] = text
+      @entries.shift
+    end
+
+    def bytes = @entries.sum { |_, text| text.bytesize }
+
+    private
+
+    def text = "x" * @random.rand(SIZES)
+  end
+
+  def allocate(mebibytes, sizes: [320, 640, 1_008])
+    (mebibytes * MEBIBYTE / sizes.sum).floor.times { sizes.each { |size| Host.malloc_blocks(size, 1) } }
+    mebibytes * MEBIBYTE
+  end
+
+  # The child's output goes to this process's.
+  def in_fork
+    $stdout.flush
+    Process.wait(fork do
+      yield
+      $stdout.flush
+      exit!(0)
+    end)
+  end
+end
