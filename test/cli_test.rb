@@ -162,7 +162,9 @@ class CLITest < MemscopeTest
   end
 
   def test_usage_errors
-    assert_refused "memscope: unknown command: reprot; allowed: report, exec, version, --help, --version", "reprot"
+    commands = "report, doctor, purge, exec, version, --help, --version"
+
+    assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
     allowed = "--json, --output FILE, --deep, --shared, --objects, --mappings, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"

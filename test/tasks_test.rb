@@ -28,11 +28,28 @@ class TasksTest < MemscopeTest
     assert_empty ran.out
   end
 
+  def test_doctor
+    ran = ChildProcess.run('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke')
+
+    assert_predicate ran, :success?, ran
+    assert_includes ran.out, "Nothing wrong"
+    assert_match(/^memscope:doctor: of this rake process itself \(pid \d+\)$/, ran.err)
+  end
+
+  def test_doctor_fails_where_something_is_wrong
+    ran = ChildProcess.run('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke',
+                           env: { "JE_MALLOC_CONF" => "narenas:2", "FORMAT" => "json" })
+
+    assert_equal 1, ran.status.exitstatus, ran
+    assert_equal "unread_settings", JSON.parse(ran.out).dig("findings", 0, "id")
+    assert_match(/^memscope:doctor: JE_MALLOC_CONF: /, ran.err)
+  end
+
   def test_defining_tasks_does_not_load_memscope
     ran = ChildProcess.run("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
                            requires: ["memscope/tasks"])
 
-    assert_equal "memscope:report\nnil\n", ran.out
+    assert_equal "memscope:doctor\nmemscope:purge\nmemscope:report\nnil\n", ran.out
   end
 
   def test_the_task_describes_itself

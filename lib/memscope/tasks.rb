@@ -8,6 +8,7 @@ module Memscope
   # Each works on the rake process itself, and says so; FORMAT=json for JSON.
   #
   # * memscope:report prints the ledger.
+  # * memscope:doctor says what is wrong; rake fails where something is.
   # * memscope:purge gives memory back and prints how much; LEVERS=gc,trim pulls only these, DRY_RUN=1 predicts only.
   module Tasks
     extend Rake::DSL
@@ -24,6 +25,9 @@ module Memscope
           desc "Print where the memory of this rake process is (FORMAT=json)"
           task(:report) { report(ENV.fetch("FORMAT", "text")) }
 
+          desc "Say what is wrong with the memory of this rake process, and fail if something is (FORMAT=json)"
+          task(:doctor) { doctor(ENV.fetch("FORMAT", "text")) }
+
           desc "Give memory of this rake process back (LEVERS=gc,trim DRY_RUN=1 FORMAT=json)"
           task(:purge) { purge(ENV.fetch("FORMAT", "text")) }
         end
@@ -32,25 +36,32 @@ module Memscope
       private
 
       def report(format)
-        check(format)
-        require "memscope"
-        warn "memscope:report: of this rake process itself (pid #{Process.pid})"
+        start(:report, format)
         format == "json" ? puts(Memscope.ledger.to_json) : Memscope.report
       end
 
+      def doctor(format)
+        start(:doctor, format)
+        diagnosis = Memscope.doctor
+        puts(format == "json" ? diagnosis.to_json : diagnosis.to_s)
+        abort "memscope:doctor: #{diagnosis.first.title}" unless diagnosis.healthy?
+      end
+
       def purge(format)
-        check(format)
-        require "memscope"
+        start(:purge, format)
         levers = ENV.fetch("LEVERS", "").split(",").map(&:to_sym)
         result = Memscope.purge(*levers, dry_run: ENV.fetch("DRY_RUN", "0") != "0")
-        warn "memscope:purge: of this rake process itself (pid #{Process.pid})"
         puts(format == "json" ? result.to_json : result.to_s)
       end
 
-      def check(format)
-        return if FORMATS.include?(format)
+      def start(task, format)
+        unless FORMATS.include?(format)
+          raise ArgumentError,
+                "FORMAT: given #{format.inspect}, allowed: #{FORMATS.join(', ')}"
+        end
 
-        raise ArgumentError, "FORMAT: given #{format.inspect}, allowed: #{FORMATS.join(', ')}"
+        require "memscope"
+        warn "memscope:#{task}: of this rake process itself (pid #{Process.pid})"
       end
     end
 

@@ -23,12 +23,16 @@ module Memscope
 
       def declare(parser)
         @options = {}
-        parser.on("--json", "print one JSON object a line") { @json = true }
-        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
-        parser.on("--every SECONDS", Float, "report at this interval too") { |seconds| @every = seconds }
+        declare_output(parser)
         parser.on("--[no-]deep", "#{DEPTHS.fetch(:deep)} (the default here)") { |on| @options[:deep] = on }
         declare_depths(parser, %i[shared objects])
         declare_readings(parser)
+      end
+
+      def declare_output(parser)
+        parser.on("--json", "print one JSON object a line") { @json = true }
+        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
+        parser.on("--every SECONDS", Float, "do so at this interval too") { |seconds| @every = seconds }
       end
 
       def notes

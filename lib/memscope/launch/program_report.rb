@@ -9,6 +9,7 @@ module Memscope
       # @param order [Hash{String => String}] every, output, json, reading, the ledger's options, and where memscope is
       def initialize(order)
         @order = order
+        @title = order["reading"] == "doctor" ? "doctor" : "report"
         @options = order["options"].split.to_h { |name| [name.to_sym, true] }
         @pid = Process.pid
         @started = now
@@ -58,9 +59,20 @@ module Memscope
         @io.write("\n") if @order["every"] && !ending
       end
 
-      def reading = @order["reading"] ? Memscope.public_send(@order["reading"]) : Memscope.ledger(**@options)
+      def reading
+        return diagnosis if @title == "doctor"
 
-      def heading(ending) = "memscope report: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
+        @order["reading"] ? Memscope.public_send(@order["reading"]) : Memscope.ledger(**@options)
+      end
+
+      # Growth is since the first.
+      def diagnosis
+        diagnosis = Memscope.doctor(since: @first)
+        @first ||= diagnosis
+        diagnosis
+      end
+
+      def heading(ending) = "memscope #{@title}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
 
       def load_memscope
         return if Memscope.respond_to?(:ledger)
@@ -85,7 +97,7 @@ module Memscope
       end
 
       def complain(message)
-        $stderr.write("memscope report: #{message}\n") # warn is silent under -W0
+        $stderr.write("memscope #{@title}: #{message}\n") # warn is silent under -W0
       rescue StandardError
         nil
       end
