@@ -53,8 +53,12 @@ module Memscope
     # @!attribute [r] purgeable_bytes
     #   @return [Integer, nil] resident free pages that the allocator can give back now
     field :purgeable_bytes, :bytes
+    # @!attribute [r] compactable_min_bytes
+    #   @return [Integer, nil] pages of Ruby's heap that moving its objects together empties, at least; nil where pins
+    #     are not known
+    field :compactable_min_bytes, :bytes
     # @!attribute [r] compactable_bytes
-    #   @return [Integer, nil] an upper bound of what compacting Ruby's heap can empty
+    #   @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
     field :compactable_bytes, :bytes
     # @!attribute [r] stuck_bytes
     #   @return [Integer, nil] free memory that nothing returns while its neighbours live
@@ -114,7 +118,8 @@ module Memscope
       private
 
       def build(allocator, sized, heap, readings, reasons: {}, **fields)
-        capture({ allocator: allocator, rss_bytes: sized.rss_bytes, compactable_bytes: heap.compactable_bytes, **fields,
+        capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,
+                  compactable_min_bytes: heap.compactable_min_bytes, compactable_bytes: heap.compactable_bytes,
                   reasons: { **readings.map(&:reasons).reduce({}, :merge).slice(:rss_bytes, :jemalloc, :classes),
                              **reasons },
                   cost: cost(readings.map(&:cost)) })
