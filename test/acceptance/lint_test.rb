@@ -62,7 +62,8 @@ class LintAcceptanceTest < MemscopeTest
                    "lg_tcache_max:false,bin_shards:-2", "\u00e9:1,narenas:2"],
     "glibc" => ["glibc.malloc.arenamax=3", "glibc.malloc.arena_max=2,glibc.malloc.top_pad=64k", "malloc.arena_max=2",
                 "glibc.malloc.arena_max:2", "glibc.malloc.arena_max=0:glibc.malloc.trim_threshold=128k",
-                "glibc.malloc.mmap_max=99999999999:glibc.rtld.optional_static_tls=16384", "arena_max", "=:=", "glibc.rtld.nns==2",
+                "glibc.malloc.mmap_max=99999999999:glibc.rtld.optional_static_tls=16384", "arena_max", "=:=",
+                "glibc.rtld.nns==2",
                 "glibc.malloc.arena_max=2=3", "glibc.malloc.tcache_count=2:glibc.malloc.perturb=300",
                 "glibc.malloc.trim_threshold=9999999999:glibc.malloc.mxfast=64"]
   }.freeze
