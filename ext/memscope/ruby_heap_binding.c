@@ -75,7 +75,7 @@ static void pin_misfits(struct heap_reading *reading) {
         size_t staying = size->misfits.leaving > room ? size->misfits.leaving - room : 0;
 
         if (staying > 0)
-            size->pinned_pages_min += (size_t)((double)size->misfits.left_pages * staying / size->misfits.leaving);
+            size->pinned_pages_min += size->misfits.left_pages * staying / size->misfits.leaving;
     }
 }
 

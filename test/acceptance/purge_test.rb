@@ -151,7 +151,7 @@ class PurgeAcceptanceTest < MemscopeTest
 
     assert_in_delta 0.2, result["settle_seconds"]
     assert_in_delta result["after"]["rss_bytes"], result["settled"]["rss_bytes"], MIB
-    assert Memscope::Purge::Result.from_h(result).stayed_down? if preload
+    assert_predicate Memscope::Purge::Result.from_h(result), :stayed_down? if preload
   end
 
   both_allocators "a dry run changes nothing" do |preload|

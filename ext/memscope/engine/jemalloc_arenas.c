@@ -11,7 +11,7 @@
 #define PLAIN false
 #define PAGES true
 #define KEY(group, field, key, type, unit)                                                                             \
-    {MEMSCOPE_JEMALLOC_##group, #field, key, sizeof(type), IS_SIGNED(type), unit},
+    {#field, key, MEMSCOPE_JEMALLOC_##group, sizeof(type), IS_SIGNED(type), unit},
 static const struct memscope_jemalloc_key keys[] = {
 #include "jemalloc_arenas.def"
 };
@@ -33,6 +33,7 @@ static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_EXTENT] = "arenas.lextent.0.", [MEMSCOPE_JEMALLOC_LARGE] = "stats.arenas.0.lextents.0.",
 };
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a term of the sum below */
 #define KEY(group, field, key, type, unit) +(MEMSCOPE_JEMALLOC_##group == MEMSCOPE_JEMALLOC_ARENA)
 _Static_assert((0
 #include "jemalloc_arenas.def"

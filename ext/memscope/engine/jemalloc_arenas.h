@@ -27,10 +27,10 @@ enum memscope_jemalloc_group {
 
 /* One field of a group. */
 struct memscope_jemalloc_key {
-    enum memscope_jemalloc_group group;
     const char *field; /* its name in Ruby */
     const char *key;   /* the last part of upstream's */
-    uint8_t size;      /* of its C type */
+    enum memscope_jemalloc_group group;
+    uint8_t size; /* of its C type */
     bool is_signed;
     bool in_pages; /* the value counts pages, the field bytes */
 };
