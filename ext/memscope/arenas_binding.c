@@ -51,7 +51,9 @@ static void *read_without_gvl(void *argument) {
 }
 
 static VALUE known_value(const struct memscope_jemalloc_key *key, uint64_t value, uint64_t page_bytes) {
-    return key->is_signed ? LL2NUM((int64_t)value) : ULL2NUM(key->in_pages ? value * page_bytes : value);
+    if (key->is_signed)
+        return LL2NUM(key->size == sizeof(int32_t) ? (int32_t)value : (int64_t)value);
+    return ULL2NUM(key->in_pages ? value * page_bytes : value);
 }
 
 static void set_row(VALUE hash, enum memscope_jemalloc_group group, const struct memscope_jemalloc_row *row,
@@ -85,7 +87,10 @@ static VALUE jemalloc_arena_to_hash(const struct memscope_jemalloc_arena *arena,
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "index", arena->index == MEMSCOPE_ALL_ARENAS ? Qnil : UINT2NUM(arena->index));
-    memscope_hash_set(hash, "huge", arena->huge ? Qtrue : Qfalse);
+    if (arena->index != MEMSCOPE_ALL_ARENAS)
+        memscope_hash_set(hash, "huge", arena->huge ? Qtrue : Qfalse);
+    if (arena->name[0] != '\0')
+        memscope_hash_set(hash, "name", rb_utf8_str_new_cstr(arena->name));
     set_row(hash, MEMSCOPE_JEMALLOC_ARENA, &arena->row, page_bytes);
     memscope_hash_set(hash, "mutexes", mutexes_to_hash(arena->mutexes));
     return hash;
@@ -188,9 +193,35 @@ static VALUE absence(const struct arenas_call *call) {
     return rb_utf8_str_new_cstr("what serves malloc has no statistics that memscope reads");
 }
 
+/* What this version of jemalloc has not. */
+static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_arenas *arenas) {
+    const struct memscope_jemalloc_arena *merged = &arenas->list[arenas->count - 1];
+    size_t count;
+    const struct memscope_jemalloc_key *keys = memscope_jemalloc_keys(MEMSCOPE_JEMALLOC_ARENA, &count);
+
+    memscope_hash_set(reasons, "glibc", rb_utf8_str_new_cstr("jemalloc serves malloc: what glibc counts is nil"));
+    if (arenas->list[0].name[0] == '\0')
+        memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr("jemalloc's arenas have names since 5.3.1"));
+    for (size_t index = 0; index < count; index++)
+        if (!(merged->row.known >> index & 1))
+            memscope_hash_set(reasons, keys[index].field,
+                              rb_sprintf("this jemalloc has no stats.arenas.<i>.%s", keys[index].key));
+}
+
+static void set_glibc_gaps(VALUE reasons, const struct memscope_glibc_arenas *arenas) {
+    memscope_hash_set(reasons, "jemalloc", rb_utf8_str_new_cstr("glibc serves malloc: what jemalloc counts is nil"));
+    if (!arenas->merged.has_fastbins)
+        memscope_hash_set(reasons, "fast_bytes", rb_utf8_str_new_cstr("this glibc has no fastbins (none since 2.43)"));
+}
+
 static VALUE reasons_to_hash(const struct arenas_call *call) {
     VALUE reasons = rb_hash_new(), absent = absence(call);
+    bool listed = call->status == MEMSCOPE_OK && !call->classes;
 
+    if (listed && call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        set_jemalloc_gaps(reasons, &call->jemalloc);
+    if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
+        set_glibc_gaps(reasons, &call->glibc);
     if (!NIL_P(absent))
         memscope_hash_set(reasons, call->classes ? "classes" : "arenas", absent);
     if (call->jemalloc.mixed_epochs || call->jemalloc_classes.mixed_epochs)

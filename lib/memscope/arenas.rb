@@ -3,11 +3,21 @@
 require_relative "reading"
 
 module Memscope
-  # One arena of the allocator. What the allocator that serves malloc does not count is nil, and not in `to_h`.
+  # One arena of the allocator: a heap with locks of its own, so that threads need not wait for each other.
+  #
+  # Each number is the allocator's own, in its meaning (jemalloc's stats.arenas.<i>, glibc's malloc_info). What the
+  # allocator that serves malloc does not count is nil, and not in `to_h`.
   class Arena < Record
     # @!attribute [r] index
     #   @return [Integer, nil] nil for all of them together
     field :index, :count
+    # @!attribute [r] name
+    #   @return [String, nil] jemalloc's own (5.3.1)
+    field :name, :string, sparse: true
+    # @!attribute [r] allocated_bytes
+    #   @return [Integer, nil] given out and in thread caches: under jemalloc in small and large size classes, under
+    #     glibc all that the arena has and that is not free
+    field :allocated_bytes, :bytes, sparse: true
     # @!method huge?
     #   @return [Boolean, nil] whether jemalloc keeps it for large allocations (opt.oversize_threshold)
     field :huge, :boolean, sparse: true
@@ -20,14 +30,11 @@ module Memscope
     # @!attribute [r] uptime_ns
     #   @return [Integer, nil] nanoseconds since it was made
     field :uptime_ns, :count, counters: true, sparse: true
-    # @!attribute [r] allocated_bytes
-    #   @return [Integer, nil] given out and in thread caches, in size classes: small and large
-    field :allocated_bytes, :bytes, sparse: true
     # @!attribute [r] small_allocated_bytes
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] given out and in thread caches, from slabs
     field :small_allocated_bytes, :bytes, sparse: true
     # @!attribute [r] large_allocated_bytes
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] and in extents of their own
     field :large_allocated_bytes, :bytes, sparse: true
     # @!attribute [r] active_bytes
     #   @return [Integer, nil] whole pages with allocations in them
@@ -78,16 +85,54 @@ module Memscope
     #   @return [Integer, nil] after which muzzy pages are given back, in ms; -1 never
     field :muzzy_decay_ms, :integer, sparse: true
 
-    %i[dirty muzzy].each do |kind|
-      field :"#{kind}_purges", :count, counters: true, sparse: true
-      field :"#{kind}_madvises", :count, counters: true, sparse: true
-      field :"#{kind}_purged_pages", :count, counters: true, sparse: true
-    end
-    %i[small large].each do |kind|
-      field :"#{kind}_allocations", :count, counters: true, sparse: true
-      field :"#{kind}_deallocations", :count, counters: true, sparse: true
-      field :"#{kind}_requests", :count, counters: true, sparse: true
-    end
+    # @!attribute [r] dirty_purges
+    #   @return [Integer, nil] passes that gave dirty pages up
+    field :dirty_purges, :count, counters: true, sparse: true
+    # @!attribute [r] dirty_madvises
+    #   @return [Integer, nil] system calls that these passes took
+    field :dirty_madvises, :count, counters: true, sparse: true
+    # @!attribute [r] dirty_purged_pages
+    #   @return [Integer, nil] pages that they gave up
+    field :dirty_purged_pages, :count, counters: true, sparse: true
+    # @!attribute [r] muzzy_purges
+    #   @return [Integer, nil] passes that gave muzzy pages back
+    field :muzzy_purges, :count, counters: true, sparse: true
+    # @!attribute [r] muzzy_madvises
+    #   @return [Integer, nil] system calls that these passes took
+    field :muzzy_madvises, :count, counters: true, sparse: true
+    # @!attribute [r] muzzy_purged_pages
+    #   @return [Integer, nil] pages that they gave back
+    field :muzzy_purged_pages, :count, counters: true, sparse: true
+    # @!attribute [r] small_allocations
+    #   @return [Integer, nil] of regions, by thread caches being filled and by callers without one
+    field :small_allocations, :count, counters: true, sparse: true
+    # @!attribute [r] small_deallocations
+    #   @return [Integer, nil] of regions, by thread caches being flushed and by callers without one
+    field :small_deallocations, :count, counters: true, sparse: true
+    # @!attribute [r] small_requests
+    #   @return [Integer, nil] by callers, as far as thread caches have told
+    field :small_requests, :count, counters: true, sparse: true
+    # @!attribute [r] small_cache_fills
+    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    field :small_cache_fills, :count, counters: true, sparse: true
+    # @!attribute [r] small_cache_flushes
+    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    field :small_cache_flushes, :count, counters: true, sparse: true
+    # @!attribute [r] large_allocations
+    #   @return [Integer, nil] of large size classes
+    field :large_allocations, :count, counters: true, sparse: true
+    # @!attribute [r] large_deallocations
+    #   @return [Integer, nil] of large size classes
+    field :large_deallocations, :count, counters: true, sparse: true
+    # @!attribute [r] large_requests
+    #   @return [Integer, nil] by callers, as far as thread caches have told
+    field :large_requests, :count, counters: true, sparse: true
+    # @!attribute [r] large_cache_fills
+    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    field :large_cache_fills, :count, counters: true, sparse: true
+    # @!attribute [r] large_cache_flushes
+    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    field :large_cache_flushes, :count, counters: true, sparse: true
 
     # @!attribute [r] mutexes
     #   @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention, by mutex: operations, waits, spins,
@@ -112,16 +157,17 @@ module Memscope
     #   @return [Integer, nil] mappings that it is made of; nil for the main arena
     field :heaps, :count, sparse: true
     # @!attribute [r] free_bytes
-    #   @return [Integer, nil] in free blocks outside of fastbins and thread caches, resident or not
+    #   @return [Integer, nil] in free blocks outside of fastbins and thread caches, the heap's top among them, resident
+    #     or not; malloc_info adds up sizes with their flag bits, so it is too high by a byte or more a block
     field :free_bytes, :bytes, sparse: true
     # @!attribute [r] free_blocks
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] of these, the top being one
     field :free_blocks, :count, sparse: true
     # @!attribute [r] fast_bytes
     #   @return [Integer, nil] in fastbins, which glibc 2.43 has not any more
     field :fast_bytes, :bytes, sparse: true
     # @!attribute [r] fast_blocks
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] of these
     field :fast_blocks, :count, sparse: true
     # @!attribute [r] free_sizes
     #   @return [Array<Hash{Symbol => Object}>, nil] free blocks by size: from_bytes, to_bytes, bytes, blocks, unsorted;
@@ -130,15 +176,29 @@ module Memscope
 
     # @!endgroup
 
-    # jemalloc has no decay time for all arenas together, and answers -1.
-    #
-    # @param body [Hash{Symbol => Object}] from the extension
-    def self.capture(body)
-      body = body.except(:dirty_decay_ms, :muzzy_decay_ms) unless body[:index]
-      small, large, base, internal =
-        body.values_at(:small_allocated_bytes, :large_allocated_bytes, :base_bytes, :internal_bytes)
-      super({ **body, allocated_bytes: small && large && (small + large),
-                      metadata_bytes: base && internal && (base + internal) })
+    class << self
+      # @return [Symbol] the field that tells it from others of a list
+      def identity = :index
+
+      # jemalloc has no decay time for all arenas together, and answers -1.
+      #
+      # @param body [Hash{Symbol => Object}] from the extension
+      def capture(body)
+        body = body.except(:dirty_decay_ms, :muzzy_decay_ms) unless body[:index]
+        super({ **body, allocated_bytes: allocated_bytes(body),
+                        metadata_bytes: sum(*body.values_at(:base_bytes, :internal_bytes)) })
+      end
+
+      private
+
+      def allocated_bytes(body)
+        system, free, fast = body.values_at(:system_bytes, :free_bytes, :fast_bytes)
+        return [system - free - (fast || 0), 0].max if system && free
+
+        sum(*body.values_at(:small_allocated_bytes, :large_allocated_bytes))
+      end
+
+      def sum(one, other) = one && other && (one + other)
     end
   end
 
@@ -161,15 +221,15 @@ module Memscope
     field :limit, :count
     # @!attribute [r] arenas
     #   @return [Array<Arena>] by index
-    field :arenas, [Arena], null: false
+    field :arenas, [Arena], null: false, counters: Arena.counters
     # @!attribute [r] merged
     #   @return [Arena, nil] all together, as the allocator itself sums them
-    field :merged, Arena
+    field :merged, Arena, counters: Arena.counters
     # @!attribute [r] mmapped_bytes
     #   @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
     field :mmapped_bytes, :bytes
     # @!attribute [r] mmapped_blocks
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] of these
     field :mmapped_blocks, :count
 
     # @yield [Arena] each, by index
@@ -192,5 +252,16 @@ module Memscope
 
     # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
     def to_h = reading_to_h
+
+    # @return [String] a table, by index
+    def to_s
+      require_relative "report"
+      require_relative "report/arenas_table"
+      Report::ArenasTable.new(self).to_s
+    end
+
+    # @api private
+    # @return [Boolean] whether anything could be read
+    def known? = !merged.nil?
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 require_relative "size_classes"
 
@@ -12,6 +13,9 @@ module Memscope
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
+      # @return [Symbol] the field that tells it from others of a list
+      def self.identity = :size_bytes
+
       # @!attribute [r] size_bytes
       #   @return [Integer] of one region
       field :size_bytes, :bytes, null: false
@@ -29,17 +33,21 @@ module Memscope
     # @!attribute [r] allocator
     #   @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
+    # @!attribute [r] epoch
+    #   @return [Integer, nil] jemalloc's, of all its numbers
+    field :epoch, :count
     # @!attribute [r] rss_bytes
     #   @return [Integer, nil] resident memory of the process
     field :rss_bytes, :bytes
     # @!attribute [r] allocated_bytes
-    #   @return [Integer, nil] jemalloc: given out and in thread caches
+    #   @return [Integer, nil] given out: under jemalloc what thread caches hold included, under glibc not
     field :allocated_bytes, :bytes
     # @!attribute [r] active_bytes
     #   @return [Integer, nil] jemalloc: whole pages with allocations in them
     field :active_bytes, :bytes
     # @!attribute [r] resident_bytes
-    #   @return [Integer, nil] jemalloc: metadata, active and dirty pages
+    #   @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: what is resident of
+    #     malloc's memory
     field :resident_bytes, :bytes
     # @!attribute [r] active_to_allocated
     #   @return [Float, nil] slack inside of pages: 1.0 is none
@@ -61,11 +69,17 @@ module Memscope
     #   @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
     field :compactable_bytes, :bytes
     # @!attribute [r] stuck_bytes
-    #   @return [Integer, nil] free memory that nothing returns while its neighbours live
+    #   @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
+    #     pages of a slab that were never touched are not resident
     field :stuck_bytes, :bytes
     # @!attribute [r] stuck
     #   @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none
     field :stuck, [Stuck], null: false
+
+    # The reasons of the readings that it is made of which hold for it too.
+    KEPT = %i[rss_bytes jemalloc classes deep extension].freeze
+    TWO_EPOCHS = "someone else advanced it between two readings, twice: numbers may be of two"
+    private_constant :KEPT, :TWO_EPOCHS
 
     class << self
       # Reads what this allocator can say.
@@ -73,14 +87,14 @@ module Memscope
       # @return [Fragmentation]
       def read
         case Memscope.allocator.name
-        when :jemalloc then of_jemalloc(Memscope.snapshot, Memscope.size_classes, Memscope.ruby_heap)
+        when :jemalloc then of_jemalloc(*of_one_epoch, Memscope.ruby_heap)
         when :glibc then of_glibc(Memscope.ledger(deep: true), Memscope.ruby_heap)
         else of_unknown(Memscope.snapshot, Memscope.ruby_heap)
         end
       end
 
       # @param snapshot [Snapshot]
-      # @param classes [SizeClasses]
+      # @param classes [SizeClasses] of the same epoch, else a reason says so
       # @param heap [RubyHeap]
       # @return [Fragmentation]
       def of_jemalloc(snapshot, classes, heap)
@@ -88,11 +102,12 @@ module Memscope
         allocated, active, resident, page = totals.values_at(:allocated_bytes, :active_bytes, :resident_bytes,
                                                              :page_bytes)
         build(:jemalloc, snapshot, heap, [snapshot, classes, heap],
-              allocated_bytes: allocated, active_bytes: active, resident_bytes: resident,
+              epoch: totals[:epoch], allocated_bytes: allocated, active_bytes: active, resident_bytes: resident,
               active_to_allocated: ratio(active, allocated), resident_to_active: ratio(resident, active),
               rss_to_resident: ratio(snapshot.rss_bytes, resident),
               purgeable_bytes: page && (page * totals.values_at(:pdirty, :pmuzzy).compact.sum),
-              stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes))
+              stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
+              reasons: totals[:epoch] == classes.epoch ? {} : { epoch: TWO_EPOCHS })
       end
 
       # @param ledger [Ledger] a deep one
@@ -103,8 +118,10 @@ module Memscope
         trimmable = malloc&.detail&.fetch(:trimmable_bytes, nil)
         free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
         build(:glibc, ledger, heap, [ledger, heap],
+              allocated_bytes: malloc&.detail&.fetch(:in_use_bytes, nil), resident_bytes: malloc&.bytes,
+              rss_to_resident: ratio(ledger.rss_bytes, malloc&.bytes),
               purgeable_bytes: trimmable, stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
-              reasons: { active_to_allocated: "glibc counts no pages: the ratios are jemalloc's" })
+              reasons: { active_bytes: "glibc counts no pages", stuck: "glibc's free blocks have no size classes" })
       end
 
       # @param snapshot [Snapshot]
@@ -117,12 +134,28 @@ module Memscope
 
       private
 
+      # Once more where somebody else advances the epoch between the two.
+      def of_one_epoch
+        readings = Array.new(2) do
+          pair = [Memscope.snapshot, SizeClasses.capture(Native.size_classes(nil, false))]
+          return pair if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
+
+          pair
+        end
+        readings.last
+      end
+
       def build(allocator, sized, heap, readings, reasons: {}, **fields)
         capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,
                   compactable_min_bytes: heap.compactable_min_bytes, compactable_bytes: heap.compactable_bytes,
-                  reasons: { **readings.map(&:reasons).reduce({}, :merge).slice(:rss_bytes, :jemalloc, :classes),
-                             **reasons },
+                  reasons: { **own_reasons(readings), **reasons },
                   cost: cost(readings.map(&:cost)) })
+      end
+
+      def own_reasons(readings)
+        heap = readings.last.reasons
+        { **readings.map(&:reasons).reduce({}, :merge).slice(*KEPT),
+          compactable_min_bytes: heap.values_at(:compactable_min_bytes, :pinned_pages_max).compact.first }.compact
       end
 
       def cost(costs)
@@ -140,5 +173,16 @@ module Memscope
         end
       end
     end
+
+    # @return [String] the ratios, then what can come back how
+    def to_s
+      require_relative "report"
+      require_relative "report/fragmentation_page"
+      Report::FragmentationPage.new(self).to_s
+    end
+
+    # @api private
+    # @return [Boolean] whether anything could be read
+    def known? = !rss_bytes.nil?
   end
 end

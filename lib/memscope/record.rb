@@ -143,6 +143,9 @@ module Memscope
         new(Loader.values(self, hash, where))
       end
 
+      # @return [Array<Symbol>] those of its numbers that only grow, and of the numbers in its Hashes
+      def counters = fields.flat_map { |field| field.counters == true ? field.name : field.counters || [] }
+
       # @return [Array<Field>] those that the class itself declares
       def own_fields = @own_fields ||= []
 

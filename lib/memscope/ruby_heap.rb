@@ -47,6 +47,9 @@ module Memscope
       #     side: an upper bound
       field :compactable_bytes, :bytes
 
+      # @return [Symbol] the field that tells it from others of a list
+      def self.identity = :slot_size
+
       # @return [Float, nil] live slots of all slots; nil without slots
       def occupancy = RubyHeap.ratio(live_slots, slots)
     end

@@ -16,7 +16,7 @@ module Memscope
     #   @return [Integer, nil] of one slab; nil where the class is large
     field :slab_bytes, :bytes, sparse: true
     # @!attribute [r] slabs
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] that there are
     field :slabs, :count, sparse: true
     # @!attribute [r] partly_used_slabs
     #   @return [Integer, nil] with regions in use and free ones, the slab being filled not counted
@@ -37,7 +37,7 @@ module Memscope
     #   @return [Float, nil] regions in use of all; nil without slabs
     field :utilisation, :number
     # @!attribute [r] in_use_bytes
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] of these
     field :in_use_bytes, :bytes
     # @!attribute [r] slack_bytes
     #   @return [Integer, nil] free regions: nothing returns them until their slabs are empty
@@ -46,7 +46,7 @@ module Memscope
     #   @return [Integer, nil] by this arena, thread caches filled included
     field :allocations, :count, counters: true
     # @!attribute [r] deallocations
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] likewise
     field :deallocations, :count, counters: true
     # @!attribute [r] requests
     #   @return [Integer, nil] by callers, served from thread caches included
@@ -58,13 +58,16 @@ module Memscope
     #   @return [Integer, nil] of thread caches
     field :cache_flushes, :count, counters: true, sparse: true
     # @!attribute [r] slabs_made
-    #   @return [Integer, nil]
+    #   @return [Integer, nil] since the process began
     field :slabs_made, :count, counters: true, sparse: true
     # @!attribute [r] slabs_reused
     #   @return [Integer, nil] as the slab being filled
     field :slabs_reused, :count, counters: true, sparse: true
 
     class << self
+      # @return [Symbol] the field that tells it from others of a list
+      def identity = :size_bytes
+
       # @param body [Hash{Symbol => Object}] from the extension
       def capture(body)
         regions = body.key?(:extents) ? body.delete(:extents) : product(body[:slab_regions], body[:slabs])
@@ -101,7 +104,7 @@ module Memscope
     field :epoch, :count
     # @!attribute [r] classes
     #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
-    field :classes, [SizeClass], null: false
+    field :classes, [SizeClass], null: false, counters: SizeClass.counters
 
     # @yield [SizeClass] each, by size
     # @return [Enumerator<SizeClass>, self] an Enumerator without a block
@@ -115,7 +118,27 @@ module Memscope
     # @return [Integer, nil] free regions of all slabs, in bytes; nil where there are no classes
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
 
+    # @param size_bytes [Integer]
+    # @return [SizeClass] the one of exactly that size
+    # @raise [KeyError] naming the sizes there are
+    def [](size_bytes)
+      find { |size_class| size_class.size_bytes == size_bytes } or
+        raise KeyError.new("no size class of #{size_bytes.inspect} bytes; there are: #{map(&:size_bytes).join(', ')}",
+                           receiver: self, key: size_bytes)
+    end
+
     # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
     def to_h = reading_to_h
+
+    # @return [String] a table, by size, of those that hold anything
+    def to_s
+      require_relative "report"
+      require_relative "report/size_classes_table"
+      Report::SizeClassesTable.new(self).to_s
+    end
+
+    # @api private
+    # @return [Boolean] whether anything could be read
+    def known? = classes.any?
   end
 end

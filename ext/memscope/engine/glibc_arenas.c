@@ -10,6 +10,7 @@
 #endif
 
 #define LINE 256
+#define STREAM_BUFFER 4096
 
 /* The text comes in pieces of any length; an element is always on a line of its own. */
 struct parser {
@@ -209,6 +210,7 @@ static ssize_t write_to_parser(void *parser, const char *text, size_t length) {
 enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
                                                 struct memscope_glibc_arenas *arenas) {
     static const cookie_io_functions_t functions = {.write = write_to_parser};
+    char buffer[STREAM_BUFFER];
     struct parser parser;
     FILE *stream;
     int failed;
@@ -217,6 +219,7 @@ enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_aren
     stream = fopencookie(&parser, "w", functions);
     if (stream == NULL)
         return MEMSCOPE_NO_MEMORY;
+    setvbuf(stream, buffer, _IOFBF, sizeof buffer);
     failed = malloc_info(0, stream);
     failed |= fclose(stream);
     return failed ? MEMSCOPE_IO : finish(&parser);

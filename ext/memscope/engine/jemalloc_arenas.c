@@ -19,10 +19,11 @@ static const struct memscope_jemalloc_key keys[] = {
 
 #define KEYS (sizeof keys / sizeof keys[0])
 
-/* Those of 5.0 to 5.3.1 (MUTEX_PROF_ARENA_MUTEXES in mutex_prof.h); a version has some of them. */
+/* Those of 5.0 to 5.3.1 and its development (MUTEX_PROF_ARENA_MUTEXES in mutex_prof.h); a version has some of them. */
 static const char *const mutex_names[] = {
-    "large",       "extent_avail", "extents_dirty", "extents_muzzy", "extents_retained", "decay_dirty",
-    "decay_muzzy", "base",         "tcache_list",   "hpa_shard",     "hpa_shard_grow",   "hpa_sec"};
+    "large",          "extent_avail",   "extents_dirty", "extents_muzzy", "extents_retained",
+    "extents_pinned", "decay_dirty",    "decay_muzzy",   "base",          "tcache_list",
+    "hpa_shard",      "hpa_shard_grow", "hpa_sec"};
 
 #define MUTEXES (sizeof mutex_names / sizeof mutex_names[0])
 
@@ -92,7 +93,7 @@ static void read_row(const struct memscope_jemalloc_binding *jemalloc, struct re
         if (classed)
             mib->parts[MEMSCOPE_MIB_CLASS] = class;
         if (memscope_jemalloc_read_mib(jemalloc, mib, resolved->keys[index].size, &row->values[index]))
-            row->known |= UINT32_C(1) << index;
+            row->known |= UINT64_C(1) << index;
     }
 }
 
@@ -122,6 +123,22 @@ static enum memscope_status begin(const struct memscope_jemalloc_binding *jemall
     return advance ? memscope_jemalloc_advance_epoch(jemalloc) : MEMSCOPE_OK;
 }
 
+/*
+ * mallctl copies the name to where the pointer that it is given points (5.3.1, src/ctl.c arena_i_name_ctl): to read it
+ * by read_mib, whose value is a number, would write there.
+ */
+static void read_name(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib,
+                      struct memscope_jemalloc_arena *arena) {
+    char *name = arena->name;
+    size_t length = sizeof name;
+
+    arena->name[0] = '\0';
+    mib->parts[MEMSCOPE_MIB_CONTROL] = arena->index;
+    if (arena->index != MEMSCOPE_ALL_ARENAS && mib->length > 0)
+        jemalloc->by_mib(mib->parts, mib->length, &name, &length, NULL, 0);
+    arena->name[MEMSCOPE_ARENA_NAME - 1] = '\0';
+}
+
 static bool is_initialized(const struct memscope_jemalloc_arena *arena) {
     return arena->row.known != 0;
 }
@@ -129,6 +146,7 @@ static bool is_initialized(const struct memscope_jemalloc_arena *arena) {
 static enum memscope_status read_list(const struct memscope_jemalloc_binding *jemalloc,
                                       struct memscope_scratch *scratch, struct resolved *groups,
                                       struct memscope_jemalloc_arenas *arenas) {
+    struct memscope_mib name = memscope_jemalloc_mib(jemalloc, "arena.0.name");
     unsigned huge = huge_arena();
 
     arenas->count = 0;
@@ -145,6 +163,7 @@ static enum memscope_status read_list(const struct memscope_jemalloc_binding *je
         if (!is_initialized(arena))
             continue;
         arenas->count++;
+        read_name(jemalloc, &name, arena);
         arena->mutexes = memscope_scratch_take(scratch, MUTEXES * sizeof *arena->mutexes);
         if (arena->mutexes == NULL)
             return MEMSCOPE_NO_MEMORY;

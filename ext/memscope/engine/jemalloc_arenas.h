@@ -40,16 +40,20 @@ const struct memscope_jemalloc_key *memscope_jemalloc_keys(enum memscope_jemallo
 /* The mutexes of an arena, in the order of their rows. */
 const char *const *memscope_jemalloc_mutex_names(size_t *count);
 
-#define MEMSCOPE_JEMALLOC_ROW_FIELDS 32
+#define MEMSCOPE_JEMALLOC_ROW_FIELDS 40
+
+/* ARENA_NAME_LEN of 5.3.1 is 32. */
+#define MEMSCOPE_ARENA_NAME 64
 
 struct memscope_jemalloc_row {
     uint64_t values[MEMSCOPE_JEMALLOC_ROW_FIELDS];
-    uint32_t known; /* 1 << the field's place in the group */
+    uint64_t known; /* 1 << the field's place in the group */
 };
 
 struct memscope_jemalloc_arena {
-    unsigned index; /* MALLCTL_ARENAS_ALL (4096) for all arenas together */
-    bool huge;      /* the one that jemalloc keeps for large allocations (opt.oversize_threshold) */
+    unsigned index;                 /* MALLCTL_ARENAS_ALL (4096) for all arenas together */
+    bool huge;                      /* the one that jemalloc keeps for large allocations (opt.oversize_threshold) */
+    char name[MEMSCOPE_ARENA_NAME]; /* "" before 5.3.1, and for all arenas together */
     struct memscope_jemalloc_row row;
     struct memscope_jemalloc_row *mutexes; /* in the order of memscope_jemalloc_mutex_names */
 };

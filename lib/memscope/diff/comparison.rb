@@ -29,6 +29,7 @@ module Memscope
         when Numeric then number(id, from, to, field)
         when Hash then group(id, from || {}, to || {}, field)
         when Array then list(id, from || [], to || [], field)
+        else group(id, from.to_h, to.to_h, field) if field.nested? && field.type.respond_to?(:identity)
         end
       end
 
@@ -44,13 +45,14 @@ module Memscope
         change(id, changes: changes) unless changes.empty?
       end
 
-      # Of the lists only rows and slot sizes hold numbers that can be paired.
+      # Of the lists only rows and records that have an identity hold numbers that can be paired.
       def list(id, from, to, field)
-        case to.first || from.first
-        when Ledger::Row then change(id, changes: rows(from, to))
-        when RubyHeap::SlotSize
-          group(id, *[from, to].map { |sizes| sizes.to_h { |size| [size.slot_size, size.to_h] } }, field)
-        end
+        item = to.first || from.first
+        return change(id, changes: rows(from, to)) if item.is_a?(Ledger::Row)
+        return unless item.class.respond_to?(:identity)
+
+        identity = item.class.identity
+        group(id, *[from, to].map { |items| items.to_h { |one| [one.public_send(identity), one.to_h] } }, field)
       end
 
       # A row that is not there holds nothing, so it counts as 0.
