@@ -1,8 +1,9 @@
 #include "glibc_arenas.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "text_file.h"
 
 #if defined(__linux__) && defined(__GLIBC__)
 #include <malloc.h>
@@ -60,14 +61,8 @@ static bool has_type(const char *line, const char *type) {
 
 static void read_number(struct parser *parser, const char *line, const char *name, uint64_t *number) {
     const char *text = attribute(line, name);
-    char *end;
 
-    if (text == NULL || *text < '0' || *text > '9') {
-        parser->status = MEMSCOPE_MALFORMED;
-        return;
-    }
-    *number = strtoull(text, &end, 10);
-    if (*end != '"')
+    if (text == NULL || !memscope_text_decimal(&text, number) || *text != '"')
         parser->status = MEMSCOPE_MALFORMED;
 }
 
@@ -143,11 +138,15 @@ static void parse_line(struct parser *parser, const char *line) {
     line += strspn(line, " \t");
     if (is_element(line, "malloc")) {
         parser->begun = true;
+        if (strcmp(line, "<malloc version=\"1\">") != 0)
+            parser->status = MEMSCOPE_MALFORMED;
         parser->arena = &parser->arenas->merged;
     } else if (!parser->begun || parser->ended) {
         parser->status = *line == '\0' ? parser->status : MEMSCOPE_MALFORMED;
     } else if (strncmp(line, "</malloc>", 9) == 0) {
         parser->ended = true;
+        if (parser->arena != &parser->arenas->merged)
+            parser->status = MEMSCOPE_MALFORMED;
     } else if (strncmp(line, "</heap>", 7) == 0) {
         parser->arena = &parser->arenas->merged;
     } else if (is_element(line, "heap")) {

@@ -8,4 +8,5 @@ void Init_memscope_test(void) {
     init_memory(host);
     init_stacks(host);
     init_kernel(host);
+    init_descriptions(host);
 }

@@ -15,5 +15,6 @@ static const size_t page_size = 4096; /* the smallest of Linux; touching more of
 void init_memory(VALUE host);
 void init_stacks(VALUE host);
 void init_kernel(VALUE host);
+void init_descriptions(VALUE host);
 
 #endif

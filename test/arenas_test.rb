@@ -1,0 +1,293 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/bodies"
+require_relative "support/malloc_info_xml"
+
+class ArenasTest < MemscopeTest
+  WORKLOAD = File.join(__dir__, "support/workloads/arenas.rb")
+  JEMALLOC = "libjemalloc.so.2"
+
+  # Ruby's names for what is not the same word in malloc_stats_print's JSON; pages are counted there.
+  PRINTED = {
+    "threads" => "nthreads", "active_bytes" => "pactive", "dirty_bytes" => "pdirty", "muzzy_bytes" => "pmuzzy",
+    "dirty_purged_pages" => "dirty_purged", "muzzy_purged_pages" => "muzzy_purged", "mapped_bytes" => "mapped",
+    "retained_bytes" => "retained", "resident_bytes" => "resident", "base_bytes" => "base",
+    "internal_bytes" => "internal", "abandoned_vm_bytes" => "abandoned_vm", "small_allocated_bytes" => "small.allocated",
+    "small_allocations" => "small.nmalloc", "small_deallocations" => "small.ndalloc",
+    "small_requests" => "small.nrequests", "small_fills" => "small.nfills", "small_flushes" => "small.nflushes",
+    "large_allocated_bytes" => "large.allocated", "large_allocations" => "large.nmalloc",
+    "large_deallocations" => "large.ndalloc", "large_requests" => "large.nrequests", "large_fills" => "large.nfills",
+    "large_flushes" => "large.nflushes"
+  }.freeze
+  PAGES = %w[pactive pdirty pmuzzy].freeze
+
+  # malloc_stats_print works in a block of 64 KiB from the first arena, which is in its figures, and no more in ours.
+  PRINTING_BYTES = 65_536
+  PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes
+                      large_deallocations].freeze
+
+  # What malloc says of itself, and the reading next to it.
+  def described(call, preload: nil, env: {})
+    skip_under_sanitizer
+    ran = ChildProcess.run("ManyArenas.build; ManyArenas.described(:reading) { Memscope.#{call} }", preload: preload,
+                           env: env, requires: ["json", "memscope", "memscope_test", WORKLOAD])
+    description, reading = ran.json
+    description = JSON.parse(description, allow_duplicate_key: true).fetch("jemalloc") if preload
+    [description, reading]
+  end
+
+  def printed_arena(printed, page, fields)
+    fields.to_h do |field|
+      key = PRINTED.fetch(field, field)
+      value = printed.dig(*key.split("."))
+      [field, PAGES.include?(key) ? value * page : value]
+    end
+  end
+
+  def test_every_number_of_jemallocs_arenas_is_what_it_prints
+    printed, reading = described("arenas", preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:18" })
+    page = reading.fetch("page_bytes")
+    names = printed["stats.arenas"].keys.grep(/\A\d+\z/)
+
+    assert_operator names.size, :>=, 16
+    assert_equal names, (reading["arenas"].map { |arena| arena["index"].to_s })
+    [*names.zip(reading["arenas"]), ["merged", reading["merged"]]].each do |name, arena|
+      told = arena.except("index", "name", "huge", "uptime_ms", "mutexes", "allocated_bytes", "metadata_bytes")
+      expected = printed.dig("stats.arenas", name)
+
+      compared = told.keys - (%w[0 merged].include?(name) ? PRINTING_MOVES : [])
+
+      assert_equal printed_arena(expected, page, compared), told.slice(*compared), name
+      assert_equal told["small_allocated_bytes"] + told["large_allocated_bytes"], arena["allocated_bytes"]
+      assert_equal told["base_bytes"] + told["internal_bytes"], arena["metadata_bytes"]
+      assert_equal expected["mutexes"].keys, arena["mutexes"].keys
+      assert_in_delta expected["uptime_ns"] / 1e6, arena["uptime_ms"], 1000
+    end
+    PRINTING_MOVES.each do |field|
+      assert_equal reading["arenas"].sum { |arena| arena[field] }, reading["merged"][field], field
+    end
+  end
+
+  def test_every_number_of_glibcs_arenas_is_in_its_xml
+    description, reading = described("arenas", env: { "MALLOC_ARENA_MAX" => "17" })
+    xml = MallocInfoXML.new(description)
+
+    assert_operator xml.heaps.size, :>=, 16
+    assert_equal xml.heaps.size, reading["arenas"].size
+    [*xml.heaps.zip(reading["arenas"]), [xml.totals, reading["merged"]]].each do |heap, arena|
+      expected = { "free_bytes" => heap["total rest size"], "free_blocks" => heap["total rest count"],
+                   "fast_bytes" => heap["total fast size"], "fast_blocks" => heap["total fast count"],
+                   "system_bytes" => heap["system current size"], "system_max_bytes" => heap["system max size"],
+                   "aspace_bytes" => heap["aspace total size"], "mprotect_bytes" => heap["aspace mprotect size"],
+                   "heaps" => heap["aspace subheaps size"], "mmapped_bytes" => heap["total mmap size"],
+                   "mmapped_blocks" => heap["total mmap count"], "index" => heap["index"] }
+
+      assert_equal expected.compact, arena.except("name", "allocated_bytes").compact
+      assert_equal heap["system current size"] - heap["total rest size"] - heap["total fast size"].to_i,
+                   arena["allocated_bytes"]
+    end
+  end
+
+  def test_every_number_of_the_size_classes_is_what_jemalloc_prints
+    [nil, 3].each do |arena|
+      printed, reading = described("size_classes(arena: #{arena.inspect})", preload: JEMALLOC,
+                                                                            env: { "MALLOC_CONF" => "narenas:18" })
+      small, large = reading["size_classes"].partition { |size_class| size_class["kind"] == "small" }
+      counted = printed.dig("stats.arenas", (arena || "merged").to_s)
+
+      assert_equal (printed.dig("arenas", "bin").zip(counted["bins"]).map { |bin, counts| small_class(bin, counts) }),
+                   small
+      assert_equal(printed.dig("arenas", "lextent").zip(counted["lextents"])
+                          .filter_map { |one, counts| large_class(one, counts["curlextents"], arena) },
+                   large.reject { |one| one["regions_in_use"].zero? }
+                        .map { |one| one.slice("size_bytes", "regions_in_use", "in_use_bytes", "slack_bytes") })
+      assert_equal [arena], reading.values_at("arena")
+    end
+  end
+
+  def small_class(bin, counts)
+    regions = bin["nregs"] * counts["curslabs"]
+    { "size_bytes" => bin["size"], "kind" => "small", "slab_bytes" => bin["slab_size"], "slabs" => counts["curslabs"],
+      "partly_used_slabs" => counts["nonfull_slabs"], "regions" => regions, "regions_in_use" => counts["curregs"],
+      "in_use_bytes" => counts["curregs"] * bin["size"],
+      "slack_bytes" => (regions - counts["curregs"]) * bin["size"], "allocations" => counts["nmalloc"],
+      "deallocations" => counts["ndalloc"], "requests" => counts["nrequests"] }
+  end
+
+  def large_class(extent, count, arena)
+    count -= 1 if extent["size"] == PRINTING_BYTES && arena.nil?
+    return if count.zero?
+
+    { "size_bytes" => extent["size"], "regions_in_use" => count, "in_use_bytes" => count * extent["size"],
+      "slack_bytes" => 0 }
+  end
+
+  def test_jemallocs_fragmentation_is_what_it_prints
+    printed, reading = described("fragmentation", preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:18" })
+    merged = printed.dig("stats.arenas", "merged")
+    page = printed.dig("arenas", "page")
+    slack = printed.dig("arenas", "bin").zip(merged["bins"]).to_h { |bin, counts| [bin["size"], small_class(bin, counts)] }
+    slack.reject! { |_size, one| one["slack_bytes"].zero? }
+
+    assert_equal printed["stats"]["allocated"] - PRINTING_BYTES, reading["allocated_bytes"]
+    assert_equal printed["stats"]["active"] + (merged["pdirty"] * page), reading["active_bytes"] + reading["purgeable_bytes"]
+    assert_in_delta printed["stats"]["resident"], reading["resident_bytes"], 2 * PRINTING_BYTES
+    assert_operator reading["purgeable_bytes"], :>, 1_000_000
+    assert_equal slack.sum { |_size, one| one["slack_bytes"] }, reading["stuck_bytes"]
+    assert_equal slack.transform_values { |one| one["slack_bytes"] },
+                 reading["stuck"].to_h { |one| one.values_at("size_bytes", "stuck_bytes") }
+    assert_equal reading["stuck"].map { |one| -one["stuck_bytes"] }.sort,
+                 (reading["stuck"].map { |one| -one["stuck_bytes"] })
+    reading["stuck"].each do |one|
+      assert_in_delta slack[one["size_bytes"]].then { |size| size["regions_in_use"].fdiv(size["regions"]) },
+                      one["utilisation"], 1e-9
+    end
+  end
+
+  # 40 MB freed between blocks that stay: some whole pages, some not.
+  def test_glibcs_fragmentation_forecasts_a_trim
+    skip_under_sanitizer
+    forecast, returned, stuck, left = child_json(<<~RUBY, requires: ["memscope_test"])
+      kept = Array.new(20_000) { |i| "x" * (i % 20 == 0 ? 30_000 : 600) }
+      kept = kept.each_with_index.select { |_, i| i % 3 == 0 }.map(&:first)
+      GC.start
+      Memscope.fragmentation
+      before = Memscope.fragmentation
+      rss = Memscope.rss
+      Host.malloc_trim
+      returned = rss - Memscope.rss
+      after = Memscope.fragmentation
+      puts [before.purgeable_bytes, returned, before.stuck_bytes, after.stuck_bytes].inspect
+    RUBY
+
+    assert_operator forecast, :>, 5_000_000
+    assert_in_delta forecast, returned, forecast * 0.05
+    assert_in_delta stuck, left, [stuck * 0.1, 500_000].max
+  end
+
+  both_allocators "comes back from json" do |preload|
+    same = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      readings = [Memscope.arenas, Memscope.size_classes, Memscope.fragmentation]
+      puts readings.map { |reading| reading.class.from_h(JSON.parse(reading.to_json)) == reading }.inspect
+    RUBY
+
+    assert_equal [true, true, true], same
+  end
+
+  def test_counters_are_told_from_gauges
+    skip_under_sanitizer
+    told = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+      arenas, classes = Memscope.arenas, Memscope.size_classes
+      kept = Array.new(1000) { "x" * 600 }
+      arenas, classes = Memscope.arenas - arenas, Memscope.size_classes - classes
+      changes = [arenas.dig(:arenas, 0, :small_allocations), arenas.dig(:merged, :active_bytes),
+                 arenas.dig(:arenas, 0, :mutexes, :base, :operations), classes.dig(:size_classes, 640, :allocations),
+                 classes.dig(:size_classes, 640, :slabs)]
+      puts JSON.generate(changes.map { |change| [change.counter?, change.delta.positive?] })
+    RUBY
+
+    assert_equal [[true, true], [false, true], [true, true], [true, true], [false, true]], told
+  end
+
+  def test_the_cost_is_of_the_tier_that_is_declared
+    skip_under_sanitizer
+    script = "puts [Memscope.arenas, Memscope.size_classes].map { |reading| reading.cost.tier.to_s }.inspect"
+
+    assert_equal %w[T1 T1], child_json(script, preload: JEMALLOC)
+    assert_equal "T2", child_json(script).first
+  end
+
+  def test_an_arena_that_is_not_there_is_refused
+    skip_under_sanitizer
+    messages = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+      limit = Memscope.arenas.limit
+      puts JSON.generate([limit, limit + 1, 4095, 4096, 4097, -1, 2**70, "0", 1.5].map do |arena|
+        Memscope.size_classes(arena: arena)
+      rescue ArgumentError => e
+        e.message
+      end)
+    RUBY
+
+    messages.each { |message| assert_match(/\AMemscope.size_classes: arena: given .+, allowed: .+ in use \(0\)/, message) }
+    assert_equal 9, messages.size
+  end
+
+  def test_lookup
+    arenas = Memscope::Arenas.capture(allocator: :jemalloc, arenas: [{ index: 0 }, { index: 8, huge: true }],
+                                      reasons: {}, cost: Bodies.cost)
+
+    assert_equal [0, 8], arenas.map(&:index)
+    assert_equal 2, arenas.each.size
+    assert_predicate arenas[8], :huge?
+    assert_match(/no arena 3 here; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
+    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, reasons: {}, cost: Bodies.cost, size_classes: [
+      { size_bytes: 8, kind: :small, regions: 4, regions_in_use: 1 }, { size_bytes: 16_384, kind: :large }
+    ])
+
+    assert_in_delta 0.25, classes[8].utilisation
+    assert_nil classes[16_384].utilisation
+    assert_match(/there are: 8, 16384/, assert_raises(KeyError) { classes[9] }.message)
+  end
+
+  def test_ratios
+    body = { allocator: :jemalloc, stuck: [], reasons: {}, cost: Bodies.cost }
+    fragmentation = Memscope::Fragmentation.capture({ **body, rss_bytes: 900, resident_bytes: 600, active_bytes: 400,
+                                                              allocated_bytes: 200 })
+
+    assert_equal [2.0, 1.5, 1.5], [fragmentation.active_to_allocated, fragmentation.resident_to_active,
+                                   fragmentation.rss_to_resident]
+    assert_nil Memscope::Fragmentation.capture({ **body, active_bytes: 1, allocated_bytes: 0 }).active_to_allocated
+    assert_nil Memscope::Fragmentation.capture(body).rss_to_resident
+  end
+
+  def test_an_allocator_that_tells_nothing
+    mimalloc = Dir["/usr/lib/*/libmimalloc.so*"].min
+    skip_under_sanitizer
+    skip "mimalloc is not installed" unless mimalloc
+    arenas, classes, fragmentation = child_json(<<~RUBY, preload: mimalloc, requires: ["json"])
+      puts JSON.generate([Memscope.arenas.to_h, Memscope.size_classes.to_h, Memscope.fragmentation.to_h])
+    RUBY
+
+    assert_equal ["mimalloc", [], nil], arenas.values_at("allocator", "arenas", "merged")
+    assert_equal "mimalloc serves malloc, and tells nothing of this", arenas.dig("reasons", "arenas")
+    assert_match(/mimalloc/, classes.dig("reasons", "size_classes"))
+    assert_nil fragmentation["purgeable_bytes"]
+    assert_match(/mimalloc/, fragmentation.dig("reasons", "malloc"))
+    assert_operator fragmentation["rss_bytes"], :positive?
+  end
+
+  # Nothing of the reading stays: neither memory nor a descriptor.
+  both_allocators "repeated readings leave nothing behind" do |preload|
+    grown, descriptors = child_json(<<~RUBY, preload: preload)
+      read = -> { 100.times { Memscope.arenas; Memscope.size_classes }; GC.start }
+      5.times { read.call }
+      before, open = Memscope.rss, Dir.children("/proc/self/fd").size
+      5.times { read.call }
+      puts [Memscope.rss - before, Dir.children("/proc/self/fd").size - open].inspect
+    RUBY
+
+    assert_operator grown, :<, 2 << 20
+    assert_equal 0, descriptors
+  end
+
+  both_allocators "is read while threads allocate and die" do |preload|
+    assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
+      Host.start_churning(6)
+      threads = Array.new(4) { Thread.new { 50.times { Memscope.arenas.sum(&:allocated_bytes) if Memscope.arenas.any? } } }
+      200.times { Memscope.size_classes; Memscope.arenas }
+      10.times { Memscope.fragmentation }
+      threads.each(&:join)
+      Host.stop_churning
+      puts true
+    RUBY
+  end
+
+  both_allocators "a forked child reads its own" do |preload|
+    assert child_json(<<~RUBY, preload: preload)
+      Memscope.arenas
+      pid = fork { exit!(Memscope.arenas.pid == Process.pid && Memscope.fragmentation.rss_bytes.positive? ? 0 : 1) }
+      puts Process.wait2(pid).last.success?
+    RUBY
+  end
+end

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/compiled"
+require_relative "../support/malloc_info_xml"
+
+class EngineGlibcArenasTest < MemscopeTest
+  def readings
+    program = Compiled.program("engine/c/glibc_arenas_figures.c",
+                               engine: %w[glibc_arenas.c scratch.c status.c text_file.c], arguments: ["-pthread"])
+    result = ChildProcess.run_command(program, env: { "MALLOC_ARENA_MAX" => "17" })
+
+    assert_predicate result, :success?, result.to_s
+    *xml, read = result.out.lines
+    [MallocInfoXML.new(xml.join), JSON.parse(read)]
+  end
+
+  def test_every_number_of_every_arena_is_in_the_xml
+    skip_under_sanitizer
+    xml, read = readings
+
+    assert_operator xml.heaps.size, :>=, 16
+    assert_equal xml.heaps, read["arenas"]
+    assert_equal({ "index" => 0, **xml.totals }, read["totals"])
+    assert_operator read["totals"]["total mmap size"], :>=, 9_000_000
+    assert_operator xml.heaps.sum { |heap| heap["sizes"].size }, :>, 100
+  end
+end

@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+# A process with many arenas: 40 threads that allocate, free most of it, and then sleep for good. Nothing allocates
+# afterwards but what asks. Gives the body of a reading next to what the allocator itself says of the same moment.
+module ManyArenas
+  THREADS = 40
+
+  module_function
+
+  def build
+    ready = Thread::Queue.new
+    @threads = Array.new(THREADS) do |number|
+      Thread.new do
+        random = Random.new(number)
+        kept = Array.new(1500) { "x" * random.rand(30..6000) }.each_slice(3).map(&:first)
+        ready << kept.size
+        sleep
+        kept.clear
+      end
+    end
+    THREADS.times { ready.pop }
+    GC.start
+    GC.disable
+  end
+
+  # Read twice, so that whatever is loaded or cached the first time is not in the second.
+  def described(reading)
+    2.times do
+      Host.describe_malloc
+      @read = yield
+    end
+    puts JSON.generate([Host.description, @read.to_h.merge(kind: reading)])
+  end
+end
