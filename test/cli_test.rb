@@ -66,6 +66,16 @@ class CLITest < MemscopeTest
     assert_equal Process.pid, Memscope::Mappings.from_h(JSON.parse(ran.out)).pid
   end
 
+  def test_report_of_malloc
+    skip_under_sanitizer
+    ran = memscope("report", "--arenas", "--size-classes", "--fragmentation", "--arenas", "--json")
+    kinds = ran.out.lines.map { |line| JSON.parse(line)["kind"] }
+
+    assert_equal %w[arenas size_classes fragmentation], kinds
+    assert_equal 74, ran.status, "glibc has no size classes"
+    assert_equal 0, memscope("report", "--arenas", "--fragmentation").status
+  end
+
   def test_the_mappings_have_no_depth
     ran = memscope("report", "--mappings", "--deep")
 
@@ -165,7 +175,8 @@ class CLITest < MemscopeTest
     commands = "report, doctor, purge, exec, version, --help, --version"
 
     assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
-    allowed = "--json, --output FILE, --deep, --shared, --objects, --mappings, --help"
+    allowed = "--json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, --size-classes, " \
+              "--fragmentation, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: missing argument: --output; allowed: #{allowed}", "report", "--output"

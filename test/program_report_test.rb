@@ -48,6 +48,15 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     assert_operator Memscope::Mappings.from_h(JSON.parse(ran.err)).sum(&:resident_bytes), :positive?
   end
 
+  def test_arenas_and_fragmentation_of_the_program
+    ran = report("--arenas", "--fragmentation", "--json", "--", *ruby("puts 1"))
+    arenas, fragmentation = ran.err.lines.map { |line| JSON.parse(line) }
+
+    assert_exit 0, ran, out: "1\n"
+    assert_equal %w[arenas fragmentation], [arenas["kind"], fragmentation["kind"]]
+    assert_equal arenas["pid"], fragmentation["pid"]
+  end
+
   def test_exit_statuses_and_signals_are_the_programs_own
     silent = ["Process.kill(:KILL, $$); sleep", "exit! 4"]
     assert_ends_alike("report", "--json") do |script, ran|

@@ -113,6 +113,10 @@ module Memscope
       super({ **values, rows: values[:rows].sort_by.with_index { |row, index| [-row.bytes, index] }.freeze })
     end
 
+    # @api private
+    # @return [Boolean] whether anything could be read
+    def known? = !rss_bytes.nil?
+
     # @return [Integer, nil] what has no proven owner; nil where nothing was read
     def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)
 

@@ -61,6 +61,10 @@ module Memscope
     # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
     def to_h = reading_to_h
 
+    # @api private
+    # @return [Boolean] whether anything could be read
+    def known? = !rss_bytes.nil?
+
     # @return [String] a table: those with resident memory, by address
     def to_s
       require_relative "report"

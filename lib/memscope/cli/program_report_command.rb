@@ -57,7 +57,8 @@ module Memscope
       end
 
       def order
-        { every: @every, output: (File.expand_path(@output) if @output), json: @json, reading: @reading,
+        { every: @every, output: (File.expand_path(@output) if @output), json: @json,
+          reading: (chosen.join(" ") if chosen.any?),
           options: { deep: true, **@options }.select { |_, on| on }.keys.join(" ") }
       end
 

@@ -34,7 +34,7 @@ module Memscope
 
       def declare(parser)
         @options = {}
-        parser.on("--json", "print one JSON object") { @json = true }
+        parser.on("--json", "print one JSON object a reading") { @json = true }
         parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
         declare_depths(parser)
         declare_readings(parser)
@@ -42,23 +42,23 @@ module Memscope
 
       def perform
         refuse_depths
-        reading = @reading ? Memscope.public_send(@reading) : Memscope.ledger(**@options)
+        readings = chosen.empty? ? [Memscope.ledger(**@options)] : chosen.map { |name| Memscope.public_send(name) }
         @err.puts "memscope report: of the memscope process itself; for a program of yours: memscope report -- COMMAND"
-        write(reading)
-        reading.rss_bytes ? FINE : INPUT_OUTPUT
+        write(readings)
+        readings.all?(&:known?) ? FINE : INPUT_OUTPUT
       end
 
-      def write(reading)
-        return OutputFile.write(@output, text(reading, Encoding::UTF_8)) if @output
+      def write(readings)
+        return OutputFile.write(@output, text(readings, Encoding::UTF_8)) if @output
 
-        self.class.write(@out, text(reading, Memscope::Report.encoding(@out)))
+        self.class.write(@out, text(readings, Memscope::Report.encoding(@out)))
       end
 
-      def text(reading, encoding)
-        return "#{reading.to_json}\n" if @json
-        return reading.to_s if @reading
+      def text(readings, encoding)
+        return readings.map { |reading| "#{reading.to_json}\n" }.join if @json
+        return readings.join("\n") unless chosen.empty?
 
-        Memscope::Report.new(reading, unicode: encoding == Encoding::UTF_8).to_s
+        Memscope::Report.new(readings.first, unicode: encoding == Encoding::UTF_8).to_s
       end
     end
   end

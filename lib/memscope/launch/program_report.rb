@@ -6,7 +6,7 @@ module Memscope
     # itself is loaded for the first report only, unless the program has done so: until then the program runs as it
     # would without.
     class ProgramReport
-      # @param order [Hash{String => String}] every, output, json, reading, the ledger's options, and where memscope is
+      # @param order [Hash{String => String}] every, output, json, reading (names of calls), the ledger's options, and where memscope is
       def initialize(order)
         @order = order
         @title = order["reading"] == "doctor" ? "doctor" : "report"
@@ -52,17 +52,18 @@ module Memscope
 
       def write(ending)
         load_memscope
-        return @io.write("#{reading.to_json}\n") if @order.key?("json")
+        return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order.key?("json")
 
         @io.write(heading(ending)) if @order["every"]
-        @order["reading"] ? @io.write(reading.to_s) : Memscope.report(@io, **@options)
+        @order["reading"] ? @io.write(readings.join("\n")) : Memscope.report(@io, **@options)
         @io.write("\n") if @order["every"] && !ending
       end
 
-      def reading
-        return diagnosis if @title == "doctor"
+      def readings
+        return [diagnosis] if @title == "doctor"
+        return [Memscope.ledger(**@options)] unless @order["reading"]
 
-        @order["reading"] ? Memscope.public_send(@order["reading"]) : Memscope.ledger(**@options)
+        @order["reading"].split.map { |name| Memscope.public_send(name) }
       end
 
       # Growth is since the first.
