@@ -13,27 +13,28 @@ class ArenasTest < MemscopeTest
     "threads" => "nthreads", "active_bytes" => "pactive", "dirty_bytes" => "pdirty", "muzzy_bytes" => "pmuzzy",
     "dirty_purges" => "dirty_npurge", "dirty_madvises" => "dirty_nmadvise", "dirty_purged_pages" => "dirty_purged",
     "muzzy_purges" => "muzzy_npurge", "muzzy_madvises" => "muzzy_nmadvise", "muzzy_purged_pages" => "muzzy_purged",
-    "mapped_bytes" => "mapped",
-    "retained_bytes" => "retained", "resident_bytes" => "resident", "base_bytes" => "base",
-    "internal_bytes" => "internal", "abandoned_vm_bytes" => "abandoned_vm", "small_allocated_bytes" => "small.allocated",
-    "small_allocations" => "small.nmalloc", "small_deallocations" => "small.ndalloc",
-    "small_requests" => "small.nrequests", "small_cache_fills" => "small.nfills", "small_cache_flushes" => "small.nflushes",
-    "large_allocated_bytes" => "large.allocated", "large_allocations" => "large.nmalloc",
-    "large_deallocations" => "large.ndalloc", "large_requests" => "large.nrequests", "large_cache_fills" => "large.nfills",
-    "large_cache_flushes" => "large.nflushes"
+    "mapped_bytes" => "mapped", "retained_bytes" => "retained", "resident_bytes" => "resident",
+    "base_bytes" => "base", "internal_bytes" => "internal", "abandoned_vm_bytes" => "abandoned_vm",
+    **%w[small large].to_h { |kind| ["#{kind}_allocated_bytes", "#{kind}.allocated"] },
+    **%w[small large].to_h { |kind| ["#{kind}_allocations", "#{kind}.nmalloc"] },
+    **%w[small large].to_h { |kind| ["#{kind}_deallocations", "#{kind}.ndalloc"] },
+    **%w[small large].to_h { |kind| ["#{kind}_requests", "#{kind}.nrequests"] },
+    **%w[small large].to_h { |kind| ["#{kind}_cache_fills", "#{kind}.nfills"] },
+    **%w[small large].to_h { |kind| ["#{kind}_cache_flushes", "#{kind}.nflushes"] }
   }.freeze
   PAGES = %w[pactive pdirty pmuzzy].freeze
 
   # malloc_stats_print works in a block of 64 KiB from the first arena, which is in its figures, and no more in ours.
   PRINTING_BYTES = 65_536
+  PRINTED_FROM = %w[0 merged].freeze
   PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes
                       large_deallocations].freeze
 
   # What malloc says of itself, and the reading next to it.
   def described(call, preload: nil, env: {})
     skip_under_sanitizer
-    ran = ChildProcess.run("ManyArenas.build; ManyArenas.described(:reading) { Memscope.#{call} }", preload: preload,
-                           env: env, requires: ["json", "memscope", "memscope_test", WORKLOAD])
+    ran = ChildProcess.run("ManyArenas.build; ManyArenas.described { Memscope.#{call} }",
+                           preload: preload, env: env, requires: ["json", "memscope", "memscope_test", WORKLOAD])
     description, reading = ran.json
     description = JSON.parse(description, allow_duplicate_key: true).fetch("jemalloc") if preload
     [description, reading]
@@ -53,12 +54,12 @@ class ArenasTest < MemscopeTest
     names = printed["stats.arenas"].keys.grep(/\A\d+\z/)
 
     assert_operator names.size, :>=, 16
-    assert_equal names, (reading["arenas"].map { |arena| arena["index"].to_s })
+    assert_equal(names, reading["arenas"].map { |arena| arena["index"].to_s })
     [*names.zip(reading["arenas"]), ["merged", reading["merged"]]].each do |name, arena|
       told = arena.except("index", "name", "huge", "uptime_ns", "mutexes", "allocated_bytes", "metadata_bytes")
       expected = printed.dig("stats.arenas", name)
 
-      compared = told.keys - (%w[0 merged].include?(name) ? PRINTING_MOVES : [])
+      compared = told.keys - (PRINTED_FROM.include?(name) ? PRINTING_MOVES : [])
 
       assert_equal printed_arena(expected, page, compared), told.slice(*compared), name
       assert_equal told["small_allocated_bytes"] + told["large_allocated_bytes"], arena["allocated_bytes"]
@@ -86,7 +87,7 @@ class ArenasTest < MemscopeTest
                    "index" => heap["index"] }
 
       assert_equal expected.compact, arena.except("allocated_bytes", "free_sizes").compact
-      assert_equal heap["sizes"].to_a, (arena["free_sizes"].to_a.map { |size| free_size(size) })
+      assert_equal(heap["sizes"].to_a, arena["free_sizes"].to_a.map { |size| free_size(size) })
       assert_equal heap["system current size"] - heap["total rest size"] - heap["total fast size"].to_i,
                    arena["allocated_bytes"]
     end
@@ -105,11 +106,11 @@ class ArenasTest < MemscopeTest
       small, large = reading["classes"].partition { |size_class| size_class["kind"] == "small" }
       counted = printed.dig("stats.arenas", (arena || "merged").to_s)
 
-      assert_equal (printed.dig("arenas", "bin").zip(counted["bins"]).map { |bin, counts| small_class(bin, counts) }),
-                   (small.map { |one| one.except("utilisation", "slabs_made") })
-      assert_equal (printed.dig("arenas", "lextent").zip(counted["lextents"])
-                           .map { |one, counts| large_class(one, counts["curlextents"], arena) }),
-                   (large.map { |one| one.slice("size_bytes", "regions_in_use", "in_use_bytes", "slack_bytes") })
+      assert_equal(printed.dig("arenas", "bin").zip(counted["bins"]).map { |bin, counts| small_class(bin, counts) },
+                   small.map { |one| one.except("utilisation", "slabs_made") })
+      assert_equal(printed.dig("arenas", "lextent").zip(counted["lextents"])
+                          .map { |one, counts| large_class(one, counts["curlextents"], arena) },
+                   large.map { |one| one.slice("size_bytes", "regions_in_use", "in_use_bytes", "slack_bytes") })
       small.each do |one|
         expected = one["regions"].zero? ? nil : one["regions_in_use"].fdiv(one["regions"])
 
@@ -139,7 +140,9 @@ class ArenasTest < MemscopeTest
   # The reading itself makes a few objects before it reads malloc's numbers: they must be within 64 KiB of each other.
   def test_jemallocs_fragmentation_is_what_it_prints
     printed, reading = described("fragmentation", preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:18" })
-    stats, merged, page = printed["stats"], printed.dig("stats.arenas", "merged"), printed.dig("arenas", "page")
+    stats = printed["stats"]
+    merged = printed.dig("stats.arenas", "merged")
+    page = printed.dig("arenas", "page")
     classes = printed.dig("arenas", "bin").zip(merged["bins"]).map { |bin, counts| small_class(bin, counts) }
 
     assert_in_delta stats["allocated"] - PRINTING_BYTES, reading["allocated_bytes"], 65_536
@@ -155,7 +158,7 @@ class ArenasTest < MemscopeTest
     printed = classes.max_by(5) { |one| one["slack_bytes"] }
 
     assert_equal stuck.sort_by { |one| -one["stuck_bytes"] }, stuck
-    assert_equal printed.map { |one| one["size_bytes"] }, stuck.first(5).map { |one| one["size_bytes"] }
+    assert_equal(printed.map { |one| one["size_bytes"] }, stuck.first(5).map { |one| one["size_bytes"] })
     printed.zip(stuck) do |expected, one|
       assert_in_delta expected["slack_bytes"], one["stuck_bytes"], 65_536
       assert_in_delta expected["regions_in_use"].fdiv(expected["regions"]), one["utilisation"], 0.01
@@ -238,9 +241,9 @@ class ArenasTest < MemscopeTest
     assert_equal 2, arenas.each.size
     assert_predicate arenas[8], :huge?
     assert_match(/arena 3 is not there; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
-    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, reasons: {}, cost: Bodies.cost, classes: [
-      { size_bytes: 8, kind: :small, slab_regions: 4, slabs: 1, regions_in_use: 1 }, { size_bytes: 16_384, kind: :large }
-    ])
+    list = [{ size_bytes: 8, kind: :small, slab_regions: 4, slabs: 1, regions_in_use: 1 },
+            { size_bytes: 16_384, kind: :large }]
+    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, reasons: {}, cost: Bodies.cost, classes: list)
 
     assert_in_delta 0.25, classes[8].utilisation
     assert_equal 24, classes.slack_bytes
@@ -300,7 +303,7 @@ class ArenasTest < MemscopeTest
   both_allocators "is read while threads allocate and die" do |preload|
     assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       Host.start_churning(6)
-      threads = Array.new(4) { Thread.new { 50.times { Memscope.arenas.sum(&:allocated_bytes) if Memscope.arenas.any? } } }
+      threads = Array.new(4) { Thread.new { 50.times { Memscope.arenas.sum(&:index) } } }
       200.times { Memscope.size_classes; Memscope.arenas }
       10.times { Memscope.fragmentation }
       threads.each(&:join)

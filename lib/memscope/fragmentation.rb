@@ -69,8 +69,8 @@ module Memscope
     #   @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
     field :compactable_bytes, :bytes
     # @!attribute [r] stuck_bytes
-    #   @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
-    #     pages of a slab that were never touched are not resident
+    #   @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
+    #     bound: pages of a slab that were never touched are not resident
     field :stuck_bytes, :bytes
     # @!attribute [r] stuck
     #   @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none

@@ -56,7 +56,7 @@ class EngineJemallocArenasTest < MemscopeTest
     indices = printed["stats.arenas"].keys.grep(/\A\d+\z/).map(&:to_i)
 
     assert_operator indices.size, :>=, 16
-    assert_equal [*indices, 4096], (read["arenas"].map { |arena| arena["index"] })
+    assert_equal([*indices, 4096], read["arenas"].map { |arena| arena["index"] })
     each_arena { |name, expected, arena| assert_equal printed_row(expected, "ARENA"), arena["numbers"], name }
   end
 
@@ -77,7 +77,7 @@ class EngineJemallocArenasTest < MemscopeTest
     told = %w[nthreads uptime pactive pdirty mapped retained base internal resident tcache_bytes small.allocated
               small.nrequests small.nfills large.allocated large.nmalloc]
 
-    told.each { |key| assert arenas.any? { |numbers| numbers.fetch(key).positive? }, key }
+    assert_empty(told.reject { |key| arenas.any? { |numbers| numbers.fetch(key).positive? } })
     assert_equal [4000, -1], arenas.first.values_at("dirty_decay_ms", "muzzy_decay_ms")
   end
 
@@ -85,7 +85,7 @@ class EngineJemallocArenasTest < MemscopeTest
     printed, read, = readings
     huge = read["arenas"].select { |arena| arena["huge"] }
 
-    assert_equal [printed.dig("opt", "narenas")], (huge.map { |arena| arena["index"] })
+    assert_equal([printed.dig("opt", "narenas")], huge.map { |arena| arena["index"] })
     assert_operator huge.first.dig("numbers", "large.allocated"), :>=, 9 << 20
   end
 
@@ -93,7 +93,7 @@ class EngineJemallocArenasTest < MemscopeTest
     printed, read, = readings
     names = read["arenas"].map { |arena| arena["name"] }
     if Gem::Version.new(printed["version"][/\A[\d.]+/]) >= Gem::Version.new("5.3.1")
-      assert_equal ["auto_0", "auto_1"], names.first(2)
+      assert_equal %w[auto_0 auto_1], names.first(2)
       assert_equal ["auto_oversize", ""], names.last(2)
     else
       assert_equal [""], names.uniq
@@ -101,20 +101,26 @@ class EngineJemallocArenasTest < MemscopeTest
   end
 
   def each_list_of_classes
-    printed, read, classes = readings
-    names = read["arenas"].map { |arena| arena["index"] == 4096 ? "merged" : arena["index"].to_s }
+    printed, _, lists = readings
+    lists.except("all").each { |name, list| yield name, printed, printed.dig("stats.arenas", name), list }
+  end
 
-    assert_equal names, classes.keys - ["all"], "three indices behind the last were asked for too"
-    names.each { |name| yield name, printed, printed.dig("stats.arenas", name), classes.fetch(name) }
+  # All indices were asked for, and three behind the last.
+  def test_there_are_classes_of_each_arena_and_of_no_other
+    _, read, lists = readings
+
+    assert_equal(read["arenas"].map { |arena| arena["index"] == 4096 ? "merged" : arena["index"].to_s },
+                 lists.keys - ["all"])
   end
 
   def test_every_number_of_every_small_class_is_what_jemalloc_prints
     each_list_of_classes do |name, printed, arena, classes|
       small = classes.reject { |one| one["large"] }
 
-      assert_equal (printed.dig("arenas", "bin").map { |bin| printed_row(bin, "SLAB") }), (small.map { |one| one["size"] })
-      assert_equal (arena["bins"].map { |bin| printed_row(bin, "BIN") }),
-                   (small.map { |one| one["numbers"].except(*NOT_PRINTED["BIN"]) }), name
+      assert_equal(printed.dig("arenas", "bin").map { |bin| printed_row(bin, "SLAB") },
+                   small.map { |one| one["size"] })
+      assert_equal arena["bins"].map { |bin| printed_row(bin, "BIN") },
+                   small.map { |one| one["numbers"].except(*NOT_PRINTED["BIN"]) }, name
     end
   end
 
@@ -122,10 +128,10 @@ class EngineJemallocArenasTest < MemscopeTest
     each_list_of_classes do |name, printed, arena, classes|
       large = classes.select { |one| one["large"] }
 
-      assert_equal (printed.dig("arenas", "lextent").map { |one| printed_row(one, "EXTENT") }),
-                   (large.map { |one| one["size"] })
-      assert_equal (arena["lextents"].map { |one| printed_row(one, "LARGE") }),
-                   (large.map { |one| one["numbers"].except(*NOT_PRINTED["LARGE"]) }), name
+      assert_equal(printed.dig("arenas", "lextent").map { |one| printed_row(one, "EXTENT") },
+                   large.map { |one| one["size"] })
+      assert_equal arena["lextents"].map { |one| printed_row(one, "LARGE") },
+                   large.map { |one| one["numbers"].except(*NOT_PRINTED["LARGE"]) }, name
       NOT_PRINTED["LARGE"].each do |key|
         assert_equal arena.dig("large", key), large.sum { |one| one["numbers"][key] }, "#{key} of #{name}"
       end
@@ -136,9 +142,9 @@ class EngineJemallocArenasTest < MemscopeTest
     each_list_of_classes do |_name, _printed, arena, classes|
       large, small = classes.partition { |one| one["large"] }
 
-      assert_equal arena.dig("small", "allocated"), small.sum { |one| one["size"]["size"] * one["numbers"]["curregs"] }
-      assert_equal arena.dig("large", "allocated"),
-                   large.sum { |one| one["size"]["size"] * one["numbers"]["curlextents"] }
+      assert_equal(arena.dig("small", "allocated"), small.sum { |one| one["size"]["size"] * one["numbers"]["curregs"] })
+      assert_equal(arena.dig("large", "allocated"),
+                   large.sum { |one| one["size"]["size"] * one["numbers"]["curlextents"] })
     end
   end
 
@@ -152,11 +158,11 @@ class EngineJemallocArenasTest < MemscopeTest
   end
 
   def test_the_table_is_well_formed
-    ROWS.group_by(&:first).each_value { |rows| assert_equal rows, rows.uniq { |row| row[1] } }
+    ROWS.group_by(&:first).each_value { |rows| assert_equal(rows, rows.uniq { |row| row[1] }) }
     ROWS.each do |_group, field, _key, type, unit|
       assert_includes %w[size_t ssize_t uint64_t uint32_t unsigned], type
       assert_includes %w[PLAIN PAGES], unit
-      assert field.end_with?("_bytes"), field if unit == "PAGES"
+      assert_match(/_bytes\z/, field) if unit == "PAGES"
     end
   end
 end

@@ -15,8 +15,9 @@ class EngineJemallocTest < MemscopeTest
   end
 
   def program
-    Compiled.program("engine/c/jemalloc_figures.c", engine: %w[jemalloc.c jemalloc_keys.c jemalloc_arenas.c scratch.c status.c],
-                                                    arguments: [KEEP_WEAK, "-pthread"])
+    Compiled.program("engine/c/jemalloc_figures.c",
+                     engine: %w[jemalloc.c jemalloc_keys.c jemalloc_arenas.c scratch.c status.c],
+                     arguments: [KEEP_WEAK, "-pthread"])
   end
 
   def run_program(mode, preload: JEMALLOC)

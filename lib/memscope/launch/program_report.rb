@@ -6,7 +6,8 @@ module Memscope
     # itself is loaded for the first report only, unless the program has done so: until then the program runs as it
     # would without.
     class ProgramReport
-      # @param order [Hash{String => String}] every, output, json, reading (names of calls), the ledger's options, and where memscope is
+      # @param order [Hash{String => String}] every, output, json, reading (names of calls), the ledger's options, and
+      #   where memscope is
       def initialize(order)
         @order = order
         @title = order["reading"] == "doctor" ? "doctor" : "report"

@@ -68,7 +68,7 @@ module Memscope
         return "a time that is not known" unless milliseconds
         return "ever" if milliseconds.negative?
 
-        milliseconds % 1000 == 0 ? "#{count(milliseconds / 1000)} s" : "#{count(milliseconds)} ms"
+        (milliseconds % 1000).zero? ? "#{count(milliseconds / 1000)} s" : "#{count(milliseconds)} ms"
       end
 
       def waits

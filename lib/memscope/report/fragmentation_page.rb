@@ -8,7 +8,9 @@ module Memscope
     class FragmentationPage < ReadingPage
       # How many sizes of slabs are told.
       SIZES = 8
-      private_constant :SIZES
+      WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
+                allocated_bytes: "given out" }.freeze
+      private_constant :SIZES, :WHERE
 
       private
 
@@ -17,20 +19,19 @@ module Memscope
       def explained = %i[rss_bytes allocator jemalloc classes deep]
 
       def ratios
-        reading = @reading
-        [ratio("RSS / resident", reading.rss_to_resident, reading.rss_bytes, "of the process", reading.resident_bytes,
-               "in malloc"),
-         ratio("resident / active", reading.resident_to_active, reading.resident_bytes, "in malloc",
-               reading.active_bytes, "in pages in use"),
-         ratio("active / allocated", reading.active_to_allocated, reading.active_bytes, "in pages in use",
-               reading.allocated_bytes, "given out")].compact
+        [ratio("RSS / resident", :rss_to_resident, :rss_bytes, :resident_bytes),
+         ratio("resident / active", :resident_to_active, :resident_bytes, :active_bytes),
+         ratio("active / allocated", :active_to_allocated, :active_bytes, :allocated_bytes)].compact
       end
 
-      def ratio(name, value, whole, of_whole, part, of_part)
+      def ratio(name, ratio, *parts)
+        value = @reading.public_send(ratio)
         return unless value
 
-        "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{size(whole)} #{of_whole} over #{size(part)} #{of_part}"
+        "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{parts.map { |part| described(part) }.join(' over ')}"
       end
+
+      def described(part) = "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}"
 
       def split
         ["      MiB   free, and still resident",
