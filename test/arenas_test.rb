@@ -199,11 +199,11 @@ class ArenasTest < MemscopeTest
     skip_under_sanitizer
     told = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
       arenas, classes = Memscope.arenas, Memscope.size_classes
-      kept = Array.new(1000) { "x" * 600 }
+      kept = Array.new(1000) { "x" * 2000 }
       arenas, classes = Memscope.arenas - arenas, Memscope.size_classes - classes
       changes = [arenas.dig(:arenas, 0, :small_allocations), arenas.dig(:merged, :active_bytes),
-                 arenas.dig(:arenas, 0, :mutexes, :base, :operations), classes.dig(:classes, 640, :allocations),
-                 classes.dig(:classes, 640, :slabs)]
+                 arenas.dig(:arenas, 0, :mutexes, :base, :operations), classes.dig(:classes, 2048, :allocations),
+                 classes.dig(:classes, 2048, :slabs)]
       puts JSON.generate(changes.map { |change| [change.counter?, change.delta.positive?] })
     RUBY
 

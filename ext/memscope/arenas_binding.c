@@ -222,6 +222,10 @@ static VALUE reasons_to_hash(const struct arenas_call *call) {
         set_jemalloc_gaps(reasons, &call->jemalloc);
     if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
         set_glibc_gaps(reasons, &call->glibc);
+    if (call->jemalloc_classes.large_by_pages)
+        memscope_hash_set(reasons, "in_use_bytes",
+                          rb_utf8_str_new_cstr("an upper bound for large classes: this jemalloc rounds large "
+                                               "allocations up to pages only (opt.disable_large_size_classes)"));
     if (!NIL_P(absent))
         memscope_hash_set(reasons, call->classes ? "classes" : "arenas", absent);
     if (call->jemalloc.mixed_epochs || call->jemalloc_classes.mixed_epochs)

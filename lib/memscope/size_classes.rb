@@ -37,7 +37,7 @@ module Memscope
     #   @return [Float, nil] regions in use of all; nil without slabs
     field :utilisation, :number
     # @!attribute [r] in_use_bytes
-    #   @return [Integer, nil] of these
+    #   @return [Integer, nil] of these; an upper bound for large classes where the reading's reasons say so (5.3.1)
     field :in_use_bytes, :bytes
     # @!attribute [r] slack_bytes
     #   @return [Integer, nil] free regions: nothing returns them until their slabs are empty

@@ -20,6 +20,6 @@ class EngineGlibcArenasTest < MemscopeTest
     assert_equal xml.heaps, read["arenas"]
     assert_equal({ "index" => 0, **xml.totals }, read["totals"])
     assert_operator read["totals"]["total mmap size"], :>=, 9_000_000
-    assert_operator xml.heaps.sum { |heap| heap["sizes"].size }, :>, 100
+    assert_operator xml.heaps.sum { |heap| heap["sizes"].size }, :>, 20
   end
 end

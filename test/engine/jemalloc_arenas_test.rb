@@ -139,12 +139,13 @@ class EngineJemallocArenasTest < MemscopeTest
   end
 
   def test_classes_sum_to_their_arena
-    each_list_of_classes do |_name, _printed, arena, classes|
+    each_list_of_classes do |_name, printed, arena, classes|
       large, small = classes.partition { |one| one["large"] }
+      most = large.sum { |one| one["size"]["size"] * one["numbers"]["curlextents"] }
+      exact = !printed.dig("opt", "disable_large_size_classes") # 5.3.1: by default large allocations are whole pages
 
       assert_equal(arena.dig("small", "allocated"), small.sum { |one| one["size"]["size"] * one["numbers"]["curregs"] })
-      assert_equal(arena.dig("large", "allocated"),
-                   large.sum { |one| one["size"]["size"] * one["numbers"]["curlextents"] })
+      assert_operator arena.dig("large", "allocated"), exact ? :== : :<=, most
     end
   end
 

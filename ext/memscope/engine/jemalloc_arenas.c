@@ -34,13 +34,13 @@ static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_EXTENT] = "arenas.lextent.0.", [MEMSCOPE_JEMALLOC_LARGE] = "stats.arenas.0.lextents.0.",
 };
 
-/* NOLINTNEXTLINE(bugprone-macro-parentheses): a term of the sum below */
-#define KEY(group, field, key, type, unit) +(MEMSCOPE_JEMALLOC_##group == MEMSCOPE_JEMALLOC_ARENA)
-_Static_assert((0
+/* The table begins with the largest group, and the first key behind it is a mutex's. */
+#define KEY(group, field, key, type, unit) PLACE_OF_##group##_##field,
+enum place {
 #include "jemalloc_arenas.def"
-                ) <= MEMSCOPE_JEMALLOC_ROW_FIELDS,
-               "the largest group has no more fields than a row");
+};
 #undef KEY
+_Static_assert(PLACE_OF_MUTEX_operations <= MEMSCOPE_JEMALLOC_ROW_FIELDS, "a row has a place for each field");
 
 /* A group's keys stand together. */
 const struct memscope_jemalloc_key *memscope_jemalloc_keys(enum memscope_jemalloc_group group, size_t *count) {
@@ -231,6 +231,8 @@ enum memscope_status memscope_jemalloc_read_classes(struct memscope_scratch *scr
         return MEMSCOPE_UNSUPPORTED;
     if (arena != MEMSCOPE_ALL_ARENAS && arena >= classes->narenas)
         return MEMSCOPE_NOT_FOUND;
+    /* 5.3.1 has the option, and it is on by default; before, there was a size for each large class. */
+    memscope_jemalloc_read("opt.disable_large_size_classes", &classes->large_by_pages, sizeof classes->large_by_pages);
     classes->count = (size_t)bins + extents;
     classes->list = memscope_scratch_take(scratch, classes->count * sizeof *classes->list);
     if (groups == NULL || classes->list == NULL)

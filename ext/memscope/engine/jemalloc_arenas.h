@@ -78,6 +78,8 @@ struct memscope_jemalloc_classes {
     unsigned narenas;
     struct memscope_jemalloc_class *list; /* by size */
     size_t count;
+    bool
+        large_by_pages; /* large allocations have whole pages of their own, not their class's size, which is the most */
     bool mixed_epochs;
 };
 
