@@ -120,7 +120,7 @@ class ArenasReportTest < MemscopeTest
                                       resident_bytes: 250 * MEBIBYTE, active_bytes: 200 * MEBIBYTE,
                                       allocated_bytes: 100 * MEBIBYTE, rss_to_resident: 1.2, resident_to_active: 1.25,
                                       active_to_allocated: 2.0, purgeable_bytes: 40 * MEBIBYTE,
-                                      compactable_min_bytes: 3 * MEBIBYTE, compactable_max_bytes: 4 * MEBIBYTE,
+                                      compactable_min_bytes: 3 * MEBIBYTE, compactable_bytes: 4 * MEBIBYTE,
                                       stuck_bytes: 90 * MEBIBYTE, stuck: [], reasons: {}, cost: Bodies.cost, **given })
   end
 

@@ -93,6 +93,20 @@ module Memscope
         end
       end
 
+      # What of_jemalloc needs; once more where somebody else advances the epoch between the two.
+      #
+      # @api private
+      # @return [Array(Snapshot, SizeClasses)]
+      def of_one_epoch
+        readings = Array.new(2) do
+          pair = [Memscope.snapshot, SizeClasses.capture(Native.size_classes(nil, false))]
+          return pair if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
+
+          pair
+        end
+        readings.last
+      end
+
       # @param snapshot [Snapshot]
       # @param classes [SizeClasses] of the same epoch, else a reason says so
       # @param heap [RubyHeap]
@@ -133,17 +147,6 @@ module Memscope
       end
 
       private
-
-      # Once more where somebody else advances the epoch between the two.
-      def of_one_epoch
-        readings = Array.new(2) do
-          pair = [Memscope.snapshot, SizeClasses.capture(Native.size_classes(nil, false))]
-          return pair if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
-
-          pair
-        end
-        readings.last
-      end
 
       def build(allocator, sized, heap, readings, reasons: {}, **fields)
         capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,

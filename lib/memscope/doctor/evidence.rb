@@ -59,7 +59,7 @@ module Memscope
         snapshot = Memscope.snapshot
         heap = Memscope.ruby_heap
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
-                  **(ledger.allocator.name == :jemalloc ? of_jemalloc(snapshot, heap) : {}), ruby_heap: heap,
+                  **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
                   process_memory: Memscope.process_memory, cgroup: Memscope.cgroup, lint: Memscope.lint,
                   system: System.read })
       end
@@ -67,9 +67,9 @@ module Memscope
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
       private_constant :OF_ARENAS
 
-      def self.of_jemalloc(snapshot, heap)
+      def self.of_jemalloc(heap)
         { arenas: Memscope.arenas.map { |arena| arena.to_h.slice(*OF_ARENAS) },
-          fragmentation: Fragmentation.of_jemalloc(snapshot, Memscope.size_classes, heap) }
+          fragmentation: Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap) }
       end
 
       def self.second_snapshot(jemalloc)
