@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# Levers for ENV["SECONDS"], beside eight threads that allocate without the GVL: one lever every 100 ms, and in two other
-# threads purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a result,
-# how many were refused because the other was in flight, and what went wrong.
+# Levers for ENV["SECONDS"], beside eight threads that allocate without the GVL: one lever every 100 ms, and in two
+# other threads purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a
+# result, how many were refused because the other was in flight, and what went wrong.
 
 require "json"
 require "memscope_test"
