@@ -22,7 +22,7 @@ module Memscope
           when :decay then decay(arena)
           when :purge then purge(arena)
           when :trim then trim(ledger)
-          when :collect then collect
+          when :collect then collectable
           end
         end
 
@@ -71,7 +71,7 @@ module Memscope
           unknown(ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
         end
 
-        def collect
+        def collectable
           bytes = Native.collectable_bytes
           bytes ? exactly(bytes) : unknown("this allocator does not say what it holds unused")
         end
