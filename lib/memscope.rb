@@ -155,7 +155,7 @@ module Memscope
     end
 
     # Sets decay times and background threads of jemalloc while it runs; what is nil stays as it is, and without
-    # arguments it only reads. Tier T1; but setting a decay time gives back what is unused now, which may take long.
+    # arguments it only reads. Tier T1; but setting a decay time may give back what is unused now, which takes long.
     # Loads memscope/tuning when first used.
     #
     # @param arena [Integer, nil] whose decay times; nil for all arenas, and those that are made later

@@ -145,6 +145,47 @@ class CLITest < MemscopeTest
     assert_includes ran.err, "memscope report: standard output: No space left on device"
   end
 
+  def test_purge
+    ran = memscope("purge", "gc", "--settle", "0.01")
+
+    assert_equal 0, ran.status
+    assert_match(/^  gc .* holds the GVL$/, ran.out)
+    assert_match(/^  0\.01 s later/, ran.out)
+    assert_match(/\Amemscope purge: of the memscope process itself; .*\n\z/, ran.err)
+  end
+
+  def test_purge_as_json_and_to_a_file
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "purge.json")
+      ran = memscope("purge", "--dry-run", "--json", "--output", path, "compact", "gc")
+      result = Memscope::Purge::Result.from_h(JSON.parse(File.read(path)))
+
+      assert_equal [0, ""], [ran.status, ran.out]
+      assert_equal [%i[gc compact], true], [result.levers.map(&:name), result.dry_run?]
+    end
+  end
+
+  def test_purge_refuses_what_is_not_there
+    skip_under_sanitizer
+    lever = "memscope purge: lever: given :vacuum, allowed: :gc, :compact, :trim"
+    settle = "memscope purge: settle: given -1.0, allowed: a number of seconds from 0 to 86400"
+    arena = "memscope purge: arena: given -1, allowed: nil; arenas can be told apart under jemalloc only"
+    options = "--dry-run, --arena N, --settle S, --json, --output FILE, --help, [LEVER...]"
+
+    assert_refused lever, "purge", "gc", "vacuum"
+    assert_refused settle, "purge", "--settle", "-1"
+    assert_refused arena, "purge", "--arena", "-1"
+    assert_refused "memscope purge: invalid argument: --arena x; allowed: #{options}", "purge", "--arena", "x"
+    assert_refused "memscope purge: invalid argument: --settle 1/0; allowed: #{options}", "purge", "--settle", "1/0"
+  end
+
+  def test_purge_of_one_arena
+    skip_under_sanitizer
+    ran = ChildProcess.run_command(*command("purge"), "--arena", "0", "--json", preload: "libjemalloc.so.2")
+
+    assert_equal([0, %w[decay purge]], [ran.json["arena"], ran.json["levers"].map { |lever| lever["name"] }])
+  end
+
   def test_help
     [["--help"], ["-h"], ["help"]].each do |arguments|
       ran = memscope(*arguments)

@@ -4,6 +4,7 @@ require_relative "test_helper"
 
 class TasksTest < MemscopeTest
   RUN = 'require "memscope/tasks"; Rake::Task["memscope:report"].invoke'
+  PURGE = 'require "memscope/tasks"; Rake::Task["memscope:purge"].invoke'
 
   def test_report
     ran = ChildProcess.run(RUN)
@@ -18,6 +19,28 @@ class TasksTest < MemscopeTest
 
     assert_equal "ledger", ledger["kind"]
     assert_equal(ledger["rss_bytes"], ledger["rows"].sum { |row| row["bytes"] })
+  end
+
+  def test_purge
+    ran = ChildProcess.run(PURGE, env: { "LEVERS" => "gc" })
+
+    assert_predicate ran, :success?, ran
+    assert_match(/^  gc .* holds the GVL$/, ran.out)
+    assert_match(/^memscope:purge: of this rake process itself \(pid \d+\)$/, ran.err)
+  end
+
+  def test_purge_as_json
+    result = ChildProcess.run(PURGE, env: { "FORMAT" => "json", "DRY_RUN" => "1", "LEVERS" => "compact,gc" }).json
+
+    assert_equal ["purge", true], result.values_at("kind", "dry_run")
+    assert_equal(%w[gc compact], result["levers"].map { |lever| lever["name"] })
+  end
+
+  def test_an_unknown_lever_is_refused
+    ran = ChildProcess.run(PURGE, env: { "LEVERS" => "vacuum" })
+
+    refute_predicate ran, :success?
+    assert_includes ran.err, "lever: given :vacuum, allowed: :gc"
   end
 
   def test_another_format_is_refused

@@ -11,7 +11,8 @@ module Memscope
   # - :gc, one full GC. Holds the GVL.
   # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more a GB.
   # - :tcache (jemalloc): flushes the cache of the thread that calls. Other threads' caches are their own.
-  # - :decay (jemalloc): returns the unused pages whose decay time is over.
+  # - :decay (jemalloc): returns the unused pages whose decay time is over, counted from when jemalloc first looks at
+  #   them: when somebody allocates or frees in their arena, or pulls this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), whole pages inside of free chunks.
   # - :collect (mimalloc, tcmalloc): mi_collect(true) of the calling thread's heap; tcmalloc's free spans.

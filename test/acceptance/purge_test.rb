@@ -69,6 +69,7 @@ class PurgeAcceptanceTest < MemscopeTest
     soon = { "MALLOC_CONF" => "dirty_decay_ms:100" }
     left = child_json(<<~RUBY, preload: JEMALLOC, env: soon, requires: ["memscope_test"])
       #{FREED}
+      Memscope.purge(:decay)
       sleep 0.3
       Memscope.purge(:decay)
       puts Host.mallctl("stats.arenas.4096.pdirty", 8)

@@ -12,6 +12,7 @@
 #ifndef MEMSCOPE_JEMALLOC_CONTROL_H
 #define MEMSCOPE_JEMALLOC_CONTROL_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,16 +38,17 @@ enum memscope_jemalloc_decay_kind {
     MEMSCOPE_JEMALLOC_MUZZY,
 };
 
-/* For an arena: those which are made later. They begin with these times. */
-#define MEMSCOPE_LATER_ARENAS (MEMSCOPE_ALL_ARENAS + 1)
+/* In place of an index, for decay times: the arenas that are made later. They begin with these. */
+#define MEMSCOPE_LATER_ARENAS UINT_MAX
 
 /* The longest decay time that jemalloc takes, in ms (include/jemalloc/internal/nstime.h, NSTIME_SEC_MAX). */
 #define MEMSCOPE_JEMALLOC_MAX_DECAY_MS INT64_C(18446744072000)
 
 /*
- * The time in ms after which unused pages of an arena are given back, 0 at once, -1 never. Setting one gives back what
- * is unused now, unless it is -1. MEMSCOPE_NOT_FOUND for an arena that is not in use, MEMSCOPE_MALFORMED for a time
- * below -1 or above the longest.
+ * The time in ms after which unused pages of an arena are given back, 0 at once, -1 never. Setting one may give back
+ * what is unused now: jemalloc's manual says it does unless it is -1; 5.3.0 does with 0, and otherwise counts these
+ * pages as unused from now on. MEMSCOPE_NOT_FOUND for an arena that is not in use, MEMSCOPE_MALFORMED for a time below
+ * -1 or above the longest.
  */
 enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
                                                      int64_t *ms);

@@ -8,21 +8,21 @@ module Memscope
     # @api private
     Forecast = Struct.new(:min_bytes, :max_bytes, :reason) do
       class << self
-        # Changes nothing.
-        #
         # @param lever [Symbol]
         # @param arena [Integer, nil]
         # @param ledger [Ledger] for :trim a deep one
+        # @param collect [Boolean] whether the garbage may be collected first, which tells more of a compaction; without
+        #   that, nothing is changed
         # @return [Forecast]
-        def of(lever, arena, ledger)
+        def of(lever, arena, ledger, collect:)
           case lever
           when :gc then unknown("what is garbage is known when it has been collected")
-          when :compact then compaction
+          when :compact then compaction(collect)
           when :tcache then exactly(0, "what it flushes becomes unused pages, which decay and purge return")
           when :decay then decay(arena)
           when :purge then purge(arena)
           when :trim then trim(ledger)
-          when :collect then collect
+          when :collect then collectable
           end
         end
 
@@ -32,9 +32,9 @@ module Memscope
 
         def unknown(reason) = new(nil, nil, reason)
 
-        def compaction
-          known = Compaction.forecast(Memscope.ruby_heap)
-          new(known.min_bytes, known.max_bytes, known.reason)
+        def compaction(collect)
+          known = Compaction.forecast(Memscope.ruby_heap(collect: collect))
+          new(known.min_bytes, known.max_bytes, known.reason || ("before garbage is collected" unless collect))
         end
 
         def decay(index)
@@ -71,7 +71,7 @@ module Memscope
           unknown(ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
         end
 
-        def collect
+        def collectable
           bytes = Native.collectable_bytes
           bytes ? exactly(bytes) : unknown("this allocator does not say what it holds unused")
         end

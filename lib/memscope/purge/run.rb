@@ -33,7 +33,7 @@ module Memscope
 
       def predict
         ledger = read(@plan.levers)
-        @levers = @plan.levers.map { |name| lever(name, Forecast.of(name, @plan.arena, ledger)) }
+        @levers = @plan.levers.map { |name| lever(name, Forecast.of(name, @plan.arena, ledger, collect: false)) }
       end
 
       # Trimming is predicted from a deep ledger, and followed by one, so that it is told where the memory came from.
@@ -51,7 +51,7 @@ module Memscope
       end
 
       def pull(name)
-        @forecast = Forecast.of(name, @plan.arena, @ledgers.last)
+        @forecast = Forecast.of(name, @plan.arena, @ledgers.last, collect: true)
         @name = name
         @wall_us, @failure = HOLDING_GVL.include?(name) ? pull_own(name) : pull_allocators(name)
       end

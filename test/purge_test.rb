@@ -1,0 +1,253 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/bodies"
+require "memscope/report"
+require "memscope/report/purge_table"
+
+class PurgeTest < MemscopeTest
+  JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
+  LEVERS = { glibc: %i[gc compact trim], jemalloc: %i[gc compact tcache decay purge] }.freeze
+  MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run|settle): given .+, allowed: ./
+
+  # What is refused, whatever serves malloc.
+  REFUSED = [
+    [[:vacuum], {}], [["gc"], {}], [[nil], {}], [%i[gc vacuum], {}], [[:collect], {}],
+    [[], { arena: -1 }], [[], { arena: 4096 }], [[], { arena: 4097 }], [[], { arena: 1.0 }], [[], { arena: "0" }],
+    [[], { arena: true }], [[], { dry_run: nil }], [[], { dry_run: 1 }], [[], { settle: -1 }], [[], { settle: "1" }],
+    [[], { settle: nil }], [[], { settle: Float::NAN }], [[], { settle: Float::INFINITY }], [[], { settle: 86_401 }]
+  ].freeze
+
+  def names(result) = result.levers.map(&:name)
+
+  def refusal(*levers, **options)
+    assert_raises(ArgumentError) { Memscope.purge(*levers, **options) }.message
+  end
+
+  def result(before: 100, after: 60, settled: nil, **given)
+    ledgers = [before, after, settled].map do |mebibytes|
+      mebibytes && Memscope::Ledger.capture(Bodies.ledger(rows: [Bodies.row(:malloc, "malloc", mebibytes)]))
+    end
+    lever = { name: :trim, predicted_bytes: 41 * Bodies::MEBIBYTE, predicted_max_bytes: 42 * Bodies::MEBIBYTE,
+              returned_bytes: 40 * Bodies::MEBIBYTE, rows: { malloc: 40 * Bodies::MEBIBYTE }, wall_ms: 1.5, gvl: false,
+              reason: "it is a range" }
+    Memscope::Purge::Result.capture(
+      { allocator: :glibc, dry_run: false, arena: nil, settle_seconds: settled ? 5 : 0, levers: [lever],
+        returned_bytes: (before - after) * Bodies::MEBIBYTE, rows: { malloc: (before - after) * Bodies::MEBIBYTE },
+        before: ledgers[0], after: ledgers[1], settled: ledgers[2], reasons: {}, cost: Bodies.cost(tier: :T3), **given }
+    )
+  end
+
+  def test_levers_are_pulled_in_order_and_once
+    assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
+  end
+
+  def test_the_result_is_a_reading
+    result = Memscope.purge(:gc, settle: 0.01)
+
+    assert_equal ["purge", Process.pid, :T3], [result.kind, result.pid, result.cost.tier]
+    assert_equal result, Memscope::Purge::Result.from_h(JSON.parse(result.to_json))
+    assert_equal result.returned_bytes, result.before.rss_bytes - result.after.rss_bytes
+    assert_equal result.returned_bytes, result.rows.values.sum
+    assert_equal result.levers.first, result[:gc]
+    assert_operator result.settled.at, :>, result.after.at
+    assert_predicate result[:gc], :gvl?
+    assert_operator result[:gc].wall_ms, :>, 0
+    assert_match(/no :trim here; there are: :gc/, assert_raises(KeyError) { result[:trim] }.message)
+  end
+
+  both_allocators "every lever by default" do |preload|
+    skip_under_sanitizer
+    names, of_one_arena = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      result = Memscope.purge
+      of_one_arena = Memscope.purge(arena: 0).levers.map(&:name) if Memscope.allocator.name == :jemalloc
+      puts JSON.generate([result.levers.map(&:name), of_one_arena])
+    RUBY
+
+    assert_equal LEVERS.fetch(preload ? :jemalloc : :glibc).map(&:name), names
+    assert_equal %w[decay purge], of_one_arena if preload
+  end
+
+  both_allocators "wrong arguments are refused before anything is done" do |preload|
+    messages, before, after = child_json(<<~RUBY, preload: preload, requires: %w[json memscope_test])
+      refused = #{REFUSED.inspect.gsub('NaN', 'Float::NAN').gsub('Infinity', 'Float::INFINITY')}
+      state = -> { [GC.count, Host.mallctl("stats.arenas.4096.dirty_npurge", 8)] }
+      Memscope.purge(dry_run: true)
+      GC.disable
+      before = state.call
+      messages = refused.map do |levers, options|
+        Memscope.purge(:gc, *levers, **options)
+        nil
+      rescue ArgumentError => e
+        e.message
+      end
+      puts JSON.generate([messages, before, state.call])
+    RUBY
+
+    messages.each.with_index { |message, index| assert_match MESSAGE, message, REFUSED[index].inspect }
+    assert_equal before, after
+  end
+
+  def test_messages
+    skip_under_sanitizer
+
+    assert_equal "Memscope.purge: lever: given :vacuum, allowed: :gc, :compact, :trim", refusal(:vacuum)
+    assert_equal "Memscope.purge: lever: given :purge, allowed: :gc, :compact, :trim; :purge is not there: it is " \
+                 "jemalloc's, and glibc serves malloc", refusal(:gc, :purge)
+    assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
+                 refusal(arena: 0)
+    assert_equal "Memscope.purge: settle: given -1, allowed: a number of seconds from 0 to 86400", refusal(settle: -1)
+    assert_raises(ArgumentError) { Memscope.purge(dryrun: true) }
+  end
+
+  def test_messages_under_jemalloc
+    skip_under_sanitizer
+    messages = child_json(<<~RUBY, preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:2" }, requires: ["json"])
+      puts JSON.generate([[[:trim], {}], [[], { arena: 99 }], [[:gc], { arena: 0 }]].map do |levers, options|
+        Memscope.purge(*levers, **options)
+      rescue ArgumentError => e
+        e.message
+      end)
+    RUBY
+
+    assert_equal ["Memscope.purge: lever: given :trim, allowed: :gc, :compact, :tcache, :decay, :purge; :trim is not " \
+                  "there: it is glibc's, and jemalloc serves malloc",
+                  "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
+                  "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
+  end
+
+  # The extension itself refuses what is no arena: 4096 means all of them to decay and purge, and nothing else.
+  def test_no_index_reaches_what_is_unsafe
+    skip_under_sanitizer
+    answers = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+      native = Memscope.const_get(:Native)
+      indexes = [native.arena_limit, 4096, 4097, 2**31]
+      puts JSON.generate(indexes.map { |index| [native.pull(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
+    RUBY
+
+    assert_equal [["not there", []], [nil, []], ["not there", []], ["not there", []]], answers
+  end
+
+  # Every key that the engine writes to, or acts through, is in one table.
+  def test_the_keys_that_are_written_to
+    engine = File.join(ChildProcess::ROOT, "ext/memscope/engine")
+    table = File.read(File.join(engine, "jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
+    sources = Dir[File.join(engine, "*.{c,h,def}")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }.join
+
+    assert_equal %w[arenas.narenas arena.0.decay arena.0.purge thread.tcache.flush arena.0.dirty_decay_ms
+                    arena.0.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms background_thread], table
+    refute_match(/"[^"]*(\.reset|\.destroy|extent_hooks|arenas\.lookup|arena\.4096)/, sources)
+  end
+
+  def test_only_one_thread_purges_at_a_time
+    purge = Memscope::Purge
+    inside = Queue.new
+    leave = Queue.new
+    holder = Thread.new do
+      purge.alone do
+        inside << true
+        leave.pop
+      end
+    end
+    inside.pop
+
+    busy = assert_raises(purge::Busy) { Memscope.purge(:gc) }
+
+    assert_match(/another thread of this process is purging/, busy.message)
+    assert_predicate Memscope.purge(:gc, dry_run: true), :dry_run?
+    leave << true
+    holder.join
+
+    assert_equal [:gc], names(Memscope.purge(:gc))
+  end
+
+  def test_a_purge_that_is_interrupted_leaves_the_way_free
+    assert_raises(RuntimeError) { Memscope::Purge.alone { raise "interrupted" } }
+    killed = Thread.new { Memscope::Purge.alone { sleep } }
+    Thread.pass until killed.stop?
+    killed.kill.join
+
+    assert_equal [:gc], names(Memscope.purge(:gc))
+  end
+
+  both_allocators "a child forked during a purge is free to purge" do |preload|
+    statuses = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      inside = Queue.new
+      Thread.new { Memscope::Purge.alone { inside << true; sleep } }
+      inside.pop
+      by_other_thread = fork { exit!(Memscope.purge(:gc).levers.size == 1 ? 0 : 1) }
+      statuses = [Process.wait2(by_other_thread).last.exitstatus]
+      begin
+        Memscope.purge(:gc)
+      rescue Memscope::Purge::Busy
+        statuses << 0
+      end
+      # And one forked by the very thread that purges, which goes on in the child.
+      reader, writer = IO.pipe
+      pid = fork do
+        Memscope::Purge.alone do
+          child = fork { exit!(Memscope.purge(:gc).levers.size == 1 ? 0 : 1) }
+          writer.puts Process.wait2(child).last.exitstatus
+        end
+        exit!(0)
+      end
+      Process.wait(pid)
+      puts JSON.generate(statuses << reader.gets.to_i)
+      $stdout.flush
+      exit!(0)
+    RUBY
+
+    assert_equal [0, 0, 0], statuses
+  end
+
+  def test_whether_it_stayed_down
+    assert_nil result.stayed_down?
+    assert_nil result.settled_bytes
+    assert_equal 37 * Bodies::MEBIBYTE, result(settled: 63).settled_bytes
+    assert_predicate result(settled: 63), :stayed_down?
+    refute_predicate result(settled: 65), :stayed_down?
+    assert_nil result(before: 60, after: 60, settled: 60).stayed_down?
+  end
+
+  def test_without_proc_nothing_is_known_of_what_was_returned
+    purged = ChildProcess.run(<<~RUBY, requires: ["json"]).json
+      def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super
+      require "memscope"
+      result = Memscope.purge(:gc)
+      refused = begin
+        Memscope.purge(:trim)
+      rescue ArgumentError => e
+        e.message
+      end
+      puts JSON.generate([result.returned_bytes, result.rows, result.levers.map(&:name), result.reasons, refused,
+                          Memscope.tune.arenas, result.to_s.lines.size > 3])
+    RUBY
+
+    assert_equal [nil, {}, ["gc"]], purged.first(3)
+    assert_match(/cannot load it/, purged[3]["extension"])
+    assert_match(/:trim is not there: .*cannot load it/, purged[4])
+    assert_equal [[], true], purged.last(2)
+  end
+
+  def test_the_table
+    text = Memscope::Report::PurgeTable.new(result(settled: 63)).to_s
+
+    assert_match(/^  lever       predicted MiB   returned         ms$/, text)
+    assert_match(/^  trim         41\.0 to 42\.0       40\.0        1\.5$/, text)
+    assert_match(/^  RSS 100\.0 MiB before, 60\.0 after: 40\.0 returned$/, text)
+    assert_match(/^  5 s later 63\.0: stayed down$/, text)
+    assert_match(/^    -40\.0  malloc$/, text)
+    assert_match(/^  trim: it is a range$/, text)
+    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_predicate Memscope::Report::PurgeTable.new(result, unicode: false).to_s, :ascii_only?
+  end
+
+  def test_the_table_of_a_dry_run
+    dry = result(dry_run: true, returned_bytes: nil, after: 100, rows: {})
+    text = Memscope.purge(dry_run: true).to_s
+
+    assert_match(/RSS [\d,.]+ MiB; nothing was changed$/, text)
+    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_predicate dry, :dry_run?
+  end
+end

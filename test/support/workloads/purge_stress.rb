@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+# Levers for ENV["SECONDS"], beside eight threads that allocate without the GVL: one lever every 100 ms, and in two
+# other threads purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a
+# result, how many were refused because the other was in flight, and what went wrong.
+
+require "json"
+require "memscope_test"
+
+module PurgeStress
+  FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + Integer(ENV.fetch("SECONDS"))
+  INTERVAL = 0.1
+  NATIVE = Memscope.const_get(:Native)
+  LEVERS = Memscope::Purge.missing.select { |_lever, missing| missing.nil? }.keys
+  PULLS = LEVERS.to_h { |lever| [lever, 0] }
+  FAULTS = Queue.new
+  JEMALLOC = Memscope.allocator.name == :jemalloc
+
+  module_function
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def time_left? = now < FINISH
+
+  def guarded
+    yield
+  rescue StandardError => e
+    FAULTS << "#{e.class}: #{e.message}"
+  end
+
+  def pull(lever)
+    return lever == :gc ? GC.start : GC.compact if Memscope::Purge::HOLDING_GVL.include?(lever)
+
+    _, failure = NATIVE.pull(lever, nil)
+    FAULTS << "#{lever}: #{failure}" if failure
+  end
+
+  # A late one is followed by the next at once, so that in all there are ten a second.
+  def pull_each
+    due = now
+    LEVERS.cycle do |lever|
+      break unless time_left?
+
+      guarded { pull(lever) }
+      PULLS[lever] += 1
+      due += INTERVAL
+      sleep([due - now, 0].max)
+    end
+  end
+
+  # Two threads do this: each is told when the other is in flight, or does what it wants; it is never made to wait.
+  def purge_and_tune(results, busy)
+    count = 0
+    while time_left?
+      begin
+        results << check(Memscope.purge(LEVERS[(count += 1) % LEVERS.size]))
+        Memscope.tune(dirty_decay_ms: count % 100, background_thread: count.even?) if JEMALLOC
+      rescue Memscope::Purge::Busy
+        busy << true
+      end
+      sleep INTERVAL
+    end
+  end
+
+  def check(result)
+    FAULTS << "rows do not sum: #{result.to_json}" unless result.rows.values.sum == result.returned_bytes
+  end
+
+  def run
+    Host.start_churning(8)
+    results = Queue.new
+    busy = Queue.new
+    jobs = Array.new(2) { Thread.new { guarded { purge_and_tune(results, busy) } } }
+    pull_each
+    jobs.each(&:join)
+    Host.stop_churning
+    { pulls: PULLS, results: results.size, busy: busy.size, faults: Array.new(FAULTS.size) { FAULTS.pop } }
+  end
+end
+
+puts JSON.generate(PurgeStress.run)
