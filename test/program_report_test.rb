@@ -57,6 +57,15 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     assert_equal arenas["pid"], fragmentation["pid"]
   end
 
+  def test_the_diagnosis_of_the_program
+    ran = launch("doctor", "--json", "--", *ruby("puts Process.pid"))
+    diagnosis = JSON.parse(ran.err)
+
+    assert_exit 0, ran
+    assert_equal ["diagnosis", ran.out.to_i], diagnosis.values_at("kind", "pid")
+    assert_match(/nothing wrong/i, launch("doctor", "--", *ruby("1")).err)
+  end
+
   def test_exit_statuses_and_signals_are_the_programs_own
     silent = ["Process.kill(:KILL, $$); sleep", "exit! 4"]
     assert_ends_alike("report", "--json") do |script, ran|

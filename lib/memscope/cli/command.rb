@@ -26,6 +26,9 @@ module Memscope
       USAGE = 64
       # The exit status when something could not be read or written (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
+      # Columns of the help.
+      WIDTH = 80
+      private_constant :WIDTH
 
       # Writes all of a text, or fails saying why.
       #
@@ -93,8 +96,13 @@ module Memscope
       def notes = nil
 
       def usage
-        options = (allowed - ["--help"]).map { |option| "[#{option}]" }
-        "usage: #{['memscope', self.class.title, *options, operands].compact.join(' ')}\n"
+        start = "usage: memscope #{self.class.title}"
+        words = [*(allowed - ["--help"]).map { |option| "[#{option}]" }, *operands]
+        lines = words.each_with_object([+""]) do |word, filled|
+          filled << +"" if start.size + filled.last.size + word.size >= WIDTH
+          filled.last << " " << word
+        end
+        "#{start}#{lines.join("\n#{' ' * start.size}")}\n"
       end
     end
   end

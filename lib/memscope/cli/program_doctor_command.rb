@@ -20,7 +20,7 @@ module Memscope
 
       def declare(parser)
         @options = {}
-        @reading = :doctor
+        choose(:doctor)
         declare_output(parser)
       end
     end
