@@ -131,7 +131,7 @@ class ArenasReportTest < MemscopeTest
     said = text(fragmentation(stuck: stuck), :FragmentationPage)
 
     assert_match(%r{^  active / allocated +2\.00   200\.0 MiB in pages in use over 100\.0 MiB given out$}, said)
-    assert_match(/^ +40\.0   purgeable now: `memscope purge`$/, said)
+    assert_match(/^ +40\.0   purgeable now: Memscope\.purge\(:purge\)$/, said)
     assert_match(/^ +3\.0-4\.0   returned by compaction of Ruby's heap$/, said)
     assert_match(/^ +90\.0   stuck until whole slabs are free, or a restart$/, said)
     assert_match(/^ +20\.0 in 64-byte slabs, 31 % used$/, said)

@@ -314,6 +314,14 @@ class DiagnosisTest < DoctorTest
     assert_match(/^           A slab goes back only when/, text)
   end
 
+  def test_the_first_line_says_what_goes_back
+    slack = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16))
+    both = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16, dirty: 200))
+
+    assert_match(/^  1 warning in .*\. What is wrong stays while the process runs\.$/, slack.to_s)
+    assert_match(/stays while the process runs;\s+200\.0 MiB of other memory can go back now\.$/, both.to_s)
+  end
+
   def test_of_this_process
     diagnosis = Memscope.doctor
 

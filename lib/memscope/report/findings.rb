@@ -31,7 +31,7 @@ module Memscope
         return [@page.wrapped("Nothing wrong: #{rss}. What was looked for is below.")] if bad.empty?
 
         counts = bad.group_by(&:severity).map { |severity, found| count_of(severity, found.size) }
-        [@page.wrapped("#{counts.join(' and ')} in #{rss}. #{recoverable(bad)}")]
+        [@page.wrapped("#{counts.join(' and ')} in #{rss}. #{recoverable(bad, @diagnosis.to_a - bad)}")]
       end
 
       def count_of(severity, number)
@@ -40,12 +40,19 @@ module Memscope
 
       def rss = @ledger.rss_bytes ? "#{size(@ledger.rss_bytes)} resident" : "a process whose RSS is not known"
 
-      def recoverable(findings)
+      def recoverable(bad, others)
+        amount = returned(bad)
+        return "#{amount.sub(/\A./, &:upcase)} can go back now." if amount
+
+        amount = returned(others)
+        "What is wrong stays while the process runs#{"; #{amount} of other memory can go back now" if amount}."
+      end
+
+      # As a text; nil for nothing.
+      def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }
-        return "Nothing of it goes back while the process runs." if most.zero?
-
-        "#{range(least, most)} can go back now.".sub(/\A./, &:upcase)
+        range(least, most) unless most.zero?
       end
 
       def range(least, most)

@@ -35,10 +35,12 @@ module Memscope
 
       def split
         ["      MiB   free, and still resident",
-         line(cell(@reading.purgeable_bytes), "purgeable now: `memscope purge`"),
+         line(cell(@reading.purgeable_bytes), "purgeable now: Memscope.purge(#{lever.inspect})"),
          line(range, "#{'at most, ' unless @reading.compactable_min_bytes}returned by compaction of Ruby's heap"),
          line(cell(@reading.stuck_bytes), stuck), *sizes]
       end
+
+      def lever = @reading.allocator == :glibc ? :trim : :purge
 
       def line(number, meaning) = "#{number.rjust(9)}   #{meaning}"
 
