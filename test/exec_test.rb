@@ -81,6 +81,20 @@ class ExecStartTest < ExecTest
     assert_ends_alike("exec")
   end
 
+  def test_a_program_that_calls_no_malloc_and_one_that_does
+    File.write(path("idle.c"), "int main(void) { return 3; }")
+    File.write(path("busy.c"), "#include <stdlib.h>\nint main(int n, char **v) { (void)v; return 3 * !!malloc(n); }")
+    %w[idle busy].each do |name|
+      Compiled.run("cc", path("#{name}.c"), "-o", path("é #{name}"))
+      %w[jemalloc glibc].each do |allocator|
+        traces = { "LD_DEBUG_OUTPUT" => path("traces"), "LC_ALL" => "C" }
+
+        assert_exit 3, exec("--allocator=#{allocator}", "--", path("é #{name}"), env: traces), out: "", err: ""
+      end
+    end
+    assert_empty Dir[path("traces*")]
+  end
+
   def test_a_shell_script
     script = make("start.sh", "#!/bin/sh\necho \"$1 $LD_PRELOAD\"\nexit 5\n")
 
@@ -173,12 +187,36 @@ class ExecRefusalTest < ExecTest
 
   def test_a_static_program
     assert_refused "program is linked statically: nothing can be preloaded", command: [program("-static")]
+    assert_refused "program is linked statically: its malloc is its own", "--allocator=glibc",
+                   command: [program("-static")]
+  end
+
+  def test_a_program_with_a_malloc_of_its_own
+    own = File.join(Compiled::ROOT, "test/fixtures/allocators/bump_malloc.c")
+    { "jemalloc" => "libjemalloc", AllocatorFixtures.archive("libjemalloc.so.2") => "libjemalloc",
+      "glibc" => "libc" }.each do |allocator, library|
+      assert_refused "malloc in (.*/program) is served by \\1, not by /.*/#{library}\\.so[.0-9]*",
+                     "--allocator=#{allocator}", command: [program(own, "-rdynamic")]
+    end
+    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /is started without \(--if-present\)$/
+    assert_exit 3, exec("--allocator=off", "--", program(own, "-rdynamic")), err: ""
+  end
+
+  def test_a_program_that_is_linked_with_another_malloc
+    jemalloc = AllocatorFixtures.archive("libjemalloc.so.2")
+
+    assert_refused "malloc in .*/program is served by /.*/libjemalloc", "--allocator=glibc",
+                   command: [program("-Wl,--no-as-needed", jemalloc)]
+    assert_exit 3, exec("--", program("-Wl,--no-as-needed", jemalloc)), err: ""
   end
 
   def test_a_program_of_another_c_library
     skip "musl-gcc is not installed" unless system("musl-gcc", "-v", err: File::NULL)
 
-    assert_refused "does not map libjemalloc.so.2 into", command: [program(compiler: "musl-gcc")]
+    { "jemalloc" => "libjemalloc.so.2", "glibc" => "libc.so.6" }.each do |allocator, library|
+      assert_refused "does not map #{library} into", "--allocator=#{allocator}",
+                     command: [program(compiler: "musl-gcc")]
+    end
   end
 
   def test_a_set_uid_and_a_set_gid_program

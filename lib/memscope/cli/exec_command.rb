@@ -32,9 +32,11 @@ module Memscope
       def notes
         <<~TEXT
           COMMAND starts only when the allocator is proved to serve malloc in this
-          environment; a Ruby program proves it once more, before its script. Otherwise the
-          reason is printed and the exit status is 74. Where COMMAND cannot be found it is
-          127, where it cannot be executed 126, and COMMAND's own once that runs.
+          environment; a Ruby program proves it once more, before its script. Of another one
+          its dynamic linker says whose malloc it would have; a malloc that it keeps to itself
+          is not seen. Otherwise the reason is printed and the exit status is 74. Where COMMAND
+          cannot be found it is 127, where it cannot be executed 126, and COMMAND's own once
+          that runs.
 
           Without --allocator, the first of these decides that is there: the variable
           #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
@@ -73,7 +75,7 @@ module Memscope
         allocator = Launch::Probe.allocator(choice, changes)
         raise Launch::Refusal, "--conf is for jemalloc, and this is #{allocator}" if @pairs && allocator != "jemalloc"
 
-        objection = Launch::DynamicLinker.objection(program, choice.library, changes) if choice.library
+        objection = Launch::DynamicLinker.objection(program, choice.library, changes)
         raise Launch::Refusal, objection if objection
       end
 
