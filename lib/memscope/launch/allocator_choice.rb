@@ -47,8 +47,11 @@ module Memscope
           end
         end
 
-        # One line counts; empty ones and comments do not.
+        # One line counts; empty ones and comments do not. Only a regular file is opened: a pipe may never answer.
         def content(path)
+          stat = File.stat(path)
+          raise Refusal, "#{path}: given a #{stat.ftype}, allowed: a regular file" unless stat.file?
+
           lines = File.readlines(path, chomp: true).map { |line| line.scrub.sub(/\A\s*#.*/, "").strip }
           lines.reject(&:empty?).join("\n")
         rescue SystemCallError => e
