@@ -228,6 +228,9 @@ class ExecRefusalTest < ExecTest
 
       assert_refused "is #{name}: the dynamic linker ignores LD_PRELOAD", command: [program]
     end
+    File.chmod(0o2745, program)
+
+    assert_exit 3, exec("--", program), err: ""
     File.chown(0, 0, program)
     File.chmod(0o6755, program)
 

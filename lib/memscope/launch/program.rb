@@ -28,7 +28,11 @@ module Memscope
       DEEPEST = 5
       # The option of env(1) that splits its argument.
       SPLIT = /\A(-S|--split-string=)/
-      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT
+      # An assignment among the arguments of env(1).
+      ASSIGNMENT = /\A[^-=][^=]*=/
+      # A set-gid file that its group may not execute is started as any other (bprm_fill_uid of Linux, fs/exec.c).
+      GROUP_MAY_EXECUTE = 0o010
+      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE
 
       # @return [String] the file that the command names
       attr_reader :path
@@ -70,7 +74,7 @@ module Memscope
         stat = File.stat(executable)
         if stat.setuid? && stat.uid != Process.uid
           "is set-uid"
-        elsif stat.setgid? && stat.gid != Process.gid
+        elsif stat.setgid? && stat.mode.anybits?(GROUP_MAY_EXECUTE) && stat.gid != Process.gid
           "is set-gid"
         elsif Process.uid != 0 && Native.file_capabilities(executable)
           "has file capabilities"
