@@ -216,6 +216,14 @@ class LaunchProgramTest < LaunchTest
                  assert_raises(Launch::Refusal) { program("env", "-i", "ruby").executable }.message)
   end
 
+  def test_what_env_sets_on_the_way
+    with_script("#!/usr/bin/env -S A=1 LD_X=2=3 ruby -w\n") do |path|
+      assert_equal %w[B A LD_X], program("env", "B=", path, "C=1").assigned
+      assert_equal %w[A], program("env", "A=1").assigned
+      assert_empty program("ruby", "A=1").assigned
+    end
+  end
+
   def test_a_script_without_its_interpreter
     with_script("#!/nowhere/sh\n") { |path| assert_unavailable 127, path }
     with_script("#!\n") do |path|

@@ -242,6 +242,17 @@ class ProgramReportRefusalTest < ProgramReportTest
     end
   end
 
+  def test_a_variable_that_env_would_set_afterwards
+    ran = report("--output=#{path('out')}", "--", "env", "RUBYOPT=-W0", *ruby("puts 'started'"))
+
+    assert_exit 74, ran, out: "", err: /\Amemscope report: RUBYOPT is set by env .*: env RUBYOPT=\.\.\. memscope report/
+    refute_path_exists path("out")
+    ran = report("--json", "--", "env", "RUBYLIB=/a", "MALLOC_CONF=", "LD_PRELOAD=", *ruby("puts 'started'"))
+
+    assert_exit 0, ran, out: "started\n"
+    assert_one_report(ran)
+  end
+
   def test_usage_errors
     { %w[--] => /no command given; allowed: -- COMMAND/,
       %w[--every=0 -- ruby] => /--every: given 0\.0, allowed: a number of seconds above 0/,

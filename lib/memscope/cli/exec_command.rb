@@ -60,6 +60,7 @@ module Memscope
         environment.configure(@pairs) if @pairs
         check(program, choice, environment.changes)
         hand_over(choice, environment) if program.ruby?
+        refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
         environment
       rescue Launch::Refusal => e
         raise unless @if_present

@@ -53,6 +53,7 @@ module Memscope
 
         environment = Launch::Environment.new(ENV)
         Launch::HandOver.give("report_last", environment, **order)
+        refuse_assignments(program, environment)
         with_output { become(program, environment) }
       end
 

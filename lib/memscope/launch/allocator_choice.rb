@@ -81,6 +81,14 @@ module Memscope
 
       # @return [Boolean] whether MALLOC_CONF can be meant for it
       def configurable? = name != "glibc"
+
+      # @param variable [String] the name of one
+      # @return [Boolean] whether that decides if it serves malloc, or how; a jemalloc's own prefix may stand before
+      #   MALLOC_CONF
+      def decided_by?(variable)
+        variable.start_with?("LD_") || variable == "GLIBC_TUNABLES" ||
+          (configurable? && variable.end_with?("MALLOC_CONF"))
+      end
     end
   end
 end

@@ -44,12 +44,21 @@ module Memscope
         @search_path = search_path || DEFAULT_PATH
         name, *@arguments = command
         @path = search(name)
+        @assigned = []
       end
 
       # @return [String] the executable that the kernel, scripts and env(1) followed, ends up with
       # @raise [Unavailable] when the interpreter of a script is
       # @raise [Refusal] when that cannot be found out
       def executable = @executable ||= follow(@path, @arguments, DEEPEST)
+
+      # @return [Array<String>] the variables that env(1) sets on the way there
+      # @raise [Unavailable]
+      # @raise [Refusal]
+      def assigned
+        executable
+        @assigned
+      end
 
       # @return [String, nil] its dynamic linker; nil for a static executable
       # @raise [Refusal]
@@ -130,10 +139,12 @@ module Memscope
       def follow_env(path, arguments, scripts_left)
         return path unless File.basename(path) == "env"
 
-        words = split(arguments).drop_while { |word| word.match?(/\A[^-=][^=]*=/) }
-        return path if words.empty?
+        words = split(arguments)
+        assignments = words.take_while { |word| word.match?(ASSIGNMENT) }
+        @assigned.concat(assignments.map { |word| word[/\A[^=]*/] })
+        name, *rest = words.drop(assignments.size)
+        return path unless name
 
-        name, *rest = words
         raise Refusal, "#{path} #{name}: what it leaves of the environment is not known" if name.start_with?("-")
 
         follow(search(name), rest, scripts_left - 1)
