@@ -19,6 +19,16 @@ class ExecTest < MemscopeTest
 
   def ruby(script) = [RbConfig.ruby, "-e", script]
 
+  # A program that passes for env(1), and drops what is preloaded.
+  def deceptive_env
+    File.write(path("env.c"), <<~C)
+      #include <stdlib.h>
+      #include <unistd.h>
+      int main(int count, char **words) { (void)count; unsetenv("LD_PRELOAD"); return execv(words[1], words + 1); }
+    C
+    path("env").tap { |output| Compiled.run("cc", path("env.c"), "-o", output) }
+  end
+
   # A command that would leave a trace if it were started.
   def assert_refused(reason, *options, command: ruby("puts 'started'"), **environment)
     ran = exec(*options, "--", *command, env: environment.transform_keys(&:to_s))
@@ -81,6 +91,19 @@ class ExecStartTest < ExecTest
     assert_ends_alike("exec")
   end
 
+  def test_a_program_that_calls_no_malloc_and_one_that_does
+    File.write(path("idle.c"), "int main(void) { return 3; }")
+    File.write(path("busy.c"), "#include <stdlib.h>\nint main(int n, char **v) { (void)v; return 3 * !!malloc(n); }")
+    traces = { "LD_DEBUG_OUTPUT" => path("traces"), "LC_ALL" => "C" }
+    %w[idle busy].product(%w[jemalloc glibc]) do |name, allocator|
+      Compiled.run("cc", path("#{name}.c"), "-o", path("é #{name}"))
+
+      assert_exit 3, exec("--allocator=#{allocator}", "--", path("é #{name}"), env: traces), out: "", err: ""
+    end
+
+    assert_empty Dir[path("traces*")]
+  end
+
   def test_a_shell_script
     script = make("start.sh", "#!/bin/sh\necho \"$1 $LD_PRELOAD\"\nexit 5\n")
 
@@ -101,12 +124,12 @@ class ExecStartTest < ExecTest
     ran = ChildProcess.run_command(*spaced_memscope, "exec", "--", *ruby(script), env: { "RUBYLIB" => "/a:/b" })
 
     assert_exit 0, ran, out: %("libjemalloc"\n["/a:/b"]\n[]\n)
-    ran = ChildProcess.run_command(*spaced_memscope, "exec", "--", make("unset.rb", <<~RUBY))
-      #!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}
-      puts "started"
-    RUBY
+    ran = ChildProcess.run_command(*spaced_memscope, "exec", "--", deceptive_env, *ruby("puts 'started'"))
 
-    assert_exit 74, ran, out: ""
+    assert_exit 74, ran, out: "", err: /the program is not started$/
+    ran = ChildProcess.run_command(*spaced_memscope, "exec", "--", "env", "RUBYLIB=/a", *ruby("puts 'started'"))
+
+    assert_exit 74, ran, out: "", err: /RUBYLIB is set by env in the command/
   end
 end
 
@@ -173,12 +196,37 @@ class ExecRefusalTest < ExecTest
 
   def test_a_static_program
     assert_refused "program is linked statically: nothing can be preloaded", command: [program("-static")]
+    assert_refused "program is linked statically: its malloc is its own", "--allocator=glibc",
+                   command: [program("-static")]
+  end
+
+  def test_a_program_with_a_malloc_of_its_own
+    own = File.join(Compiled::ROOT, "test/fixtures/allocators/bump_malloc.c")
+
+    { "jemalloc" => "libjemalloc", AllocatorFixtures.archive("libjemalloc.so.2") => "libjemalloc",
+      "glibc" => "libc" }.each do |allocator, library|
+      assert_refused "malloc in (.*/program) is served by \\1, not by /.*/#{library}\\.so[.0-9]*",
+                     "--allocator=#{allocator}", command: [program(own, "-rdynamic")]
+    end
+    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /is started without \(--if-present\)$/
+    assert_exit 3, exec("--allocator=off", "--", program(own, "-rdynamic")), err: ""
+  end
+
+  def test_a_program_that_is_linked_with_another_malloc
+    jemalloc = AllocatorFixtures.archive("libjemalloc.so.2")
+
+    assert_refused "malloc in .*/program is served by /.*/libjemalloc", "--allocator=glibc",
+                   command: [program("-Wl,--no-as-needed", jemalloc)]
+    assert_exit 3, exec("--", program("-Wl,--no-as-needed", jemalloc)), err: ""
   end
 
   def test_a_program_of_another_c_library
     skip "musl-gcc is not installed" unless system("musl-gcc", "-v", err: File::NULL)
 
-    assert_refused "does not map libjemalloc.so.2 into", command: [program(compiler: "musl-gcc")]
+    { "jemalloc" => "libjemalloc.so.2", "glibc" => "libc.so.6" }.each do |allocator, library|
+      assert_refused "does not map #{library} into", "--allocator=#{allocator}",
+                     command: [program(compiler: "musl-gcc")]
+    end
   end
 
   def test_a_set_uid_and_a_set_gid_program
@@ -190,6 +238,9 @@ class ExecRefusalTest < ExecTest
 
       assert_refused "is #{name}: the dynamic linker ignores LD_PRELOAD", command: [program]
     end
+    File.chmod(0o2745, program)
+
+    assert_exit 3, exec("--", program), err: ""
     File.chown(0, 0, program)
     File.chmod(0o6755, program)
 
@@ -209,11 +260,33 @@ class ExecRefusalTest < ExecTest
   end
 
   def test_a_proof_that_fails_in_the_program_itself
-    script = make("unset.rb", "#!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}\nputs 'started'\n")
-    ran = exec("--", script)
+    command = [deceptive_env, *ruby("puts 'started'")]
+    ran = exec("--", *command)
 
     assert_exit 74, ran, out: "", err: /\Amemscope exec: malloc is served by glibc .*; the program is not started$/
-    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /goes on all the same \(--if-present\)$/
+    assert_exit 0, exec("--if-present", "--", *command), out: "started\n",
+                                                         err: /goes on all the same \(--if-present\)$/
+  end
+
+  def test_variables_that_env_would_set_afterwards
+    %w[LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT MALLOC_CONF _RJEM_MALLOC_CONF GLIBC_TUNABLES RUBYOPT].each do |name|
+      assert_refused "#{name} is set by env in the command, after memscope exec has prepared the environment; " \
+                     "set it for memscope exec itself: env #{name}=\\.\\.\\. memscope exec -- \\.\\.\\.",
+                     command: ["env", "A=1", "#{name}=", *ruby("puts 'started'")]
+    end
+    script = make("unset.rb", "#!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}\nputs 'started'\n")
+
+    assert_refused "LD_PRELOAD is set by env", command: [script]
+    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /is started without \(--if-present\)$/
+  end
+
+  def test_variables_that_env_may_set
+    command = ["env", "RUBYOPT=-W0", "RUBYLIB=/a", "MALLOC_CONF=", "LD_LIBRARY_PATH=/a", *ruby("puts 'started'")]
+
+    assert_exit 0, exec("--allocator=off", "--", *command), out: "started\n", err: ""
+    assert_exit 0, exec("--allocator=glibc", "--", "env", "MALLOC_CONF=", "RUBYLIB=/a", *ruby("puts 'started'")),
+                out: "started\n", err: ""
+    assert_exit 0, exec("--", "env", "RUBYOPT=-W0", "RUBYLIB=/a", "echo", "started"), out: "started\n", err: ""
   end
 
   def test_if_present_starts_it_without_and_says_so

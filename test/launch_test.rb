@@ -3,6 +3,7 @@
 require_relative "test_helper"
 require_relative "support/compiled"
 require "memscope/launch"
+require "timeout"
 require "tmpdir"
 
 class LaunchTest < MemscopeTest
@@ -74,6 +75,25 @@ class AllocatorChoiceTest < LaunchTest
     error = assert_raises(Launch::Refusal) { choice(MEMSCOPE_ALLOCATOR_FILE: "/nowhere/allocator") }
 
     assert_equal "/nowhere/allocator: No such file or directory", error.message
+  end
+
+  def test_a_file_that_is_none
+    in_directory do |directory|
+      pipe = File.join(directory, "allocator")
+      File.mkfifo(pipe)
+      link = File.join(directory, "link")
+      File.symlink("allocator", link)
+      { pipe => "fifo", link => "fifo", directory => "directory", "/dev/null" => "characterSpecial" }
+        .each do |path, type|
+        error = assert_raises(Launch::Refusal) { Timeout.timeout(5) { choice(MEMSCOPE_ALLOCATOR_FILE: path) } }
+
+        assert_equal "#{path}: given a #{type}, allowed: a regular file", error.message
+      end
+      FileUtils.rm(pipe)
+      File.write(pipe, "off\n")
+
+      assert_equal "off", choice(MEMSCOPE_ALLOCATOR_FILE: link).name
+    end
   end
 
   def test_a_path_is_taken_from_the_working_directory
@@ -194,6 +214,14 @@ class LaunchProgramTest < LaunchTest
     assert_unavailable 127, "env", "nowhere-to-be-found"
     assert_match(/what it leaves of the environment/,
                  assert_raises(Launch::Refusal) { program("env", "-i", "ruby").executable }.message)
+  end
+
+  def test_what_env_sets_on_the_way
+    with_script("#!/usr/bin/env -S A=1 LD_X=2=3 ruby -w\n") do |path|
+      assert_equal %w[B A LD_X], program("env", "B=", path, "C=1").assigned
+      assert_equal %w[A], program("env", "A=1").assigned
+      assert_empty program("ruby", "A=1").assigned
+    end
   end
 
   def test_a_script_without_its_interpreter

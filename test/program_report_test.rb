@@ -94,6 +94,11 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     assert_empty ledgers(report("--json", "--", *ruby('exec("true")')).err)
   end
 
+  def test_a_daemon_does_not_report_and_the_help_says_so
+    assert_exit 0, report("--", *ruby("Process.daemon")), out: "", err: ""
+    assert_match(/There\s+is\s+none\s+where .* Process\.daemon/m, report("--help").out)
+  end
+
   def test_it_comes_after_the_programs_own_handlers
     ran = report("--", *ruby('at_exit { warn "mine" }; at_exit { at_exit { warn "late" } }'))
 
@@ -179,7 +184,7 @@ class ProgramReportIntervalTest < ProgramReportTest
   end
 
   def test_a_program_that_forks_and_one_that_is_killed
-    ran = report("--every=0.2", "--json", "--", *ruby("Process.wait(fork { sleep 0.5 }); Process.kill(:KILL, $$)"))
+    ran = report("--every=0.2", "--json", "--", *ruby("Process.wait(fork { sleep 1.5 }); Process.kill(:KILL, $$)"))
 
     assert_equal 9, ran.status.termsig
     assert_equal 1, ledgers(ran.err).map(&:pid).uniq.size
@@ -242,10 +247,23 @@ class ProgramReportRefusalTest < ProgramReportTest
     end
   end
 
+  def test_a_variable_that_env_would_set_afterwards
+    ran = report("--output=#{path('out')}", "--", "env", "RUBYOPT=-W0", *ruby("puts 'started'"))
+
+    assert_exit 74, ran, out: "", err: /\Amemscope report: RUBYOPT is set by env .*: env RUBYOPT=\.\.\. memscope report/
+    refute_path_exists path("out")
+    ran = report("--json", "--", "env", "RUBYLIB=/a", "MALLOC_CONF=", "LD_PRELOAD=", *ruby("puts 'started'"))
+
+    assert_exit 0, ran, out: "started\n"
+    assert_one_report(ran)
+  end
+
   def test_usage_errors
     { %w[--] => /no command given; allowed: -- COMMAND/,
-      %w[--every=0 -- ruby] => /--every: given 0\.0, allowed: a number of seconds above 0/,
+      %w[--every=0 -- ruby] => /--every: given 0\.0, allowed: a number of seconds above 0, up to 86400$/,
       %w[--every=-1 -- ruby] => /allowed: a number of seconds above 0/,
+      %w[--every=86401 -- ruby] => /--every: given 86401\.0, allowed: a number of seconds above 0, up to 86400$/,
+      %w[--every=1e300 -- ruby] => /allowed: a number of seconds above 0, up to 86400$/,
       %w[--every=x -- ruby] => /invalid argument: --every=x/,
       %w[--yaml -- ruby] => /invalid option: --yaml/,
       %w[x -- ruby] => /unexpected argument: x/ }.each do |arguments, message|

@@ -32,9 +32,11 @@ module Memscope
       def notes
         <<~TEXT
           COMMAND starts only when the allocator is proved to serve malloc in this
-          environment; a Ruby program proves it once more, before its script. Otherwise the
-          reason is printed and the exit status is 74. Where COMMAND cannot be found it is
-          127, where it cannot be executed 126, and COMMAND's own once that runs.
+          environment; a Ruby program proves it once more, before its script. Of another one
+          its dynamic linker says whose malloc it would have; a malloc that it keeps to itself
+          is not seen. Otherwise the reason is printed and the exit status is 74. Where COMMAND
+          cannot be found it is 127, where it cannot be executed 126, and COMMAND's own once
+          that runs.
 
           Without --allocator, the first of these decides that is there: the variable
           #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
@@ -58,6 +60,7 @@ module Memscope
         environment.configure(@pairs) if @pairs
         check(program, choice, environment.changes)
         hand_over(choice, environment) if program.ruby?
+        refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
         environment
       rescue Launch::Refusal => e
         raise unless @if_present
@@ -73,7 +76,7 @@ module Memscope
         allocator = Launch::Probe.allocator(choice, changes)
         raise Launch::Refusal, "--conf is for jemalloc, and this is #{allocator}" if @pairs && allocator != "jemalloc"
 
-        objection = Launch::DynamicLinker.objection(program, choice.library, changes) if choice.library
+        objection = Launch::DynamicLinker.objection(program, choice.library, changes)
         raise Launch::Refusal, objection if objection
       end
 

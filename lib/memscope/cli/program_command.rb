@@ -32,6 +32,16 @@ module Memscope
         start(Launch::Program.new(@command, ENV.fetch("PATH", nil)))
       end
 
+      # env(1), as the command or in the first line of a script, would set these after what has been prepared.
+      def refuse_assignments(program, environment)
+        name = program.assigned.find { |name| environment.changes.key?(name) || (block_given? && yield(name)) }
+        return unless name
+
+        title = "memscope #{self.class.title}"
+        raise Launch::Refusal, "#{name} is set by env in the command, after #{title} has prepared the environment; " \
+                               "set it for #{title} itself: env #{name}=... #{title} -- ..."
+      end
+
       def become(program, environment)
         environment.notes.each { |note| say(note) }
         Process.exec(environment.changes, [program.path, @command.first], *@command.drop(1))

@@ -10,6 +10,10 @@ module Memscope
     class ProgramReportCommand < ProgramCommand
       include ReadingOptions
 
+      # In seconds: a day.
+      LONGEST_INTERVAL = 86_400
+      private_constant :LONGEST_INTERVAL
+
       # @return [String]
       def self.title = "report"
 
@@ -40,19 +44,21 @@ module Memscope
           The report goes to standard error, or to FILE. It is of the process that is started,
           once, whichever Ruby programs that becomes by exec; no other process reports. There
           is none where the process ends by exit!, is killed, becomes another program by exec
-          or takes no RUBYOPT. The exit status is COMMAND's own. With --every, Ruby does not
-          notice when all threads of the program wait for each other.
+          or takes no RUBYOPT, and none of what goes on in the background by Process.daemon,
+          which is another process. The exit status is COMMAND's own. With --every, Ruby does
+          not notice when all threads of the program wait for each other.
         TEXT
       end
 
       def start(program)
-        refuse_interval if @every && !(@every.positive? && @every.finite?)
+        refuse_interval if @every && !(@every.positive? && @every <= LONGEST_INTERVAL)
         refuse_depths
         refuse_program(program) unless program.ruby?
         raise Failure.new(Memscope.unsupported_reason, INPUT_OUTPUT) unless Memscope.supported?
 
         environment = Launch::Environment.new(ENV)
         Launch::HandOver.give("report_last", environment, **order)
+        refuse_assignments(program, environment)
         with_output { become(program, environment) }
       end
 
@@ -72,7 +78,8 @@ module Memscope
       end
 
       def refuse_interval
-        raise Failure.new("--every: given #{@every}, allowed: a number of seconds above 0", USAGE)
+        raise Failure.new("--every: given #{@every}, allowed: a number of seconds above 0, up to #{LONGEST_INTERVAL}",
+                          USAGE)
       end
 
       def refuse_program(program)

@@ -47,8 +47,11 @@ module Memscope
           end
         end
 
-        # One line counts; empty ones and comments do not.
+        # One line counts; empty ones and comments do not. Only a regular file is opened: a pipe may never answer.
         def content(path)
+          stat = File.stat(path)
+          raise Refusal, "#{path}: given a #{stat.ftype}, allowed: a regular file" unless stat.file?
+
           lines = File.readlines(path, chomp: true).map { |line| line.scrub.sub(/\A\s*#.*/, "").strip }
           lines.reject(&:empty?).join("\n")
         rescue SystemCallError => e
@@ -78,6 +81,14 @@ module Memscope
 
       # @return [Boolean] whether MALLOC_CONF can be meant for it
       def configurable? = name != "glibc"
+
+      # @param variable [String] the name of one
+      # @return [Boolean] whether that decides if it serves malloc, or how; a jemalloc's own prefix may stand before
+      #   MALLOC_CONF
+      def decided_by?(variable)
+        variable.start_with?("LD_") || variable == "GLIBC_TUNABLES" ||
+          (configurable? && variable.end_with?("MALLOC_CONF"))
+      end
     end
   end
 end

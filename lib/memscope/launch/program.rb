@@ -28,7 +28,11 @@ module Memscope
       DEEPEST = 5
       # The option of env(1) that splits its argument.
       SPLIT = /\A(-S|--split-string=)/
-      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT
+      # An assignment among the arguments of env(1).
+      ASSIGNMENT = /\A[^-=][^=]*=/
+      # A set-gid file that its group may not execute is started as any other (bprm_fill_uid of Linux, fs/exec.c).
+      GROUP_MAY_EXECUTE = 0o010
+      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE
 
       # @return [String] the file that the command names
       attr_reader :path
@@ -40,12 +44,21 @@ module Memscope
         @search_path = search_path || DEFAULT_PATH
         name, *@arguments = command
         @path = search(name)
+        @assigned = []
       end
 
       # @return [String] the executable that the kernel, scripts and env(1) followed, ends up with
       # @raise [Unavailable] when the interpreter of a script is
       # @raise [Refusal] when that cannot be found out
       def executable = @executable ||= follow(@path, @arguments, DEEPEST)
+
+      # @return [Array<String>] the variables that env(1) sets on the way there
+      # @raise [Unavailable]
+      # @raise [Refusal]
+      def assigned
+        executable
+        @assigned
+      end
 
       # @return [String, nil] its dynamic linker; nil for a static executable
       # @raise [Refusal]
@@ -70,7 +83,7 @@ module Memscope
         stat = File.stat(executable)
         if stat.setuid? && stat.uid != Process.uid
           "is set-uid"
-        elsif stat.setgid? && stat.gid != Process.gid
+        elsif stat.setgid? && stat.mode.anybits?(GROUP_MAY_EXECUTE) && stat.gid != Process.gid
           "is set-gid"
         elsif Process.uid != 0 && Native.file_capabilities(executable)
           "has file capabilities"
@@ -126,10 +139,12 @@ module Memscope
       def follow_env(path, arguments, scripts_left)
         return path unless File.basename(path) == "env"
 
-        words = split(arguments).drop_while { |word| word.match?(/\A[^-=][^=]*=/) }
-        return path if words.empty?
+        words = split(arguments)
+        assignments = words.take_while { |word| word.match?(ASSIGNMENT) }
+        @assigned.concat(assignments.map { |word| word[/\A[^=]*/] })
+        name, *rest = words.drop(assignments.size)
+        return path unless name
 
-        name, *rest = words
         raise Refusal, "#{path} #{name}: what it leaves of the environment is not known" if name.start_with?("-")
 
         follow(search(name), rest, scripts_left - 1)
