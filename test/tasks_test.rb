@@ -60,6 +60,7 @@ class TasksTest < MemscopeTest
   end
 
   def test_doctor_fails_where_something_is_wrong
+    skip_under_sanitizer
     ran = ChildProcess.run('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke',
                            env: { "JE_MALLOC_CONF" => "narenas:2", "FORMAT" => "json" })
 

@@ -13,11 +13,14 @@ class DoctorAcceptanceTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)
 
   # The last line is the diagnosis, how many bytes the workload is about, and what the remedy returned.
+  # Process.warmup compacts and trims malloc: of a compaction, what Ruby's heap returned is what was foretold.
   DIAGNOSE = <<~RUBY
-    DIAGNOSE = lambda do |about = nil, since: nil, remedy: nil|
+    DIAGNOSE = lambda do |about = nil, since: nil, remedy: nil, only_heap: false|
       Memscope.doctor
       diagnosis = Memscope.doctor(since: since)
-      returned = remedy&.call&.returned_bytes
+      rows = remedy&.call&.rows
+      rows &&= rows.select { |row, _| row.start_with?("ruby_heap/") } if only_heap
+      returned = rows&.values&.sum
       puts JSON.generate(diagnosis: diagnosis.to_h, about: about, returned: returned, text: diagnosis.to_s)
     end
   RUBY
@@ -107,7 +110,8 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 
   sick "compactable" do |mebibytes|
-    patient = patient("DIAGNOSE.call(Patients.compactable(#{mebibytes}), remedy: -> { Memscope.purge(:compact) })")
+    patient = patient("DIAGNOSE.call(Patients.compactable(#{mebibytes}), only_heap: true, " \
+                      "remedy: -> { Memscope.purge(:compact) })")
     finding = assert_first(:compactable_heap, patient)
 
     refute_nil finding.recoverable_bytes, finding.unrecoverable_reason

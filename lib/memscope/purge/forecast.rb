@@ -17,7 +17,7 @@ module Memscope
         def of(lever, arena, ledger, collect:)
           case lever
           when :gc then unknown("what is garbage is known when it has been collected")
-          when :compact then compaction(collect)
+          when :compact then compaction(collect, ledger.allocator.name)
           when :tcache then exactly(0, "what it flushes becomes unused pages, which decay and purge return")
           when :decay then decay(arena)
           when :purge then purge(arena)
@@ -32,9 +32,12 @@ module Memscope
 
         def unknown(reason) = new(nil, nil, reason)
 
-        def compaction(collect)
+        def compaction(collect, allocator)
           known = Compaction.forecast(Memscope.ruby_heap(collect: collect))
-          new(known.min_bytes, known.max_bytes, known.reason || ("before garbage is collected" unless collect))
+          trims = "free malloc memory, which Process.warmup trims too, comes on top"
+          reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
+                     (trims if known.min_bytes && allocator == :glibc && Process.respond_to?(:warmup))].compact
+          new(known.min_bytes, known.max_bytes, reasons.empty? ? nil : reasons.join("; "))
         end
 
         def decay(index)
