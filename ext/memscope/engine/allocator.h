@@ -78,6 +78,24 @@ struct memscope_text {
     size_t length;
 };
 
+/* The text of a NUL-terminated string; none for NULL. */
+static inline struct memscope_text memscope_text_of(const char *string) {
+    struct memscope_text text = {string, 0};
+
+    while (string && string[text.length])
+        text.length++;
+    return text;
+}
+
+/* Whether the text is exactly this string. */
+static inline bool memscope_text_is(struct memscope_text text, const char *string) {
+    size_t index = 0;
+
+    while (index < text.length && string[index] && text.start[index] == string[index])
+        index++;
+    return index == text.length && string[index] == '\0';
+}
+
 enum memscope_setting_type {
     MEMSCOPE_SETTING_NOT_KNOWN,
     MEMSCOPE_SETTING_BOOLEAN,
