@@ -130,7 +130,7 @@ module Memscope
     # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON: with it, growth is judged too
     # @return [Diagnosis]
     # @raise [ArgumentError] when `since` is no diagnosis
-    def doctor(since: nil) = Doctor.diagnose(Doctor::Evidence.read, since: since)
+    def doctor(since: nil) = Doctor.diagnose(Diagnosis::Evidence.read, since: since)
 
     # How the allocator is set, what is wrong with that, and what would suit this process. Tier T2. Loads memscope/lint
     # when first used.
