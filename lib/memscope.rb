@@ -43,7 +43,7 @@ module Memscope
     # @return [Allocator]
     def allocator = Allocator.capture(Native.allocator)
 
-    # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1.
+    # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1; T2 with `malloc`.
     #
     # @param malloc [Boolean] glibc's totals too; mallinfo2 walks the free lists under the arenas' locks, tens of
     #   milliseconds in a large fragmented heap
@@ -97,8 +97,8 @@ module Memscope
       SizeClasses.capture(Native.size_classes(arena, arena.nil?))
     end
 
-    # Ratios of what to what, and what of malloc's free memory can come back how. Tier T1 under jemalloc, T2 under
-    # glibc, where the chunks are walked. Loads memscope/fragmentation when first used.
+    # Ratios of what to what, and what of malloc's free memory can come back how. Tier T2: Ruby's heap is walked as
+    # ruby_heap does; under glibc malloc's chunks are too. Loads memscope/fragmentation when first used.
     #
     # @return [Fragmentation]
     def fragmentation = Fragmentation.read

@@ -6,6 +6,8 @@ require_relative "../purge/compaction"
 module Memscope
   module Doctor
     # The numbers that rules speak of, each taken or derived from the evidence; nil where the evidence has none.
+    #
+    # @api private
     class Figures
       extend Forwardable
 

@@ -5,6 +5,8 @@ require_relative "rule"
 module Memscope
   module Doctor
     # All rules, as data, and what they have in common. Amounts below FLOOR are not worth a remedy.
+    #
+    # @api private
     module Rules
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # Bytes.
