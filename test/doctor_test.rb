@@ -150,6 +150,31 @@ class DoctorRulesTest < DoctorTest
     assert_match(/\Ano colon\. .*--settings/, found.explanation)
   end
 
+  # 450,000 of a million slots are in use, on 2,560 pages: at 65 % free Ruby 3.1 keeps all of them, at 25 % 1,536.
+  def test_what_ruby_keeps_for_a_setting
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.2" }
+    kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
+
+    assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
+    assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nMemscope.purge(:compact)", kept.remedy
+    assert_match(/Of that 16\.0 MiB stay whatever is collected: Ruby keeps up to 65 % /, kept.explanation)
+    [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
+      found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
+
+      assert_equal ["Memscope.purge(:compact)", 0],
+                   [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
+    end
+  end
+
+  def test_empty_pages_that_ruby_keeps_for_a_setting
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 1_400, ruby: "3.1.2" }
+    kept = assert_found(:warning, :empty_heap_pages, ruby_heap: heap, ledger: { ruby: "3.1.2" })
+
+    assert_equal [0, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\n8.times { GC.start }"],
+                 [kept.recoverable_bytes, kept.remedy]
+    assert_clear :compactable_heap, diagnose(ruby_heap: heap)
+  end
+
   def test_what_is_preloaded_and_there
     assert_clear :preload_without_effect,
                  diagnose(surroundings: { environment: { LD_PRELOAD: "/opt/libsomething.so" } })

@@ -78,10 +78,31 @@ module Memscope
       # @return [Integer, nil] pages without an object that Ruby counts among those in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
-      # @return [Range, String] what the documented compaction returns, or why that cannot be said
+      # @return [Integer, nil] pages that compaction empties; those without an object are not among them
+      def compactable_bytes
+        ruby_heap.compactable_bytes && [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max
+      end
+
+      # @return [Range, String] what the documented compaction returns of them, or why that cannot be said
       def compaction
         forecast = Purge::Compaction.forecast(ruby_heap)
-        forecast.range || "What compaction returns cannot be said: #{forecast.reason}."
+        return "What compaction returns cannot be said: #{forecast.reason}." unless forecast.range
+
+        least, most = [forecast.min_bytes, forecast.max_bytes].map { |bytes| bytes - (returned_empty_bytes || 0) }
+        [least, 0].max..[most, 0].max
+      end
+
+      # @return [Integer] of what a compaction would empty, what Ruby keeps for a setting
+      def kept_compactable_bytes
+        Purge::Compaction.kept_by_setting(ruby_heap, ruby_heap.compactable_bytes) - kept_empty_bytes
+      end
+
+      # @return [Integer] of pages without an object, what Ruby keeps for that setting
+      def kept_empty_bytes = Purge::Compaction.kept_by_setting(ruby_heap, hidden_empty_bytes || 0)
+
+      # @return [Integer, nil] of pages without an object, what garbage collections give back
+      def returned_empty_bytes
+        hidden_empty_bytes && Purge::Compaction.returned_of_empty(ruby_heap, hidden_empty_bytes)
       end
 
       # --- The allocator
