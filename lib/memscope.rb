@@ -43,7 +43,7 @@ module Memscope
     # @return [Allocator]
     def allocator = Allocator.capture(Native.allocator)
 
-    # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1.
+    # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1; T2 with `malloc`.
     #
     # @param malloc [Boolean] glibc's totals too; mallinfo2 walks the free lists under the arenas' locks, tens of
     #   milliseconds in a large fragmented heap
@@ -97,8 +97,8 @@ module Memscope
       SizeClasses.capture(Native.size_classes(arena, arena.nil?))
     end
 
-    # Ratios of what to what, and what of malloc's free memory can come back how. Tier T1 under jemalloc, T2 under
-    # glibc, where the chunks are walked. Loads memscope/fragmentation when first used.
+    # Ratios of what to what, and what of malloc's free memory can come back how. Tier T2: Ruby's heap is walked as
+    # ruby_heap does; under glibc malloc's chunks are too. Loads memscope/fragmentation when first used.
     #
     # @return [Fragmentation]
     def fragmentation = Fragmentation.read
@@ -130,7 +130,7 @@ module Memscope
     # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON: with it, growth is judged too
     # @return [Diagnosis]
     # @raise [ArgumentError] when `since` is no diagnosis
-    def doctor(since: nil) = Doctor.diagnose(Doctor::Evidence.read, since: since)
+    def doctor(since: nil) = Doctor.diagnose(Diagnosis::Evidence.read, since: since)
 
     # How the allocator is set, what is wrong with that, and what would suit this process. Tier T2. Loads memscope/lint
     # when first used.

@@ -53,7 +53,7 @@ class DoctorRulesTest < DoctorTest
                                                               prefix: "", reason: "loaded but serves nothing" }] } }],
     private_allocator: [:info, nil, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/r.so",
                                                               prefix: "_rjem_", reason: "a private copy" }] } }],
-    preload_without_effect: [:warning, nil, { system: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
+    preload_without_effect: [:warning, nil, { surroundings: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
     invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
     unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
@@ -62,7 +62,7 @@ class DoctorRulesTest < DoctorTest
                                          allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
     empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600 } }],
-    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], system: { yjit: true },
+    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], surroundings: { yjit: true },
                                     ledger: { ruby: "3.1.2" } }],
     touched_main_stack: [:info, 8, { rows: [Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:main, "", 8)])],
                                      ledger: { ruby: "3.3.8" } }]
@@ -133,7 +133,7 @@ class DoctorRulesTest < DoctorTest
   def test_swap_counts_as_the_platform_has_it
     swapped = { process_memory: { swap_bytes: mebibytes(32) } }
 
-    { "Heroku's quota" => { system: { environment: { DYNO: "web.1" } } },
+    { "Heroku's quota" => { surroundings: { environment: { DYNO: "web.1" } } },
       "counts memory and swap together" => { cgroup: { memory_and_swap_limit_bytes: mebibytes(600) } },
       "limits swap by itself" => { cgroup: { swap_limit_bytes: mebibytes(100) } },
       "no limit on swap" => {} }.each do |words, platform|
@@ -150,10 +150,36 @@ class DoctorRulesTest < DoctorTest
     assert_match(/\Ano colon\. .*--settings/, found.explanation)
   end
 
+  # 450,000 of a million slots are in use, on 2,560 pages: at 65 % free Ruby 3.1 keeps all of them, at 25 % 1,536.
+  def test_what_ruby_keeps_for_a_setting
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.2" }
+    kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
+
+    assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
+    assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nMemscope.purge(:compact)", kept.remedy
+    assert_match(/Of that 16\.0 MiB stay whatever is collected: Ruby keeps up to 65 % /, kept.explanation)
+    [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
+      found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
+
+      assert_equal ["Memscope.purge(:compact)", 0],
+                   [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
+    end
+  end
+
+  def test_empty_pages_that_ruby_keeps_for_a_setting
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 1_400, ruby: "3.1.2" }
+    kept = assert_found(:warning, :empty_heap_pages, ruby_heap: heap, ledger: { ruby: "3.1.2" })
+
+    assert_equal [0, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\n8.times { GC.start }"],
+                 [kept.recoverable_bytes, kept.remedy]
+    assert_clear :compactable_heap, diagnose(ruby_heap: heap)
+  end
+
   def test_what_is_preloaded_and_there
-    assert_clear :preload_without_effect, diagnose(system: { environment: { LD_PRELOAD: "/opt/libsomething.so" } })
     assert_clear :preload_without_effect,
-                 diagnose(malloc: jemalloc, system: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
+                 diagnose(surroundings: { environment: { LD_PRELOAD: "/opt/libsomething.so" } })
+    assert_clear :preload_without_effect,
+                 diagnose(malloc: jemalloc, surroundings: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
   end
 
   def test_what_cannot_be_read_is_unknown
@@ -203,14 +229,14 @@ class DoctorDirtyPagesTest < DoctorTest
   end
 
   def test_background_threads_lost_by_a_fork
-    lost = { allocator: { settings: { background_thread: true } }, system: { forked: true } }
+    lost = { allocator: { settings: { background_thread: true } }, surroundings: { forked: true } }
 
     assert_dirty :warning, :certain, dirty(**lost)
     assert_nil dirty(malloc: { background_threads: 1 }, **lost)
   end
 
   def test_a_fork_that_gives_nothing_back
-    forked = { system: { forked: true } }
+    forked = { surroundings: { forked: true } }
 
     assert_dirty :warning, :likely, dirty(**forked, later: { dirty_npurge: 7 })
     assert_dirty :info, :likely, dirty(**forked, later: { dirty_npurge: 8 })
@@ -263,13 +289,13 @@ class DoctorSinceTest < DoctorTest
 
     assert_match(/no earlier/, reason.call(diagnose))
     assert_match(/of another process/, reason.call(later(earlier(pid: 8))))
-    assert_match(/of another process/, reason.call(later(earlier, system: { started: 1_001 })))
+    assert_match(/of another process/, reason.call(later(earlier, surroundings: { started: 1_001 })))
     assert_match(/is not earlier/, reason.call(diagnose(ledger: { at: EARLIER, pid: 7 }, since: earlier)))
   end
 
   def test_caches_stranded_by_a_fork
     parent = earlier(pid: 1, malloc: jemalloc(tcache: 20))
-    found = finding(later(parent, malloc: jemalloc(tcache: 1), system: { forked: true, parent_pid: 1 }),
+    found = finding(later(parent, malloc: jemalloc(tcache: 1), surroundings: { forked: true, parent_pid: 1 }),
                     :stranded_thread_caches)
 
     assert_equal [:warning, mebibytes(19)], [found.severity, found.affected_bytes]
@@ -328,19 +354,7 @@ class DiagnosisTest < DoctorTest
     assert_equal Process.pid, diagnosis.pid
     assert_operator diagnosis.cost.wall_us, :positive?
     assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
-    assert_equal Process.ppid, diagnosis.evidence.system.parent_pid
-    assert_empty diagnosis.evidence.system.environment.keys - %i[LD_PRELOAD DYNO]
-  end
-
-  def test_a_forked_process_knows_it
-    reader, writer = IO.pipe
-    pid = fork do
-      writer.puts Memscope::Doctor::System.read.forked?
-      writer.flush
-      exit!(0)
-    end
-    Process.wait(pid)
-
-    assert_equal "true\n", reader.gets
+    assert_equal Process.ppid, diagnosis.evidence.lint.surroundings.parent_pid
+    assert_empty diagnosis.evidence.lint.surroundings.environment.keys - %i[LD_PRELOAD DYNO]
   end
 end

@@ -540,6 +540,8 @@ class LintSurroundingsTest < LintTest
     assert_equal Etc.nprocessors, now.cpus
     assert_equal Dir.children("/proc/self/task").size, now.threads
     refute_predicate now, :forked?
+    assert_equal Process.ppid, now.parent_pid
+    assert_operator now.started, :>, 0
     assert_includes [nil, "always", "madvise", "never"], now.thp_mode
     refute_predicate now, :thp_enabled?, "CRuby turns them off"
   end
@@ -567,7 +569,8 @@ class LintSurroundingsTest < LintTest
   def test_what_the_kernel_does_not_say
     nothing = Surroundings.read(Memscope.cgroup, proc_root: "/nonexistent", sys_root: "/nonexistent")
 
-    assert_equal [nil] * 5, [nothing.threads, nothing.forked?, nothing.forks?, nothing.thp_mode, nothing.thp_enabled?]
+    assert_equal [nil] * 7, [nothing.threads, nothing.forked?, nothing.forks?, nothing.started, nothing.thp_mode,
+                             nothing.thp_gaps, nothing.thp_enabled?]
     refute_predicate nothing, :forking?
   end
 end

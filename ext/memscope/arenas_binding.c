@@ -237,6 +237,7 @@ static VALUE reasons_to_hash(const struct arenas_call *call) {
 static VALUE call_to_hash(VALUE argument) {
     struct arenas_call *call = (struct arenas_call *)argument;
     VALUE body = rb_hash_new();
+    bool walks = call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !call->classes;
     uint64_t wall_ns;
 
     rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
@@ -253,8 +254,8 @@ static VALUE call_to_hash(VALUE argument) {
     memscope_hash_set(body, "reasons", reasons_to_hash(call));
     wall_ns = memscope_now_ns() - call->start_ns;
     memscope_hash_set(body, "cost",
-                      memscope_cost(call->allocator == MEMSCOPE_ALLOCATOR_GLIBC ? "T2" : "T1", wall_ns,
-                                    wall_ns - call->without_gvl_ns, call->scratch.used + call->sizes.used));
+                      memscope_cost(walks ? "T2" : "T1", wall_ns, wall_ns - call->without_gvl_ns,
+                                    call->scratch.used + call->sizes.used));
     return body;
 }
 

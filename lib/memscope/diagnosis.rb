@@ -2,7 +2,6 @@
 
 require_relative "reading"
 require_relative "finding"
-require_relative "doctor/evidence"
 
 module Memscope
   # What the doctor says of a process: its findings, the worst and most costly first, and all that was looked for.
@@ -30,6 +29,8 @@ module Memscope
       field :reason, :string
     end
 
+    require_relative "diagnosis/evidence" # a part of it, and a class inside this one
+
     alias reading_to_h to_h
     private :reading_to_h
     include Enumerable
@@ -41,8 +42,8 @@ module Memscope
     #   @return [Array<Check>]
     field :checked, [Check], null: false
     # @!attribute [r] evidence
-    #   @return [Doctor::Evidence] the readings that it rests on
-    field :evidence, Doctor::Evidence, null: false
+    #   @return [Evidence] the readings that it rests on
+    field :evidence, Evidence, null: false
 
     # @param text [String] JSON, as `to_json` gives it
     # @return [Diagnosis]

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "diagnosis"
-require_relative "doctor/evidence"
 require_relative "doctor/figures"
 require_relative "doctor/rules"
 
@@ -13,7 +12,7 @@ module Memscope
     class << self
       # Judges evidence. A pure function: nothing is read.
       #
-      # @param evidence [Evidence]
+      # @param evidence [Diagnosis::Evidence]
       # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON: with it, growth is judged too
       # @return [Diagnosis]
       # @raise [ArgumentError] when `since` is no diagnosis

@@ -5,6 +5,8 @@ module Memscope
   # again for `to_h`. Values from anywhere else go through Loader.
   #
   # Every value is frozen, and survives JSON: it compares equal afterwards.
+  #
+  # @api private
   class Field
     # The types that are numbers.
     NUMBERS = %i[bytes signed_bytes count integer number].freeze

@@ -8,6 +8,9 @@ require "shellwords"
 # What the linter recommends is given to a process like the one that it was recommended for: the allocator takes all of
 # it, and nothing is left to say.
 class LintAcceptanceTest < MemscopeTest
+  # Each is a row of child processes, which take all the time: two at once on two processors.
+  parallelize_me!
+
   # As many threads as a small server has.
   LINT = <<~RUBY
     require "json"
@@ -69,8 +72,8 @@ class LintAcceptanceTest < MemscopeTest
   }.freeze
 
   # abort_conf ends a process at the first pair that jemalloc does not take.
-  def test_what_is_wrong_is_repaired_for_jemalloc
-    WRONG["jemalloc"].each do |text|
+  WRONG["jemalloc"].each_with_index do |text, index|
+    define_method("test_what_is_wrong_is_repaired_for_jemalloc_#{index}") do
       reading, = lint(ChildProcess::ALLOCATORS[:jemalloc], { "MALLOC_CONF" => text })
       next unless reading.recommended
 
@@ -83,8 +86,8 @@ class LintAcceptanceTest < MemscopeTest
     end
   end
 
-  def test_what_is_wrong_is_repaired_for_glibc
-    WRONG["glibc"].each do |text|
+  WRONG["glibc"].each_with_index do |text, index|
+    define_method("test_what_is_wrong_is_repaired_for_glibc_#{index}") do
       reading, = lint(nil, { "GLIBC_TUNABLES" => text })
 
       refute_empty reading.problems, text

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require "etc"
 require "rubygems/package"
 require "tmpdir"
 
@@ -22,7 +23,8 @@ class PackagingTest < MemscopeTest
   private
 
   def run_gem(*arguments)
-    result = ChildProcess.run_command(RbConfig.ruby, "-C", ChildProcess::ROOT, "-S", "gem", *arguments, timeout: 180)
+    result = ChildProcess.run_command(RbConfig.ruby, "-C", ChildProcess::ROOT, "-S", "gem", *arguments,
+                                      env: { "MAKEFLAGS" => "-j#{Etc.nprocessors}" }, timeout: 180)
 
     assert_predicate(result, :success?, result.to_s)
   end

@@ -10,15 +10,14 @@ module Charts
 
   # Differences are in MiB where they are memory.
   def evidence(malloc: glibc, **differences)
-    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, system: {}, **differences }
-    Memscope::Doctor::Evidence.capture(
+    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, surroundings: {}, **differences }
+    Memscope::Diagnosis::Evidence.capture(
       { ledger: ledger(malloc, differences), snapshot: reading(:Snapshot, snapshot(malloc), differences[:snapshot]),
         second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
         ruby_heap: reading(:RubyHeap, ruby_heap, differences[:ruby_heap]),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
-        lint: lint(malloc[:name], differences[:problems] || []),
-        system: Memscope::Doctor::System.capture({ **system, **differences[:system] }) }
+        lint: lint(malloc[:name], differences[:problems] || [], differences[:surroundings]) }
     )
   end
 
@@ -78,8 +77,9 @@ module Charts
     { name: name.name, value: value, source: "MALLOC_CONF", given: nil, ignored: nil, **given }
   end
 
-  def lint(allocator, problems)
-    surroundings = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false }
+  def lint(allocator, problems, differences)
+    surroundings = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
+                     yjit: false, environment: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
     problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
     Memscope::Lint.capture({ allocator: allocator, surroundings: surroundings, settings: [], recommendations: [],
                              problems: problems, reasons: {}, cost: Bodies.cost })
@@ -112,11 +112,6 @@ module Charts
   def cgroup
     { version: :v2, limit_bytes: nil, working_set_bytes: 300 * MEBIBYTE, events: { oom_kill: 0 },
       reasons: {}, cost: Bodies.cost }
-  end
-
-  def system
-    { processors: 2, huge_pages: "madvise", huge_page_gaps: 511, forked: false, parent_pid: 1, started: 1_000,
-      yjit: false, environment: {} }
   end
 
   def reading(name, body, differences)

@@ -6,7 +6,8 @@ module LintEvidence
 
   # Two CPUs, a few threads, no container, nothing forked, and huge pages off as in any CRuby.
   SURROUNDINGS = { cpus: 2, cpu_limit: nil, memory_limit_bytes: nil, threads: 5, ractors: 1, forked: false,
-                   forks: false, thp_mode: "madvise", thp_enabled: false }.freeze
+                   forks: false, parent_pid: 1, started: 1_000, yjit: false, environment: {}, thp_mode: "madvise",
+                   thp_gaps: 511, thp_enabled: false }.freeze
 
   JEMALLOC = { abort_conf: false, narenas: 8, percpu_arena: "disabled", background_thread: false,
                max_background_threads: 4, dirty_decay_ms: 10_000, muzzy_decay_ms: 0, thp: "default",

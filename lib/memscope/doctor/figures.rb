@@ -2,15 +2,16 @@
 
 require "forwardable"
 require_relative "../purge/compaction"
-require_relative "evidence"
 
 module Memscope
   module Doctor
     # The numbers that rules speak of, each taken or derived from the evidence; nil where the evidence has none.
+    #
+    # @api private
     class Figures
       extend Forwardable
 
-      # @return [Evidence]
+      # @return [Diagnosis::Evidence]
       attr_reader :evidence
 
       # @return [Figures, nil] of the earlier diagnosis
@@ -19,10 +20,11 @@ module Memscope
       # @!method rss_bytes
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator
-      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :system
+      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint
+      def_delegators :lint, :surroundings
 
-      # @param evidence [Evidence]
-      # @param earlier [Evidence, nil]
+      # @param evidence [Diagnosis::Evidence]
+      # @param earlier [Diagnosis::Evidence, nil]
       def initialize(evidence, earlier = nil)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
@@ -76,10 +78,31 @@ module Memscope
       # @return [Integer, nil] pages without an object that Ruby counts among those in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
-      # @return [Range, String] what the documented compaction returns, or why that cannot be said
+      # @return [Integer, nil] pages that compaction empties; those without an object are not among them
+      def compactable_bytes
+        ruby_heap.compactable_bytes && [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max
+      end
+
+      # @return [Range, String] what the documented compaction returns of them, or why that cannot be said
       def compaction
         forecast = Purge::Compaction.forecast(ruby_heap)
-        forecast.range || "What compaction returns cannot be said: #{forecast.reason}."
+        return "What compaction returns cannot be said: #{forecast.reason}." unless forecast.range
+
+        least, most = [forecast.min_bytes, forecast.max_bytes].map { |bytes| bytes - (returned_empty_bytes || 0) }
+        [least, 0].max..[most, 0].max
+      end
+
+      # @return [Integer] of what a compaction would empty, what Ruby keeps for a setting
+      def kept_compactable_bytes
+        Purge::Compaction.kept_by_setting(ruby_heap, ruby_heap.compactable_bytes) - kept_empty_bytes
+      end
+
+      # @return [Integer] of pages without an object, what Ruby keeps for that setting
+      def kept_empty_bytes = Purge::Compaction.kept_by_setting(ruby_heap, hidden_empty_bytes || 0)
+
+      # @return [Integer, nil] of pages without an object, what garbage collections give back
+      def returned_empty_bytes
+        hidden_empty_bytes && Purge::Compaction.returned_of_empty(ruby_heap, hidden_empty_bytes)
       end
 
       # --- The allocator
@@ -98,13 +121,13 @@ module Memscope
 
       # @return [String, nil] the allocator in LD_PRELOAD that is not in this process
       def missing_preload
-        name = system.environment[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
+        name = surroundings.environment[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
         name unless name.nil? || [allocator, *allocator.others].any? { |found| found.name.name == name }
       end
 
       # @param ids [Array<Symbol>]
       # @return [Array<Lint::Problem>] those with the settings
-      def problems(ids) = evidence.lint.problems.select { |problem| ids.include?(problem.id) }
+      def problems(ids) = lint.problems.select { |problem| ids.include?(problem.id) }
 
       # @param ids [Array<Symbol>]
       # @return [Boolean] whether one of these problems is a warning
@@ -134,7 +157,7 @@ module Memscope
       def background_threads? = (jemalloc(:background_threads) || 0).positive?
 
       # @return [Boolean] whether background threads were asked for, and do not run since the process was forked
-      def background_threads_lost? = system.forked? && setting(:background_thread) == true && !background_threads?
+      def background_threads_lost? = surroundings.forked? && setting(:background_thread) == true && !background_threads?
 
       # @return [Integer] freed pages in arenas that have no thread any more: nobody there gives them back
       def stranded_dirty_bytes = dirty_in { |arena| arena[:threads]&.zero? }
@@ -184,12 +207,12 @@ module Memscope
 
       # @return [Boolean] whether the earlier diagnosis is of this process
       def same_process?
-        !earlier.nil? && earlier.ledger.pid == ledger.pid && earlier.system.started == system.started
+        !earlier.nil? && earlier.ledger.pid == ledger.pid && earlier.surroundings.started == surroundings.started
       end
 
       # @return [Integer, nil] in the thread caches of the parent before the fork, less than what is in this process's
       def stranded_cache_bytes
-        return unless earlier && earlier.ledger.pid == system.parent_pid
+        return unless earlier && earlier.ledger.pid == surroundings.parent_pid
 
         before = earlier.jemalloc(:tcache_bytes)
         before && [before - jemalloc(:tcache_bytes), 0].max

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../diagnosis"
 require_relative "../report/quantity"
 
 module Memscope
@@ -16,6 +15,8 @@ module Memscope
     # * floor, ratio, of: the bytes must reach the floor, and this share of another figure (of the RSS). Both: a large
     #   share of little memory is not worth a remedy, nor is a small share of much.
     # * severity, confidence, title, explanation, evidence, remedy, remedy_cost: those of Finding; a value or a lambda.
+    #
+    # @api private
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
                    of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil,

@@ -5,6 +5,8 @@ require_relative "rule"
 module Memscope
   module Doctor
     # All rules, as data, and what they have in common. Amounts below FLOOR are not worth a remedy.
+    #
+    # @api private
     module Rules
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # Bytes.
@@ -15,8 +17,8 @@ module Memscope
       LIMITED = ->(f) { "the container has no limit that can be read" unless f.cgroup.limit_bytes }
       # What the kernel says of huge pages, for the evidence.
       HUGE = lambda do |f|
-        { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.system.huge_pages,
-          huge_page_gaps: f.system.huge_page_gaps }
+        { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.surroundings.thp_mode,
+          huge_page_gaps: f.surroundings.thp_gaps }
       end
       private_constant :MEBIBYTE, :GLIBC, :JEMALLOC, :LIMITED, :HUGE
 

@@ -5,8 +5,11 @@ require_relative "../reading"
 
 module Memscope
   class Lint < Reading
-    # What an allocator's settings have to fit: the processors, the container, and the process itself.
+    # What an allocator's settings have to fit, and the doctor's rules: the processors, the container, the kernel's huge
+    # pages, and how the process itself came about.
     class Surroundings < Record
+      # What is preloaded, and Heroku's name for a container; no other variables are looked at.
+      VARIABLES = %w[DYNO LD_PRELOAD].freeze
       # Of the flags in /proc/PID/stat: forked, and no exec since (PF_FORKNOEXEC in the kernel's sched.h).
       FORKED = 0x40
       private_constant :FORKED
@@ -32,9 +35,24 @@ module Memscope
       # @!attribute [r] forks?
       #   @return [Boolean, nil] whether it has such children: a server's master
       field :forks, :boolean
+      # @!attribute [r] parent_pid
+      #   @return [Integer]
+      field :parent_pid, :count, null: false
+      # @!attribute [r] started
+      #   @return [Integer, nil] when the process did, in clock ticks since boot: with the pid it names the process
+      field :started, :count
+      # @!attribute [r] yjit?
+      #   @return [Boolean] whether YJIT is on
+      field :yjit, :boolean, null: false
+      # @!attribute [r] environment
+      #   @return [Hash{Symbol => String}] of VARIABLES
+      field :environment, :hash, null: false
       # @!attribute [r] thp_mode
       #   @return [String, nil] the system's transparent huge pages: "always", "madvise" or "never"; nil without any
       field :thp_mode, :string
+      # @!attribute [r] thp_gaps
+      #   @return [Integer, nil] how many pages the kernel fills in to make a huge one (khugepaged's max_ptes_none)
+      field :thp_gaps, :count
       # @!attribute [r] thp_enabled?
       #   @return [Boolean, nil] whether this process may get them; CRuby turns them off for itself
       field :thp_enabled, :boolean
@@ -45,16 +63,28 @@ module Memscope
         # @param sys_root [String] what stands for /sys
         # @return [Surroundings]
         def read(cgroup, proc_root: "/proc", sys_root: "/sys")
-          status = text("#{proc_root}/self/status").to_s
-          thp = status[/^THP_enabled:\s*(\d)/, 1]
           capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
-                    threads: status[/^Threads:\s*(\d+)/, 1]&.to_i, ractors: defined?(Ractor) ? Ractor.count : 1,
-                    forked: forked?("#{proc_root}/self/stat"), forks: any_fork(proc_root),
-                    thp_mode: text("#{sys_root}/kernel/mm/transparent_hugepage/enabled")&.slice(/\[(\w+)\]/, 1),
-                    thp_enabled: thp && thp == "1" })
+                    ractors: defined?(Ractor) ? Ractor.count : 1, yjit: yjit?, parent_pid: Process.ppid,
+                    environment: ENV.slice(*VARIABLES).transform_keys(&:to_sym), forks: any_fork(proc_root),
+                    **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
         end
 
         private
+
+        def yjit? = (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false
+
+        def of_process(directory)
+          status = text("#{directory}/status").to_s
+          fields = stat("#{directory}/stat")
+          thp = status[/^THP_enabled:\s*(\d)/, 1]
+          { threads: status[/^Threads:\s*(\d+)/, 1]&.to_i, thp_enabled: thp && thp == "1",
+            forked: forked?(fields), started: fields[19]&.to_i }
+        end
+
+        def of_huge_pages(directory)
+          { thp_mode: text("#{directory}/enabled")&.slice(/\[(\w+)\]/, 1),
+            thp_gaps: text("#{directory}/khugepaged/max_ptes_none")&.to_i }
+        end
 
         def text(path)
           File.read(path)
@@ -62,16 +92,15 @@ module Memscope
           nil
         end
 
-        # The command's name before the flags may hold spaces and brackets.
-        def forked?(path)
-          fields = text(path).to_s.rpartition(")").last.split
-          fields[6].to_i.anybits?(FORKED) unless fields.empty?
-        end
+        # The fields behind the command's name, which may hold spaces and brackets: state, ppid, …
+        def stat(path) = text(path).to_s.rpartition(")").last.split
+
+        def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
 
         # nil where the kernel does not list children (CONFIG_PROC_CHILDREN).
         def any_fork(proc_root)
           lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
-          lists.flat_map(&:split).any? { |pid| forked?("#{proc_root}/#{pid}/stat") } unless lists.empty?
+          lists.flat_map(&:split).any? { |pid| forked?(stat("#{proc_root}/#{pid}/stat")) } unless lists.empty?
         end
       end
 

@@ -13,7 +13,7 @@ module Memscope
     #   finds it when it dies, and gives back free malloc memory under glibc.
     # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its
     #   slots are free (0.65): of a heap more than 35 % full it returns nothing, however fragmented it is. Of that too,
-    #   when it was started with RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25.
+    #   when it was started with RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS).
     #
     # A pass is a full GC and holds the GVL: 0.1 to 0.8 s at a heap of 512 MB. Mostly there are 5 to 12 passes on Ruby
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run in between.
@@ -62,6 +62,10 @@ module Memscope
       # The last pass anyway.
       PASSES = 30
 
+      # The free_slots_max_ratio that is worth setting before Ruby 3.2. Ruby ignores one that is not above
+      # RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO, which is 0.20 (gc.c, ruby_gc_set_params).
+      KEEP_LESS = 0.25
+
       class << self
         # @return [Boolean] whether this Ruby can compact its heap
         def supported? = Process.respond_to?(:warmup) || GC.respond_to?(:compact)
@@ -92,6 +96,25 @@ module Memscope
         # @return [Forecast]
         def forecast(heap)
           Estimate.new(heap).forecast
+        end
+
+        # What free_slots_max_ratio keeps of pages that are empty, or will be when they are compacted, and KEEP_LESS
+        # would not.
+        #
+        # @param heap [RubyHeap]
+        # @param bytes [Integer] of these pages
+        # @return [Integer] bytes; 0 where Ruby does not go by that, or it is not known to
+        def kept_by_setting(heap, bytes)
+          Estimate.new(heap).kept_by_setting(bytes)
+        end
+
+        # What a GC returns of empty pages, without a compaction.
+        #
+        # @param heap [RubyHeap]
+        # @param bytes [Integer] of these pages
+        # @return [Integer] bytes
+        def returned_of_empty(heap, bytes)
+          Estimate.new(heap).returned_of_empty(bytes)
         end
 
         private
@@ -143,7 +166,25 @@ module Memscope
           unknown(too_wide)
         end
 
+        def kept_by_setting(bytes)
+          return 0 unless by_ratio?
+
+          [returnable(pages(bytes), KEEP_LESS) - returnable(pages(bytes)), 0].max * @heap.page_bytes
+        end
+
+        def returned_of_empty(bytes) = by_ratio? ? returnable(pages(bytes)) * @heap.page_bytes : bytes
+
         private
+
+        # What was measured, and all that the rule needs is known.
+        def by_ratio?
+          (@version <=> [3, 2]).negative? && @heap.pages&.positive? && @heap.slots&.positive? &&
+            ![@heap.free_slots_max_ratio, @heap.free_slots_floor, @heap.allocatable_pages].include?(nil)
+        end
+
+        def returnable(pages, ratio = @heap.free_slots_max_ratio)
+          (@heap.pages - kept_by_ratio(@heap.live_slots, ratio)).clamp(0, pages)
+        end
 
         def known(least, most) = answer(min_bytes: least * @heap.page_bytes, max_bytes: most * @heap.page_bytes)
 
@@ -213,8 +254,8 @@ module Memscope
 
         # gc.c of Ruby 3.1, gc_marks_finish: it frees pages while more slots are free than that share of all, those of
         # the pages it may still allocate included, and than that number.
-        def kept_by_ratio(live)
-          wanted = [live / (1 - @heap.free_slots_max_ratio), live + @heap.free_slots_floor].max
+        def kept_by_ratio(live, ratio = @heap.free_slots_max_ratio)
+          wanted = [live / (1 - ratio), live + @heap.free_slots_floor].max
           (wanted * @heap.pages / @heap.slots).floor - @heap.allocatable_pages
         end
 

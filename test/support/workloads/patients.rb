@@ -49,13 +49,23 @@ module Patients
 
   # Objects of which one in fifty stays, all over the heap.
   def compactable(mebibytes)
-    random = Random.new(5)
     objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
-    kept = objects.select { random.rand(50).zero? }
+    random = Random.new(5)
+    index = -1
+    KEPT << objects[index] while (index += random.rand(1..99)) < objects.size
     objects.clear
-    KEPT << kept
     GC.start
     mebibytes * MEBIBYTE
+  end
+
+  # A heap that is 45 % full: more than Ruby before 3.2 returns anything of, unless it allows itself many pages that it
+  # has not allocated yet. Of each run of objects the first stay: the longer it is, the more pages are empty.
+  def half_full(mebibytes, run:)
+    objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
+    objects.concat(Array.new(run) { Object.new }) while GC.stat(:heap_allocatable_pages) > 500
+    index = -1
+    KEPT << objects.select! { (index += 1) % run < run * 45 / 100 } # allocates nothing, so that no GC allows more
+    3.times { GC.start }
   end
 
   # Blocks that nobody in Ruby knows of.
@@ -69,7 +79,7 @@ module Patients
   # A cache of strings of mixed sizes that has been in use for a while.
   def ruby_cache(mebibytes)
     cache = Cache.new(mebibytes * MEBIBYTE / Cache::MEAN)
-    (cache.size * 2).times { cache.replace_oldest }
+    cache.size.times { cache.replace_oldest }
     cache
   end
 
@@ -100,7 +110,7 @@ module Patients
   end
 
   def allocate(mebibytes, sizes: [320, 640, 1_008])
-    (mebibytes * MEBIBYTE / sizes.sum).floor.times { sizes.each { |size| Host.malloc_blocks(size, 1) } }
+    Host.malloc_blocks(sizes, (mebibytes * MEBIBYTE / sizes.sum).floor)
     mebibytes * MEBIBYTE
   end
 

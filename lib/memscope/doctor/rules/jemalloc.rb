@@ -18,7 +18,7 @@ module Memscope
         [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
         [:decay_overdue?, :warning, :certain,
          "none was given back since the earlier diagnosis: no background thread runs, and the process is idle", ENABLE],
-        [->(f) { f.system.forked? && f.purging_now? == false }, :warning, :likely,
+        [->(f) { f.surroundings.forked? && f.purging_now? == false }, :warning, :likely,
          "they were there at the fork, or the process is idle; no background thread runs, and none is given back",
          ENABLE],
         [->(_) { true }, :info, :likely,
@@ -77,7 +77,7 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), dirty_decay_ms: f.setting(:dirty_decay_ms),
               background_thread: f.setting(:background_thread), background_threads: f.jemalloc(:background_threads),
-              without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.system.forked?,
+              without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.surroundings.forked?,
               threads: f.threads }
           end,
           remedy: ->(f) { "Memscope.purge(:purge)\n#{STAYS.call(f)[3]}" },
@@ -107,9 +107,9 @@ module Memscope
           subject: "thread caches stranded by a fork",
           inapplicable: lambda do |f|
             next "jemalloc does not serve malloc" unless f.jemalloc?
-            next "the process was not forked" unless f.system.forked?
+            next "the process was not forked" unless f.surroundings.forked?
 
-            "only an earlier diagnosis of the parent tells" unless f.earlier&.ledger&.pid == f.system.parent_pid
+            "only an earlier diagnosis of the parent tells" unless f.earlier&.ledger&.pid == f.surroundings.parent_pid
           end,
           affected: :stranded_cache_bytes,
           floor: MEBIBYTE,
@@ -134,8 +134,8 @@ module Memscope
           confidence: :likely,
           title: ->(_, bytes) { "#{size(bytes)} that jemalloc gave back are resident again" },
           explanation: lambda do |f|
-            "The kernel fills in pages to make huge ones (transparent huge pages: #{f.system.huge_pages}; up to " \
-              "#{f.system.huge_page_gaps} of 512 pages): #{size(f.process_memory.anonymous_huge_bytes || 0)} are huge."
+            "The kernel fills in pages to make huge ones (transparent huge pages: #{f.surroundings.thp_mode}; up to " \
+              "#{f.surroundings.thp_gaps} of 512 pages): #{size(f.process_memory.anonymous_huge_bytes || 0)} are huge."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, retained_resident_bytes: f.bytes(:malloc, :retained_resident),

@@ -10,7 +10,33 @@ module Memscope
 
       HELD_BY_NOBODY = "memory that a C extension holds through malloc, beyond what its objects tell Ruby"
       FIND_THE_CALLER = "memscope exec --conf=prof:true,prof_final:true -- COMMAND"
-      private_constant :MADE_OF, :HELD_BY_NOBODY, :FIND_THE_CALLER
+
+      # Before Ruby 3.2: what the GC keeps of empty pages, and the setting that makes it keep less.
+      KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{Purge::Compaction::KEEP_LESS}".freeze
+      KEPT_BY_SETTING = lambda do |f, kept|
+        next if kept < FLOOR
+
+        "Of that #{size(kept)} stay whatever is collected: Ruby keeps up to " \
+          "#{percent(f.ruby_heap.free_slots_max_ratio)} of its slots free, unless it is started with the setting."
+      end
+      # A remedy and its cost, with the setting in front where there is something to gain by it.
+      KEEPING_LESS = lambda do |kept, remedy, cost|
+        next [remedy, cost] if kept < FLOOR
+
+        ["#{KEEP_LESS}\n#{remedy}", "for the setting a restart, and more garbage collections; then #{cost}"]
+      end
+      COMPACT = lambda do |f|
+        time = milliseconds(f.ruby_heap.live_slots + (f.ruby_heap.slots / 10))
+        KEEPING_LESS.call(f.kept_compactable_bytes, "Memscope.purge(:compact)",
+                          "about #{time} in which no Ruby code runs")
+      end
+      RETURN_EMPTY = lambda do |f|
+        collect = f.ruby?("3.1") || f.ruby?("3.2")
+        KEEPING_LESS.call(f.kept_empty_bytes, collect ? "8.times { GC.start }" : "Process.warmup",
+                          "#{collect ? 'full GCs' : 'a full GC and a compaction'}, in which no Ruby code runs")
+      end
+      private_constant :MADE_OF, :HELD_BY_NOBODY, :FIND_THE_CALLER, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS,
+                       :COMPACT, :RETURN_EMPTY
 
       SMALL = Rule.new(
         id: :too_small,
@@ -45,7 +71,7 @@ module Memscope
         Rule.new(
           id: :compactable_heap,
           subject: "a Ruby heap to compact",
-          affected: ->(f) { f.ruby_heap.compactable_bytes },
+          affected: :compactable_bytes,
           present: ->(f) { f.ruby_heap.occupancy <= 0.5 }, # the GC itself aims at 40 % free
           floor: FLOOR, ratio: 0.10,
           confidence: :likely,
@@ -53,32 +79,35 @@ module Memscope
           title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap are pages that few objects hold open" },
           explanation: lambda do |f|
             heap = f.ruby_heap
-            "#{percent(heap.occupancy)} of #{count(heap.slots)} slots are in use, on #{count(heap.pages)} pages."
+            ["#{percent(heap.occupancy)} of #{count(heap.slots)} slots are in use, on #{count(heap.pages)} pages.",
+             KEPT_BY_SETTING.call(f, f.kept_compactable_bytes)].compact.join(" ")
           end,
           evidence: lambda do |f|
             heap = f.ruby_heap
             { rss_bytes: f.rss_bytes, ruby_heap_bytes: f.bytes(:ruby_heap), pages: heap.pages, slots: heap.slots,
-              live_slots: heap.live_slots, occupancy: heap.occupancy }
+              live_slots: heap.live_slots, occupancy: heap.occupancy, kept_by_setting_bytes: f.kept_compactable_bytes }
           end,
-          remedy: "Memscope.purge(:compact)",
-          remedy_cost: lambda do |f|
-            "about #{milliseconds(f.ruby_heap.live_slots + (f.ruby_heap.slots / 10))} in which no Ruby code runs"
-          end
+          remedy: ->(f) { COMPACT.call(f).first },
+          remedy_cost: ->(f) { COMPACT.call(f).last }
         ),
         Rule.new(
           id: :empty_heap_pages,
           subject: "empty pages that GC.stat hides",
           affected: :hidden_empty_bytes,
           floor: FLOOR, ratio: 0.10,
-          recoverable: :hidden_empty_bytes,
+          recoverable: :returned_empty_bytes,
           confidence: :likely,
           title: ->(_, bytes) { "#{size(bytes)} of Ruby's heap are empty pages that GC.stat hides" },
-          explanation: "Not one object lives in them, but Ruby counts them among the pages in use and keeps them.",
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, ruby_heap_bytes: f.bytes(:ruby_heap), pages: f.ruby_heap.pages }
+          explanation: lambda do |f|
+            ["Not one object lives in them, but Ruby counts them among the pages in use and keeps them.",
+             KEPT_BY_SETTING.call(f, f.kept_empty_bytes)].compact.join(" ")
           end,
-          remedy: ->(f) { f.ruby?("3.1") || f.ruby?("3.2") ? "4.times { GC.start }" : "Process.warmup" },
-          remedy_cost: "a full GC and a compaction, in which no Ruby code runs"
+          evidence: lambda do |f|
+            { rss_bytes: f.rss_bytes, ruby_heap_bytes: f.bytes(:ruby_heap), pages: f.ruby_heap.pages,
+              kept_by_setting_bytes: f.kept_empty_bytes }
+          end,
+          remedy: ->(f) { RETURN_EMPTY.call(f).first },
+          remedy_cost: ->(f) { RETURN_EMPTY.call(f).last }
         ),
         Rule.new(
           id: :native_memory,

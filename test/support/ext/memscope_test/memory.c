@@ -25,29 +25,43 @@ static int option(VALUE options, const char *name, int given_nothing) {
     return RTEST(rb_hash_lookup2(options, ID2SYM(rb_intern(name)), given_nothing ? Qtrue : Qfalse));
 }
 
-/* Host.malloc_blocks(size, count, touch: true) -> Integer: what malloc_usable_size says of them together. */
-static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
-    VALUE size_value, count_value, options;
-    size_t size, count, usable = 0;
-    int touch;
+static size_t block_size(VALUE value) {
+    size_t size = NUM2SIZET(value);
 
-    rb_scan_args(argc, argv, "2:", &size_value, &count_value, &options);
-    size = NUM2SIZET(size_value);
-    count = NUM2SIZET(count_value);
-    touch = option(options, "touch", 1);
     if (size < sizeof(struct block))
         rb_raise(rb_eArgError, "a block holds a pointer: size must be at least %zu", sizeof(struct block));
-    while (count-- > 0) {
-        struct block *block = malloc(size);
+    return size;
+}
 
-        if (!block)
-            rb_sys_fail("malloc");
-        if (touch)
-            memset(block, 0x5a, size);
-        block->previous = newest_block;
-        newest_block = block;
-        usable += malloc_usable_size(block);
-    }
+static size_t malloc_block(size_t size, int touch) {
+    struct block *block = malloc(size);
+
+    if (!block)
+        rb_sys_fail("malloc");
+    if (touch)
+        memset(block, 0x5a, size);
+    block->previous = newest_block;
+    newest_block = block;
+    return malloc_usable_size(block);
+}
+
+/*
+ * Host.malloc_blocks(size, count, touch: true) -> Integer: what malloc_usable_size says of them together. size may be
+ * an Array: then so many of each, in turn.
+ */
+static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
+    VALUE sizes, count_value, options;
+    size_t count, usable = 0;
+    int touch;
+
+    rb_scan_args(argc, argv, "2:", &sizes, &count_value, &options);
+    sizes = rb_Array(sizes);
+    count = NUM2SIZET(count_value);
+    touch = option(options, "touch", 1);
+    while (count-- > 0)
+        for (long index = 0; index < RARRAY_LEN(sizes); index++)
+            usable += malloc_block(block_size(rb_ary_entry(sizes, index)), touch);
+    RB_GC_GUARD(sizes);
     return SIZET2NUM(usable);
 }
 

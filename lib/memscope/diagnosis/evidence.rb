@@ -7,10 +7,9 @@ require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
-require_relative "system"
 
 module Memscope
-  module Doctor
+  class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
       # @!attribute [r] ledger
@@ -40,11 +39,8 @@ module Memscope
       #   @return [Cgroup]
       field :cgroup, Cgroup, null: false
       # @!attribute [r] lint
-      #   @return [Lint] what is wrong with the allocator's settings
+      #   @return [Lint] what is wrong with the allocator's settings, and what surrounds the process
       field :lint, Lint, null: false
-      # @!attribute [r] system
-      #   @return [System]
-      field :system, System, null: false
 
       # Bytes of freed pages, and seconds.
       MANY = 16 * 1_048_576
@@ -60,8 +56,7 @@ module Memscope
         heap = Memscope.ruby_heap
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
-                  process_memory: Memscope.process_memory, cgroup: Memscope.cgroup, lint: Memscope.lint,
-                  system: System.read })
+                  process_memory: Memscope.process_memory, cgroup: Memscope.cgroup, lint: Memscope.lint })
       end
 
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze

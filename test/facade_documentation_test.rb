@@ -1,0 +1,94 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+# What the documentation and the signatures promise is what there is.
+class FacadeDocumentationTest < MemscopeTest
+  SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope.rb"))
+  SIGNATURES = File.read(File.join(ChildProcess::ROOT, "sig/memscope.rbs"))
+  TIERS = <<~RUBY
+    tiers = ARGV.to_h do |call|
+      [call, call == "purge" ? Memscope.purge(dry_run: true) : Memscope.public_send(call)]
+    end
+    puts JSON.generate(tiers.transform_values { |reading| reading.cost.tier })
+  RUBY
+  # They return no reading; what report costs is the ledger's.
+  NO_READING = %w[rss report supported? unsupported_reason].freeze
+  # What is loaded for people and for programs of their own, not for callers.
+  SURFACES = %i[CLI Launch Report Tasks].freeze
+  # How a Record is declared and built, which is for memscope itself.
+  DECLARING = %i[fields field capture load own_fields counters body_names envelope].freeze
+
+  # The comment above each public method of Memscope, by name.
+  def comments
+    facade = SOURCE[/^  class << self\n(.*?)^    private$/m, 1]
+    facade.scan(/((?:^    #.*\n)+)^    def (\w+\??)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
+  end
+
+  # "Tier T1 under jemalloc, …: …. T2 under glibc, …": that of this allocator; else the one that is stated.
+  def stated(comment, allocator) = comment[/(T\d) under #{allocator}/, 1] || comment[/Tier (T\d)/, 1]
+
+  { glibc: nil, jemalloc: ChildProcess::ALLOCATORS[:jemalloc] }.each do |allocator, preload|
+    define_method("test_the_tiers_that_are_stated_under_#{allocator}") do
+      skip_under_sanitizer
+      documented = comments.except(*NO_READING)
+      found = child_json("ARGV.replace(#{documented.keys.inspect})\n#{TIERS}", preload: preload, requires: ["json"])
+
+      assert_operator documented.size, :>=, 14
+      assert_equal(documented.transform_values { |comment| stated(comment, allocator) }, found)
+    end
+  end
+
+  def test_the_other_tiers_that_are_stated
+    assert_match(/T2 with `malloc`/, comments["snapshot"])
+    assert_equal :T2, Memscope.snapshot(malloc: true).cost.tier
+    assert_match(/Tier T2/, comments["report"])
+  end
+
+  # The tests of rbs itself do not tell that a signature is missing.
+  def test_each_public_method_has_a_signature
+    missing = undeclared(Memscope, block(SIGNATURES, "Memscope", 0), 1)
+
+    assert_empty missing
+    assert_includes undeclared(Memscope, SIGNATURES.sub("def forks?:", "def forked:"), 1),
+                    "Memscope::Lint::Surroundings#forks?"
+  end
+
+  private
+
+  def block(text, name, depth) = text[/^#{'  ' * depth}(?:class|module) #{name}\b.*?^#{'  ' * depth}end$/m]
+
+  # Names of what has no signature in the block of its module, parts of it included.
+  def undeclared(container, signatures, depth)
+    parts = (container.constants(false) - SURFACES).sort.map { |name| container.const_get(name) }.grep(Module)
+    parts.select { |part| part.name&.start_with?("#{container.name}::") && !internal?(part) }.flat_map do |part|
+      declared = block(signatures, part.name.split("::").last, depth)
+      declared ? methods_without(part, declared) + undeclared(part, declared, depth + 1) : [part.name]
+    end
+  end
+
+  def methods_without(part, declared)
+    above = part.is_a?(Class) ? part.superclass : Module.new
+    own = part.public_instance_methods(false).reject { |name| above.method_defined?(name) }
+    class_own = part.singleton_methods(false).reject { |name| above.respond_to?(name) }
+    methods = (own - DECLARING).map { |name| ["#", part.public_instance_method(name)] } +
+              (class_own - DECLARING).map { |name| [".", part.method(name)] }
+    methods.reject { |sign, method| declares?(declared, sign, method.name) || internal_at?(*method.source_location) }
+           .map { |sign, method| "#{part.name}#{sign}#{method.name}" }
+  end
+
+  def declares?(text, sign, name)
+    name = Regexp.escape(name.to_s)
+    text.match?(sign == "#" ? /(attr_reader|def|alias) #{name}[: ]/ : /def self\.#{name}: /)
+  end
+
+  def internal?(part) = internal_at?(*Object.const_source_location(part.name))
+
+  # Whether the comment above says that it is memscope's own. What C defines has no file.
+  def internal_at?(file = nil, line = nil)
+    return false unless file
+
+    above = File.readlines(file).first(line - 1).reverse.take_while { |text| text.match?(/\A\s*#/) }
+    above.any? { |text| text.include?("@api private") }
+  end
+end

@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+# Files load in any order, and Ruby has nothing to warn of: not of circular requires, nor of anything else.
+class LoadingTest < MemscopeTest
+  FILES = Dir.children(File.join(ChildProcess::ROOT, "lib/memscope")).filter_map { |name| name[/\A\w+(?=\.rb\z)/] }
+             .sort.freeze
+
+  # Each alone, in a fork that has loaded nothing else. memscope/railtie is for Rails to load.
+  EACH = <<~'RUBY'
+    (ARGV[0].split(",") - ["railtie"]).each do |name|
+      pid = fork do
+        require "memscope" if ARGV[1] == "after"
+        require "memscope/#{name}"
+      end
+      warn "memscope/#{name} fails" unless Process.wait2(pid).last.success?
+    end
+  RUBY
+
+  ALL = <<~RUBY
+    %i[rss allocator snapshot ledger mappings arenas size_classes fragmentation ruby_heap process_memory cgroup lint
+       tune].each { |call| Memscope.public_send(call).then { |reading| reading.to_s + reading.to_json } }
+    Memscope.ledger(deep: true, shared: true, objects: true, strict: true).to_s
+    Memscope.report
+    Memscope.purge(dry_run: true).to_s
+    Memscope.purge.to_s
+    earlier = Memscope.doctor
+    Memscope.doctor(since: earlier.to_json).to_s
+    (Memscope.snapshot - earlier.evidence.snapshot).to_s
+  RUBY
+
+  %w[before after].each do |order|
+    define_method("test_each_file_loads_#{order}_memscope") do
+      assert_silent_child ChildProcess.run("ARGV.replace(#{[FILES.join(','), order].inspect})\n#{EACH}",
+                                           ruby_args: ["-w"])
+    end
+  end
+
+  both_allocators "everything that memscope does" do |preload|
+    assert_silent_child ChildProcess.run(ALL, preload: preload, requires: %w[json memscope], ruby_args: ["-w"])
+  end
+
+  def assert_silent_child(ran)
+    assert_predicate ran, :success?, ran
+    assert_empty ran.err.lines.grep(/memscope/).join
+  end
+end
