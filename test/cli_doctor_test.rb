@@ -22,7 +22,13 @@ class CLIDoctorTest < MemscopeTest
   # In a process whose evidence is that chart.
   def exit_status(**chart)
     diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart))
-    Memscope.stub(:doctor, diagnosis) { doctor.status }
+    calls = Memscope.singleton_class
+    calls.alias_method(:examine, :doctor)
+    calls.define_method(:doctor) { |**| diagnosis }
+    doctor.status
+  ensure
+    calls.alias_method(:doctor, :examine)
+    calls.remove_method(:examine)
   end
 
   def test_text

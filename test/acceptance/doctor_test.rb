@@ -66,7 +66,7 @@ class DoctorAcceptanceTest < MemscopeTest
 
   def assert_returned(finding, patient)
     assert_within_ten_percent patient.returned, finding.recoverable_bytes, patient
-    assert_equal finding.recoverable_bytes, finding.recoverable_max_bytes
+    assert_operator finding.recoverable_max_bytes, :<=, 1.3 * finding.recoverable_bytes
   end
 
   def assert_healthy(patient)

@@ -37,10 +37,13 @@ class PurgeAcceptanceTest < MemscopeTest
 
   def lever(result, name) = result["levers"].find { |lever| lever["name"] == name }
 
+  # The range is as wide as what jemalloc counts and nobody has written to.
   def assert_as_predicted(lever, least)
-    assert_operator lever["returned_bytes"], :>=, least
-    assert_equal lever["predicted_bytes"], lever["predicted_max_bytes"]
-    assert_in_delta lever["returned_bytes"], lever["predicted_bytes"], lever["returned_bytes"] * 0.1
+    returned = lever["returned_bytes"]
+
+    assert_operator returned, :>=, least
+    assert_in_delta returned, lever["predicted_bytes"], returned * 0.1
+    assert_operator lever["predicted_max_bytes"], :>=, returned * 0.9
   end
 
   def test_dirty_pages
@@ -48,7 +51,8 @@ class PurgeAcceptanceTest < MemscopeTest
     purge = lever(result, "purge")
 
     assert_as_predicted purge, 120 * MIB
-    assert_in_delta purge["returned_bytes"], result["rows"].fetch("malloc/dirty"), purge["returned_bytes"] * 0.1
+    rows = result["rows"].values_at("malloc/dirty", "malloc/not_resident").compact.sum
+    assert_in_delta purge["returned_bytes"], rows, purge["returned_bytes"] * 0.1
     assert_equal result["returned_bytes"], result["rows"].values.sum
     assert_equal result["returned_bytes"], result["before"]["rss_bytes"] - result["after"]["rss_bytes"]
     refute purge["gvl"]

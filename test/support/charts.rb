@@ -97,10 +97,11 @@ module Charts
   end
 
   def ruby_heap
-    { page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000,
+    size = { slot_size: 40, pages: 2_560, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000 }
+    { ruby: "3.1.2", page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000,
       compactable_bytes: 4 * MEBIBYTE, compactable_min_bytes: 3 * MEBIBYTE, hidden_empty_pages: 0,
       pinned_pages_min: 10, pinned_pages_max: 20, old_objects: 900_000, allocatable_pages: 0,
-      free_slots_max_ratio: 0.65, free_slots_floor: 10_000, collected: true, slot_sizes: [], gc_state: "none",
+      free_slots_max_ratio: 0.65, free_slots_floor: 10_000, collected: true, slot_sizes: [size], gc_state: "none",
       reasons: {}, cost: Bodies.cost }
   end
 

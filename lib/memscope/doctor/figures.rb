@@ -153,6 +153,13 @@ module Memscope
       # @return [Integer, nil] a total of jemalloc's
       def jemalloc(name) = snapshot.jemalloc&.[](name)
 
+      # @return [Range, nil] of jemalloc's dirty pages, at least and at most so much is resident: it counts those that
+      #   nobody has written to as well, and they are among what is counted and not resident
+      def dirty_bytes
+        dirty = bytes(:malloc, :dirty)
+        dirty && ([dirty + (bytes(:malloc, :not_resident) || 0), 0].max..[dirty, bytes(:malloc)].min)
+      end
+
       # @return [Boolean] whether a background thread purges
       def background_threads? = (jemalloc(:background_threads) || 0).positive?
 

@@ -193,7 +193,7 @@ module Memscope
         def answer(**given) = Forecast.capture({ min_bytes: nil, max_bytes: nil, reason: nil, **given })
 
         def missing
-          return "no heap pages could be listed" unless @heap.pages&.positive?
+          return "no heap pages could be listed" unless @heap.pages&.positive? && @heap.slot_sizes.any?
           return @heap.reasons.fetch(:pinned_pages_max, "pins are not known") unless @heap.compactable_min_bytes
 
           "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2]

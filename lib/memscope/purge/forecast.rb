@@ -20,7 +20,7 @@ module Memscope
           when :compact then compaction(collect, ledger.allocator.name)
           when :tcache then exactly(0, "what it flushes becomes unused pages, which decay and purge return")
           when :decay then decay(arena)
-          when :purge then purge(arena)
+          when :purge then purge(arena, ledger)
           when :trim then trim(ledger)
           when :collect then collectable
           end
@@ -49,8 +49,13 @@ module Memscope
 
         def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
 
-        def purge(index)
-          counted(index) { |arenas| exactly(arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }) }
+        # jemalloc counts unused pages that nobody has written to as well; they are among what is not resident.
+        def purge(index, ledger)
+          untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes
+          counted(index) do |arenas|
+            bytes = arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }
+            new([bytes + (untouched || 0), 0].max, bytes, nil)
+          end
         end
 
         def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
