@@ -46,9 +46,10 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
 
-      def take_off = true # rubocop:disable Naming/PredicateMethod -- it does
-
-      def land = nil
+      def fly
+        yield
+        true
+      end
 
       def arena_limit = nil
 
