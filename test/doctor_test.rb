@@ -169,7 +169,8 @@ class DoctorRulesTest < DoctorTest
     diagnosis = diagnose(malloc: malloc, ledger: nothing)
 
     assert_predicate diagnosis, :healthy?
-    assert_includes diagnosis.to_s, "a process whose RSS is not known"
+    assert_includes diagnosis.to_s, "Could not be judged: a process whose RSS is not known"
+    refute_includes diagnosis.to_s, "Nothing wrong"
   end
 end
 
@@ -330,6 +331,21 @@ class DiagnosisTest < DoctorTest
     assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
     assert_equal Process.ppid, diagnosis.evidence.system.parent_pid
     assert_empty diagnosis.evidence.system.environment.keys - %i[LD_PRELOAD DYNO]
+  end
+
+  # What a supervisor sets for the programs that it starts says nothing about itself.
+  def test_a_preload_for_children_is_none_of_this_process
+    preloads = ChildProcess.run(<<~RUBY, requires: ["json", "memscope"]).json
+      read = -> { Memscope::Doctor::System.read.environment[:LD_PRELOAD].to_s }
+      ENV["LD_PRELOAD"] = "/opt/libjemalloc.so.2"
+      before = read.call
+      script = "print(Memscope.doctor.evidence.system.environment[:LD_PRELOAD])"
+      path = $LOAD_PATH.map { |directory| "-I\#{directory}" }
+      started = IO.popen([RbConfig.ruby, *path, "-rmemscope", "-e", script], &:read)
+      puts JSON.generate([before.include?("/opt"), started.include?("/opt")])
+    RUBY
+
+    assert_equal [false, true], preloads
   end
 
   def test_a_forked_process_knows_it

@@ -7,8 +7,6 @@ module Memscope
   module Doctor
     # What the doctor has to know of the system, and of how the process came about.
     class System < Record
-      # What is preloaded, and Heroku's name for a container; no other variables are looked at.
-      VARIABLES = %w[DYNO LD_PRELOAD].freeze
       # Of the flags in /proc/self/stat: forked, and no exec since (PF_FORKNOEXEC in the kernel's sched.h).
       FORKED = 0x40
       HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
@@ -36,7 +34,8 @@ module Memscope
       #   @return [Boolean] whether YJIT is on
       field :yjit, :boolean, null: false
       # @!attribute [r] environment
-      #   @return [Hash{Symbol => String}] of VARIABLES
+      #   @return [Hash{Symbol => String}] DYNO, Heroku's name for a container, and LD_PRELOAD as it was when memscope
+      #     was loaded: a program may set it for its children. No other variables are looked at
       field :environment, :hash, null: false
 
       # @return [System]
@@ -46,7 +45,11 @@ module Memscope
         capture({ processors: Etc.nprocessors, huge_pages: text("enabled")&.slice(/\[(\w+)\]/, 1),
                   huge_page_gaps: text("khugepaged/max_ptes_none")&.to_i, forked: flags && flags.anybits?(FORKED),
                   parent_pid: Process.ppid, started: fields[19]&.to_i, yjit: yjit?,
-                  environment: ENV.slice(*VARIABLES).transform_keys(&:to_sym) })
+                  environment: environment })
+      end
+
+      def self.environment
+        { DYNO: ENV.fetch("DYNO", nil), LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
       end
 
       # The fields behind the command's name, which may hold spaces and brackets: state, ppid, …
@@ -64,7 +67,7 @@ module Memscope
 
       def self.yjit? = (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false
 
-      private_class_method :stat, :text, :yjit?
+      private_class_method :environment, :stat, :text, :yjit?
     end
   end
 end

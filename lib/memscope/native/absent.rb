@@ -30,6 +30,8 @@ module Memscope
         { variables: {}, secure: false, confs: [], conf_variable: nil, current: {}, mallopt_callers: [] }
       end
 
+      def environment_at_load(name) = ENV.fetch(name, nil)
+
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
       def process_memory = answer(:T2)
