@@ -216,6 +216,7 @@ class DoctorDirtyPagesTest < DoctorTest
     assert_dirty :warning, :likely, dirty(**forked, later: { dirty_npurge: 7 })
     assert_dirty :info, :likely, dirty(**forked, later: { dirty_npurge: 8 })
     assert_dirty :info, :likely, dirty(**forked)
+    assert_dirty :info, :likely, dirty(system: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
   end
 
   # One reading cannot tell an idle process from one that has just freed memory.

@@ -116,7 +116,7 @@ module Charts
 
   def system
     { processors: 2, huge_pages: "madvise", huge_page_gaps: 511, forked: false, parent_pid: 1, started: 1_000,
-      yjit: false, environment: {} }
+      cpu_seconds: 0.2, yjit: false, environment: {} }
   end
 
   def reading(name, body, differences)

@@ -30,6 +30,9 @@ module Memscope
       # @!attribute [r] started
       #   @return [Integer, nil] when the process did, in clock ticks since boot: with the pid it names the process
       field :started, :count
+      # @!attribute [r] cpu_seconds
+      #   @return [Float, nil] CPU time of all its threads; a fork begins at 0
+      field :cpu_seconds, :number
       # @!attribute [r] yjit?
       #   @return [Boolean] whether YJIT is on
       field :yjit, :boolean, null: false
@@ -45,6 +48,7 @@ module Memscope
         capture({ processors: Etc.nprocessors, huge_pages: text("enabled")&.slice(/\[(\w+)\]/, 1),
                   huge_page_gaps: text("khugepaged/max_ptes_none")&.to_i, forked: flags && flags.anybits?(FORKED),
                   parent_pid: Process.ppid, started: fields[19]&.to_i, yjit: yjit?,
+                  cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
                   environment: environment })
       end
 
