@@ -336,7 +336,7 @@ class DiagnosisTest < DoctorTest
 
   # What a supervisor sets for the programs that it starts says nothing about itself.
   def test_a_preload_for_children_is_none_of_this_process
-    preloads = ChildProcess.run(<<~RUBY, requires: ["json", "memscope"]).json
+    preloads = ChildProcess.run(<<~RUBY, requires: %w[json memscope]).json
       read = -> { Memscope::Doctor::System.read.environment[:LD_PRELOAD].to_s }
       ENV["LD_PRELOAD"] = "/opt/libjemalloc.so.2"
       before = read.call

@@ -177,8 +177,9 @@ class PurgeTest < MemscopeTest
       purging.report_on_exception = false
       sleep(rand * 0.001)
       purging.raise("interrupted")
+
       assert_equal "interrupted", assert_raises(RuntimeError) { purging.join }.message
-      assert_equal :free, Memscope::Purge.alone { :free }
+      assert_equal(:free, Memscope::Purge.alone { :free })
     end
   end
 

@@ -294,7 +294,7 @@ static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintpt
         run->end = end;
 }
 
-/* The size of a fast chunk, or 0: the heap may have changed since the chunk was listed, and grown since the residency. */
+/* The size of a fast chunk, or 0: since it was listed the heap may have changed, and since the residency grown. */
 static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
 

@@ -155,8 +155,8 @@ module Memscope
         later && later[:dirty_npurge] > jemalloc(:dirty_npurge)
       end
 
-      # @return [Boolean] whether the process was forked, has hardly worked since, and gives no pages back: a worker that
-      #   serves requests frees pages all the time, and between two of them looks just as idle
+      # @return [Boolean] whether the process was forked, has hardly worked since, and gives no pages back: a worker
+      #   that serves requests frees pages all the time, and between two of them looks just as idle
       def idle_since_fork?
         system.forked? && purging_now? == false && (system.cpu_seconds || 0) < SOME_WORK_SECONDS
       end

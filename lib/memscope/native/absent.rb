@@ -48,7 +48,7 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
 
-      def fly
+      def fly # rubocop:disable Naming/PredicateMethod -- it does
         yield
         true
       end
