@@ -110,6 +110,16 @@ class ArenasReportTest < MemscopeTest
     refute_match(/^ +8 /, said)
   end
 
+  # A year of a busy process with tens of GB.
+  def test_many_allocations_stay_within_the_page
+    said = text(classes({ kind: :small, size_bytes: 640, slab_bytes: 20_480, slab_regions: 32, slabs: 900_000,
+                          partly_used_slabs: 900_000, regions_in_use: 28_000_000, allocations: 123_456_789_012 },
+                        { kind: :large, size_bytes: 1 << 30, extents: 8, allocations: 90 }), :SizeClassesTable)
+
+    assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_match(/ 123,456 M$/, said)
+  end
+
   def test_no_size_classes
     assert_includes text(classes(allocator: :glibc, reasons: { classes: "it has none" }), :SizeClassesTable),
                     "\n  classes: it has none\n"

@@ -24,9 +24,11 @@ class CLIDoctorTest < MemscopeTest
     diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart))
     calls = Memscope.singleton_class
     calls.alias_method(:examine, :doctor)
+    calls.remove_method(:doctor)
     calls.define_method(:doctor) { |**| diagnosis }
     doctor.status
   ensure
+    calls.remove_method(:doctor)
     calls.alias_method(:doctor, :examine)
     calls.remove_method(:examine)
   end

@@ -312,6 +312,7 @@ class LintGlibcTest < LintTest
     assert_match(/each of up to 16 arenas .* of 5 threads on 2 CPUs few allocate/, reading.recommendations[0].reason)
     assert_equal 16, reading.find { |setting| setting.name == "arena_max" }.value
     assert_match(/defaults suit/, glibc(threads: 1).reasons[:recommended])
+    assert_empty glibc(threads: nil, options: { arena_max: 16 }).problems, "no number of threads is made up"
   end
 
   def test_arenas_against_threads_and_cpus

@@ -170,6 +170,19 @@ class PurgeTest < MemscopeTest
     assert_equal [:gc], names(Memscope.purge(:gc))
   end
 
+  # Wherever in it the interrupt arrives: right after taking off, right before landing, in between.
+  def test_a_purge_that_is_interrupted_at_any_moment_leaves_the_way_free
+    30.times do
+      purging = Thread.new { loop { Memscope::Purge.alone { nil } } }
+      purging.report_on_exception = false
+      sleep(rand * 0.001)
+      purging.raise("interrupted")
+
+      assert_equal "interrupted", assert_raises(RuntimeError) { purging.join }.message
+      assert_equal(:free, Memscope::Purge.alone { :free })
+    end
+  end
+
   both_allocators "a child forked during a purge is free to purge" do |preload|
     statuses = child_json(<<~RUBY, preload: preload, requires: ["json"])
       inside = Queue.new

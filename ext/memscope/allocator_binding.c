@@ -177,6 +177,11 @@ static VALUE native_allocator_inputs(VALUE self) {
     return hash;
 }
 
+/* Native.environment_at_load(name) -> String or nil: of those variables that are captured, before ENV could change. */
+static VALUE native_environment_at_load(VALUE self, VALUE name) {
+    return text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
+}
+
 struct jemalloc_reading {
     enum memscope_status status;
     struct memscope_jemalloc_stats stats;
@@ -235,6 +240,7 @@ void Init_memscope_allocator(void) {
     memscope_allocator_load();
     rb_define_module_function(rb_mMemscopeNative, "allocator", native_allocator, 0);
     rb_define_module_function(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
+    rb_define_module_function(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
     rb_define_module_function(rb_mMemscopeNative, "jemalloc_stats", native_jemalloc_stats, 0);
     rb_define_module_function(rb_mMemscopeNative, "jemalloc_unsupported_reason", native_jemalloc_unsupported_reason, 0);
     rb_define_module_function(rb_mMemscopeNative, "jemalloc_keys", native_jemalloc_keys, 0);

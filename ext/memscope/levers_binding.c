@@ -19,19 +19,24 @@
 /* The process in which a purge or a tuning is under way: a forked child inherits the number, which is not its own. */
 static rb_pid_t in_flight;
 
-/* Native.take_off -> false when another thread is in flight. The GVL makes it one step. */
-static VALUE native_take_off(VALUE self) {
-    if (in_flight == getpid())
-        return Qfalse;
-    in_flight = getpid();
-    return Qtrue;
-}
-
-/* Native.land -> nil: for whoever took off; in a child forked meanwhile, which never did, it does nothing. */
-static VALUE native_land(VALUE self) {
+/* In a child forked meanwhile, which never took off, it does nothing. */
+static VALUE land(VALUE unused) {
+    (void)unused;
     if (in_flight == getpid())
         in_flight = 0;
     return Qnil;
+}
+
+/*
+ * Native.fly { … } -> true; false, without a yield, when another thread is in flight. In C, where no interrupt
+ * (Thread#raise, a timeout) can arrive between taking off and what makes sure of landing, nor before landing.
+ */
+static VALUE native_fly(VALUE self) {
+    if (in_flight == getpid())
+        return Qfalse;
+    in_flight = getpid();
+    rb_ensure(rb_yield, Qnil, land, Qnil);
+    return Qtrue;
 }
 
 /* ---- levers --------------------------------------------------------------------------------------------------- */
@@ -270,8 +275,7 @@ static VALUE native_arena_limit(VALUE self) {
 
 void Init_memscope_levers(void) {
     rb_define_const(rb_mMemscopeNative, "MAX_DECAY_MS", LL2NUM(MEMSCOPE_JEMALLOC_MAX_DECAY_MS));
-    rb_define_singleton_method(rb_mMemscopeNative, "take_off", native_take_off, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "land", native_land, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "fly", native_fly, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "levers", native_levers, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "pull", native_pull, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "collectable_bytes", native_collectable_bytes, 0);

@@ -54,13 +54,10 @@ module Memscope
       # @yield while no other thread of this process purges or tunes
       # @raise [Busy]
       def alone
-        raise Busy unless Native.take_off
+        result = nil
+        raise Busy unless Native.fly { result = yield }
 
-        begin
-          yield
-        ensure
-          Native.land
-        end
+        result
       end
 
       # @api private

@@ -79,7 +79,7 @@ module Charts
 
   def lint(allocator, problems, differences)
     surroundings = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
-                     yjit: false, environment: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
+                     cpu_seconds: 0.2, yjit: false, environment: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
     problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
     Memscope::Lint.capture({ allocator: allocator, surroundings: surroundings, settings: [], recommendations: [],
                              problems: problems, reasons: {}, cost: Bodies.cost })
@@ -98,8 +98,8 @@ module Charts
 
   def ruby_heap
     size = { slot_size: 40, pages: 2_560, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000 }
-    { ruby: "3.1.2", page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000,
-      compactable_bytes: 4 * MEBIBYTE, compactable_min_bytes: 3 * MEBIBYTE, hidden_empty_pages: 0,
+    { ruby: "3.1.2", page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000,
+      free_slots: 100_000, compactable_bytes: 4 * MEBIBYTE, compactable_min_bytes: 3 * MEBIBYTE, hidden_empty_pages: 0,
       pinned_pages_min: 10, pinned_pages_max: 20, old_objects: 900_000, allocatable_pages: 0,
       free_slots_max_ratio: 0.65, free_slots_floor: 10_000, collected: true, slot_sizes: [size], gc_state: "none",
       reasons: {}, cost: Bodies.cost }

@@ -12,8 +12,8 @@
 
 #include <sys/auxv.h>
 
-/* In capitals or small letters; RUBY_GC_MALLOC_LIMIT and its like are not an allocator's. */
-static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST"};
+/* In capitals or small letters; RUBY_GC_MALLOC_LIMIT and its like are not an allocator's. LD_PRELOAD names one. */
+static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST", "LD_PRELOAD"};
 
 static bool is_about_an_allocator(const char *entry) {
     char name[128];

@@ -294,18 +294,33 @@ static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintpt
         run->end = end;
 }
 
-/* The run that the fast chunk at *index begins, or a free chunk before it; *index goes on to the last one in it. */
+/* The size of a fast chunk, or 0: since it was listed the heap may have changed, and since the residency grown. */
+static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+    uintptr_t header;
+
+    if (!word_at(walk, chunk + WORD, &header) || (header & ~SIZE_FLAGS) < SMALLEST_CHUNK ||
+        (header & ~SIZE_FLAGS) >= SMALLEST_CHUNK + FASTBIN_COUNT * ALIGNMENT)
+        return 0;
+    return header & ~SIZE_FLAGS;
+}
+
+/*
+ * The run that the fast chunk at *index begins, or a free chunk before it; *index goes on to the last one in it, and
+ * stays where even the first one makes no sense any more: the run is empty then.
+ */
 static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,
                          uintptr_t top) {
     struct run run = {.start = fast->list[*index], .end = fast->list[*index]};
     uintptr_t header, size;
+    size_t first = *index;
 
     if (word_at(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) && word_at(walk, run.start, &size) &&
         size < run.start && is_free_chunk(walk, run.start - size, &header) && header == size)
         add_to_run(walk, &run, run.start - size, run.start);
     while (run.end != top) {
-        if (*index < fast->count && fast->list[*index] == run.end && word_at(walk, run.end + WORD, &header)) {
-            run.end += header & ~SIZE_FLAGS;
+        size = *index < fast->count && fast->list[*index] == run.end ? fast_size(walk, run.end) : 0;
+        if (size != 0) {
+            run.end += size;
             ++*index;
         } else if (is_free_chunk(walk, run.end, &size)) {
             add_to_run(walk, &run, run.end, run.end + size);
@@ -313,7 +328,8 @@ static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chu
             break;
         }
     }
-    --*index;
+    if (*index > first)
+        --*index;
     return run;
 }
 

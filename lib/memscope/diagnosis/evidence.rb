@@ -51,12 +51,13 @@ module Memscope
       #
       # @return [Evidence]
       def self.read
+        lint = Memscope.lint # before the others use up CPU time, which it tells
         ledger = Memscope.ledger(deep: true, objects: true)
         snapshot = Memscope.snapshot
         heap = Memscope.ruby_heap
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
-                  process_memory: Memscope.process_memory, cgroup: Memscope.cgroup, lint: Memscope.lint })
+                  process_memory: Memscope.process_memory, cgroup: Memscope.cgroup, lint: lint })
       end
 
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze

@@ -11,6 +11,10 @@ module Memscope
     class Figures
       extend Forwardable
 
+      # CPU time that a process has used when it has worked: loading and asking the doctor takes a tenth of that.
+      SOME_WORK_SECONDS = 1.0
+      private_constant :SOME_WORK_SECONDS
+
       # @return [Diagnosis::Evidence]
       attr_reader :evidence
 
@@ -179,6 +183,12 @@ module Memscope
       def purging_now?
         later = evidence.second_snapshot&.jemalloc
         later && later[:dirty_npurge] > jemalloc(:dirty_npurge)
+      end
+
+      # @return [Boolean] whether the process was forked, has hardly worked since, and gives no pages back: a worker
+      #   that serves requests frees pages all the time, and between two of them looks just as idle
+      def idle_since_fork?
+        surroundings.forked? && purging_now? == false && (surroundings.cpu_seconds || 0) < SOME_WORK_SECONDS
       end
 
       # @return [Boolean] whether pages were purged since the earlier diagnosis

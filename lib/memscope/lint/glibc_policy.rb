@@ -61,7 +61,9 @@ module Memscope
 
       def judge_arenas
         limit = @values["arena_max"]
-        threads = @surroundings.threads || limit
+        threads = @surroundings.threads
+        return if threads.nil?
+
         excessive = [limit, threads].min > [FEW_ARENAS, 4 * @surroundings.parallel].max
         crowd = "#{threads} threads on #{@surroundings.processors}"
         report("arena_max", :too_many_arenas, :warning, "up to #{limit} arenas for #{crowd}") if excessive

@@ -8,8 +8,6 @@ module Memscope
     # What an allocator's settings have to fit, and the doctor's rules: the processors, the container, the kernel's huge
     # pages, and how the process itself came about.
     class Surroundings < Record
-      # What is preloaded, and Heroku's name for a container; no other variables are looked at.
-      VARIABLES = %w[DYNO LD_PRELOAD].freeze
       # Of the flags in /proc/PID/stat: forked, and no exec since (PF_FORKNOEXEC in the kernel's sched.h).
       FORKED = 0x40
       private_constant :FORKED
@@ -41,11 +39,15 @@ module Memscope
       # @!attribute [r] started
       #   @return [Integer, nil] when the process did, in clock ticks since boot: with the pid it names the process
       field :started, :count
+      # @!attribute [r] cpu_seconds
+      #   @return [Float, nil] CPU time of all its threads; a fork begins at 0
+      field :cpu_seconds, :number
       # @!attribute [r] yjit?
       #   @return [Boolean] whether YJIT is on
       field :yjit, :boolean, null: false
       # @!attribute [r] environment
-      #   @return [Hash{Symbol => String}] of VARIABLES
+      #   @return [Hash{Symbol => String}] DYNO, Heroku's name for a container, and LD_PRELOAD as it was when memscope
+      #     was loaded: a program may set it for its children. No other variables are looked at
       field :environment, :hash, null: false
       # @!attribute [r] thp_mode
       #   @return [String, nil] the system's transparent huge pages: "always", "madvise" or "never"; nil without any
@@ -65,11 +67,16 @@ module Memscope
         def read(cgroup, proc_root: "/proc", sys_root: "/sys")
           capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
                     ractors: defined?(Ractor) ? Ractor.count : 1, yjit: yjit?, parent_pid: Process.ppid,
-                    environment: ENV.slice(*VARIABLES).transform_keys(&:to_sym), forks: any_fork(proc_root),
+                    cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
+                    environment: environment, forks: any_fork(proc_root),
                     **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
         end
 
         private
+
+        def environment
+          { DYNO: ENV.fetch("DYNO", nil), LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
+        end
 
         def yjit? = (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false
 

@@ -30,6 +30,8 @@ module Memscope
         { variables: {}, secure: false, confs: [], conf_variable: nil, current: {}, mallopt_callers: [] }
       end
 
+      def environment_at_load(name) = ENV.fetch(name, nil)
+
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
       def process_memory = answer(:T2)
@@ -46,9 +48,10 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
 
-      def take_off = true # rubocop:disable Naming/PredicateMethod -- it does
-
-      def land = nil
+      def fly # rubocop:disable Naming/PredicateMethod -- it does
+        yield
+        true
+      end
 
       def arena_limit = nil
 

@@ -8,7 +8,9 @@ module Memscope
 
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
-      private_constant :WORDS, :MARGIN
+      # Of the ledger's reasons.
+      EXPLAINED = %i[extension rss_bytes deep objects].freeze
+      private_constant :WORDS, :MARGIN, :EXPLAINED
 
       # @param diagnosis [Diagnosis]
       # @param unicode [Boolean] false: plain ASCII
@@ -28,10 +30,17 @@ module Memscope
 
       def verdict
         bad = @diagnosis.select(&:unhealthy?)
-        return [@page.wrapped("Nothing wrong: #{rss}. What was looked for is below.")] if bad.empty?
+        return clear if bad.empty?
 
         counts = bad.group_by(&:severity).map { |severity, found| count_of(severity, found.size) }
         [@page.wrapped("#{counts.join(' and ')} in #{rss}. #{recoverable(bad, @diagnosis.to_a - bad)}")]
+      end
+
+      # That nothing was found says nothing where nothing could be read.
+      def clear
+        return [@page.wrapped("Could not be judged: #{rss}.")] unless @ledger.rss_bytes
+
+        [@page.wrapped("Nothing wrong: #{rss}. What was looked for is below.")]
       end
 
       def count_of(severity, number)
@@ -96,8 +105,16 @@ module Memscope
           @diagnosis.checked.select { |check| check.outcome == outcome }
         end
         [listed("looked for, and not there or too little to matter", clear), listed("could not be told", unknown),
+         *missing(unknown),
          ("  #{counted(inapplicable.size, 'rules')} for what cannot be in this process" unless inapplicable.empty?)]
           .compact
+      end
+
+      # Why, as far as the ledger says it.
+      def missing(unknown)
+        return [] if unknown.empty?
+
+        @diagnosis.reasons.slice(*EXPLAINED).map { |id, why| @page.wrapped("#{id}: #{why}") }
       end
 
       def listed(words, checks)

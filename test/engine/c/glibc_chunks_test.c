@@ -129,6 +129,52 @@ static void check_trim_forecast(void) {
     EXPECT(predicted >= returned - returned / 33 && predicted <= returned + returned / 33);
 }
 
+/* malloc/malloc.c: what the walk reads of an arena, and the chunks of its one heap. */
+struct made_up_heap {
+    struct memscope_glibc_heap_info info;
+    struct {
+        uintptr_t flags[2], fastbins[10], top;
+    } state;
+    char page[4096 - sizeof(struct memscope_glibc_heap_info) - 13 * sizeof(uintptr_t)];
+    struct {
+        uintptr_t previous_size, size, next, rest;
+    } fast, top;
+};
+
+/* As when the heap grew after the residency was read: the fast chunk is on a page that was not resident then. */
+static void walk_made_up_heap(const struct made_up_heap *heap, bool fast_is_resident) {
+    const struct memscope_range range = {fast_is_resident ? (uintptr_t)heap : (uintptr_t)&heap->top,
+                                         (uintptr_t)(heap + 1)};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    struct memscope_chunk_totals totals = {.in_use = {.count = 1, .bytes = 32, .resident_bytes = 32}};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+
+    list.used = 0;
+    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
+    memscope_chunk_walk_arena_fast_chunks(&walk, (uintptr_t)heap, &totals);
+    EXPECT(totals.free.bytes == 32 && totals.in_use.bytes == 0);
+    EXPECT(totals.trimmable_bytes == 0);
+    memscope_own_memory_close(&own);
+}
+
+static void check_a_heap_that_changes_meanwhile(void) {
+    static struct made_up_heap heap __attribute__((aligned(4096)));
+
+    heap.info.arena = (uintptr_t)&heap.state;
+    heap.info.size = sizeof heap;
+    heap.state.fastbins[0] = (uintptr_t)&heap.fast;
+    heap.state.top = (uintptr_t)&heap.top;
+    heap.fast.size = sizeof heap.fast | 1;
+    heap.fast.next = (uintptr_t)&heap.fast.next >> 12; /* PROTECT_PTR: the last one */
+    heap.top.size = sizeof heap.top | 1;
+    walk_made_up_heap(&heap, true);
+    alarm(10); /* a walk that does not end would be killed */
+    walk_made_up_heap(&heap, false);
+    alarm(0);
+}
+
 static void in_threads(void *(*work)(void *)) {
     pthread_t threads[3];
 
@@ -142,6 +188,7 @@ int main(void) {
     EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
+    check_a_heap_that_changes_meanwhile();
     check_against_mallinfo2();
     fragment_finely(NULL);
     in_threads(fragment_finely);

@@ -12,7 +12,10 @@ module Memscope
           inapplicable: GLIBC,
           affected: :trimmable_bytes,
           floor: FLOOR, ratio: 0.10,
-          severity: ->(f) { f.of_rss(f.trimmable_bytes) >= 0.5 || f.trimmable_bytes > 1.5 * f.gc_room ? :warning : :info },
+          severity: lambda do |f|
+            bytes = f.trimmable_bytes
+            (f.of_rss(bytes) >= 0.5 && bytes >= 2 * FLOOR) || bytes > 1.5 * f.gc_room ? :warning : :info
+          end,
           recoverable: :trimmable_bytes,
           title: ->(_, bytes) { "#{size(bytes)} are free inside malloc, and a trim returns them" },
           explanation: lambda do |f, bytes|

@@ -18,7 +18,7 @@ module Memscope
         [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
         [:decay_overdue?, :warning, :certain,
          "none was given back since the earlier diagnosis: no background thread runs, and the process is idle", ENABLE],
-        [->(f) { f.surroundings.forked? && f.purging_now? == false }, :warning, :likely,
+        [:idle_since_fork?, :warning, :likely,
          "they were there at the fork, or the process is idle; no background thread runs, and none is given back",
          ENABLE],
         [->(_) { true }, :info, :likely,
@@ -78,6 +78,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), dirty_decay_ms: f.setting(:dirty_decay_ms),
               background_thread: f.setting(:background_thread), background_threads: f.jemalloc(:background_threads),
               without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.surroundings.forked?,
+              cpu_seconds: f.surroundings.cpu_seconds,
               threads: f.threads }
           end,
           remedy: ->(f) { "Memscope.purge(:purge)\n#{STAYS.call(f)[3]}" },
