@@ -194,7 +194,7 @@ class DoctorRulesTest < DoctorTest
     nothing = { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil }
     diagnosis = diagnose(malloc: malloc, ledger: nothing)
 
-    assert_predicate diagnosis, :healthy?
+    assert_nil diagnosis.healthy?
     assert_includes diagnosis.to_s, "Could not be judged: a process whose RSS is not known"
     refute_includes diagnosis.to_s, "Nothing wrong"
   end

@@ -67,8 +67,12 @@ module Memscope
     # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
     def to_h = reading_to_h
 
-    # @return [Boolean] whether no finding is a warning or critical
-    def healthy? = findings.none?(&:unhealthy?)
+    # @return [Boolean, nil] whether no finding is a warning or critical; nil where not even the RSS is known
+    def healthy?
+      return false if findings.any?(&:unhealthy?)
+
+      true if evidence.ledger.rss_bytes
+    end
 
     # @return [Symbol, nil] of the worst finding: :critical, :warning or :info
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }

@@ -44,7 +44,9 @@ module Memscope
         start(:doctor, format)
         diagnosis = Memscope.doctor
         puts(format == "json" ? diagnosis.to_json : diagnosis.to_s)
-        abort "memscope:doctor: #{diagnosis.first.title}" unless diagnosis.healthy?
+        return if diagnosis.healthy?
+
+        abort "memscope:doctor: #{diagnosis.healthy?.nil? ? 'could not be judged' : diagnosis.first.title}"
       end
 
       def purge(format)

@@ -5,7 +5,7 @@ require_relative "reading_page"
 
 module Memscope
   class Report
-    # Arenas, one a line: MiB, and counts where a heading says so. Under jemalloc also how long each keeps unused pages,
+    # Arenas, one a line. Under jemalloc also how long each keeps unused pages,
     # and the mutexes that were waited for most.
     class ArenasTable < ReadingPage
       JEMALLOC = { "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
@@ -32,7 +32,14 @@ module Memscope
            *shown.values.map { |field| cell(arena.public_send(field)) },
            *(counted_cell(arena.free_blocks) unless jemalloc)]
         end
-        [*Columns.new(headings, rows).lines, *mmapped]
+        heading, *lines = Columns.new(headings, rows).lines
+        [heading, unit(heading, shown.keys), *lines, *mmapped]
+      end
+
+      # "MiB" under each heading of bytes, where it ends.
+      def unit(heading, names)
+        ends = names.map { |name| heading.index(/(?<= )#{name}(?= |\z)/) + name.size }
+        ends.each_with_object(+"") { |column, line| line << "MiB".rjust(column - line.size) }
       end
 
       def name(arena)
