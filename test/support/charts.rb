@@ -14,7 +14,7 @@ module Charts
     Memscope::Diagnosis::Evidence.capture(
       { ledger: ledger(malloc, differences), snapshot: reading(:Snapshot, snapshot(malloc), differences[:snapshot]),
         second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
-        ruby_heap: reading(:RubyHeap, ruby_heap, differences[:ruby_heap]),
+        ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
         lint: lint(malloc[:name], differences[:problems] || [], differences[:surroundings]) }
@@ -98,7 +98,7 @@ module Charts
 
   def ruby_heap
     size = { slot_size: 40, pages: 2_560, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000 }
-    { ruby: "3.1.2", page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000,
+    { page_bytes: 16_384, pages: 2_560, empty_pages: 0, slots: 1_000_000, live_slots: 900_000,
       free_slots: 100_000, compactable_bytes: 4 * MEBIBYTE, compactable_min_bytes: 3 * MEBIBYTE, hidden_empty_pages: 0,
       pinned_pages_min: 10, pinned_pages_max: 20, old_objects: 900_000, allocatable_pages: 0,
       free_slots_max_ratio: 0.65, free_slots_floor: 10_000, collected: true, slot_sizes: [size], gc_state: "none",
