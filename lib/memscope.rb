@@ -30,6 +30,8 @@ module Memscope
   autoload :Lint, File.join(__dir__, "memscope", "lint.rb")
   autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
+  autoload :Metrics, File.join(__dir__, "memscope", "metrics.rb")
+  autoload :Prometheus, File.join(__dir__, "memscope", "prometheus.rb")
   autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
   autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
 

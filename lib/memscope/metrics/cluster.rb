@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Metrics
+    # Whose samples a collection has: this process's own, or those of all of Puma's workers.
+    #
+    # @api private
+    class Cluster
+      # @return [Hash{String => Worker}, nil] the newest of each label; nil where this process speaks for itself only
+      attr_reader :workers
+      # @return [String, nil] the label of this process
+      attr_reader :own_label
+
+      class << self
+        # @param worker [String, Integer, false, nil] as Metrics.families takes it
+        def of(worker)
+          return new(nil, worker == false ? nil : worker.to_s) unless worker.nil?
+
+          workers = reports.sort_by { |one| one.booted_at.to_f }.filter_map { |one| labelled(one) }
+          own = workers.find { |_label, one| one.pid == Process.pid }
+          workers.empty? ? new(nil, nil) : new(workers.to_h, own&.first)
+        end
+
+        # What workers have told their master. Where none was started to tell, Workers would read this process itself,
+        # which is tier T2.
+        #
+        # @return [Enumerable<Worker>]
+        def reports
+          return [] if Memscope.autoload?(:Workers) || !defined?(Memscope::Workers) || !Memscope::Workers.place
+
+          Memscope.workers
+        end
+
+        private
+
+        # In a phased restart two workers have the same index for a while.
+        def labelled(worker)
+          label = worker.role == :master ? "master" : worker.index&.to_s
+          [label, worker] if label
+        end
+      end
+
+      def initialize(workers, own_label)
+        @workers = workers
+        @own_label = own_label
+        freeze
+      end
+    end
+  end
+end

@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require_relative "metrics/requirement"
+require_relative "metrics/round"
+
+Memscope::Metrics::Requirement.load("prometheus-client", feature: "prometheus/client",
+                                                         surface: "memscope/prometheus_collector")
+
+module Memscope
+  # memscope's families in a registry of the prometheus-client gem, so that they are on the page that the application
+  # has already:
+  #
+  #   require "memscope/prometheus_collector"
+  #   Memscope::PrometheusCollector.register
+  #
+  # They are read when the registry is: nothing is stored, whatever data store the registry has.
+  module PrometheusCollector
+    # A family as the registry asks for it.
+    #
+    # @api private
+    class Metric < ::Prometheus::Client::Metric
+      # @return [Symbol] :gauge or :counter
+      attr_reader :type
+
+      # @param definition [Metrics::Definition]
+      # @param round [Metrics::Round]
+      def initialize(definition, round) # rubocop:disable Lint/MissingSuper -- it would make a store
+        @name = definition.name.to_sym
+        @type = definition.type
+        @docstring = definition.help
+        @labels = definition.label_names
+        @preset_labels = {}
+        @round = round
+      end
+
+      # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
+      def values
+        samples = @round.ask(name) { |families| families[name.to_s]&.samples || [] }
+        samples.to_h { |sample| [sample.labels, sample.value] }
+      end
+
+      # @param labels [Hash{Symbol => String}]
+      # @return [Numeric, nil] nil where there is no such sample
+      def get(labels: {}) = values[labels]
+    end
+
+    # Registers all families, those included that have no samples yet.
+    #
+    # @param registry [::Prometheus::Client::Registry]
+    # @param worker [String, Integer, false, nil] as for Metrics.families
+    # @return [void]
+    # @raise [::Prometheus::Client::Registry::AlreadyRegisteredError] where one of the names is taken
+    def self.register(registry = ::Prometheus::Client.registry, worker: nil)
+      round = Metrics::Round.new(worker: worker)
+      Metrics::DEFINITIONS.each { |definition| registry.register(Metric.new(definition, round)) }
+      nil
+    end
+  end
+end
