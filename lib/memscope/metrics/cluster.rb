@@ -16,9 +16,11 @@ module Memscope
         def of(worker)
           return new(nil, worker == false ? nil : worker.to_s) unless worker.nil?
 
-          workers = reports.sort_by { |one| one.booted_at.to_f }.filter_map { |one| labelled(one) }
-          own = workers.find { |_label, one| one.pid == Process.pid }
-          workers.empty? ? new(nil, nil) : new(workers.to_h, own&.first)
+          # In a phased restart two workers have the same index for a while.
+          all = reports.group_by { |one| label(one) }.except(nil)
+          return new(nil, nil) if all.empty?
+
+          new(all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }, own(all))
         end
 
         # What workers have told their master. Where none was started to tell, Workers would read this process itself,
@@ -33,11 +35,9 @@ module Memscope
 
         private
 
-        # In a phased restart two workers have the same index for a while.
-        def labelled(worker)
-          label = worker.role == :master ? "master" : worker.index&.to_s
-          [label, worker] if label
-        end
+        def label(worker) = worker.role == :master ? "master" : worker.index&.to_s
+
+        def own(all) = all.find { |_label, same| same.any? { |one| one.pid == Process.pid } }&.first
       end
 
       def initialize(workers, own_label)

@@ -33,7 +33,7 @@ module Memscope
       Definition.new("ledger_read_time_seconds", "When the ledger was read, in seconds since 1970",
                      source: :ledger, read: ->(ledger) { ledger.at.to_f.round(3) },
                      report: ->(worker) { worker.rows && worker.at.to_f.round(3) }),
-      Definition.new("ledger_unverified_rows", "Rows that another source contradicts",
+      Definition.new("ledger_unverified_rows", "Rows that another source contradicts; not of Puma's workers",
                      source: :ledger, read: ->(ledger) { LedgerRows.unverified(ledger.rows) })
     ].freeze
     private_constant :OF_LEDGER

@@ -1,0 +1,247 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require "erb"
+require "json"
+require_relative "support/metrics_settings"
+
+class MetricsTest < MemscopeTest
+  include MetricsSettings
+
+  DEFINITIONS = Memscope::Metrics::DEFINITIONS
+
+  # Counts what is asked of the extension.
+  COUNTING = <<~RUBY.freeze
+    #{CHILD}
+    CALLS = Hash.new(0)
+    native = Memscope.const_get(:Native)
+    native.singleton_class.prepend(Module.new do
+      (native.singleton_methods(false) - [:absence]).each do |name|
+        define_method(name) { |*arguments| CALLS[name] += 1; super(*arguments) }
+      end
+    end)
+    Memscope.configuration = JSON.parse(ARGV.first)
+    families = Array.new(5) { Memscope::Metrics.families }.last
+    calls = CALLS.dup
+    sources = families.find { |family| family.name == "memscope_reading_seconds" }.samples.map { |s| s.labels[:reading] }
+    tiers = sources.to_h { |source| [source, Memscope.public_send(source).cost.tier] }
+    puts JSON.generate(calls: calls, tiers: tiers, names: families.map(&:name))
+  RUBY
+
+  def counted(interval:, arenas:, preload:)
+    child_json("ARGV.replace([#{JSON.generate([interval, arenas]).dump}])\n#{COUNTING}", requires: ["json"],
+                                                                                         preload: preload)
+  end
+
+  both_allocators "reads nothing above T1 unless asked to" do |preload|
+    read = counted(interval: nil, arenas: false, preload: preload)
+
+    assert_equal({ "snapshot" => 5, "cgroup" => 5, "allocator" => 1 }, read["calls"])
+    assert_equal(%w[T0 T1], read["tiers"].values.uniq.sort)
+    assert_empty read["names"].grep(/ledger|arena_|worker_/)
+  end
+
+  both_allocators "reads a ledger once in an interval" do |preload|
+    read = counted(interval: 60, arenas: false, preload: preload)
+
+    assert_equal 1, read["calls"]["ledger"]
+    assert_includes read["names"], "memscope_ledger_bytes"
+    # One with each ledger, and one for the life of the process.
+    assert_operator read["calls"]["allocator"], :<=, 2
+  end
+
+  both_allocators "reads arenas at each collection where they are cheap" do |preload|
+    skip_under_sanitizer
+    read = counted(interval: nil, arenas: true, preload: preload)
+
+    assert_equal preload ? 5 : 0, read["calls"].fetch("arenas", 0)
+    assert_operator read["tiers"].values.max, :<=, "T1"
+    assert_equal preload ? 1 : 0, read["names"].count("memscope_arena_allocated_bytes")
+  end
+
+  def test_reads_glibcs_arenas_at_the_interval
+    skip_under_sanitizer
+    read = counted(interval: 60, arenas: true, preload: nil)
+
+    assert_equal 1, read["calls"]["arenas"]
+    assert_includes read["names"], "memscope_arena_free_bytes"
+  end
+
+  both_allocators "the leaves of the ledger sum to its RSS" do |preload|
+    sums = child_json(<<~RUBY, requires: ["json"], preload: preload)
+      #{CHILD}
+      Memscope.configuration = [0, true]
+      3.times.map do
+        families = Memscope::Metrics.families.to_h { |family| [family.name, family.samples] }
+        rows = families.fetch("memscope_ledger_bytes")
+        [rows.sum(&:value), families.fetch("memscope_ledger_rss_bytes").first.value, rows.map(&:labels).uniq.size - rows.size,
+         rows.size]
+      end.then { |sums| puts JSON.generate(sums) }
+    RUBY
+
+    sums.each do |sum, rss, twice, rows|
+      assert_equal rss, sum
+      assert_equal 0, twice
+      assert_operator rows, :>=, 10
+    end
+  end
+
+  def test_threads_wait_for_one_ledger
+    calls = child_json(<<~RUBY, requires: ["json"])
+      #{CHILD}
+      Memscope.configuration = [60, false]
+      calls = Queue.new
+      ledger = Memscope.method(:ledger)
+      Memscope.define_singleton_method(:ledger) { calls << 1; sleep 0.05; ledger.call }
+      times = Array.new(8) { Thread.new { Memscope::Metrics.families } }.map(&:value).map do |families|
+        families.find { |family| family.name == "memscope_ledger_read_time_seconds" }.samples.first.value
+      end
+      puts [calls.size, times.uniq.size].to_json
+    RUBY
+
+    assert_equal [1, 1], calls
+  end
+
+  def test_a_forked_child_reads_a_ledger_of_its_own
+    pids = child_json(<<~RUBY, requires: ["json"])
+      #{CHILD}
+      Memscope.configuration = [60, false]
+      Memscope::Metrics.families
+      ledger = Memscope.method(:ledger)
+      calls = 0
+      Memscope.define_singleton_method(:ledger) { calls += 1; ledger.call }
+      reader, writer = IO.pipe
+      Process.wait(fork { Memscope::Metrics.families; writer.write(calls) })
+      writer.close
+      puts [calls, reader.read.to_i].to_json
+    RUBY
+
+    assert_equal [0, 1], pids
+  end
+
+  def test_names_and_units
+    names = DEFINITIONS.map(&:name)
+
+    assert_equal names.uniq, names
+    DEFINITIONS.each do |definition|
+      assert_match(/\Amemscope_[a-z][a-z0-9_]*\z/, definition.name)
+      assert_equal definition.type == :counter, definition.name.end_with?("_total"), definition.name
+      refute_match(/_(kb|mb|ms|us|count|sum|bucket|percent|hour)\b/, definition.name)
+      refute_match(/\.\z/, definition.help)
+      assert_operator definition.labels, :frozen?
+    end
+    assert_equal %i[allocator arena event kind pages reading row size stall version worker],
+                 DEFINITIONS.flat_map(&:label_names).uniq.sort
+  end
+
+  def test_families_are_values
+    families = configured { Memscope::Metrics.families }
+
+    families.each do |family|
+      assert_predicate family, :frozen?
+      assert_equal family, Memscope::Metrics::Family.from_h(JSON.parse(family.to_json))
+      assert_equal family.samples.map(&:labels).uniq.size, family.samples.size
+      family.samples.each { |sample| assert_kind_of Numeric, sample.value, family.name }
+    end
+  end
+
+  def test_every_worker_has_samples
+    families = in_cluster(master, worker(0), worker(1))
+
+    assert_equal({ "master" => 90_000_000, "0" => 90_000_000, "1" => 90_000_001 }, families["memscope_rss_bytes"])
+    assert_equal({ %w[malloc 0] => 60_000_000, %w[malloc 1] => 60_000_001 },
+                 families["memscope_ledger_bytes"].slice(%w[malloc 0], %w[malloc 1]))
+    assert_equal(90_000_001, families["memscope_ledger_rss_bytes"]["1"])
+    assert_equal({ "0" => 7, "1" => 7 }, families["memscope_worker_unshared_since_fork_bytes"])
+    assert_in_delta 2.0, families["memscope_worker_rss_growth_bytes_per_second"]["0"]
+    assert_equal (BOOT + 90).to_i, families["memscope_worker_report_time_seconds"]["0"]
+  end
+
+  def test_rows_of_each_worker_sum_to_its_rss
+    families = in_cluster(master, worker(0), worker(1))
+    sums = families["memscope_ledger_bytes"].group_by { |(_row, worker), _bytes| worker }
+
+    assert_equal(families["memscope_ledger_rss_bytes"], sums.transform_values { |rows| rows.sum(&:last) })
+  end
+
+  def test_what_the_answering_worker_reads_itself_has_its_label
+    families = in_cluster(worker(0), worker(1, pid: Process.pid))
+
+    assert_equal ["1"], families["memscope_gc_live_slots"].keys
+    assert_equal [%w[minor 1], %w[major 1]], families["memscope_gc_collections_total"].keys
+    assert_equal [[]], families.fetch("memscope_cgroup_current_bytes", { [] => 0 }).keys
+  end
+
+  def test_a_cluster_costs_no_ledger
+    replacing(Memscope, :ledger, -> { flunk "a ledger was read" }) do
+      assert_includes in_cluster(worker(0)), "memscope_ledger_bytes"
+    end
+  end
+
+  def test_workers_rows_are_left_out_as_ledgers_are
+    families = in_cluster(worker(0), interval: nil)
+
+    assert_includes families, "memscope_worker_pss_bytes"
+    assert_empty families.keys.grep(/ledger/)
+  end
+
+  def test_the_newest_of_two_workers_with_one_index
+    old = worker(0, pid: 5, phase: 1, booted_at: BOOT - 9)
+    new = worker(0, pid: 6, phase: 2, rss_bytes: 5)
+    families = in_cluster(new, old)
+
+    assert_equal({ "0" => 5 }, families["memscope_rss_bytes"])
+    assert_equal({ "0" => 2 }, families["memscope_worker_phase"])
+    own = in_cluster(worker(0, pid: Process.pid, booted_at: BOOT - 9), new)["memscope_gc_live_slots"]
+
+    assert_equal ["0"], own.keys
+  end
+
+  def test_a_worker_that_has_not_reported_has_no_samples
+    silent = { rss_bytes: nil, pss_bytes: nil, uss_bytes: nil, rows: nil, at: nil, booted_at: nil, shared_bytes: nil,
+               unshared_since_fork_bytes: nil, rss_bytes_per_hour: nil }
+    families = in_cluster(worker(0), worker(1, **silent))
+
+    assert_equal ["0"], families["memscope_rss_bytes"].keys
+    assert_equal ["0"], families["memscope_ledger_read_time_seconds"].keys
+    assert_equal %w[0 1], families["memscope_worker_phase"].keys
+  end
+
+  def test_a_label_of_ones_own
+    clustered(worker(0), worker(1)) do
+      configured { assert_equal({ "sidekiq" => 1 }, tally(Memscope::Metrics.families(worker: "sidekiq"))) }
+      configured { assert_equal({ "7" => 1 }, tally(Memscope::Metrics.families(worker: 7))) }
+      configured { assert_equal({ nil => 1 }, tally(Memscope::Metrics.families(worker: false))) }
+    end
+  end
+
+  def test_without_puma_nobody_is_asked
+    assert_empty child_json("puts [*Memscope::Metrics::Cluster.reports].to_json", requires: %w[json memscope/metrics])
+  end
+
+  def test_the_documentation_is_up_to_date
+    directory = File.join(ChildProcess::ROOT, "docs")
+    template = ERB.new(File.read(File.join(directory, "metrics.md.erb")), trim_mode: "-")
+
+    assert_equal template.result_with_hash(definitions: DEFINITIONS), File.read(File.join(directory, "metrics.md")),
+                 "rake docs:metrics writes it"
+    DEFINITIONS.each { |definition| assert_includes File.read(File.join(directory, "metrics.md")), definition.name }
+  end
+
+  private
+
+  def tally(families)
+    families.find { |family| family.name == "memscope_rss_bytes" }.samples.map { |sample| sample.labels[:worker] }.tally
+  end
+
+  # By name, the values by those of the labels; a single label stands for itself.
+  def in_cluster(*workers, interval: 60)
+    families = clustered(*workers) { configured(interval: interval) { Memscope::Metrics.families } }
+    families.to_h do |family|
+      [family.name, family.samples.to_h do |sample|
+        values = sample.labels.values
+        [values.size == 1 ? values.first : values, sample.value]
+      end]
+    end
+  end
+end

@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+# Reads Prometheus's text format as strictly as its documentation describes it, for what promtool lets pass: samples
+# that are there twice, families in pieces, a type that comes late.
+module Exposition
+  Sample = Struct.new(:name, :labels, :value)
+  LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"/
+  LINE = /\A([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(#{LABEL}(?:,#{LABEL})*)\})? (-?[0-9.e+-]+)\z/
+  UNESCAPED = { "\\\\" => "\\", '\"' => '"', '\n' => "\n" }.freeze
+
+  module_function
+
+  # @return [Hash{String => Array<Sample>}] by family, in order
+  def parse(text)
+    raise "no newline at the end" unless text.end_with?("\n")
+
+    families = {}
+    text.each_line(chomp: true) { |line| take(line, families) }
+    families
+  end
+
+  def take(line, families)
+    mark, name, rest = line.match(/\A# (HELP|TYPE) (\S+) (\S.*)\z/)&.captures
+    case mark
+    when "HELP"
+      raise "#{name} begins twice" if families.key?(name)
+
+      families[name] = []
+    when "TYPE"
+      raise "out of place: #{line}" unless families.keys.last == name && families[name].empty?
+      raise "unknown: #{line}" unless %w[gauge counter].include?(rest)
+    else add(line, families)
+    end
+  end
+
+  def add(line, families)
+    name, pairs = line.match(LINE)&.values_at(1, 2)
+    raise "no sample: #{line}" unless name
+    raise "out of place: #{line}" unless families.keys.last == name
+
+    labels = pairs.to_s.scan(LABEL).to_h { |label, value| [label.to_sym, value.gsub(/\\./, UNESCAPED)] }
+    raise "a label twice: #{line}" if labels.size != pairs.to_s.scan(LABEL).size
+    raise "a sample twice: #{line}" if families[name].any? { |sample| sample.labels == labels }
+
+    families[name] << Sample.new(name, labels, Float(line.split.last))
+  end
+end

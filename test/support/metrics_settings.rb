@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+# The configuration as metrics ask for it, and reports of Puma's workers, made by hand.
+module MetricsSettings
+  Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas)
+  Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
+                      :unshared_since_fork_bytes, :rows, :rss_bytes_per_hour, keyword_init: true)
+  BOOT = Time.utc(2026, 11, 21, 2)
+
+  # For children: the same settings there.
+  CHILD = <<~RUBY
+    def Memscope.configuration = @configuration ||= Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas).new
+    def Memscope.configuration=(values)
+      configuration.metrics_ledger_interval_seconds, configuration.metrics_arenas = values
+    end
+  RUBY
+
+  module_function
+
+  # For the length of the block.
+  def configured(interval: nil, arenas: false, &block)
+    replacing(Memscope::Metrics, :configuration, Settings.new(interval, arenas), &block)
+  end
+
+  # For the length of the block.
+  def clustered(*workers, &)
+    replacing(Memscope::Metrics::Cluster, :reports, workers, &)
+  end
+
+  # Lets a method of a module give the value, or what it returns where it is a Proc.
+  def replacing(object, name, value)
+    original = object.method(name)
+    object.singleton_class.send(:remove_method, name)
+    object.define_singleton_method(name) { value.is_a?(Proc) ? value.call : value }
+    yield
+  ensure
+    object.singleton_class.send(:remove_method, name)
+    object.define_singleton_method(name, original)
+  end
+
+  def worker(index, pid: 1_000 + index, **given)
+    rows = { malloc: 60_000_000 + index, ruby_heap: 30_000_000, unattributed: 0 }
+    Worker.new(index: index, pid: pid, role: :worker, phase: 0, booted_at: BOOT, at: BOOT + 90, rows: rows,
+               rss_bytes: rows.values.sum, pss_bytes: 50_000_000, uss_bytes: 40_000_000, shared_bytes: 50_000_000,
+               unshared_since_fork_bytes: 7, rss_bytes_per_hour: 7_200, **given)
+  end
+
+  def master = worker(0, pid: 999, role: :master, index: nil, unshared_since_fork_bytes: nil, phase: nil)
+end

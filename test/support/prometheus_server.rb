@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require "json"
+require "net/http"
+require "socket"
+require "tmpdir"
+
+# A real Prometheus that scrapes each second, for the length of a block.
+class PrometheusServer
+  PATHS = ENV.fetch("PATH", "").split(":")
+
+  # @return [Boolean] whether Debian's package is there
+  def self.installed? = PATHS.any? { |path| File.executable?(File.join(path, "prometheus")) }
+
+  # @param jobs [Hash{String => Integer}] ports of 127.0.0.1 by job
+  def self.run(jobs)
+    Dir.mktmpdir do |directory|
+      server = new(directory, jobs)
+      begin
+        yield server
+      ensure
+        server.stop
+      end
+    end
+  end
+
+  def initialize(directory, jobs)
+    @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
+    @log = File.join(directory, "log")
+    scraped = jobs.map { |job, port| { job_name: job, static_configs: [{ targets: ["127.0.0.1:#{port}"] }] } }
+    configuration = File.join(directory, "prometheus.yml")
+    File.write(configuration, JSON.generate(global: { scrape_interval: "1s", scrape_timeout: "1s" },
+                                            scrape_configs: scraped))
+    @pid = spawn("prometheus", "--config.file=#{configuration}", "--storage.tsdb.path=#{directory}/data",
+                 "--web.listen-address=127.0.0.1:#{@port}", "--log.level=warn", out: @log, err: @log)
+  end
+
+  # @return [Array<Hash>] results of an instant query, each with "metric" and "value"
+  def query(expression)
+    answer = get("query", query: expression)
+    raise "#{expression}: #{answer['error']}" unless answer["status"] == "success"
+
+    answer["data"]["result"]
+  end
+
+  # @return [Float, nil] the only result's value
+  def value(expression)
+    results = query(expression)
+    raise "#{expression} has #{results.size} results" if results.size > 1
+
+    results.first && Float(results.first["value"].last)
+  end
+
+  # @return [Array<Hash>] what is scraped, with "health" and "lastError"
+  def targets = get("targets").dig("data", "activeTargets")
+
+  # Asks until the block is true. The first scrape comes some six seconds after the start.
+  def wait(seconds)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+    loop do
+      begin
+        return true if yield
+      rescue SystemCallError
+        raise "prometheus ended: #{File.read(@log)}" if Process.wait(@pid, Process::WNOHANG)
+      end
+      return false if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+
+      sleep 0.2
+    end
+  end
+
+  def stop
+    Process.kill(:TERM, @pid)
+    Process.wait(@pid)
+  rescue Errno::ESRCH, Errno::ECHILD
+    nil
+  end
+
+  private
+
+  def get(call, **parameters)
+    uri = URI("http://127.0.0.1:#{@port}/api/v1/#{call}")
+    uri.query = URI.encode_www_form(parameters)
+    JSON.parse(Net::HTTP.get(uri))
+  end
+end
