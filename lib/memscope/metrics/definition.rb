@@ -34,7 +34,7 @@ module Memscope
         @name = "memscope_#{name}".freeze
         @type = type
         @help = help
-        @unit = name[/_(bytes_per_second|bytes|seconds)(_total)?\z/, 1]
+        @unit = name[/_(bytes_per_second|bytes|seconds)(_total)?\z/, 1].freeze
         @labels = labels.freeze
         @source = source
         @read = read&.to_proc
@@ -72,11 +72,10 @@ module Memscope
       private
 
       def labelled(values, worker)
-        values = { [] => values } unless values.is_a?(Hash)
-        values.compact.transform_keys do |key|
-          named = labels.zip(Array(key).map(&:to_s)).to_h
-          worker ? named.update(worker: worker) : named
-        end
+        own = worker ? { worker: worker } : {}
+        return values.nil? ? {} : { own => values } if labels.empty?
+
+        values.compact.transform_keys { |key| labels.zip(Array(key).map(&:to_s)).to_h.update(own) }
       end
     end
   end
