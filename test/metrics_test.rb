@@ -215,6 +215,13 @@ class MetricsTest < MemscopeTest
     end
   end
 
+  def test_another_label_is_refused
+    error = assert_raises(ArgumentError) { Memscope::Metrics.families(worker: :web) }
+
+    assert_equal "Memscope::Metrics.families: worker: given :web, allowed: a String, an Integer, false, nil",
+                 error.message
+  end
+
   def test_without_puma_nobody_is_asked
     assert_empty child_json("puts [*Memscope::Metrics::Cluster.reports].to_json", requires: %w[json memscope/metrics])
   end

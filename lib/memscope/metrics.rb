@@ -38,6 +38,7 @@ module Memscope
       # @param worker [String, Integer, false, nil] the label `worker` of this process, which then speaks for itself
       #   only; false for itself only and no label; nil for all of Puma's workers, or itself where there are none
       # @return [Array<Family>]
+      # @raise [ArgumentError] for another worker
       def families(worker: nil)
         cluster = Cluster.of(worker)
         readings = Readings.new(configuration)

@@ -10,7 +10,8 @@ module Memscope
   #
   #   gem "memscope", require: ["memscope", "memscope/yabeda"]
   #
-  # They are read when Yabeda collects. All of a metric's tags are always set, the empty ones to "".
+  # They are read when Yabeda collects. All of a metric's tags are always set, the empty ones to "". Yabeda keeps a
+  # gauge's last value when what it is of has gone.
   module Yabeda
     @counted = {}
     @mutex = Mutex.new

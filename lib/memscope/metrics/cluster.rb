@@ -14,7 +14,7 @@ module Memscope
       class << self
         # @param worker [String, Integer, false, nil] as Metrics.families takes it
         def of(worker)
-          return new(nil, worker == false ? nil : worker.to_s) unless worker.nil?
+          return new(nil, given(worker)) unless worker.nil?
 
           # In a phased restart two workers have the same index for a while.
           all = reports.group_by { |one| label(one) }.except(nil)
@@ -34,6 +34,15 @@ module Memscope
         end
 
         private
+
+        def given(worker)
+          case worker
+          when String, Integer then worker.to_s
+          when false then nil
+          else raise ArgumentError, "Memscope::Metrics.families: worker: given #{worker.inspect}, " \
+                                    "allowed: a String, an Integer, false, nil"
+          end
+        end
 
         def label(worker) = worker.role == :master ? "master" : worker.index&.to_s
 
