@@ -30,12 +30,14 @@ module MetricsSettings
   # Lets a method of a module give the value, or what it returns where it is a Proc.
   def replacing(object, name, value)
     original = object.method(name)
+    hidden = object.singleton_class.private_method_defined?(name)
     object.singleton_class.send(:remove_method, name)
     object.define_singleton_method(name) { value.is_a?(Proc) ? value.call : value }
     yield
   ensure
     object.singleton_class.send(:remove_method, name)
     object.define_singleton_method(name, original)
+    object.singleton_class.send(:private, name) if hidden
   end
 
   def worker(index, pid: 1_000 + index, **given)
