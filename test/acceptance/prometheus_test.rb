@@ -11,14 +11,15 @@ class PrometheusAcceptanceTest < MemscopeTest
   parallelize_me!
 
   SCRAPES = 12
-  # A thread keeps allocating while it is scraped, and a little stays of each scrape.
+  # A thread keeps allocating while it is scraped, and a little stays of each scrape. It is as large as applications
+  # are: of a process that does nothing, what came and went since the last ledger, up to two seconds ago, is 1 %.
   RACKUP = <<~RUBY.freeze
     require "memscope"
     require "memscope/prometheus"
     #{MetricsSettings::CHILD}
     Memscope.configuration = [2, true]
     Thread.new { loop { Array.new(200) { "x" * rand(24..2_000) }; sleep 0.01 } }
-    KEPT = []
+    KEPT = ["z" * (100 << 20)]
     run(lambda do |env|
       KEPT << ("y" * 20_000)
       [200, { "content-type" => Memscope::Prometheus::CONTENT_TYPE }, [Memscope::Prometheus.text]]
