@@ -14,7 +14,7 @@ Gem::Specification.new do |spec|
   spec.metadata["rubygems_mfa_required"] = "true"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/**/*.rb", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs", "docs/**/*.md", "*.md", "LICENSE.txt",
+    Dir["lib/**/*.{rb,tt}", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs", "docs/**/*.md", "*.md", "LICENSE.txt",
         ".yardopts"]
   end
   spec.bindir = "exe"

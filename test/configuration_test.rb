@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "erb"
 require "pathname"
 require_relative "test_helper"
 
@@ -94,7 +95,7 @@ class ConfigurationTest < MemscopeTest
 
   # Runs script in a child; what it evaluates to.
   def child(script, **options)
-    child_json("puts JSON.generate(begin\n#{script}\nend)", requires: ["json"], **options)
+    child_json("puts JSON.generate(begin\n#{script}\nend)", requires: %w[json logger], **options)
   end
 
   # The same, of which an error is expected.
@@ -266,6 +267,27 @@ class ConfigurationTest < MemscopeTest
   # Printing and flattening ask any object for conversions that it may lack.
   def test_the_builder_can_be_printed
     assert_equal "fine", child("Memscope.configure { |c| [[c]].flatten; puts c }\n'fine'")
+  end
+
+  # `rake docs:configuration` writes it.
+  def test_the_documentation_is_up_to_date
+    template, page = %w[.md.erb .md].map do |ending|
+      File.read(File.join(ChildProcess::ROOT, "docs/configuration#{ending}"), encoding: "UTF-8")
+    end
+
+    assert_equal ERB.new(template, trim_mode: "-").result_with_hash(settings: SETTINGS), page
+  end
+
+  # Every example is one.
+  def test_the_examples
+    examples = SETTINGS.transform_values(&:example)
+    found = child(<<~RUBY, env: { "MEMORY_PASSWORD" => "x" })
+      Memscope.configure { |c| #{examples.map { |name, code| "c.#{name} = #{code}" }.join('; ')} }
+      Memscope::Configuration::SETTINGS.reject { |name, setting|
+        Memscope.configuration.public_send(name) != setting.default }.keys
+    RUBY
+
+    assert_empty found
   end
 
   def test_it_is_not_loaded_with_memscope
