@@ -1,25 +1,45 @@
 # frozen_string_literal: true
 
 module Memscope
-  # What memscope adds to a Rails application by itself: its rake tasks, and one line in the log at boot that says
-  # which allocator serves malloc. Nothing is mounted.
+  # What memscope adds to a Rails application by itself: `config.memscope`, its rake tasks, a line in the log at boot
+  # that says which allocator serves malloc, and the socket where `listen` is configured. Nothing is mounted.
+  #
+  # `config.memscope.listen = true` is the same as Memscope.configure, at any place where Rails is configured. A boot
+  # never fails for an environment variable: what is wrong with one is logged, and the setting stays at its default.
   class Railtie < ::Rails::Railtie
+    config.memscope = Configuration::Direct.new
+    Configuration.excuse_environment
+
     rake_tasks { require "memscope/tasks" }
 
-    config.after_initialize { Railtie.log(::Rails.logger) }
+    config.after_initialize { Railtie.start }
 
     class << self
-      # Logs which allocator serves malloc, and the proof. Never raises: a boot does not fail for this.
+      # Logs, and listens where that is configured. Never raises: a boot does not fail for this.
       #
-      # @param logger [Logger, nil]
       # @return [void]
-      def log(logger)
-        logger&.info(sentence(Memscope.allocator))
-      rescue StandardError => e
-        warn "memscope #{VERSION}: not logged at boot: #{e.message} (#{e.class})"
+      def start
+        configuration = Configuration.so_far
+        attempt("logged") { log(configuration.logger) }
+        attempt("listening") { listen(configuration.listen) } if configuration.listen
       end
 
       private
+
+      def attempt(what)
+        yield
+      rescue StandardError => e
+        warn "memscope #{VERSION}: not #{what} at boot: #{e.message} (#{e.class})"
+      end
+
+      def log(logger)
+        return unless logger
+
+        Configuration.environment_errors.each { |error| logger.warn("memscope #{VERSION}: #{error}; not set") }
+        logger.info(sentence(Memscope.allocator))
+      end
+
+      def listen(where) = Memscope.listen(path: where.is_a?(String) ? where : nil)
 
       def sentence(allocator)
         name = [allocator.name, allocator.version].compact.join(" ")
