@@ -35,6 +35,8 @@ module Memscope
   autoload :Prometheus, File.join(__dir__, "memscope", "prometheus.rb")
   autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
   autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
+  autoload :Worker, File.join(__dir__, "memscope", "workers.rb")
+  autoload :Workers, File.join(__dir__, "memscope", "workers.rb")
 
   class << self
     # @!method rss
@@ -126,6 +128,13 @@ module Memscope
     #
     # @return [Cgroup]
     def cgroup = Cgroup.read
+
+    # Every process of the Puma cluster that this one is of, as each last reported itself; without `plugin :memscope` in
+    # config/puma.rb only this process. Tier T2 where that has taken no reading of itself yet, else T0; in a worker of
+    # Puma's a call to the master. Loads memscope/workers when first used.
+    #
+    # @return [Workers]
+    def workers = Workers.read
 
     # What is wrong with the memory of this process, and what helps. Tier T2; nothing is changed, no GC is run. Loads
     # memscope/doctor when first used; require that beforehand where it is to be called in a trap handler.
