@@ -35,6 +35,7 @@ module Memscope
   autoload :Prometheus, File.join(__dir__, "memscope", "prometheus.rb")
   autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
   autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
+  autoload :Web, File.join(__dir__, "memscope", "web.rb")
   autoload :Worker, File.join(__dir__, "memscope", "workers.rb")
   autoload :Workers, File.join(__dir__, "memscope", "workers.rb")
 

@@ -7,7 +7,7 @@ class LoadingTest < MemscopeTest
   FILES = Dir.children(File.join(ChildProcess::ROOT, "lib/memscope")).filter_map { |name| name[/\A\w+(?=\.rb\z)/] }
              .sort.freeze
   # They need a gem, and say so. memscope/railtie is for Rails to load.
-  NOT_ALONE = %w[open_telemetry prometheus_collector railtie yabeda].freeze
+  NOT_ALONE = %w[open_telemetry prometheus_collector railtie web yabeda].freeze
 
   # Each alone, in a fork that has loaded nothing else.
   EACH = <<~'RUBY'
