@@ -32,6 +32,8 @@ module Memscope
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
   autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
+  autoload :Worker, File.join(__dir__, "memscope", "workers.rb")
+  autoload :Workers, File.join(__dir__, "memscope", "workers.rb")
 
   class << self
     # @!method rss
@@ -123,6 +125,13 @@ module Memscope
     #
     # @return [Cgroup]
     def cgroup = Cgroup.read
+
+    # Every process of the Puma cluster that this one is of, as each last reported itself; without `plugin :memscope` in
+    # config/puma.rb only this process. Tier T0, and T2 for a process that has no reading of itself yet; in a worker a
+    # call to the master. Loads memscope/workers when first used.
+    #
+    # @return [Workers]
+    def workers = Workers.read
 
     # What is wrong with the memory of this process, and what helps. Tier T2; nothing is changed, no GC is run. Loads
     # memscope/doctor when first used; require that beforehand where it is to be called in a trap handler.

@@ -8,7 +8,8 @@ module Memscope
       # The calls that stand for an option, with what the help says of them.
       READINGS = { mappings: "each mapping, with the rows that own it",
                    arenas: "malloc's arenas", size_classes: "how full jemalloc's slabs are, by size",
-                   fragmentation: "what is free, by what gives it back" }.freeze
+                   fragmentation: "what is free, by what gives it back",
+                   workers: "each process of its Puma cluster" }.freeze
       # The ledger's own.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "tell what other processes share",
                  objects: "ask objects what they hold through malloc" }.freeze

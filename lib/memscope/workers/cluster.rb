@@ -1,0 +1,122 @@
+# frozen_string_literal: true
+
+require_relative "../workers"
+require_relative "channel"
+
+module Memscope
+  class Workers < Reading
+    # Puma's cluster: what the plugin makes in the master before the first fork. Each worker takes its copy along; the
+    # master keeps the last report of each.
+    #
+    # Only the master's thread writes the reports, and only Puma's loop what it says of the workers; each puts a new
+    # frozen Hash in the old one's place, so that readers need no lock.
+    class Cluster
+      # So many intervals without a report are worth a word.
+      SILENT = 3
+      private_constant :SILENT
+
+      # @return [Integer] the master
+      attr_reader :pid
+
+      def initialize
+        @pid = Process.pid
+        @channel = Channel.new
+        @reports = {}.freeze
+        @handles = {}.freeze
+      end
+
+      # In a worker, just behind the fork.
+      #
+      # @param index [Integer] Puma's number of it
+      # @return [void]
+      def boot_worker(index)
+        @channel.keep_writer
+        watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
+        Workers.place = watch
+        watch.start
+      end
+
+      # In a process that has forked a worker: the master, or with fork_worker worker 0.
+      #
+      # @return [void]
+      def forked
+        place = Workers.place
+        place.sampler.rebase if place.is_a?(Watch)
+      end
+
+      # In the master, when a worker has told Puma that it lives.
+      #
+      # @param handle [#pid, #index, #phase] Puma's, of the worker
+      # @return [void]
+      def saw(handle)
+        known = [handle.index, handle.phase]
+        @handles = living(@handles).merge(handle.pid => known).freeze unless @handles[handle.pid] == known
+      end
+
+      # In a thread of the master's: takes reports, and readings of the master itself.
+      #
+      # @return [void] it never does
+      def run
+        @watch = Watch.new(Sampler.new(role: :master))
+        Workers.place = self
+        loop do
+          due = monotonic + @watch.step
+          receive(due - monotonic) while monotonic < due
+        end
+      end
+
+      # @return [Workers] in the master
+      def read
+        since = monotonic
+        workers = (living(@handles).keys | living(@reports).keys).filter_map { |pid| known(pid) }
+        Workers.of([@watch.latest, *workers.sort_by { |worker| [worker.index, worker.booted_at.to_f] }], since: since)
+      end
+
+      private
+
+      def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      def receive(seconds)
+        worker = @channel.receive(seconds)
+        return unless worker&.role == :worker && worker.index
+
+        # A worker that is new may stand in for another that is gone.
+        kept = @reports.key?(worker.pid) ? @reports : living(@reports)
+        @reports = { **kept, worker.pid => [worker, monotonic] }.freeze
+      end
+
+      # Without the workers that are gone.
+      def living(workers) = workers.select { |pid, _known| alive?(pid) }
+
+      def alive?(pid)
+        Process.kill(0, pid) == 1
+      rescue Errno::EPERM
+        true
+      rescue Errno::ESRCH
+        false
+      end
+
+      # nil for a pid that was given to another process meanwhile: silent, and another worker has its index.
+      def known(pid)
+        worker, received = @reports[pid]
+        index, phase = @handles[pid]
+        return silent(pid, index, phase) unless worker
+
+        seconds = monotonic - received
+        return worker.with(phase: phase) if seconds < SILENT * Workers.setting(:worker_interval_seconds)
+        return if replaced?(worker)
+
+        worker.with(phase: phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })
+      end
+
+      def replaced?(worker)
+        @reports.any? { |pid, (other, _received)| pid != worker.pid && other.index == worker.index }
+      end
+
+      def silent(pid, index, phase)
+        Worker.capture({ index: index, pid: pid, role: :worker, phase: phase, samples: 0,
+                         reasons: { at: "it has not reported yet" } })
+      end
+    end
+  end
+end

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "../native"
+require_relative "trend"
+
+module Memscope
+  class Workers < Reading
+    # Takes readings of this process, beginning with one of what it was at boot. Loads nothing of Rails and none of the
+    # application's gems, so that it can be used before they are there.
+    class Sampler
+      # Those of its readings whose absence the kernel explains.
+      EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
+      private_constant :EXPLAINED
+
+      # @param role [Symbol] :master, :worker or :single
+      # @param index [Integer, nil] of a worker
+      def initialize(role:, index: nil)
+        @role = role
+        @index = index
+        @trend = Trend.new
+        memory = Native.process_memory
+        @booted_at = now
+        @rss_at_boot = memory[:rss_bytes]
+        @inherited = memory[:shared_dirty_bytes] if role == :worker
+      end
+
+      # Counts from now on what is unshared: this process has forked a worker, with which it shares all it has.
+      #
+      # @return [void]
+      def rebase
+        @inherited = Native.process_memory[:shared_dirty_bytes] if @role == :worker
+      end
+
+      # @return [Worker] as it is now. T2: milliseconds for each GB that is resident
+      def read
+        ledger = Native.ledger(false, false, false, false)
+        memory = Native.process_memory
+        @trend.add(Process.clock_gettime(Process::CLOCK_MONOTONIC), memory[:rss_bytes]) if memory[:rss_bytes]
+        Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
+                         rss_at_boot_bytes: @rss_at_boot, rows: rows(ledger), rss_bytes_per_hour: @trend.per_hour,
+                         samples: @trend.samples, reasons: reasons(ledger, memory), **sizes(memory) })
+      end
+
+      private
+
+      def now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+
+      def rows(ledger)
+        ledger[:rows].to_h { |row| [row[:id], row[:bytes]] } if ledger[:rss_bytes]
+      end
+
+      def sizes(memory)
+        rss, uss = memory.values_at(:rss_bytes, :uss_bytes)
+        { rss_bytes: rss, pss_bytes: memory[:pss_bytes], uss_bytes: uss, shared_bytes: rss && uss && (rss - uss),
+          unshared_since_fork_bytes: unshared(memory) }
+      end
+
+      # Anonymous pages that are shared are dirty: nothing but a fork shares them. What was shared and no longer is, was
+      # copied and is private now, or was given back.
+      def unshared(memory)
+        shared, own = memory.values_at(:shared_dirty_bytes, :private_dirty_bytes)
+        (@inherited - shared).clamp(0, own) if @inherited && shared && own
+      end
+
+      def reasons(ledger, memory)
+        told = memory[:reasons].slice(*EXPLAINED)
+        told[:rows] = ledger[:reasons][:rss_bytes] || "no ledger could be read" unless ledger[:rss_bytes]
+        told[:unshared_since_fork_bytes] = why_not_unshared(memory) unless @inherited && memory[:shared_dirty_bytes]
+        told[:rss_bytes_per_hour] = "takes 5 readings over a minute" unless @trend.per_hour
+        told
+      end
+
+      def why_not_unshared(memory)
+        return "this process is no worker that was forked" unless @role == :worker
+
+        memory[:reasons][:shared_dirty_bytes] || "what it shared at boot is not known"
+      end
+    end
+  end
+end
