@@ -127,8 +127,8 @@ module Memscope
     def cgroup = Cgroup.read
 
     # Every process of the Puma cluster that this one is of, as each last reported itself; without `plugin :memscope` in
-    # config/puma.rb only this process. Tier T0, and T2 for a process that has no reading of itself yet; in a worker a
-    # call to the master. Loads memscope/workers when first used.
+    # config/puma.rb only this process. Tier T2 where that has taken no reading of itself yet, else T0; in a worker of
+    # Puma's a call to the master. Loads memscope/workers when first used.
     #
     # @return [Workers]
     def workers = Workers.read

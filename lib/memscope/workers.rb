@@ -65,6 +65,10 @@ module Memscope
     # Both are made when they are asked for.
     remove_method :at, :booted_at
 
+    # @api private
+    # @return [Symbol] by which field a Diff pairs two of them
+    def self.identity = :pid
+
     def at = time(:at)
 
     def booted_at = time(:booted_at)
@@ -167,10 +171,10 @@ module Memscope
 
     # @return [Integer, nil] what all of them use of the machine: PSS counts a shared page once; nil where it is not
     #   known of one
-    def pss_bytes = sum(&:pss_bytes)
+    def pss_bytes = total(&:pss_bytes)
 
     # @return [Integer, nil] of that, what is private to one of them
-    def uss_bytes = sum(&:uss_bytes)
+    def uss_bytes = total(&:uss_bytes)
 
     # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
     def to_h = reading_to_h
@@ -188,7 +192,7 @@ module Memscope
 
     private
 
-    def sum(&bytes)
+    def total(&bytes)
       all = workers.map(&bytes)
       all.sum unless all.include?(nil)
     end

@@ -11,8 +11,8 @@ module Memscope
     # Only the master's thread writes the reports, and only Puma's loop what it says of the workers; each puts a new
     # frozen Hash in the old one's place, so that readers need no lock.
     class Cluster
-      # So many intervals without a report are worth a word.
-      SILENT = 3
+      # So many intervals without a report are worth a word, and so many seconds: a large worker takes its time.
+      SILENT = { intervals: 3, seconds: 60 }.freeze
       private_constant :SILENT
 
       # @return [Integer] the master
@@ -103,10 +103,14 @@ module Memscope
         return silent(pid, index, phase) unless worker
 
         seconds = monotonic - received
-        return worker.with(phase: phase) if seconds < SILENT * Workers.setting(:worker_interval_seconds)
+        return worker.with(phase: phase) if seconds < patience
         return if replaced?(worker)
 
         worker.with(phase: phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })
+      end
+
+      def patience
+        [SILENT[:intervals] * Workers.setting(:worker_interval_seconds), SILENT[:seconds]].max
       end
 
       def replaced?(worker)

@@ -48,7 +48,7 @@ module Memscope
         @deliver&.call(@latest)
         pause(Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started)
       rescue StandardError => e
-        @troubles[:at] = "the last reading failed: #{e.message} (#{e.class})"
+        @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
         pause(0)
       end
 
@@ -62,7 +62,7 @@ module Memscope
 
         Client.new(@master_pid).call(:workers)
       rescue StandardError => e
-        alone("Puma's master (pid #{@master_pid}) does not answer: #{e.message}", since)
+        alone("Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
       end
 
       private

@@ -1,0 +1,191 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/puma_server"
+
+class WorkersAcceptanceTest < MemscopeTest
+  parallelize_me!
+
+  MEBIBYTE = 1_048_576
+
+  # Of another process, in bytes, as the kernel says.
+  def smaps(pid)
+    File.read("/proc/#{pid}/smaps_rollup").scan(/^(\w+): +(\d+) kB/).to_h { |name, kb| [name, kb.to_i * 1024] }
+  end
+
+  # Processor time of one thread by its name, in nanoseconds.
+  def cpu_ns(pid, thread)
+    tasks = Dir["/proc/#{pid}/task/*"].select { |task| File.read("#{task}/comm").chomp == thread[0, 15] }
+    Integer(File.read("#{tasks.fetch(0)}/schedstat").split.first)
+  end
+
+  def all_reported?(workers, number)
+    reported = workers.select { |worker| worker.role == :worker && worker.at }
+    reported.size == number && workers.none? { |worker| worker.reasons.key?(:at) }
+  end
+
+  both_allocators "the processes of a preloaded cluster" do |preload|
+    skip_under_sanitizer
+    PumaServer.run("workers 2; preload_app!", preload: preload) do |server|
+      workers = server.workers_when("two workers") { |all| all_reported?(all, 2) }
+
+      assert_equal [:master, :worker, :worker], workers.map(&:role)
+      assert_equal [nil, 0, 1], workers.map(&:index)
+      assert_equal server.pid, workers.first.pid
+      assert_equal server.pid, workers.pid, "the master answers"
+      assert_sizes server
+      assert_cheap(server) { assert_unshared server }
+      assert_replaced server
+    end
+  end
+
+  # Both are read while the processes go on: once they must agree to within a quarter of a MiB.
+  def assert_sizes(server)
+    workers = server.until_found("reading that agrees with the kernel's") do
+      all = server.fresh_workers
+      all if all.all? { |worker| as_the_kernel_says?(worker) }
+    end
+
+    workers.each { |worker| assert_equal worker.rss_bytes, worker.uss_bytes + worker.shared_bytes }
+    assert_in_delta workers.workers.sum { |worker| smaps(worker.pid)["Pss"] }, workers.pss_bytes, MEBIBYTE
+  end
+
+  def as_the_kernel_says?(worker)
+    kernel = smaps(worker.pid)
+    pairs = [[kernel["Rss"], worker.rss_bytes], [kernel["Pss"], worker.pss_bytes],
+             [kernel.values_at("Private_Clean", "Private_Dirty").sum, worker.uss_bytes],
+             [kernel.values_at("Shared_Clean", "Shared_Dirty").sum, worker.shared_bytes],
+             [kernel["Rss"], worker.ledger_rss_bytes]]
+    pairs.all? { |said, read| (said - read).abs < MEBIBYTE / 4 }
+  end
+
+  # Collections of garbage unshare too, the pages that they mark: as much as they will, first.
+  def assert_unshared(server)
+    collected = []
+    server.until_found("a collection in both") { (collected << server.get("/collect")).uniq.size == 2 }
+    before = server.fresh_workers
+    shared = before.workers.to_h { |worker| [worker.pid, smaps(worker.pid)["Shared_Dirty"]] }
+    dirty = Integer(server.get("/dirty"))
+    after = server.fresh_workers
+    grown = after.workers.drop(1).to_h do |worker|
+      [worker.pid, worker.unshared_since_fork_bytes - before[worker.index].unshared_since_fork_bytes]
+    end
+
+    assert_in_delta 64 * MEBIBYTE, grown.delete(dirty), 0.05 * 64 * MEBIBYTE
+    assert_in_delta 64 * MEBIBYTE, shared[dirty] - smaps(dirty)["Shared_Dirty"], 0.05 * 64 * MEBIBYTE
+    assert_in_delta 0, grown.values.first, 3 * MEBIBYTE
+  end
+
+  # A reading each 10 seconds uses at most 0.5 % of a core, and so do readings at the shorter interval here.
+  def assert_cheap(server)
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    worker = server.workers[0]
+    before = cpu_ns(worker.pid, "memscope workers")
+    yield
+    readings = server.workers[0].samples - worker.samples
+    used = (cpu_ns(worker.pid, "memscope workers") - before) / 1e9
+
+    assert_operator readings, :>=, 1
+    assert_operator used / readings, :<=, 0.05
+    assert_operator used, :<=, (0.005 * (Process.clock_gettime(Process::CLOCK_MONOTONIC) - started)) + 0.05
+  end
+
+  def assert_replaced(server)
+    killed = server.workers[1]
+    Process.kill(:KILL, killed.pid)
+    workers = server.workers_when("another worker 1") do |all|
+      all_reported?(all, 2) && all[1] && all[1].pid != killed.pid
+    end
+
+    assert_equal 3, workers.count
+    refute_includes workers.map(&:pid), killed.pid
+    assert_operator workers[1].booted_at, :>, killed.booted_at
+  end
+
+  def test_a_phased_restart
+    PumaServer.run("workers 2; preload_app! false", env: { "WITH_RAILS" => "1" }) do |server|
+      before = server.workers_when("phase 0") { |all| all_reported?(all, 2) && all.map(&:phase) == [nil, 0, 0] }
+
+      assert_equal "true", server.get("/railtie"), "the plugin must not hide memscope from Rails"
+      Process.kill(:USR1, server.pid)
+      after = server.workers_when("phase 1") { |all| all_reported?(all, 2) && all.map(&:phase) == [nil, 1, 1] }
+
+      assert_equal server.pid, after.first.pid
+      assert_empty before.drop(1).map(&:pid) & after.drop(1).map(&:pid)
+      refute_match(/WARNING|not watched/, server.log)
+    end
+  end
+
+  def test_workers_that_worker_0_forks
+    PumaServer.run("workers 2; fork_worker 0; preload_app! false") do |server|
+      before = server.workers_when("two workers") { |all| all_reported?(all, 2) && all[1].phase == 0 }
+      Process.kill(:URG, server.pid)
+      after = server.workers_when("another worker 1") do |all|
+        all_reported?(all, 2) && all.map(&:phase) == [nil, 1, 1] && all[1].pid != before[1].pid
+      end
+
+      assert_equal before[0].pid, after[0].pid
+      assert_operator after[1].unshared_since_fork_bytes, :<, 20 * MEBIBYTE
+      assert_operator after[0].unshared_since_fork_bytes, :<, 20 * MEBIBYTE
+      assert_operator after[1].shared_bytes, :>, 80 * MEBIBYTE, "what worker 0 has loaded"
+    end
+  end
+
+  def test_single_mode
+    PumaServer.run("workers 0") do |server|
+      workers = server.workers_when("a reading") { |all| all.first.samples.positive? }
+
+      assert_equal [[:single, server.pid, nil]], workers.map { |one| [one.role, one.pid, one.index] }
+      assert_match(/\Aonly this process: /, workers.reasons[:workers])
+      refute_match(/arning/, server.log)
+    end
+  end
+
+  def test_a_child_that_a_worker_forks_is_none
+    PumaServer.run("workers 1; silence_single_worker_warning") do |server|
+      workers = Memscope::Workers.from_h(JSON.parse(server.get("/fork")))
+
+      assert_equal [[:single, nil]], workers.map { |one| [one.role, one.index] }
+      assert_equal workers.pid, workers.first.pid
+    end
+  end
+
+  # More reports than the kernel keeps for a master that takes none: ten, by default.
+  def test_workers_go_on_while_their_master_cannot_keep_up
+    PumaServer.run("workers 1; silence_single_worker_warning") do |server|
+      worker = server.workers_when("a worker") { |all| all_reported?(all, 1) }[0].pid
+      Process.kill(:STOP, server.pid)
+      before = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      assert_equal 40, Integer(server.get("/flood"))
+      assert_equal worker, Integer(server.get("/pid"))
+      assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - before, :<, 5
+      Process.kill(:CONT, server.pid)
+
+      assert_equal [nil, worker], server.fresh_workers.map { |one| one.pid unless one.role == :master }
+    end
+  end
+
+  { "1" => true, "0" => false }.each do |setting, there|
+    define_method("test_background_threads_of_jemalloc_are_#{'not_' unless there}armed_again_in_workers") do
+      skip_under_sanitizer
+      PumaServer.run("workers 2; preload_app!", preload: ChildProcess::ALLOCATORS[:jemalloc],
+                                                env: { "MALLOC_CONF" => "background_thread:true",
+                                                       "MEMSCOPE_BACKGROUND_THREAD" => setting }) do |server|
+        workers = server.workers_when("two workers") { |all| all_reported?(all, 2) }
+        names = workers.map { |one| Dir["/proc/#{one.pid}/task/*/comm"].map { |path| File.read(path).chomp } }
+
+        assert_equal [true, there, there], names.map { |all| all.include?("jemalloc_bg_thd") }
+      end
+    end
+  end
+
+  def test_under_glibc_workers_say_why_there_are_no_background_threads
+    skip_under_sanitizer
+    PumaServer.run("workers 1; silence_single_worker_warning", env: { "MEMSCOPE_BACKGROUND_THREAD" => "1" }) do |server|
+      worker = server.workers_when("a worker") { |all| all_reported?(all, 1) }[0]
+
+      assert_match(/jemalloc/, worker.reasons[:background_thread])
+    end
+  end
+end

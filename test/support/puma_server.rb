@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require "json"
+require "net/http"
+require "tmpdir"
+
+# A real Puma in processes of its own, with plugin :memscope and workers that report five times a second, serving the
+# application of workloads/workers.ru.
+#
+#   PumaServer.run("workers 2; preload_app!") { |server| server.workers }
+class PumaServer
+  INTERVAL = 0.2
+  # Seconds in which anything here happens, on a loaded machine.
+  PATIENCE = 20
+
+  def self.run(configuration, **options)
+    Dir.mktmpdir do |directory|
+      server = new(directory, configuration, **options)
+      yield server
+    ensure
+      server&.stop
+    end
+  end
+
+  # @return [Integer] the master, or the only process
+  attr_reader :pid
+
+  def initialize(directory, configuration, preload: nil, env: {})
+    raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+
+    @log = File.join(directory, "log")
+    @pid = start(write(directory, configuration), environment(directory, preload, env))
+    @waiter = Process.detach(@pid)
+    @port = until_found("a port") { log[%r{Listening on http://127\.0\.0\.1:(\d+)}, 1] }.to_i
+    until_found("an answer") { get("/pid") }
+  end
+
+  def log = File.read(@log)
+
+  # @return [String, nil] what one of the processes answers; nil where none does
+  def get(path)
+    Net::HTTP.start("127.0.0.1", @port, open_timeout: PATIENCE, read_timeout: PATIENCE) { |http| http.get(path).body }
+  rescue SystemCallError, EOFError
+    nil
+  end
+
+  # @return [Memscope::Workers] as the process says that answers
+  def workers = Memscope::Workers.from_h(JSON.parse(get("/workers")))
+
+  # @return [Memscope::Workers] each with a reading of its own from now on
+  def fresh_workers
+    now = Time.now
+    workers_when("fresh readings") { |all| all.all? { |worker| worker.at && worker.at > now } }
+  end
+
+  # @return [Memscope::Workers] the first of them for which the block holds
+  def workers_when(what, &block)
+    until_found(what) do
+      workers = self.workers
+      workers if block.call(workers)
+    end
+  end
+
+  def until_found(what)
+    deadline = clock + PATIENCE
+    until (found = yield)
+      raise ChildProcess::Failure, "no #{what}: #{log}" if clock > deadline || !@waiter.alive?
+
+      sleep 0.02
+    end
+    found
+  end
+
+  def stop
+    Process.kill(:CONT, @pid)
+    Process.kill(:TERM, @pid)
+    return if @waiter.join(PATIENCE)
+
+    Process.kill(:KILL, -@pid)
+    @waiter.join
+  rescue Errno::ESRCH
+    nil
+  end
+
+  private
+
+  def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def write(directory, configuration)
+    path = File.join(directory, "puma.rb")
+    File.write(path, <<~RUBY)
+      require "#{__dir__}/workers_without_other_parts"
+      plugin :memscope
+      rackup "#{__dir__}/workloads/workers.ru"
+      bind "tcp://127.0.0.1:0"
+      threads 1, 1
+      raise_exception_on_sigterm false
+      worker_check_interval 1
+      #{configuration}
+    RUBY
+    path
+  end
+
+  def environment(directory, preload, env)
+    { "LD_PRELOAD" => [ChildProcess::SANITIZER, preload].compact.join(":").then { |names| names unless names.empty? },
+      "RUBYOPT" => "-W0", "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), "RACK_ENV" => "test",
+      "MEMSCOPE_WORKER_INTERVAL" => INTERVAL.to_s, "MEMSCOPE_SOCKET_DIRECTORY" => directory, "MALLOC_CONF" => nil, **env }
+  end
+
+  def start(configuration, environment)
+    load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
+    Process.spawn(environment, RbConfig.ruby, *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")',
+                  "--", "-C", configuration, in: File::NULL, out: @log, err: @log, pgroup: true)
+  end
+end
