@@ -136,12 +136,15 @@ module Memscope
       # @api private
       attr_writer :place
 
-      # What is configured so far. A look only: an application that is still to be loaded may configure yet.
+      # What is configured so far: an application that is still to be loaded may configure yet.
       #
       # @api private
       # @param name [Symbol]
+      # @return [Object] the default where the environment says what cannot be
       def setting(name)
-        defined?(Memscope::Configuration) ? Memscope::Configuration.peek.public_send(name) : DEFAULTS.fetch(name)
+        defined?(Memscope::Configuration) ? Memscope::Configuration.so_far.public_send(name) : DEFAULTS.fetch(name)
+      rescue ArgumentError
+        DEFAULTS.fetch(name)
       end
 
       # @api private

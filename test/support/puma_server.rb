@@ -4,12 +4,11 @@ require "json"
 require "net/http"
 require "tmpdir"
 
-# A real Puma in processes of its own, with plugin :memscope and workers that report five times a second, serving the
+# A real Puma in processes of its own, with plugin :memscope and workers that report each second, serving the
 # application of workloads/workers.ru.
 #
 #   PumaServer.run("workers 2; preload_app!") { |server| server.workers }
 class PumaServer
-  INTERVAL = 0.2
   # Seconds in which anything here happens, on a loaded machine.
   PATIENCE = 20
 
@@ -102,14 +101,14 @@ class PumaServer
   end
 
   def environment(directory, preload, env)
-    { "LD_PRELOAD" => [ChildProcess::SANITIZER, preload].compact.join(":").then { |names| names unless names.empty? },
-      "RUBYOPT" => "-W0", "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), "RACK_ENV" => "test",
-      "MEMSCOPE_WORKER_INTERVAL" => INTERVAL.to_s, "MEMSCOPE_SOCKET_DIRECTORY" => directory, "MALLOC_CONF" => nil, **env }
+    ChildProcess.environment(preload, { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"),
+                                        "RACK_ENV" => "test", "MEMSCOPE_WORKER_INTERVAL" => "1",
+                                        "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
   end
 
   def start(configuration, environment)
     load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
-    Process.spawn(environment, RbConfig.ruby, *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")',
+    Process.spawn(environment, RbConfig.ruby, "-W0", *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")',
                   "--", "-C", configuration, in: File::NULL, out: @log, err: @log, pgroup: true)
   end
 end

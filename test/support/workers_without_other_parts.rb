@@ -11,7 +11,7 @@ unless File.exist?(File.join(directory, "configuration.rb"))
     class Configuration
       Settings = Struct.new(:worker_interval_seconds, :background_thread)
 
-      def self.peek
+      def self.so_far
         Settings.new(Float(ENV.fetch("MEMSCOPE_WORKER_INTERVAL")), ENV["MEMSCOPE_BACKGROUND_THREAD"] == "1")
       end
     end

@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require "tmpdir"
+
+# The setup that docs/sidekiq.md gives, in a real Sidekiq with a real Redis.
+class SidekiqTest < MemscopeTest
+  OTHER_PARTS = File.join(ChildProcess::ROOT, "test/support/workers_without_other_parts.rb")
+  SETUP = File.read(File.join(ChildProcess::ROOT, "docs/sidekiq.md"))[/^```ruby\n(.*?)^```/m, 1]
+
+  APPLICATION = <<~RUBY
+    require "json"
+    require "memscope"
+    require #{OTHER_PARTS.inspect}
+    #{SETUP}
+    class Reading
+      include Sidekiq::Job
+
+      def perform
+        sleep 0.02 until Memscope.workers.first.samples > 1
+        File.write("reading.part", Memscope.workers.to_json)
+        File.rename("reading.part", "reading")
+      end
+    end
+    Sidekiq.configure_server { |config| config.on(:startup) { Reading.perform_async } }
+  RUBY
+
+  def setup
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    skip_under_sanitizer
+    return if system("redis-server", "--version", out: File::NULL)
+
+    ENV["CI"] ? flunk("redis-server is not installed") : skip("redis-server is not installed")
+  end
+
+  # Returns how it ended, by SIGTERM.
+  def spawned(*command, environment, directory)
+    log = File.join(directory, "#{File.basename(command.first)}.log")
+    pid = Process.spawn(environment, *command, chdir: directory, in: File::NULL, out: log, err: log)
+    yield pid, log
+  ensure
+    Process.kill(:TERM, pid)
+    Process.wait(pid)
+    @ended = Process.last_status
+  end
+
+  def await(path, log)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
+    until File.exist?(path)
+      flunk "no #{path}: #{File.read(log)}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      sleep 0.02
+    end
+    path
+  end
+
+  def environment(directory)
+    settings = { "MEMSCOPE_WORKER_INTERVAL" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => directory,
+                 "REDIS_URL" => "unix://#{directory}/redis.sock" }
+    ChildProcess.environment(nil, settings)
+  end
+
+  def with_redis(directory, &block)
+    socket = File.join(directory, "redis.sock")
+    redis = ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"]
+    spawned(*redis, {}, directory) do |_pid, log|
+      await(socket, log)
+      block.call
+    end
+  end
+
+  def with_sidekiq(directory, &block)
+    File.write(File.join(directory, "application.rb"), APPLICATION)
+    sidekiq = [RbConfig.ruby, "-W0", *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rbundler/setup",
+               "-e", 'load Gem.bin_path("sidekiq", "sidekiq")', "--", "-r", "./application.rb", "-c", "2", "-t", "1"]
+    with_redis(directory) do
+      bundled = { **environment(directory), "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }
+      spawned(*sidekiq, bundled, directory, &block)
+
+      assert_predicate @ended, :success?
+    end
+  end
+
+  def asked_from_outside(pid, directory)
+    child_json("puts Memscope::Client.new(#{pid}).call(:workers).to_json",
+               requires: ["json", OTHER_PARTS], env: environment(directory))
+  end
+
+  def test_the_documented_setup
+    assert_equal 3, SETUP.lines.size
+    Dir.mktmpdir do |directory|
+      with_sidekiq(directory) do |pid, log|
+        in_a_job = JSON.parse(File.read(await(File.join(directory, "reading"), log)))
+        [in_a_job, asked_from_outside(pid, directory)].each do |read|
+          workers = Memscope::Workers.from_h(read)
+
+          assert_equal [[pid, :single]], workers.map { |one| [one.pid, one.role] }
+          assert_operator workers.first.samples, :>, 1
+          assert_operator workers.first.rss_at_boot_bytes, :>, 10_000_000
+        end
+        refute_match(/error|memscope/i, File.read(log))
+      end
+    end
+  end
+end
