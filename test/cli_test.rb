@@ -217,7 +217,7 @@ class CLITest < MemscopeTest
 
     assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
     allowed = "--json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, --size-classes, " \
-              "--fragmentation, --help"
+              "--fragmentation, --workers, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: missing argument: --output; allowed: #{allowed}", "report", "--output"

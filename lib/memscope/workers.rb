@@ -104,7 +104,7 @@ module Memscope
     include Enumerable
 
     # @!attribute [r] workers
-    #   @return [Array<Worker>] the master first, then by index; an old and a new worker of one index while Puma restarts
+    #   @return [Array<Worker>] the master first, then by index; of one index an old and a new one while Puma restarts
     field :workers, [Worker], null: false
 
     # What is not configured.
@@ -112,6 +112,7 @@ module Memscope
     private_constant :DEFAULTS
 
     class << self
+      # @api private
       # @return [Workers]
       def read = (place || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
@@ -123,8 +124,7 @@ module Memscope
       def watch
         return if place
 
-        self.place = Workers::Watch.new(Workers::Sampler.new(role: :single))
-        place.start
+        self.place = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
         nil
       end
 
@@ -195,8 +195,8 @@ module Memscope
 
     private
 
-    def total(&bytes)
-      all = workers.map(&bytes)
+    def total(&)
+      all = workers.map(&)
       all.sum unless all.include?(nil)
     end
   end

@@ -6,9 +6,9 @@ require "tmpdir"
 # The setup that docs/sidekiq.md gives, in a real Sidekiq with a real Redis.
 class SidekiqTest < MemscopeTest
   OTHER_PARTS = File.join(ChildProcess::ROOT, "test/support/workers_without_other_parts.rb")
-  SETUP = File.read(File.join(ChildProcess::ROOT, "docs/sidekiq.md"))[/^```ruby\n(.*?)^```/m, 1]
+  SETUP = File.read(File.join(ChildProcess::ROOT, "docs/sidekiq.md"))[/^```ruby\n(.*?)^```/m, 1].freeze
 
-  APPLICATION = <<~RUBY
+  APPLICATION = <<~RUBY.freeze
     require "json"
     require "memscope"
     require #{OTHER_PARTS.inspect}
@@ -28,9 +28,7 @@ class SidekiqTest < MemscopeTest
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     skip_under_sanitizer
-    return if system("redis-server", "--version", out: File::NULL)
-
-    ENV["CI"] ? flunk("redis-server is not installed") : skip("redis-server is not installed")
+    skip "redis-server is not installed" unless ENV["CI"] || system("redis-server", "--version", out: File::NULL)
   end
 
   # Returns how it ended, by SIGTERM.
@@ -59,12 +57,12 @@ class SidekiqTest < MemscopeTest
     ChildProcess.environment(nil, settings)
   end
 
-  def with_redis(directory, &block)
+  def with_redis(directory)
     socket = File.join(directory, "redis.sock")
     redis = ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"]
     spawned(*redis, {}, directory) do |_pid, log|
       await(socket, log)
-      block.call
+      yield
     end
   end
 
@@ -93,7 +91,7 @@ class SidekiqTest < MemscopeTest
         [in_a_job, asked_from_outside(pid, directory)].each do |read|
           workers = Memscope::Workers.from_h(read)
 
-          assert_equal [[pid, :single]], workers.map { |one| [one.pid, one.role] }
+          assert_equal([[pid, :single]], workers.map { |one| [one.pid, one.role] })
           assert_operator workers.first.samples, :>, 1
           assert_operator workers.first.rss_at_boot_bytes, :>, 10_000_000
         end

@@ -29,10 +29,11 @@ class WorkersAcceptanceTest < MemscopeTest
     PumaServer.run("workers 2; preload_app!", preload: preload) do |server|
       workers = server.workers_when("two workers") { |all| all_reported?(all, 2) }
 
-      assert_equal [:master, :worker, :worker], workers.map(&:role)
+      assert_equal %i[master worker worker], workers.map(&:role)
       assert_equal [nil, 0, 1], workers.map(&:index)
       assert_equal server.pid, workers.first.pid
       assert_equal server.pid, workers.pid, "the master answers"
+      assert_one_thread server
       assert_sizes server
       assert_cheap(server) { assert_unshared server }
       assert_replaced server
@@ -59,10 +60,11 @@ class WorkersAcceptanceTest < MemscopeTest
     pairs.all? { |said, read| (said - read).abs < MEBIBYTE / 4 }
   end
 
-  # Collections of garbage unshare too, the pages that they mark: as much as they will, first.
+  # Whatever a worker does unshares memory: a collection the pages that it marks, a request the slots that it fills.
+  # That is done first, as far as it goes.
   def assert_unshared(server)
-    collected = []
-    server.until_found("a collection in both") { (collected << server.get("/collect")).uniq.size == 2 }
+    churned = []
+    server.until_found("both") { (churned << server.get("/churn")).uniq.size == 2 }
     before = server.fresh_workers
     shared = before.workers.to_h { |worker| [worker.pid, smaps(worker.pid)["Shared_Dirty"]] }
     dirty = Integer(server.get("/dirty"))
@@ -74,6 +76,14 @@ class WorkersAcceptanceTest < MemscopeTest
     assert_in_delta 64 * MEBIBYTE, grown.delete(dirty), 0.05 * 64 * MEBIBYTE
     assert_in_delta 64 * MEBIBYTE, shared[dirty] - smaps(dirty)["Shared_Dirty"], 0.05 * 64 * MEBIBYTE
     assert_in_delta 0, grown.values.first, 3 * MEBIBYTE
+  end
+
+  def assert_one_thread(server)
+    server.workers.each do |worker|
+      names = Dir["/proc/#{worker.pid}/task/*/comm"].map { |path| File.read(path).chomp }
+
+      assert_equal worker.role == :master ? 0 : 1, names.count("memscope worker"), "of #{worker.role}"
+    end
   end
 
   # A reading each 10 seconds uses at most 0.5 % of a core, and so do readings at the shorter interval here.
@@ -118,7 +128,7 @@ class WorkersAcceptanceTest < MemscopeTest
 
   def test_workers_that_worker_0_forks
     PumaServer.run("workers 2; fork_worker 0; preload_app! false") do |server|
-      before = server.workers_when("two workers") { |all| all_reported?(all, 2) && all[1].phase == 0 }
+      before = server.workers_when("two workers") { |all| all_reported?(all, 2) && all[1].phase&.zero? }
       Process.kill(:URG, server.pid)
       after = server.workers_when("another worker 1") do |all|
         all_reported?(all, 2) && all.map(&:phase) == [nil, 1, 1] && all[1].pid != before[1].pid
@@ -135,7 +145,7 @@ class WorkersAcceptanceTest < MemscopeTest
     PumaServer.run("workers 0") do |server|
       workers = server.workers_when("a reading") { |all| all.first.samples.positive? }
 
-      assert_equal [[:single, server.pid, nil]], workers.map { |one| [one.role, one.pid, one.index] }
+      assert_equal([[:single, server.pid, nil]], workers.map { |one| [one.role, one.pid, one.index] })
       assert_match(/\Aonly this process: /, workers.reasons[:workers])
       refute_match(/arning/, server.log)
     end
@@ -145,7 +155,7 @@ class WorkersAcceptanceTest < MemscopeTest
     PumaServer.run("workers 1; silence_single_worker_warning") do |server|
       workers = Memscope::Workers.from_h(JSON.parse(server.get("/fork")))
 
-      assert_equal [[:single, nil]], workers.map { |one| [one.role, one.index] }
+      assert_equal([[:single, nil]], workers.map { |one| [one.role, one.index] })
       assert_equal workers.pid, workers.first.pid
     end
   end
@@ -162,7 +172,7 @@ class WorkersAcceptanceTest < MemscopeTest
       assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - before, :<, 5
       Process.kill(:CONT, server.pid)
 
-      assert_equal [nil, worker], server.fresh_workers.map { |one| one.pid unless one.role == :master }
+      assert_equal([nil, worker], server.fresh_workers.map { |one| one.pid unless one.role == :master })
     end
   end
 
@@ -175,7 +185,7 @@ class WorkersAcceptanceTest < MemscopeTest
         workers = server.workers_when("two workers") { |all| all_reported?(all, 2) }
         names = workers.map { |one| Dir["/proc/#{one.pid}/task/*/comm"].map { |path| File.read(path).chomp } }
 
-        assert_equal [true, there, there], names.map { |all| all.include?("jemalloc_bg_thd") }
+        assert_equal([true, there, there], names.map { |all| all.include?("jemalloc_bg_thd") })
       end
     end
   end

@@ -49,14 +49,15 @@ class PumaServer
   # @return [Memscope::Workers] each with a reading of its own from now on
   def fresh_workers
     now = Time.now
+    sleep 0.5
     workers_when("fresh readings") { |all| all.all? { |worker| worker.at && worker.at > now } }
   end
 
   # @return [Memscope::Workers] the first of them for which the block holds
-  def workers_when(what, &block)
+  def workers_when(what)
     until_found(what) do
       workers = self.workers
-      workers if block.call(workers)
+      workers if yield(workers)
     end
   end
 
@@ -108,7 +109,7 @@ class PumaServer
 
   def start(configuration, environment)
     load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
-    Process.spawn(environment, RbConfig.ruby, "-W0", *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")',
-                  "--", "-C", configuration, in: File::NULL, out: @log, err: @log, pgroup: true)
+    command = [RbConfig.ruby, "-W0", *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")', "--"]
+    Process.spawn(environment, *command, "-C", configuration, in: File::NULL, out: @log, err: @log, pgroup: true)
   end
 end

@@ -27,7 +27,7 @@ module Memscope
         number.zero? ? [] : [counted(number, "workers")]
       end
 
-      def sections = [sizes, rows, legend, whys]
+      def sections = [sizes, rows, legend, [*old, *whys]]
 
       def explained = @reading.reasons.keys
 
@@ -64,12 +64,21 @@ module Memscope
 
       def rows
         known = @reading.select(&:rows)
-        largest = known.flat_map { |worker| worker.rows.to_a }.group_by(&:first)
-                       .transform_values { |rows| rows.sum(&:last) }.max_by(ROWS, &:last).map(&:first)
-        return [] if largest.empty?
+        return [] if known.empty?
+
+        largest = largest(known.map(&:rows))
 
         headings = ["MiB", *largest.map { |id| id.name.tr("_", " ") }, "others", "= RSS"]
         Columns.new(headings, known.map { |worker| row_cells(worker, largest) }).lines
+      end
+
+      # The ids of those that hold most in all processes together.
+      def largest(rows)
+        rows.reduce do |sums, more|
+          sums.merge(more) do |_id, sum, bytes|
+            sum + bytes
+          end
+        end.max_by(ROWS, &:last).map(&:first)
       end
 
       def row_cells(worker, largest)
@@ -83,6 +92,14 @@ module Memscope
 
         [@page.wrapped("PSS counts a page that processes share once among them: it sums to what all of them use. " \
                        "unshared: shared with the parent just behind the fork, and no longer.")]
+      end
+
+      # Of a phase that a restart is about to end.
+      def old
+        newest = @reading.filter_map(&:phase).max
+        @reading.select { |worker| worker.phase && worker.phase < newest }.map do |worker|
+          @page.wrapped("#{name(worker)}, pid #{worker.pid}: of phase #{worker.phase}, not #{newest}")
+        end
       end
 
       def whys

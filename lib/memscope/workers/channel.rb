@@ -7,6 +7,8 @@ module Memscope
   class Workers < Reading
     # How workers reach their master: a pair of datagram sockets made before the fork, which no other process can open.
     # A report is one datagram. Nobody waits: where the master is behind, a report is dropped.
+    #
+    # @api private
     class Channel
       # More than any report has, in bytes.
       LIMIT = 65_536

@@ -10,6 +10,8 @@ module Memscope
     #
     # Only the master's thread writes the reports, and only Puma's loop what it says of the workers; each puts a new
     # frozen Hash in the old one's place, so that readers need no lock.
+    #
+    # @api private
     class Cluster
       # So many intervals without a report are worth a word, and so many seconds: a large worker takes its time.
       SILENT = { intervals: 3, seconds: 60 }.freeze
@@ -32,8 +34,8 @@ module Memscope
       def boot_worker(index)
         @channel.keep_writer
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
-        Workers.place = watch
         watch.start
+        Workers.place = watch
       end
 
       # In a process that has forked a worker: the master, or with fork_worker worker 0.
@@ -53,15 +55,29 @@ module Memscope
         @handles = living(@handles).merge(handle.pid => known).freeze unless @handles[handle.pid] == known
       end
 
-      # In a thread of the master's: takes reports, and readings of the master itself.
+      # In a thread of the master's: lets workers ask over the master's listener, and takes their reports.
       #
-      # @return [void] it never does
+      # The listener needs the façade. Where the application is not preloaded, it is never loaded here, but in workers
+      # that are forked off later: the façade is loaded so that their `require` loads it again, then with the railtie.
+      #
+      # @param preloaded [Boolean] whether the application is loaded in the master
+      # @return [void] never
+      def serve(preloaded:)
+        preloaded ? require("memscope") : load(File.expand_path("../../memscope.rb", __dir__))
+        listen
+        run
+      end
+
+      # Takes reports, and readings of this process itself.
+      #
+      # @return [void] never
       def run
         @watch = Watch.new(Sampler.new(role: :master))
+        due = monotonic + @watch.step
         Workers.place = self
         loop do
+          receive([due - monotonic, 0].max) while monotonic < due
           due = monotonic + @watch.step
-          receive(due - monotonic) while monotonic < due
         end
       end
 
@@ -73,6 +89,13 @@ module Memscope
       end
 
       private
+
+      # Reports reach the master without it.
+      def listen
+        Memscope.listen
+      rescue StandardError => e
+        warn "memscope: workers cannot ask their master: #{e.message} (#{e.class})"
+      end
 
       def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

@@ -7,6 +7,8 @@ module Memscope
   class Workers < Reading
     # Takes readings of this process, beginning with one of what it was at boot. Loads nothing of Rails and none of the
     # application's gems, so that it can be used before they are there.
+    #
+    # @api private
     class Sampler
       # Those of its readings whose absence the kernel explains.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze

@@ -4,6 +4,8 @@ module Memscope
   class Workers < Reading
     # How a number grew since the first reading, in a fixed amount of memory: of a long row of readings every second,
     # fourth, eighth … is kept.
+    #
+    # @api private
     class Trend
       # How many readings are kept at most.
       KEPT = 32

@@ -6,6 +6,8 @@ module Memscope
   class Workers < Reading
     # A thread that takes readings of this process at an interval, and hands each on. It sleeps in between, and longer
     # where a reading takes long: of a core it uses at most SHARE.
+    #
+    # @api private
     class Watch
       # The most of a core that readings may use.
       SHARE = 0.005
@@ -29,9 +31,17 @@ module Memscope
         @troubles = {}
       end
 
+      # Takes the first reading before it returns: from then on only its thread does.
+      #
       # @return [Thread] that Puma does not warn of
       def start
-        thread = Thread.new { loop { sleep(step) } }
+        seconds = step
+        thread = Thread.new do
+          loop do
+            sleep(seconds)
+            seconds = step
+          end
+        end
         thread.name = "memscope workers"
         thread.thread_variable_set(:fork_safe, true)
         thread

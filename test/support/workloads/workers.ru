@@ -12,13 +12,25 @@ ACTIONS = {
   "/pid" => -> { Process.pid },
   "/workers" => -> { Memscope.workers.to_json },
   "/text" => -> { Memscope.workers.to_s },
-  "/dirty" => -> { (64 * 1_048_576).step(by: -PAGE, to: PAGE) { |offset| INHERITED.setbyte(offset, 1) } && Process.pid },
+  "/dirty" => lambda do
+    (64 * 1_048_576 / PAGE).times { |page| INHERITED.setbyte(page * PAGE, 1) }
+    Process.pid
+  end,
   "/railtie" => -> { Memscope.const_defined?(:Railtie) },
-  "/collect" => -> { 3.times { GC.start } && Process.pid },
+  "/churn" => lambda do
+    3.times do
+      Array.new(100_000) { "x" * 60 }
+      GC.start
+    end
+    Process.pid
+  end,
   "/flood" => -> { 40.times { Memscope::Workers.place.step } },
   "/fork" => lambda do
     reader, writer = IO.pipe
-    pid = fork { writer << Memscope.workers.to_json << "\n"; exit! }
+    pid = fork do
+      writer.puts(Memscope.workers.to_json)
+      exit!
+    end
     reader.gets.tap { Process.wait(pid) }
   end
 }.freeze

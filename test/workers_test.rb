@@ -1,0 +1,195 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require "memscope/workers/cluster"
+
+class WorkersTest < MemscopeTest
+  MEBIBYTE = 1_048_576
+  Handle = Struct.new(:pid, :index, :phase)
+
+  def worker(**fields)
+    Memscope::Worker.capture({ index: 0, pid: Process.pid, role: :worker, samples: 1, reasons: {}, **fields })
+  end
+
+  def workers(*all) = Memscope::Workers.of(all, since: 0.0)
+
+  # Runs a cluster as the master's thread does, until the block says so.
+  def with_cluster
+    cluster = Memscope::Workers::Cluster.new
+    thread = Thread.new { cluster.run }
+    sleep 0.01 until Memscope::Workers.place == cluster && cluster.read
+    yield cluster
+  ensure
+    thread.kill.join
+    Memscope::Workers.place = nil
+  end
+
+  # A process that does what a worker does at its boot, and then waits.
+  def forked(cluster, index)
+    reader, writer = IO.pipe
+    pid = fork do
+      cluster.boot_worker(index)
+      writer << "."
+      sleep
+    end
+    reader.read(1)
+    yield pid
+  ensure
+    Process.kill(:KILL, pid)
+    Process.wait(pid)
+  end
+
+  def eventually
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 10
+    until (found = yield)
+      flunk "waited in vain" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      sleep 0.01
+    end
+    found
+  end
+
+  def test_a_process_without_a_cluster
+    read = Memscope.workers
+    alone = read.first
+
+    assert_equal [1, :single, nil, Process.pid], [read.count, alone.role, alone.index, alone.pid]
+    assert_equal alone.rss_bytes, alone.uss_bytes + alone.shared_bytes
+    assert_equal alone.ledger_rss_bytes, alone.rows.values.sum
+    assert_equal "only this process: there is no master that other processes would report to", read.reasons[:workers]
+    assert_equal %i[unshared_since_fork_bytes rss_bytes_per_hour], alone.reasons.keys
+    assert_equal read, Memscope::Workers.from_h(JSON.parse(read.to_json))
+    assert_match(/\A\d{4}-\d\d-\d\dT[\d:.]+Z\z/, alone.to_h[:booted_at])
+    assert_predicate alone.booted_at, :utc?
+  end
+
+  def test_they_are_subtracted_by_pid
+    diff = Memscope.workers - Memscope.workers
+
+    assert_equal [Process.pid], diff[:workers].changes.map(&:id)
+  end
+
+  def test_a_worker_reports_what_it_no_longer_shares
+    with_cluster do |cluster|
+      forked(cluster, 3) do |pid|
+        cluster.saw(Handle.new(pid, 3, 7))
+        read = eventually { cluster.read.then { |all| all if all[3]&.at } }
+
+        assert_equal([[:master, nil, nil], [:worker, 3, 7]], read.map { |one| [one.role, one.index, one.phase] })
+        assert_equal pid, read[3].pid
+        assert_operator read[3].unshared_since_fork_bytes, :<, read[3].rss_at_boot_bytes
+      end
+      assert_equal [:master], cluster.read.map(&:role), "what is gone is not listed"
+    end
+  end
+
+  def test_a_worker_that_has_not_reported
+    with_cluster do |cluster|
+      cluster.saw(Handle.new(Process.ppid, 0, 1))
+      silent = cluster.read[0]
+
+      assert_equal [Process.ppid, 1, nil, 0], [silent.pid, silent.phase, silent.at, silent.samples]
+      assert_equal({ at: "it has not reported yet" }, silent.reasons)
+      assert_nil cluster.read.pss_bytes
+      assert_match(/^ *worker 0 +\d+ +[–-] /, cluster.read.to_s)
+    end
+  end
+
+  def test_whatever_arrives_the_master_goes_on
+    with_cluster do |cluster|
+      writer = cluster.instance_variable_get(:@channel).instance_variable_get(:@writer)
+      texts = ["", "{", "[]", "\xFF\x00", '{"pid":"x"}', worker(index: nil).to_json, worker(role: :master).to_json,
+               "x" * 90_000, worker(index: 5).to_json]
+      texts.each { |text| writer.send(text, 0) }
+
+      assert_equal([nil, 5], eventually { cluster.read.then { |all| all.map(&:index) if all.count > 1 } })
+    end
+  end
+
+  def test_a_report_is_dropped_where_the_master_is_behind
+    channel = Memscope::Workers::Channel.new
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    sent = Array.new(2000) { channel.send(worker) }
+
+    assert_includes sent, true
+    refute sent.last
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 2
+    assert_equal worker, channel.receive(0)
+    assert channel.send(worker), "there is room again"
+    channel.keep_writer
+
+    refute channel.send(worker), "nobody is there"
+  end
+
+  def test_the_trend_takes_five_readings_over_a_minute
+    trend = Memscope::Workers::Trend.new
+    4.times { |index| trend.add(index * 30.0, 100) }
+
+    assert_nil trend.per_hour
+    trend.add(120.0, 100)
+
+    assert_equal 0, trend.per_hour
+    close = Memscope::Workers::Trend.new
+    20.times { |index| close.add(index * 3.0, index) }
+
+    assert_nil close.per_hour
+  end
+
+  # A day of readings each 10 seconds: a start that fills caches, then 2 MiB an hour.
+  def test_the_trend_of_a_day_is_not_tilted_by_its_start
+    trend = Memscope::Workers::Trend.new
+    8640.times do |index|
+      hours = index / 360.0
+      trend.add(index * 10.0, ((200 * [hours * 4, 1].min) + (2 * hours)) * MEBIBYTE)
+    end
+
+    assert_equal 8640, trend.samples
+    assert_in_delta 2 * MEBIBYTE, trend.per_hour, 0.1 * MEBIBYTE
+    assert_operator trend.instance_variable_get(:@kept).size, :<=, 32
+  end
+
+  def test_a_reading_that_takes_long_is_taken_seldom
+    sampler = Object.new
+    def sampler.read
+      stop = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + 0.1
+      nil while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < stop
+    end
+
+    assert_operator Memscope::Workers::Watch.new(sampler).step, :>=, 20
+    def sampler.read = raise(IOError, "no")
+
+    assert_in_delta 10, Memscope::Workers::Watch.new(sampler).step
+  end
+
+  def test_a_worker_whose_master_does_not_answer_knows_itself
+    watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 1), master_pid: 1)
+    read = watch.read
+
+    assert_equal([[:worker, 1]], read.map { |one| [one.role, one.index] })
+    assert_match(/\Aonly this process: Puma's master \(pid 1\) does not answer: \S/, read.reasons[:workers])
+  end
+
+  def test_the_table_fits_the_page
+    large = { rss_bytes: 9_999 * MEBIBYTE, pss_bytes: 9_999 * MEBIBYTE, uss_bytes: 9_999 * MEBIBYTE,
+              shared_bytes: 9_999 * MEBIBYTE, unshared_since_fork_bytes: 9_999 * MEBIBYTE, pid: 4_194_304,
+              rss_bytes_per_hour: 999 * MEBIBYTE, booted_at: 0, at: 0, samples: 9, phase: 0,
+              rows: { malloc: 9_999 * MEBIBYTE, ruby_heap: 999 * MEBIBYTE, files: 99, ruby_internal: 9, jit: 7,
+                      stacks: 1, memscope: 0 } }
+    read = workers(worker(**large, role: :master, index: nil, phase: nil), worker(**large, index: 12),
+                   worker(**large, index: 12, phase: 1, reasons: { at: "no report for 99 s" }))
+    text = read.to_s
+
+    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_match(/^ *all +29,997\.0 +29,997\.0$/, text)
+    assert_match(/others +\S* ?RSS$/, text)
+    assert_match(/^  worker 12, pid 4194304: of phase 0, not 1$/, text)
+    assert_match(/^  worker 12: at: no report for 99 s$/, text)
+    assert_predicate Memscope::Report::WorkersTable.new(read, unicode: false).to_s, :ascii_only?
+  end
+
+  def test_the_command
+    ran = ChildProcess.run_command(RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" },
+                                   File.join(ChildProcess::ROOT, "exe/memscope"), "report", "--workers", "--json")
+
+    assert_equal "workers", ran.json["kind"]
+  end
+end
