@@ -85,7 +85,7 @@ class RailsApplicationTest < ApplicationTest
     before = application.worker_pids.to_h { |pid| [pid, resident_bytes(pid)] }
     answer = purge(application, lever)
 
-    assert_equal 200, answer.status, answer.body
+    assert_equal 200, answer.status, "#{answer.body}\n#{application.log[-1500..]}"
     result = answer.json
     assert_operator result["returned_bytes"], :>, 8 * MIB
     assert_in_delta before.fetch(result["pid"]) - result["returned_bytes"], resident_bytes(result["pid"]), 4 * MIB
@@ -133,7 +133,7 @@ class RackApplicationTest < ApplicationTest
   end
 
   def test_open_to_the_machine_itself_in_development
-    ServedApplication.sinatra(workers: 0, puma: "", env: { "RACK_ENV" => "development" }) do |application|
+    ServedApplication.sinatra(workers: 0, puma: "", env: { "RACK_ENV" => "development", "RAILS_ENV" => nil }) do |application|
       assert_equal 200, application.get("/memscope").status
       assert_equal 403, application.get("/memscope", headers: { "Host" => "rebound.example" }).status
       assert_equal 403, application.get("/memscope", headers: { "X-Forwarded-For" => "127.0.0.1" }).status
