@@ -4,7 +4,7 @@ require_relative "test_helper"
 
 # What the documentation and the signatures promise is what there is.
 class FacadeDocumentationTest < MemscopeTest
-  SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope.rb"))
+  SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope/facade.rb"))
   SIGNATURES = File.read(File.join(ChildProcess::ROOT, "sig/memscope.rbs"))
   TIERS = <<~RUBY
     tiers = ARGV.to_h do |call|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../memscope"
+require_relative "facade"
 require_relative "cli/command"
 require_relative "cli/doctor_command"
 require_relative "cli/exec_command"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../memscope"
+require_relative "facade"
 
 module Memscope
   # Starting another program: what `memscope exec` and `memscope report -- COMMAND` find out and prepare before they

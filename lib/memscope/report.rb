@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../memscope"
+require_relative "facade"
 require_relative "report/quantity"
 require_relative "report/page"
 require_relative "report/row_items"

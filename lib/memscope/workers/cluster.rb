@@ -57,13 +57,8 @@ module Memscope
 
       # In a thread of the master's: lets workers ask over the master's listener, and takes their reports.
       #
-      # The listener needs the façade. Where the application is not preloaded, it is never loaded here, but in workers
-      # that are forked off later: the façade is loaded so that their `require` loads it again, then with the railtie.
-      #
-      # @param preloaded [Boolean] whether the application is loaded in the master
       # @return [void] never
-      def serve(preloaded:)
-        preloaded ? require("memscope") : load(File.expand_path("../../memscope.rb", __dir__))
+      def serve
         listen
         run
       end
@@ -92,6 +87,7 @@ module Memscope
 
       # Reports reach the master without it.
       def listen
+        require_relative "../facade"
         Memscope.listen
       rescue StandardError => e
         warn "memscope: workers cannot ask their master: #{e.message} (#{e.class})"

@@ -6,7 +6,8 @@ require "puma/plugin"
 # in the master and in every worker. With prune_bundler also `extra_runtime_dependencies ["memscope", "json"]`.
 #
 # `start` runs before the application is loaded, and so do the hooks in a worker where it is not preloaded: nothing here
-# may require "memscope" so early. Bundler's own require would find it loaded, and Rails miss the railtie.
+# may require "memscope" so early, only parts of it. Bundler's own require would find it loaded, and Rails miss the
+# railtie.
 Puma::Plugin.create do
   def config(dsl)
     in_cluster_mode(dsl) do
@@ -25,7 +26,7 @@ Puma::Plugin.create do
 
     @cluster = Memscope::Workers::Cluster.new
     launcher.events.register(:ping!) { |handle| @cluster.saw(handle) }
-    in_background { @cluster.serve(preloaded: launcher.options[:preload_app]) }
+    in_background { @cluster.serve }
   rescue StandardError, LoadError => e
     warn "memscope: workers are not watched: #{e.message} (#{e.class})"
   end
