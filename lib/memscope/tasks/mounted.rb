@@ -33,7 +33,9 @@ module Memscope
         uri = URI.parse(url)
         raise URI::InvalidURIError unless uri.is_a?(URI::HTTP) && uri.host
 
-        @credentials = [uri.user, uri.password].map { |part| part && URI::DEFAULT_PARSER.unescape(part) }
+        @credentials = [uri.user, uri.password].compact.map do |part|
+          URI.decode_www_form_component(part.gsub("+", "%2B"))
+        end
         @base = uri.class.build(host: uri.host, port: uri.port, path: uri.path.chomp("/"))
       rescue URI::Error # its message may hold a password
         raise Failure, "URL: given what is no http:// or https:// address, allowed: #{EXAMPLE}"
@@ -70,7 +72,7 @@ module Memscope
       def ask(verb, page, type)
         uri = URI.parse("#{@base}/#{page}")
         request = verb.new(uri, "Accept" => type)
-        request.basic_auth(*@credentials.map(&:to_s)) if @credentials.first
+        request.basic_auth(@credentials.first, @credentials[1].to_s) if @credentials.any?
         yield request if block_given?
         response = Net::HTTP.start(uri.hostname, uri.port, use_ssl: uri.scheme == "https", **TIMEOUTS) do |http|
           http.request(request) { |incoming| take(incoming) }
@@ -103,7 +105,7 @@ module Memscope
         case response
         when Net::HTTPOK then "answered #{given || 'nothing that has a type'}, not #{type}; allowed: #{EXAMPLE}"
         when Net::HTTPRedirection then "sends on to #{response['location'].inspect}; allowed: an address that answers"
-        when Net::HTTPUnauthorized then "wants #{'another ' if @credentials.first}name and password: " \
+        when Net::HTTPUnauthorized then "wants #{'another ' if @credentials.any?}name and password: " \
                                         "URL=#{@base.scheme}://NAME:PASSWORD@#{@base.host}…"
         when Net::HTTPForbidden then "refuses this (403); its log says why#{words(response)}"
         when Net::HTTPNotFound then "has no such page (404); allowed: #{EXAMPLE}"
@@ -113,8 +115,11 @@ module Memscope
 
       # Its own words, where it has said them as memscope does.
       def words(response)
-        said = JSON.parse(response.body)["error"] if response.content_type == JSON_TYPE
-        said.is_a?(String) ? ": #{said[0, LONGEST_SENTENCE]}" : ""
+        said = case response.content_type
+               when JSON_TYPE then JSON.parse(response.body)["error"]
+               when "text/plain" then response.body.lines.first&.chomp
+               end
+        said.is_a?(String) ? ": #{said[0, LONGEST_SENTENCE].scrub}" : ""
       rescue JSON::ParserError, TypeError, NoMethodError
         ""
       end
