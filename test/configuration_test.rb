@@ -189,7 +189,7 @@ class ConfigurationTest < MemscopeTest
       Memscope.configure { |c| c.listen = true }
     RUBY
 
-    assert_match(%r{since \S+/surface\.rb:7:in .surface., called from -e:\d+:in }, message)
+    assert_match(%r{since \S+/surface\.rb:7:in \S+, called from -e:\d+:in }, message)
   end
 
   def test_used_while_it_is_configured

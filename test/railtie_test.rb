@@ -23,6 +23,14 @@ class RailtieTest < MemscopeTest
     end
   RUBY
 
+  REFUSED = <<~RUBY
+    def refused
+      yield
+    rescue ArgumentError, Memscope::Configuration::Late => e
+      puts e.message
+    end
+  RUBY
+
   def rails(script, **options)
     ran = ChildProcess.run("#{APPLICATION}\n#{script}", bundler: true, **options)
 
@@ -51,8 +59,9 @@ class RailtieTest < MemscopeTest
     assert_equal "[]", out.lines.last.chomp
   end
 
-  def test_a_logger_that_fails_does_not_stop_the_boot
-    ran = rails(<<~RUBY)
+  def test_a_logger_and_a_socket_that_fail_do_not_stop_the_boot
+    ran = rails(<<~RUBY, env: { "MEMSCOPE_LISTEN" => "/a.sock" })
+      def Memscope.listen(path:) = raise(ArgumentError, "no place for \#{path}")
       App.config.logger.define_singleton_method(:info) { |*| raise IOError, "disk full" }
       App.initialize!
       puts "booted"
@@ -60,43 +69,37 @@ class RailtieTest < MemscopeTest
 
     assert_equal "booted", ran.out.lines.last.chomp
     assert_match(/^memscope 0\.1\.0: not logged at boot: disk full \(IOError\)$/, ran.err)
+    assert_match(%r{^memscope 0\.1\.0: not listening at boot: no place for /a\.sock \(ArgumentError\)$}, ran.err)
   end
 
-  # In the order in which Rails comes by them: each goes before the one above, and before the environment.
+  # In the order in which Rails comes by them: each goes before the one above, and before the environment. Then it is
+  # listened, with what was said last.
   def test_config_memscope
-    found = rails(<<~RUBY, env: { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_WORKER_INTERVAL" => "20" }).out
+    lines = rails(<<~RUBY, env: { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_WORKER_INTERVAL" => "20" })
+      #{LISTENED}
+      #{REFUSED}
+      refused { App.config.memscope.lisen = true }
+      refused { App.config.memscope.listen = "run.sock" }
       App.config.memscope.worker_interval_seconds = 30
       App.config.memscope.username = "memory"
-      App.initializer("later", before: :load_config_initializers) do
+      App.config.memscope.listen = "/a.sock"
+      App.initializer("later", after: :load_config_initializers) do
         config.memscope.username += "!"
-        Memscope.configure { |c| c.background_thread = true }
+        Memscope.configure { |c| c.background_thread = c.listen = true }
       end
       App.config.after_initialize { App.config.memscope.password = "x" }
       App.initialize!
       c = Memscope.configuration
       puts [c.worker_interval_seconds, c.username, c.background_thread, c.metrics_arenas, c.password,
             c.logger.equal?(Rails.logger), App.config.memscope.username].join(" ")
+      refused { App.config.memscope.listen = false }
     RUBY
-
-    assert_equal "30 memory! true true x true memory!", found.lines.last.chomp
-  end
-
-  def test_wrong_settings_of_the_application
-    found = rails(<<~RUBY).out
-      def refused
-        yield
-      rescue ArgumentError, Memscope::Configuration::Late => e
-        puts e.message
-      end
-      refused { App.config.memscope.lisen = true }
-      refused { App.config.memscope.listen = "run.sock" }
-      Memscope.configuration
-      refused { App.config.memscope.listen = true }
-    RUBY
-    unknown, wrong, late = found.lines.last(3)
+    unknown, wrong, _log, listens, found, late = lines.out.lines(chomp: true)
 
     assert_match(/given the setting lisen, allowed: listen, socket_directory, /, unknown)
-    assert_equal 'Memscope.configure: listen: given "run.sock", allowed: true, false, an absolute path', wrong.chomp
+    assert_equal 'Memscope.configure: listen: given "run.sock", allowed: true, false, an absolute path', wrong
+    assert_equal "listens at nil", listens
+    assert_equal "30 memory! true true x true memory!", found
     assert_match(/\AMemscope.configure: too late, /, late)
   end
 
@@ -117,33 +120,6 @@ class RailtieTest < MemscopeTest
                   "not set",
                   'WARN memscope 0.1.0: MEMSCOPE_ACTIONS: given "off", allowed: 1, true, 0, false; not set'],
                  lines.grep(/WARN/)
-  end
-
-  # With what the application has configured last.
-  def test_listens_where_that_is_configured
-    out = rails("#{LISTENED}App.initialize!", env: { "MEMSCOPE_LISTEN" => "/run/memscope/a.sock" }).out
-
-    assert_includes out.lines, "listens at \"/run/memscope/a.sock\"\n"
-
-    out = rails(<<~RUBY).out
-      #{LISTENED}
-      App.initializer("later", after: :load_config_initializers) { Memscope.configure { |c| c.listen = true } }
-      App.initialize!
-    RUBY
-
-    assert_includes out.lines, "listens at nil\n"
-  end
-
-  def test_a_socket_that_cannot_be_opened_does_not_stop_the_boot
-    ran = rails(<<~RUBY)
-      def Memscope.listen(path:) = raise(ArgumentError, "too long a path")
-      App.config.memscope.listen = true
-      App.initialize!
-      puts "booted"
-    RUBY
-
-    assert_equal "booted", ran.out.lines.last.chomp
-    assert_match(/^memscope 0\.1\.0: not listening at boot: too long a path \(ArgumentError\)$/, ran.err)
   end
 
   def test_without_rails_there_is_no_railtie

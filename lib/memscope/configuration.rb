@@ -14,7 +14,7 @@ module Memscope
     # It was to be changed after something had read it.
     class Late < StandardError; end
 
-    FACADE = File.expand_path("../memscope.rb", __dir__)
+    FACADE = File.expand_path("facade.rb", __dir__)
     OURS = "#{__dir__}/".freeze
     private_constant :FACADE, :OURS
 

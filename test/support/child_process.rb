@@ -69,8 +69,8 @@ module ChildProcess
     end
 
     # Runs any command with the environment that a Ruby child gets.
-    def run_command(*command, preload: nil, env: {}, timeout: 60)
-      execute(command, environment(preload, env), timeout)
+    def run_command(*command, preload: nil, env: {}, timeout: 60, chdir: Dir.pwd)
+      execute(command, environment(preload, env), timeout, chdir)
     end
 
     # What a child's environment has that differs from this process's, for Process.spawn.
@@ -84,10 +84,10 @@ module ChildProcess
     private
 
     # The output goes through files, not pipes: a grandchild that outlives the child must not keep this waiting.
-    def execute(command, environment, timeout)
+    def execute(command, environment, timeout, chdir)
       Tempfile.create("out") do |out|
         Tempfile.create("err") do |err|
-          pid = Process.spawn(environment, *command, in: File::NULL, out: out, err: err, pgroup: true)
+          pid = Process.spawn(environment, *command, in: File::NULL, out: out, err: err, pgroup: true, chdir: chdir)
           status = wait(pid, timeout)
           result = Result.new(out: File.read(out.path), err: File.read(err.path), status: status || "timed out")
           raise Failure, "the child was killed after #{timeout} s: #{result}" unless status
