@@ -29,9 +29,6 @@ module Memscope
     DEFINITIONS = [*OF_PROCESS, *OF_GC, *OF_JEMALLOC, *OF_CGROUP, *OF_LEDGER, *OF_ARENAS, *OF_WORKERS,
                    *OF_READINGS].freeze
 
-    UNCONFIGURED = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas).new(nil, false).freeze
-    private_constant :UNCONFIGURED
-
     class << self
       # Reads, and takes the samples. Families without any are left out.
       #
@@ -65,7 +62,7 @@ module Memscope
                          samples: samples })
       end
 
-      def configuration = Memscope.respond_to?(:configuration) ? Memscope.configuration : UNCONFIGURED
+      def configuration = Memscope.configuration
     end
   end
 end

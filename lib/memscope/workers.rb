@@ -2,6 +2,7 @@
 
 require_relative "native"
 require_relative "reading"
+require_relative "configuration"
 
 module Memscope
   # One process of a server, as it last reported itself: a worker, their master, or a process that has neither.
@@ -107,10 +108,6 @@ module Memscope
     #   @return [Array<Worker>] the master first, then by index; of one index an old and a new one while Puma restarts
     field :workers, [Worker], null: false
 
-    # What is not configured.
-    DEFAULTS = { worker_interval_seconds: 10, background_thread: false }.freeze
-    private_constant :DEFAULTS
-
     class << self
       # @api private
       # @return [Workers]
@@ -142,9 +139,9 @@ module Memscope
       # @param name [Symbol]
       # @return [Object] the default where the environment says what cannot be
       def setting(name)
-        defined?(Memscope::Configuration) ? Memscope::Configuration.so_far.public_send(name) : DEFAULTS.fetch(name)
+        Configuration.so_far.public_send(name)
       rescue ArgumentError
-        DEFAULTS.fetch(name)
+        Configuration::SETTINGS.fetch(name).default
       end
 
       # @api private

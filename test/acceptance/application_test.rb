@@ -27,7 +27,7 @@ class ApplicationTest < MemscopeTest
     page = authorised(application, "/", accept: "text/html")
     token = page.headers.fetch("set-cookie")[/memscope_token=([^;]+)/, 1]
     headers = { **CREDENTIALS, "Cookie" => "memscope_token=#{token}", "Accept" => "application/json",
-                "Origin" => "http://127.0.0.1:#{application.port}", "Sec-Fetch-Site" => "same-origin" }
+                               "Origin" => "http://127.0.0.1:#{application.port}", "Sec-Fetch-Site" => "same-origin" }
     application.post("/memscope/purge", form: { "lever" => lever, "token" => token }, headers: headers)
   end
 
@@ -44,7 +44,7 @@ class ApplicationTest < MemscopeTest
     found
   end
 
-  def all_of(workers, count) = workers.count { |worker| worker["role"] == "worker" && worker["rss_bytes"] } == count
+  def all_of?(workers, count) = workers.count { |worker| worker["role"] == "worker" && worker["rss_bytes"] } == count
 end
 
 class RailsApplicationTest < ApplicationTest
@@ -77,7 +77,7 @@ class RailsApplicationTest < ApplicationTest
     assert_equal [200, "text/html; charset=utf-8"], [page.status, page.headers["content-type"]]
     assert_match(/default-src 'none'/, page.headers["content-security-policy"])
     assert_includes page.body, "malloc"
-    assert_equal ledger["rss_bytes"], (ledger["rows"].sum { |row| row["bytes"] })
+    assert_equal(ledger["rss_bytes"], ledger["rows"].sum { |row| row["bytes"] })
   end
 
   def purged_by_the_kernels_count(application, lever)
@@ -87,14 +87,15 @@ class RailsApplicationTest < ApplicationTest
 
     assert_equal 200, answer.status, "#{answer.body}\n#{application.log[-1500..]}"
     result = answer.json
+
     assert_operator result["returned_bytes"], :>, 8 * MIB
     assert_in_delta before.fetch(result["pid"]) - result["returned_bytes"], resident_bytes(result["pid"]), 4 * MIB
   end
 
   def every_worker(application)
-    workers = workers_when(application, "two workers") { |found| all_of(found, 2) }
+    workers = workers_when(application, "two workers") { |found| all_of?(found, 2) }
 
-    assert_equal application.worker_pids.sort, (workers.filter_map { |one| one["pid"] if one["role"] == "worker" }).sort
+    assert_equal application.worker_pids.sort, workers.filter_map { |one| one["pid"] if one["role"] == "worker" }.sort
     workers.each do |worker|
       assert_in_delta kernels(worker["pid"], "Pss"), worker["pss_bytes"], 8 * MIB
       assert_in_delta kernels(worker["pid"], "Rss"), worker["rss_bytes"], 8 * MIB
@@ -108,7 +109,9 @@ class RailsApplicationTest < ApplicationTest
       text.include?("memscope_ledger_bytes{")
     end
     sums = Hash.new(0)
-    text.scan(/^memscope_ledger_bytes\{(.*)\} (-?\d+)$/) { |labels, bytes| sums[labels[/worker="(\w+)"/, 1]] += bytes.to_i }
+    text.scan(/^memscope_ledger_bytes\{(.*)\} (-?\d+)$/) do |labels, bytes|
+      sums[labels[/worker="(\w+)"/, 1]] += bytes.to_i
+    end
     totals = text.scan(/^memscope_ledger_rss_bytes(?:\{.*worker="(\w+)".*\})? (\d+)$/).to_h { |name, n| [name, n.to_i] }
 
     assert_operator sums.size, :>=, 2
@@ -127,13 +130,15 @@ class RackApplicationTest < ApplicationTest
 
   def test_an_environment_that_nobody_named_is_production
     unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }
+
     ServedApplication.sinatra(workers: 0, puma: "", env: unset) do |application|
       assert_equal 403, application.get("/memscope").status
     end
   end
 
   def test_open_to_the_machine_itself_in_development
-    ServedApplication.sinatra(workers: 0, puma: "", env: { "RACK_ENV" => "development", "RAILS_ENV" => nil }) do |application|
+    ServedApplication.sinatra(workers: 0, puma: "",
+                              env: { "RACK_ENV" => "development", "RAILS_ENV" => nil }) do |application|
       assert_equal 200, application.get("/memscope").status
       assert_equal 403, application.get("/memscope", headers: { "Host" => "rebound.example" }).status
       assert_equal 403, application.get("/memscope", headers: { "X-Forwarded-For" => "127.0.0.1" }).status
@@ -144,7 +149,7 @@ class RackApplicationTest < ApplicationTest
     ServedApplication.sinatra(configuration: CONFIGURATION, puma: "preload_app! false") do |application|
       old = application.worker_pids
       application.signal(:USR1)
-      application.wait("other workers") { (application.worker_pids & old).empty? }
+      application.wait("other workers") { !application.worker_pids.intersect?(old) }
       now = application.worker_pids
       workers = workers_when(application, "the new workers") do |found|
         found.filter_map { |worker| worker["pid"] if worker["role"] == "worker" }.sort == now.sort

@@ -5,13 +5,11 @@ require "tmpdir"
 
 # The setup that docs/sidekiq.md gives, in a real Sidekiq with a real Redis.
 class SidekiqTest < MemscopeTest
-  OTHER_PARTS = File.join(ChildProcess::ROOT, "test/support/workers_without_other_parts.rb")
   SETUP = File.read(File.join(ChildProcess::ROOT, "docs/sidekiq.md"))[/^```ruby\n(.*?)^```/m, 1].freeze
 
   APPLICATION = <<~RUBY.freeze
     require "json"
     require "memscope"
-    require #{OTHER_PARTS.inspect}
     #{SETUP}
     class Reading
       include Sidekiq::Job
@@ -80,7 +78,7 @@ class SidekiqTest < MemscopeTest
 
   def asked_from_outside(pid, directory)
     child_json("puts Memscope::Client.new(#{pid}).call(:workers).to_json",
-               requires: ["json", OTHER_PARTS], env: environment(directory))
+               requires: ["json"], env: environment(directory))
   end
 
   def test_the_documented_setup

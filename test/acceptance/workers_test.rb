@@ -195,7 +195,9 @@ class WorkersAcceptanceTest < MemscopeTest
   def test_under_glibc_workers_say_why_there_are_no_background_threads
     skip_under_sanitizer
     PumaServer.run("workers 1; silence_single_worker_warning", env: { "MEMSCOPE_BACKGROUND_THREAD" => "1" }) do |server|
-      server.workers_when("the reason") { |all| all[0]&.reasons.to_h.fetch(:background_thread, "").include?("jemalloc") }
+      server.workers_when("the reason") do |all|
+        all[0]&.reasons.to_h.fetch(:background_thread, "").include?("jemalloc")
+      end
     end
   end
 end

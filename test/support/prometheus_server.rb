@@ -81,6 +81,9 @@ class PrometheusServer
   def get(call, **parameters)
     uri = URI("http://127.0.0.1:#{@port}/api/v1/#{call}")
     uri.query = URI.encode_www_form(parameters)
-    JSON.parse(Net::HTTP.get(uri))
+    answer = Net::HTTP.get_response(uri)
+    raise Errno::ECONNREFUSED, "prometheus is starting" if answer.is_a?(Net::HTTPServiceUnavailable)
+
+    JSON.parse(answer.body)
   end
 end

@@ -89,7 +89,6 @@ class PumaServer
   def write(directory, configuration)
     path = File.join(directory, "puma.rb")
     File.write(path, <<~RUBY)
-      require "#{__dir__}/workers_without_other_parts"
       plugin :memscope
       rackup "#{__dir__}/workloads/workers.ru"
       bind "tcp://127.0.0.1:0"
