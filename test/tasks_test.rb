@@ -214,7 +214,7 @@ class TasksTest < MemscopeTest
 
   # The process of the script listens, and the task that it starts asks it.
   def test_a_process_that_listens
-    needs_listener
+    needs("listener")
     out, ledger, dry = Dir.mktmpdir do |directory|
       [run_beside(:report, directory), run_beside(:report, directory, { "FORMAT" => "json" }).json,
        run_beside(:purge, directory, { "FORMAT" => "json", "LEVERS" => "gc", "DRY_RUN" => "1" }).json]
@@ -239,24 +239,30 @@ class TasksTest < MemscopeTest
   end
 
   def test_a_process_that_is_gone
-    needs_listener
+    needs("listener")
     pid = Process.spawn("true").tap { |child| Process.wait(child) }
 
     assert_match(/^memscope:report: PID: .*\bno process #{pid}\b/, run_task(:report, env: { "PID" => pid.to_s }).err)
   end
 
   def test_a_process_that_does_not_listen
-    needs_listener
+    needs("listener")
 
     assert_includes run_task(:report, env: { "PID" => Process.pid.to_s }).err, "process #{Process.pid} does not listen"
   end
 
   def test_a_process_of_another_user
-    needs_listener
+    needs("listener")
     skip "only root can become another user" unless Process.uid.zero?
     ran = run_task(:report, env: { "PID" => "1" }, before: "Process::UID.change_privilege(65_534);")
 
     assert_match(/^memscope:report: PID: .*process 1 is another user's/, ran.err)
+  end
+
+  def test_metrics
+    needs("prometheus")
+
+    assert_match(/^memscope_rss_bytes \d+/, run_task(:metrics).out)
   end
 
   def test_metrics_of_a_pid
@@ -270,8 +276,8 @@ class TasksTest < MemscopeTest
 
   private
 
-  def needs_listener
-    skip "there is no listener" unless File.exist?(File.join(ChildProcess::ROOT, "lib/memscope/listener.rb"))
+  def needs(part)
+    skip "there is no #{part}" unless File.exist?(File.join(ChildProcess::ROOT, "lib/memscope/#{part}.rb"))
   end
 
   def run_beside(name, directory, env = {})

@@ -31,7 +31,7 @@ module Memscope
       # @raise [Failure] unless it is one of HTTP
       def initialize(url)
         uri = URI.parse(url)
-        raise URI::InvalidURIError unless uri.is_a?(URI::HTTP) && uri.host
+        raise URI::InvalidURIError unless uri.is_a?(URI::HTTP) && !uri.host.to_s.empty?
 
         @credentials = [uri.user, uri.password].compact.map do |part|
           URI.decode_www_form_component(part.gsub("+", "%2B"))
