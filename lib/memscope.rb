@@ -18,6 +18,7 @@ require_relative "memscope/cgroup"
 #
 # Two of them change the process: purge, which gives memory back, and tune.
 module Memscope
+  autoload :Configuration, File.join(__dir__, "memscope", "configuration.rb")
   autoload :Diff, File.join(__dir__, "memscope", "diff.rb")
   autoload :Arena, File.join(__dir__, "memscope", "arenas.rb")
   autoload :Arenas, File.join(__dir__, "memscope", "arenas.rb")
@@ -170,6 +171,25 @@ module Memscope
       Tuning.apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
                    background_thread: background_thread)
     end
+
+    # Changes how memscope's surfaces behave; what is not set stays as it is. Where the block raises nothing changes.
+    #
+    #   Memscope.configure do |c|
+    #     c.username = "memory"
+    #     c.password = ENV.fetch("MEMORY_PASSWORD")
+    #   end
+    #
+    # @yieldparam c [Configuration::Builder] with a writer and a reader for each of Configuration::SETTINGS
+    # @return [nil]
+    # @raise [ArgumentError] for an unknown setting, a wrong value, or a wrong value of an environment variable
+    # @raise [Configuration::Late] when the configuration is in use
+    def configure(&) = Configuration.change(&)
+
+    # How memscope's surfaces behave. It is settled by the first call in a process.
+    #
+    # @return [Configuration]
+    # @raise [ArgumentError] for a wrong value of an environment variable; the railtie makes it a warning in the log
+    def configuration = Configuration.current
 
     # Prints the ledger for people. Tier T2. Loads memscope/report when first used; require that beforehand where it
     # is to be called in a trap handler.

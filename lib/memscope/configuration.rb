@@ -1,0 +1,202 @@
+# frozen_string_literal: true
+
+module Memscope
+  # How memscope's surfaces behave in this application. Memscope.configure changes it, Memscope.configuration reads it;
+  # SETTINGS is what there is, and docs/configuration.md tells it at length.
+  #
+  # What code says goes before the environment's MEMSCOPE_* variables, and these before the defaults.
+  #
+  # It is settled when it is first read, so that all surfaces of a process see the same. A forked child can be
+  # configured once more, until it has read the configuration itself.
+  class Configuration
+    require_relative "configuration/settings"
+
+    # It was to be changed after something had read it.
+    class Late < StandardError; end
+
+    FACADE = File.expand_path("../memscope.rb", __dir__)
+    OURS = "#{__dir__}/".freeze
+    private_constant :FACADE, :OURS
+
+    @lock = Mutex.new
+    @given = {}.freeze
+
+    class << self
+      # Memscope.configure.
+      #
+      # @api private
+      def change
+        raise ArgumentError, "Memscope.configure: given no block, allowed: { |c| … }" unless block_given?
+
+        refuse_late
+        builder = Builder.new(values)
+        yield builder
+        given = builder.freeze.given
+        @lock.synchronize do
+          refuse_late
+          @given = @given.merge(given).freeze
+        end
+        nil
+      end
+
+      # Memscope.configuration.
+      #
+      # @api private
+      # @return [Configuration]
+      def current = settled? ? @current : settle(caller_locations)
+
+      # For what runs before the application has been configured, such as a plugin of its server: what it says may yet
+      # change.
+      #
+      # @api private
+      # @return [Configuration]
+      def so_far = settled? ? @current : new(values)
+
+      # From now on a variable with a wrong value counts as not set.
+      #
+      # @api private
+      # @return [void]
+      def excuse_environment
+        @excused = true
+      end
+
+      # @api private
+      # @return [Array<String>] what is wrong with the environment's variables
+      def environment_errors = SETTINGS.each_value.filter_map { |setting| setting.read(ENV).last }
+
+      private :new
+
+      private
+
+      def settled? = @pid == Process.pid
+
+      def settle(callers)
+        @lock.synchronize do
+          unless settled?
+            @current = new(values)
+            @user = user(callers)
+            @pid = Process.pid
+          end
+          @current
+        end
+      end
+
+      def values
+        SETTINGS.to_h { |name, setting| [name, @given.fetch(name) { from_environment(setting) }] }
+      end
+
+      def from_environment(setting)
+        value, error = setting.read(ENV)
+        raise ArgumentError, error if error && !@excused
+
+        value
+      end
+
+      def refuse_late
+        return unless settled?
+
+        raise Late, "Memscope.configure: too late, the configuration is in use since #{@user}; allowed: before that"
+      end
+
+      # What of memscope asked for it, and what outside of memscope called that.
+      def user(callers)
+        callers = callers.reject { |location| [__FILE__, FACADE].include?(location.path) }
+        outside = callers.find { |location| !location.path.start_with?(OURS) }
+        [callers.first, outside].compact.uniq(&:to_s).join(", called from ")
+      end
+    end
+
+    # @!attribute [r] listen
+    #   @return [Boolean, String]
+    # @!attribute [r] socket_directory
+    #   @return [String, nil]
+    # @!attribute [r] username
+    #   @return [String, nil]
+    # @!attribute [r] password
+    #   @return [String, nil]
+    # @!attribute [r] authorize
+    #   @return [#call, nil]
+    # @!attribute [r] actions
+    #   @return [Boolean]
+    # @!attribute [r] worker_interval_seconds
+    #   @return [Integer, Float]
+    # @!attribute [r] metrics_ledger_interval_seconds
+    #   @return [Integer, Float, nil]
+    # @!attribute [r] metrics_arenas
+    #   @return [Boolean]
+    # @!attribute [r] background_thread
+    #   @return [Boolean]
+    attr_reader(*(SETTINGS.keys - %i[logger]))
+
+    # @param values [Hash{Symbol => Object}] of all settings
+    def initialize(values)
+      values.each { |name, value| instance_variable_set(:"@#{name}", value) }
+      freeze
+    end
+
+    # @return [#info, #warn, nil] the one that was configured, else that of Rails where there is one
+    def logger = @logger || (::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger))
+
+    # @return [String] without what is secret
+    def inspect
+      shown = SETTINGS.each_value.map { |setting| "#{setting.name}=#{setting.show(public_send(setting.name))}" }
+      "#<#{self.class.name} #{shown.join(' ')}>"
+    end
+
+    # What the block of Memscope.configure gets: a reader and a writer for each of SETTINGS.
+    class Builder
+      SETTINGS.each_key do |name|
+        define_method(name) { @values[name] }
+        define_method(:"#{name}=") { |value| set(name, SETTINGS.fetch(name).check(value)) }
+      end
+
+      # @api private
+      # @return [Hash{Symbol => Object}] what was set
+      attr_reader :given
+
+      # @api private
+      # @param values [Hash{Symbol => Object}] of all settings, as they are so far
+      def initialize(values)
+        @values = values
+        @given = {}
+      end
+
+      # @return [Builder] that nothing can be set in any more
+      def freeze
+        @given.freeze
+        super
+      end
+
+      # @return [String] without values, for some are secret
+      def inspect = "#<#{self.class.name}>"
+
+      private
+
+      def set(name, value)
+        @given[name] = @values[name] = value
+      end
+
+      def method_missing(name, *)
+        raise ArgumentError, "Memscope.configure: given the setting #{name.name.delete_suffix('=')}, allowed: " \
+                             "#{SETTINGS.keys.join(', ')}"
+      end
+
+      def respond_to_missing?(*) = false
+    end
+
+    # A Builder in which each setting takes effect at once: what `config.memscope` is in Rails.
+    #
+    # @api private
+    class Direct < Builder
+      SETTINGS.each_key { |name| define_method(name) { Configuration.so_far.public_send(name) } }
+
+      def initialize = super({})
+
+      private
+
+      def set(name, value)
+        Configuration.change { |builder| builder.public_send(:"#{name}=", value) }
+      end
+    end
+  end
+end
