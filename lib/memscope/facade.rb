@@ -18,6 +18,7 @@ require_relative "cgroup"
 #
 # Two of them change the process: purge, which gives memory back, and tune.
 module Memscope
+  autoload :Client, File.join(__dir__, "client.rb")
   autoload :Configuration, File.join(__dir__, "configuration.rb")
   autoload :Diff, File.join(__dir__, "diff.rb")
   autoload :Arena, File.join(__dir__, "arenas.rb")
@@ -29,6 +30,7 @@ module Memscope
   autoload :Doctor, File.join(__dir__, "doctor.rb")
   autoload :Finding, File.join(__dir__, "finding.rb")
   autoload :Lint, File.join(__dir__, "lint.rb")
+  autoload :Listener, File.join(__dir__, "listener.rb")
   autoload :Mapping, File.join(__dir__, "mappings.rb")
   autoload :Mappings, File.join(__dir__, "mappings.rb")
   autoload :Metrics, File.join(__dir__, "metrics.rb")
@@ -202,6 +204,19 @@ module Memscope
     # @return [Configuration]
     # @raise [ArgumentError] for a wrong value of an environment variable; the railtie makes it a warning in the log
     def configuration = Configuration.current
+
+    # Lets other processes of this user, and root, read this one and purge it: `memscope report --pid N`, `doctor`,
+    # `purge`, `top` and `ps`. It has a Unix socket for them, PID.sock in a directory that nobody else can enter, and a
+    # thread. Forked children get their own. Does nothing where this process listens already.
+    #
+    # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
+    #
+    # @param path [String, nil] of the socket, absolute, where it is not to be the one that others look for. Children
+    #   have theirs beside it
+    # @return [Listener]
+    # @raise [ArgumentError] when `path` is no absolute path
+    # @raise [Listener::Refused] where the path, or its directory, cannot be used or trusted
+    def listen(path: nil) = Listener.listen(path)
 
     # Prints the ledger for people. Tier T2. Loads memscope/report when first used; require that beforehand where it
     # is to be called in a trap handler.

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+require_relative "../sockets"
+
+module Memscope
+  class Client
+    # Another process: whose it is, and where its socket can be.
+    #
+    # @api private
+    class Target
+      # Of what it was started with, where it may be told to listen.
+      DIRECTORIES = { "MEMSCOPE_SOCKET_DIRECTORY" => "%<value>s", "XDG_RUNTIME_DIR" => "%<value>s/memscope",
+                      "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
+      private_constant :DIRECTORIES
+
+      # @param pid [Integer]
+      # @param given [String, nil] the path of its socket
+      # @raise [ArgumentError]
+      def initialize(pid, given)
+        unless pid.is_a?(Integer) && pid.positive? && pid <= 0x7fff_ffff
+          raise ArgumentError, "pid: given #{pid.inspect}, allowed: the number of a process"
+        end
+
+        @pid = pid
+        @given = given && Sockets.check_path(given)
+      rescue Sockets::Refused => e
+        raise ArgumentError, e.message
+      end
+
+      # @return [Integer] its effective user
+      # @raise [Unreachable]
+      def uid = status("Uid").split[1].to_i
+
+      # @return [Boolean]
+      def alive? = File.exist?("/proc/#{@pid}")
+
+      # @return [String] of its socket
+      # @raise [Unreachable]
+      def path
+        owner = uid
+        found = paths(owner).find { |path| Sockets.socket?(path, owner) }
+        return found if found
+        raise foreign(owner) unless [0, owner].include?(Process.euid)
+
+        raise silence
+      end
+
+      # @return [Unreachable] that it does not listen, or is gone
+      def silence
+        return gone unless alive?
+
+        Unreachable.new("process #{@pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen " \
+                        "in it", :silent)
+      end
+
+      private
+
+      def gone = Unreachable.new("there is no process #{@pid}", :gone)
+
+      def foreign(owner)
+        Unreachable.new("process #{@pid} is another user's (uid #{owner}); allowed: that user, root", :foreign)
+      end
+
+      # In a container, or with systemd's PrivateTmp, it sees another file system: there it is looked up through /proc.
+      def paths(owner)
+        name = "#{status('NSpid').split.last || @pid}.sock"
+        usual = Sockets.candidates(owner).map { |directory| "#{directory}/#{name}" }
+        inside = [*@given, *listed(name), *told(name, owner), *usual]
+        inside.uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
+      end
+
+      # The kernel's list of Unix sockets that listen (flag 10000), of the network namespace that the process is in.
+      def listed(name)
+        lines = File.readlines("/proc/#{@pid}/net/unix", chomp: true).map { |line| line.b.split(" ", 8) }
+        lines.filter_map { |fields| fields[7] if fields[3] == "00010000" && fields[7]&.end_with?("/#{name}") }
+             .select { |path| path.start_with?("/") }
+      rescue SystemCallError
+        []
+      end
+
+      # By its environment, as far as that may be read.
+      def told(name, owner)
+        variables = File.binread("/proc/#{@pid}/environ").scan(/([^=\0]+)=([^\0]*)/n).to_h
+        own = variables["MEMSCOPE_LISTEN"]
+        directories = DIRECTORIES.filter_map do |key, pattern|
+          format(pattern, value: variables[key], uid: owner) if variables[key]
+        end
+        [*(own if own&.start_with?("/")), *directories.map { |path| "#{path}/#{name}" }]
+      rescue SystemCallError, ArgumentError
+        []
+      end
+
+      def status(key)
+        @status ||= File.read("/proc/#{@pid}/status")
+        @status[/^#{key}:\s*(.*)$/, 1].to_s
+      rescue SystemCallError
+        raise gone
+      end
+    end
+    private_constant :Target
+  end
+end

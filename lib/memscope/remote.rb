@@ -1,0 +1,128 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../memscope"
+
+module Memscope
+  # What one process can ask another over its socket: a closed table of calls, what each may be told, and what comes
+  # back. A request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …}
+  # with what the reading's to_h gives, or {"error": "…", "kind": "ArgumentError"}.
+  #
+  # Both are text that somebody else wrote: nothing in them names a class, a method or a file.
+  #
+  # @api private
+  module Remote
+    # The process allows no actions.
+    class Refused < StandardError; end
+
+    # One call: the class of what it returns (nil for a number), and the names of its options.
+    Call = Struct.new(:type, :options) do
+      # @param value [Object] parsed JSON
+      # @return [Object] the reading
+      def load(value) = type ? Memscope.const_get(type.name).from_h(value) : value
+    end
+
+    CALLS = {
+      rss: Call.new(nil, []),
+      allocator: Call.new(:Allocator, []),
+      snapshot: Call.new(:Snapshot, %w[malloc]),
+      ledger: Call.new(:Ledger, %w[deep shared objects strict]),
+      arenas: Call.new(:Arenas, []),
+      size_classes: Call.new(:SizeClasses, %w[arena]),
+      fragmentation: Call.new(:Fragmentation, []),
+      mappings: Call.new(:Mappings, []),
+      ruby_heap: Call.new(:RubyHeap, %w[collect]),
+      process_memory: Call.new(:ProcessMemory, []),
+      cgroup: Call.new(:Cgroup, []),
+      lint: Call.new(:Lint, []),
+      doctor: Call.new(:Diagnosis, []),
+      workers: Call.new(:Workers, []),
+      purge: Call.new(:"Purge::Result", %w[levers arena dry_run])
+    }.freeze
+
+    # The longest request, in bytes.
+    LONGEST_REQUEST = 16 * 1024
+
+    # What a line of JSON can nest: the request, its options, the list of levers.
+    DEPTH = 3
+
+    # What moves the cursor of a terminal, or worse.
+    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/
+    private_constant :DEPTH, :CONTROL
+
+    class << self
+      # Answers one request. Raises nothing that a request could be the cause of.
+      #
+      # @param line [String] the request
+      # @return [String] the answer, one line
+      def answer(line)
+        name, options = parse(line)
+        result = name == :purge ? purge(**options) : Memscope.public_send(name, **options)
+        "#{JSON.generate(ok: result.respond_to?(:to_h) ? result.to_h : result)}\n"
+      rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
+        failure(e.class.name, e.message)
+      end
+
+      # @return [String] the answer that says what went wrong, one line
+      def failure(kind, message) = "#{JSON.generate(error: Field.text(message), kind: kind)}\n"
+
+      # Two requests for the same reading at once can have the same answer; two purges cannot.
+      #
+      # @param line [String] the request
+      def shareable?(line) = !line.include?("purge")
+
+      # @param value [Object] parsed JSON
+      # @return [Object] the same, without characters that a terminal obeys
+      def printable(value)
+        case value
+        when String then value.match?(CONTROL) ? value.gsub(CONTROL, "?") : value
+        when Array then value.map { |item| printable(item) }
+        when Hash then value.to_h { |key, item| [printable(key), printable(item)] }
+        else value
+        end
+      end
+
+      private
+
+      def parse(line)
+        request = JSON.parse(Field.text(line), max_nesting: DEPTH)
+        refuse("a request", request, "an object") unless request.is_a?(Hash)
+        refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
+
+        name = CALLS.keys.find { |call| call.name == request["call"] }
+        refuse("call", request["call"], CALLS.keys.join(", ")) unless name && Memscope.respond_to?(name)
+
+        [name, options(name, request.fetch("options", {}))]
+      rescue JSON::ParserError
+        refuse("a request", line, "one line of JSON, an object")
+      end
+
+      def options(name, given)
+        allowed = CALLS.fetch(name).options
+        refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
+        unknown = given.keys - allowed
+        return given.transform_keys(&:to_sym) if unknown.empty?
+
+        refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
+      end
+
+      # A dry run only looks.
+      def purge(levers: [], dry_run: false, **options)
+        unless dry_run == true || Configuration.so_far.actions
+          raise Refused, "this process allows no actions: its setting `actions` is false"
+        end
+
+        refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
+        Memscope.purge(*levers.map { |given| lever(given) }, dry_run: dry_run, **options)
+      end
+
+      def lever(given)
+        Purge::LEVERS.find { |lever| lever.name == given } || refuse("purge: a lever", given, Purge::LEVERS.join(", "))
+      end
+
+      def refuse(what, given, allowed)
+        raise ArgumentError, "#{what}: given #{given.inspect[0, 60]}, allowed: #{allowed}"
+      end
+    end
+  end
+end

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "socket"
+require "timeout"
+require "tmpdir"
+require_relative "child_process"
+
+# Starts processes that listen, and talks to their sockets as a stranger would.
+module Listening
+  # A process that runs a script and waits for its standard input to be closed.
+  Listening = Struct.new(:pid, :input, :output, keyword_init: true) do
+    # What the script says next.
+    def gets = Timeout.timeout(20) { output.gets&.chomp }
+
+    def tell(line) = input.puts(line)
+
+    def stop
+      [input, output].each(&:close)
+      Process.wait2(pid).last
+    end
+  end
+
+  def setup
+    super
+    @directory = Dir.mktmpdir("listen")
+    @started = []
+  end
+
+  def teardown
+    @started.each do |process|
+      Process.kill(:KILL, process.pid)
+      process.stop
+    rescue SystemCallError, IOError
+      nil
+    end
+    FileUtils.remove_entry(@directory)
+    super
+  end
+
+  # Ends the script with a loop that evaluates what it is told, a line each, and prints what comes back.
+  def start(script = "", env: {}, requires: ["memscope"], preload: nil, uid: nil)
+    command = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, *requires.map { |name| "-r#{name}" },
+               "-e", "$stdout.sync = true; #{script}; puts :ready; " \
+                     "while (line = gets); puts eval(line).inspect; end"]
+    command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", *command] if uid
+    theirs, input = IO.pipe
+    output, written = IO.pipe
+    pid = Process.spawn(environment.merge("LD_PRELOAD" => preload, **env), *command,
+                        in: theirs, out: written, err: File.join(@directory, "err"))
+    [theirs, written].each(&:close)
+    process = Listening.new(pid: pid, input: input, output: output)
+    @started << process
+
+    assert_equal "ready", process.gets, File.read(File.join(@directory, "err"))
+    process
+  end
+
+  # One that listens in a directory of the test's.
+  def listening(script = "", env: {}, **options)
+    start(script, env: { "MEMSCOPE_LISTEN" => "1", **env }, **options)
+  end
+
+  def environment
+    { "XDG_RUNTIME_DIR" => nil, "MEMSCOPE_SOCKET_DIRECTORY" => sockets, "MEMSCOPE_LISTEN" => nil, "RUBYOPT" => nil }
+  end
+
+  def sockets = File.join(@directory, "sockets")
+
+  def socket_of(process) = File.join(sockets, "#{process.pid}.sock")
+
+  def client(process, **options) = Memscope::Client.new(process.pid, timeout: 10, **options)
+
+  # Sends bytes, and reads what comes back until the other side closes.
+  def raw(process, bytes)
+    UNIXSocket.open(socket_of(process)) do |socket|
+      socket.write(bytes)
+      Timeout.timeout(10) { socket.read }
+    end
+  end
+
+  def skip_unless_root
+    skip "only root can become another user" unless Process.euid.zero?
+  end
+end
