@@ -14,8 +14,8 @@ Gem::Specification.new do |spec|
   spec.metadata["rubygems_mfa_required"] = "true"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/**/*.rb", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs", "docs/**/*.md", "*.md", "LICENSE.txt",
-        ".yardopts"]
+    Dir["lib/**/*.{rb,erb,css,js,svg}", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs", "docs/**/*.md",
+        "*.md", "LICENSE.txt", ".yardopts"]
   end
   spec.bindir = "exe"
   spec.executables = ["memscope"]

@@ -32,6 +32,7 @@ module Memscope
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
   autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
+  autoload :Web, File.join(__dir__, "memscope", "web.rb")
 
   class << self
     # @!method rss

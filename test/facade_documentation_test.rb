@@ -15,7 +15,7 @@ class FacadeDocumentationTest < MemscopeTest
   # They return no reading; what report costs is the ledger's.
   NO_READING = %w[rss report supported? unsupported_reason].freeze
   # What is loaded for people and for programs of their own, not for callers.
-  SURFACES = %i[CLI Launch Report Tasks].freeze
+  SURFACES = %i[CLI Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.
   DECLARING = %i[fields field capture load own_fields counters body_names envelope].freeze
 

@@ -7,9 +7,10 @@ class LoadingTest < MemscopeTest
   FILES = Dir.children(File.join(ChildProcess::ROOT, "lib/memscope")).filter_map { |name| name[/\A\w+(?=\.rb\z)/] }
              .sort.freeze
 
-  # Each alone, in a fork that has loaded nothing else. memscope/railtie is for Rails to load.
+  # Each alone, in a fork that has loaded nothing else. memscope/railtie is for Rails to load, memscope/web for who has
+  # rack.
   EACH = <<~'RUBY'
-    (ARGV[0].split(",") - ["railtie"]).each do |name|
+    (ARGV[0].split(",") - %w[railtie web]).each do |name|
       pid = fork do
         require "memscope" if ARGV[1] == "after"
         require "memscope/#{name}"

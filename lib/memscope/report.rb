@@ -3,6 +3,7 @@
 require_relative "../memscope"
 require_relative "report/quantity"
 require_relative "report/page"
+require_relative "report/row_items"
 require_relative "report/table"
 require_relative "report/changes"
 require_relative "report/findings"

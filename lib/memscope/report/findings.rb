@@ -61,13 +61,7 @@ module Memscope
       def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }
-        range(least, most) unless most.zero?
-      end
-
-      def range(least, most)
-        return size(most) if least == most
-
-        least.zero? ? "up to #{size(most)}" : "#{mebibytes(least)} to #{size(most)}"
+        between(least, most) unless most.zero?
       end
 
       def lines(finding)
@@ -84,8 +78,8 @@ module Memscope
       def returns(finding)
         least = finding.recoverable_bytes
         if least
-          return "Returns #{range(least,
-                                  finding.recoverable_max_bytes)}#{' (likely)' if finding.confidence == :likely}."
+          likely = " (likely)" if finding.confidence == :likely
+          return "Returns #{between(least, finding.recoverable_max_bytes)}#{likely}."
         end
         return unless finding.affected_bytes && finding.unhealthy?
 

@@ -27,6 +27,13 @@ module Memscope
         "#{bytes} B"
       end
 
+      # @return [String] "2.8 MiB", "up to 2.8 MiB", "0.3 to 2.8 MiB"
+      def between(least, most)
+        return size(most) if least == most
+
+        least.zero? ? "up to #{size(most)}" : "#{mebibytes(least)} to #{size(most)}"
+      end
+
       # @return [String] "4,096 B"
       def exact(bytes) = "#{count(bytes)} B"
 

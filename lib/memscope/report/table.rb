@@ -9,9 +9,7 @@ module Memscope
       NUMBER_WIDTH = 9
       PERCENT_WIDTH = 9
       DETAIL_COLUMN = 42
-      # Told elsewhere in the report, or in the JSON only.
-      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes held_by_nobody_bytes].freeze
-      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN, :HIDDEN
+      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
 
       # @param ledger [Ledger]
       # @param page [Page]
@@ -59,33 +57,7 @@ module Memscope
         "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
       end
 
-      def items(row)
-        unverified = "unverified" if row.check && !row.check.verified?
-        detail = row.detail.except(*HIDDEN)
-        trimmable = detail.delete(:trimmable_bytes)
-        [*unverified, *trim(row, trimmable), *detail.filter_map { |name, value| item(name, value) }]
-      end
-
-      # On the rows whose memory it is; their sum is in the detail of malloc.
-      def trim(row, bytes)
-        "malloc_trim returns #{size(bytes)}" if row.leaf? && bytes&.positive?
-      end
-
-      # Text stands for itself; a number or a list needs its name, and what is zero or empty is not worth one.
-      def item(name, value)
-        words = name.to_s.tr("_", " ")
-        case value
-        when String then value unless value.empty?
-        when Integer then number(words, value) unless value.zero?
-        when Float then "#{words} #{value}"
-        when Array then counted(value.size, words) unless value.empty?
-        when true then words
-        end
-      end
-
-      def number(words, value)
-        words.end_with?(" bytes") ? "#{words.delete_suffix(' bytes')} #{size(value)}" : counted(value, words)
-      end
+      def items(row) = RowItems.of(row)
 
       # As many items as there is room for, in a column of their own; where not even one fits there, behind the text.
       def fitting(items, length)

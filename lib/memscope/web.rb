@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+begin
+  require "rack"
+rescue LoadError => e
+  raise LoadError, "memscope/web needs rack 2.2 or newer; add to the Gemfile: gem \"rack\" (#{e.message})"
+end
+
+require_relative "../memscope"
+require_relative "web/application"
+
+module Memscope
+  # memscope's pages, as a Rack application to mount:
+  #
+  #   mount Memscope::Web => "/memscope"            # in config/routes.rb
+  #   map("/memscope") { run Memscope::Web }        # in config.ru
+  #
+  # Every page is there as HTML, as JSON and as text: by its ending (/arenas.json, /arenas.txt), else by the Accept
+  # header. / shows the ledger, what the doctor found and the levers of Memscope.purge; /ledger and /doctor are its two
+  # readings; /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. What
+  # changes the process is a POST: /purge with lever=NAME, or lever=all.
+  #
+  # Closed by default. Configure `username` and `password`, or `authorize`; without them only a person on the machine
+  # itself gets in, and only in an environment that was named development or test when the process was started. What a
+  # refused request would have needed is in the log.
+  module Web
+    @middleware = []
+    @application = nil
+    @building = Mutex.new
+
+    class << self
+      # @param env [Hash] of Rack
+      # @return [Array(Integer, Hash, #each)] of Rack
+      def call(env) = (@application || build).call(env)
+
+      # Puts a middleware before the application; the one named first sees a request first.
+      #
+      # @param middleware [Class]
+      # @param arguments [Array] what it is made with, after the application; options and a block likewise
+      # @return [void]
+      # @raise [FrozenError] once a request has been served
+      def use(middleware, *arguments, **options, &block)
+        @building.synchronize do
+          if @application
+            raise FrozenError.new("Memscope::Web.use: given #{middleware.inspect} after the first request, allowed: " \
+                                  "before it", receiver: self)
+          end
+          @middleware << [middleware, arguments, options, block]
+        end
+        nil
+      end
+
+      private
+
+      def build
+        @building.synchronize do
+          return @application if @application
+
+          @application = @middleware.reverse.reduce(Application.new) do |inner, (middleware, arguments, options, block)|
+            middleware.new(inner, *arguments, **options, &block)
+          end
+        end
+      end
+    end
+  end
+end

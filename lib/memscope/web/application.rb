@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "access"
+require_relative "assets"
+require_relative "deployment"
+require_relative "forgery"
+require_relative "pages"
+require_relative "readings"
+require_relative "refusal"
+require_relative "request"
+require_relative "response"
+
+module Memscope
+  module Web
+    # Takes a request: whether it may be asked, what is asked, the answer.
+    #
+    # @api private
+    class Application
+      READING = %w[GET HEAD].freeze
+      CLOSED = "memscope is closed here. What this request would have needed is in the log."
+      CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
+      METRICS = "text/plain; version=0.0.4; charset=utf-8"
+      private_constant :READING, :CLOSED, :CHALLENGE, :METRICS
+
+      # @param configuration [#call] returns the Configuration
+      # @param deployment [Deployment]
+      # @param readings [Readings]
+      def initialize(configuration: -> { Memscope.configuration }, deployment: Deployment.read, readings: Readings.new)
+        @configuration = configuration
+        @deployment = deployment
+        @readings = readings
+      end
+
+      # @param env [Hash] of Rack
+      # @return [Array(Integer, Hash, Array<String>)]
+      def call(env)
+        request = Request.new(env)
+        verdict = verdict(env)
+        response = verdict.allowed? ? answered(request) : turned_away(request, verdict)
+        request.head? ? Response.headless(response) : response
+      end
+
+      private
+
+      # Nobody gets in by an error.
+      def verdict(env)
+        Access.decide(env, @configuration.call, @deployment)
+      rescue StandardError => e
+        Access::Verdict.new(403, "access could not be decided: #{e.message} (#{e.class})")
+      end
+
+      def turned_away(request, verdict)
+        log(request, "refused: #{verdict.reason}")
+        Response.sentence(verdict.status, request.format, CLOSED, verdict.status == 401 ? CHALLENGE : {})
+      end
+
+      def answered(request)
+        permitted(request)
+      rescue StandardError => e
+        log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
+        Response.sentence(500, request.format, "This page failed. What happened is in the log.")
+      end
+
+      def permitted(request)
+        verbs = request.path == "/purge" ? %w[POST] : READING
+        found = handler(request) or raise Refusal.new(404, "There is no such page.")
+        return Response.options(verbs) if request.verb == "OPTIONS"
+        return found.call if verbs.include?(request.verb)
+
+        raise Refusal.new(405, "Not by #{request.verb[/\A[A-Z]{1,20}\z/] || 'this verb'}: here it is " \
+                               "#{verbs.join(' or ')}.", { "allow" => verbs.join(", ") })
+      rescue Refusal => e
+        refused(request, e)
+      end
+
+      # @return [#call, nil] nil where there is no such path
+      def handler(request)
+        path = request.path or return
+        return -> { purge(request) } if path == "/purge"
+        return -> { metrics } if path == "/metrics"
+
+        page = Pages::ALL[path]
+        return -> { Pages.response(page.new(@readings, request), request, @configuration.call.actions) } if page
+
+        asset = Assets.response(path)
+        -> { asset } if asset
+      end
+
+      def metrics = Response.of(200, METRICS, @readings.fetch(:metrics))
+
+      def purge(request)
+        raise Refusal.new(403, "Actions are switched off here.") unless @configuration.call.actions
+
+        form = request.form
+        objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)
+        if objection
+          log(request, "refused: #{objection}")
+          raise Refusal.new(403, "This form is not from a page of this visit: go back, reload it, and try again.")
+        end
+        Pages.response(Pages::Returned.new(pulled(form), form), request, true)
+      end
+
+      # What is read from now on is of the process as it is now.
+      def pulled(form)
+        Pages::Returned.pull(form)
+      ensure
+        @readings.forget
+      end
+
+      def refused(request, refusal)
+        return Pages.refusal(refusal, request) if request.format == :html
+
+        Response.sentence(refusal.status, request.format, refusal.message, refusal.headers)
+      end
+
+      # One line, whatever the request has put into it.
+      def log(request, text)
+        peer = request.env["REMOTE_ADDR"].to_s[0, 60]
+        line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"
+        line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500]
+        logger = logger()
+        logger ? logger.warn(line) : request.env["rack.errors"]&.puts(line)
+      end
+
+      def logger
+        @configuration.call.logger || (::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger))
+      rescue StandardError
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require_relative "template"
+
+module Memscope
+  module Web
+    # Charts as SVG whose sizes are attributes: no style, no script. What is held without being in use is hatched.
+    #
+    # @api private
+    module Drawing
+      # Pixels.
+      BAR = 56
+      METER = 10
+      COLUMNS = 120
+      # Percent of a bar that a number fits into, on a phone.
+      LEGIBLE = 5
+      # Of a percentage: those of a bar sum to 100 exactly.
+      DECIMALS = 4
+      HATCHED = 'fill="url(#held)"'
+      private_constant :BAR, :METER, :COLUMNS, :LEGIBLE, :DECIMALS, :HATCHED
+
+      # One part of a bar. `held_bytes` of its bytes are not in use.
+      Part = Struct.new(:id, :mark, :bytes, :held_bytes)
+
+      module_function
+
+      # Parts side by side, 100 % wide together.
+      #
+      # @param parts [Array<Part>]
+      # @param label [String] what it shows, for those who do not see it
+      # @return [Markup]
+      def bar(parts, label:)
+        total = parts.sum(&:bytes)
+        edges = parts.reduce([0]) { |sums, part| [*sums, sums.last + part.bytes] }
+        edges = edges.map { |sum| total.zero? ? 0.0 : (100.0 * sum / total).round(DECIMALS) }
+        drawn = parts.zip(edges.each_cons(2)).map { |part, (left, right)| segment(part, left, right - left) }
+        svg("bar", BAR, %(role="img" aria-label="#{Markup.of(label)}"), drawn.join)
+      end
+
+      # How much of a whole: solid what is in use, hatched what is held beside it.
+      #
+      # @param used [Numeric] share from 0 to 1
+      # @param held [Numeric] share from 0 to 1
+      # @param id [Symbol] of the ledger's row whose colour it has
+      # @return [Markup]
+      def meter(used, held = 0, id: :malloc)
+        solid, hatched = [used, held].map { |share| (100.0 * share.clamp(0, 1)).round(DECIMALS) }
+        svg("meter", METER, 'aria-hidden="true"',
+            rect("track", 0, 100, METER) + rect("fill #{row_class(id)}", 0, solid + hatched, METER) +
+            rect("held", solid, hatched, METER, HATCHED))
+      end
+
+      # Columns side by side, the highest as high as the drawing.
+      #
+      # @param values [Array<Numeric>]
+      # @param label [String]
+      # @return [Markup]
+      def columns(values, label:, id: :ruby_heap)
+        most = values.max.to_f
+        width = 100.0 / values.size
+        drawn = values.map.with_index do |value, index|
+          height = most.zero? ? 0 : (COLUMNS * value / most).round(1)
+          %(<rect class="fill #{row_class(id)}" x="#{percent((index * width) + 0.5)}" y="#{COLUMNS - height}" ) +
+            %(width="#{percent(width - 1)}" height="#{height}"/>)
+        end
+        svg("columns", COLUMNS, %(role="img" aria-label="#{Markup.of(label)}"), drawn.join)
+      end
+
+      # What the hatching of all drawings of a page refers to.
+      #
+      # @return [Markup]
+      def patterns
+        svg("patterns", 0, 'aria-hidden="true"',
+            '<defs><pattern id="held" width="6" height="6" patternUnits="userSpaceOnUse" ' \
+            'patternTransform="rotate(45)"><rect class="hatch" width="2.5" height="6"/></pattern></defs>')
+      end
+
+      # @param id [Symbol] of a ledger's row
+      # @return [String]
+      def row_class(id) = "row-#{id.to_s[/\A\w+/]}"
+
+      def segment(part, left, width)
+        held = part.bytes.zero? ? 0 : width * part.held_bytes / part.bytes
+        drawn = rect("fill segment #{row_class(part.id)}", left, width, BAR, %(data-row="#{Markup.of(part.id)}")) +
+                rect("held", left + width - held, held, BAR, HATCHED)
+        return drawn if width < LEGIBLE || part.mark.nil?
+
+        drawn + %(<text class="mark" x="#{percent(left)}" dx="14" y="#{BAR / 2}" text-anchor="middle" ) +
+          %(dominant-baseline="central">#{Markup.of(part.mark)}</text>)
+      end
+
+      def rect(classes, left, width, height, attributes = nil)
+        return "" unless width.positive? || classes.include?("segment")
+
+        %(<rect class="#{classes}" x="#{percent(left)}" width="#{percent(width)}" height="#{height}" #{attributes}/>)
+      end
+
+      def percent(number) = "#{format("%.#{DECIMALS}f", number)}%"
+
+      def svg(classes, height, attributes, body)
+        Markup.new(%(<svg class="#{classes}" width="100%" height="#{height}" #{attributes}>#{body}</svg>))
+      end
+    end
+  end
+end

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require_relative "../../purge"
+require_relative "../../report"
+require_relative "../../report/purge_table"
+require_relative "../refusal"
+require_relative "overview"
+
+module Memscope
+  module Web
+    module Pages
+      # What a purge returned: the answer to its POST.
+      #
+      # @api private
+      class Returned
+        # Before and after, of one row.
+        Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
+        NAMES = Purge::LEVERS.to_h { |lever| [lever.name, lever] }.freeze
+        ALL = "all"
+        private_constant :NAMES, :ALL
+
+        # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only
+        # @return [Purge::Result]
+        # @raise [Refusal]
+        def self.pull(form)
+          given = form.fetch("lever", [])
+          unknown = given - NAMES.keys - [ALL]
+          if given.empty? || unknown.any?
+            raise Refusal.new(400, "lever: given #{unknown.first.to_s[0, 20].inspect}, allowed: " \
+                                   "#{[*NAMES.keys, ALL].join(', ')}.")
+          end
+
+          levers = given.include?(ALL) ? [] : NAMES.values_at(*given)
+          Memscope.purge(*levers, dry_run: form["dry_run"]&.last == "1")
+        rescue ArgumentError => e
+          raise Refusal.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
+        rescue Purge::Busy
+          raise Refusal.new(409, "Another thread of this process purges or tunes; try again when it has finished.",
+                            { "retry-after" => "1" })
+        end
+
+        # @return [Purge::Result]
+        attr_reader :reading
+
+        # @param reading [Purge::Result]
+        # @param form [Hash{String => Array<String>}] pid: of the process whose page the button was on
+        def initialize(reading, form)
+          @reading = reading
+          @asked_pid = form["pid"]&.last.to_s[/\A\d{1,10}\z/]&.to_i
+        end
+
+        # @return [String]
+        def json = reading.to_json
+
+        # @return [String]
+        def text = Memscope::Report::PurgeTable.new(reading, unicode: true).to_s
+
+        # @return [String]
+        def title = "Returned"
+
+        # @return [Symbol]
+        def template = :returned
+
+        # @return [Integer, nil] the process whose page the button was on, where another one of the cluster answered
+        def other_pid = (@asked_pid unless @asked_pid == reading.pid)
+
+        # @return [Array<Change>] rows that changed, those with the largest change first; they sum to what was returned
+        def changes
+          before, after = [reading.before, reading.after].map { |ledger| by_path(ledger.rows) }
+          reading.rows.map { |path, bytes| Change.new(path, before[path], after[path], bytes) }
+        end
+
+        # @return [Hash{Symbol => String}] why a figure is missing or coarse, by lever
+        def reasons
+          { **reading.reasons, **reading.levers.select(&:reason).to_h { |lever| [lever.name, lever.reason] } }
+        end
+
+        private
+
+        # At every depth: how deep a change is told depends on both ledgers.
+        def by_path(rows, above = [])
+          rows.reduce({}) do |paths, row|
+            path = [*above, row.id]
+            { **paths, path.join("/").to_sym => row.bytes, **by_path(row.children, path) }
+          end
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,124 @@
+# frozen_string_literal: true
+
+require "uri"
+require_relative "forgery"
+require_relative "refusal"
+
+module Memscope
+  module Web
+    # What is asked for: which path, in which format, with which parameters. Nothing here trusts what came in: all of
+    # it is bounded, and what is not as it should be is a Refusal.
+    #
+    # @api private
+    class Request
+      # By ending.
+      FORMATS = { "html" => :html, "json" => :json, "txt" => :text }.freeze
+      # In the order of preference.
+      TYPES = { html: "text/html", json: "application/json", text: "text/plain" }.freeze
+      FORM = "application/x-www-form-urlencoded"
+      # Bytes.
+      LONGEST_PATH = 256
+      LONGEST_QUERY = 1024
+      LONGEST_FORM = 4096
+      LONGEST_ACCEPT = 1024
+      private_constant :FORMATS, :TYPES, :FORM, :LONGEST_PATH, :LONGEST_QUERY, :LONGEST_FORM, :LONGEST_ACCEPT
+
+      # @return [Hash] of Rack
+      attr_reader :env
+      # @return [String] where the application is mounted: "/memscope", or ""
+      attr_reader :base
+      # @return [String] below that, without an ending that names a format
+      attr_reader :path
+      # @return [Symbol] :html, :json or :text
+      attr_reader :format
+
+      # @param env [Hash] of Rack
+      def initialize(env)
+        @env = env
+        @base = env["SCRIPT_NAME"].to_s.chomp("/")
+        @path, ending = split(env["PATH_INFO"].to_s.b)
+        @format = FORMATS.fetch(ending) { accepted(env["HTTP_ACCEPT"].to_s.b.byteslice(0, LONGEST_ACCEPT)) }
+      end
+
+      # @return [String] "GET"
+      def verb = env["REQUEST_METHOD"].to_s
+
+      # @return [Boolean]
+      def head? = verb == "HEAD"
+
+      # @return [Boolean]
+      def secure? = ::Rack::Request.new(env).ssl?
+
+      # @return [String] the token for this page's forms: the cookie's, where there is one
+      def token = @token ||= Forgery.cookie(env) || Forgery.token
+
+      # @return [Boolean] whether the browser has the token already
+      def token_known? = !Forgery.cookie(env).nil?
+
+      # @return [Hash{String => Array<String>}] of the query
+      # @raise [Refusal]
+      def query
+        text = env["QUERY_STRING"].to_s
+        raise Refusal.new(414, "The query is too long.") if text.bytesize > LONGEST_QUERY
+
+        decoded(text, "query")
+      end
+
+      # @return [Hash{String => Array<String>}] of the body
+      # @raise [Refusal]
+      def form
+        type = env["CONTENT_TYPE"].to_s[/\A[^;,\s]*/].to_s
+        raise Refusal.new(415, "Send a form: #{FORM}.") unless type.empty? || type.casecmp?(FORM)
+
+        decoded(body, "form")
+      end
+
+      private
+
+      def split(path)
+        return [nil, nil] if path.bytesize > LONGEST_PATH || !path.match?(%r{\A[A-Za-z0-9_./]*\z})
+
+        name, ending = path.match(%r{\A(/[a-z_]+)\.(html|json|txt)\z})&.captures
+        [name || (path.empty? ? "/" : path), ending]
+      end
+
+      # The format with the highest quality; where a browser or a tool would take anything, HTML.
+      def accepted(header)
+        ranges = header.split(",").to_h { |range| ranged(range) }
+        return :html if ranges.empty?
+
+        TYPES.max_by.with_index { |(_format, type), index| [quality(type, ranges), -index] }.first
+      end
+
+      def ranged(range)
+        type, *parameters = range.split(";").map(&:strip)
+        quality = parameters.find { |text| text.start_with?("q=") }
+        [type.to_s.downcase, quality ? quality.delete_prefix("q=").to_f : 1.0]
+      end
+
+      def quality(type, ranges)
+        ranges.values_at(type, type.sub(%r{/.*}, "/*"), "*/*").compact.first || 0.0
+      end
+
+      def body
+        declared = env["CONTENT_LENGTH"].to_s
+        raise Refusal.new(400, "The length of the form is not a number.") unless declared.match?(/\A\d{0,18}\z/)
+
+        text = (env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM)
+        too_long = declared.to_i > LONGEST_FORM || text.to_s.bytesize > LONGEST_FORM
+        raise Refusal.new(413, "The form is too long.") if too_long
+
+        text.to_s
+      end
+
+      def decoded(text, what)
+        pairs = URI.decode_www_form(text.dup.force_encoding(Encoding::UTF_8))
+        raise ArgumentError if pairs.flatten.any? { |part| part.include?("\0") }
+
+        pairs.group_by(&:first).transform_values { |same| same.map(&:last) }
+      rescue ArgumentError, Encoding::CompatibilityError
+        raise Refusal.new(400, "The #{what} is not one: it cannot be decoded.")
+      end
+    end
+  end
+end

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# For tests of Memscope::Web in this process: an application that is open to a person on the machine, and requests as
+# that person's browser makes them.
+class WebTest < MemscopeTest
+  Settings = Struct.new(:username, :password, :authorize, :actions, :logger, keyword_init: true)
+  # Keeps what was logged.
+  Log = Struct.new(:lines) do
+    def warn(line) = lines << line
+    alias_method :info, :warn
+  end
+
+  LOCAL = { "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost:9292", "SCRIPT_NAME" => "/memscope" }.freeze
+  TOKEN = ("t" * 43).freeze
+  # A form of one of its pages.
+  OWN = { **LOCAL, "HTTP_SEC_FETCH_SITE" => "same-origin", "HTTP_ORIGIN" => "http://localhost:9292",
+                   "HTTP_COOKIE" => "memscope_token=#{TOKEN}" }.freeze
+
+  def setup
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    require "memscope/web"
+    require "rack/lint"
+    require "rack/mock"
+    super
+  end
+
+  def log = @log ||= Log.new([])
+
+  def deployment(current = "development", **started_with)
+    started_with = { RACK_ENV: current } if started_with.empty?
+    Memscope::Web::Deployment.new(started_with.transform_keys(&:name), current: current)
+  end
+
+  def application(deployment: deployment(), readings: Memscope::Web::Readings.new, **settings)
+    configuration = Settings.new(actions: true, logger: log, **settings)
+    Memscope::Web::Application.new(configuration: -> { configuration }, deployment: deployment, readings: readings)
+  end
+
+  # Through Rack's own check of what an application may answer; it checks requests too, so not for malformed ones.
+  def request(verb, path, env = {}, on: application, lint: true)
+    env = Rack::MockRequest.env_for(path, method: verb, **env.slice(:input, :params))
+                           .merge(LOCAL, env.except(:input, :params))
+    env["REQUEST_METHOD"] = verb
+    env.delete_if { |_name, value| value.nil? }
+    Rack::MockResponse.new(*(lint ? Rack::Lint.new(on) : on).call(env))
+  end
+
+  def get(path, env = {}, **options) = request("GET", path, env, **options)
+
+  def post(fields, env = OWN, path: "/purge", **options)
+    request("POST", path, { params: { "token" => TOKEN, **fields }, **env }, **options)
+  end
+
+  def basic(username, password) = { "HTTP_AUTHORIZATION" => "Basic #{["#{username}:#{password}"].pack('m0')}" }
+end

@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+require_relative "../support/web_test"
+require "socket"
+
+# Who gets in, and what those who do not are told: nothing.
+class WebAccessTest < WebTest
+  CLOSED = "memscope is closed here. What this request would have needed is in the log.\n"
+
+  def assert_closed(response, reason, status: 403)
+    assert_equal status, response.status
+    assert_equal CLOSED, response.body
+    assert_equal 1, log.lines.size
+    assert_match reason, log.lines.pop
+  end
+
+  def test_open_to_a_person_on_the_machine_in_an_environment_that_was_named
+    peers = %w[127.0.0.1 127.8.9.1 ::1 ::ffff:127.0.0.1]
+    hosts = %w[localhost localhost:9292 LOCALHOST 127.0.0.1:3000 [::1] [::1]:80]
+
+    peers.product(hosts).each do |peer, host|
+      assert_equal 200, get("/assets/icon.svg", { "REMOTE_ADDR" => peer, "HTTP_HOST" => host }).status
+    end
+
+    assert_empty log.lines
+  end
+
+  def test_closed_where_the_environment_is_another
+    ["production", "staging", "", nil, "Development", "development "].each do |name|
+      app = application(deployment: deployment(name, RACK_ENV: name.to_s))
+
+      assert_closed get("/", on: app), /the environment is #{Regexp.escape(name.inspect)}; configure username/
+    end
+  end
+
+  def test_an_unset_environment_that_a_server_calls_development_is_closed
+    app = application(deployment: deployment("development", PATH: "/bin"))
+
+    assert_closed get("/", on: app), /development by default only: RAILS_ENV and RACK_ENV were not set when/
+  end
+
+  def test_an_environment_that_was_named_for_something_else_is_closed
+    app = application(deployment: deployment("development", RACK_ENV: "production"))
+
+    assert_closed get("/", on: app), /were "production" when the process was started/
+  end
+
+  def test_after_a_restart_by_puma_nobody_has_said_anything
+    started_with = { "RACK_ENV" => "development", "PUMA_INHERIT_0" => "5:tcp://0.0.0.0:9292" }
+    app = application(deployment: deployment(**started_with.transform_keys(&:to_sym)))
+
+    assert_closed get("/", on: app), /after a restart by Puma it cannot be told who said so/
+  end
+
+  def test_what_was_said_is_read_from_the_process
+    said = "require 'memscope/web'; puts Memscope::Web::Deployment.read.open.inspect"
+    { { "RACK_ENV" => "development" } => '"development"', { "RACK_ENV" => nil, "RAILS_ENV" => nil } => "nil",
+      { "RACK_ENV" => "production" } => "nil", { "RACK_ENV" => "test" } => '"test"' }.each do |env, expected|
+      later = "ENV['RACK_ENV'] ||= 'development'; #{said}"
+
+      assert_equal "#{expected}\n", ChildProcess.run(later, env: { "RAILS_ENV" => nil, **env }, bundler: true).out
+    end
+  end
+
+  def test_foreign_peers_are_refused
+    ["10.0.0.7", "192.168.1.1", "::2", "fe80::1%eth0", "128.0.0.1", "", nil, "localhost", "127.0.0.1, 10.0.0.7",
+     "x" * 5000].each do |peer|
+      assert_closed get("/", { "REMOTE_ADDR" => peer }), /the peer ".{0,60}" is not loopback/
+    end
+  end
+
+  def test_foreign_hosts_are_refused_as_dns_rebinding_brings_them
+    ["evil.test", "evil.test:9292", "127.0.0.1.evil.test", "localhost.evil.test", "evil.test@localhost", "0.0.0.0",
+     "[::2]", "localhost:99999999", "localhost evil", "2130706433", "127.1", "[::1", "", "\0localhost",
+     "localhost\n"].each do |host|
+      assert_closed get("/", { "HTTP_HOST" => host }, lint: false), /the Host ".{0,80}" is not loopback/
+    end
+    assert_closed get("/", { "HTTP_HOST" => nil, "SERVER_NAME" => "localhost" }), /the Host "" is not loopback/
+  end
+
+  def test_what_came_through_a_proxy_is_refused
+    %w[X_FORWARDED_FOR X_FORWARDED_HOST X_FORWARDED_PROTO FORWARDED X_REAL_IP VIA].each do |name|
+      assert_closed get("/", { "HTTP_#{name}" => "127.0.0.1" }), /came through a proxy \(HTTP_#{name}\)/
+    end
+  end
+
+  def test_a_unix_socket_is_a_proxys
+    ours, theirs = UNIXSocket.pair
+
+    %w[puma.socket unicorn.socket].each { |key| assert_closed get("/", { key => ours }), /came over a Unix socket/ }
+  ensure
+    [ours, theirs].each(&:close)
+  end
+
+  def test_username_and_password_decide_where_they_are_configured
+    app = application(username: "ops", password: "sesame:1")
+
+    assert_equal 200, get("/arenas.json", basic("ops", "sesame:1"), on: app).status
+    assert_closed get("/", on: app), /no credentials were given/, status: 401
+    wrong = [%w[ops sesame], %w[OPS sesame:1], ["", ""], ["ops", ""], ["", "sesame:1"], ["ops\0", "sesame:1"]]
+
+    wrong.each { |pair| assert_closed get("/", basic(*pair), on: app), /wrong username or password/, status: 401 }
+  end
+
+  def test_they_are_asked_for_by_a_challenge_that_says_nothing_else
+    response = get("/", on: application(username: "ops", password: "sesame"))
+
+    assert_equal 'Basic realm="memscope", charset="UTF-8"', response["www-authenticate"]
+    assert_nil get("/", { "HTTP_HOST" => "evil.test" })["www-authenticate"]
+  end
+
+  def test_malformed_credentials_are_wrong_ones
+    app = application(username: "ops", password: "sesame")
+
+    ["Basic", "Basic ", "Basic !!!", "Basic #{['ops'].pack('m0')}", "Bearer x", "\xff\xfe".b, "Basic \xff".b, " ", ":",
+     "Basic #{'A' * 100_000}", "Digest username=ops", "Basic #{['ops:sesame'].pack('m0')}x"].each do |header|
+      assert_closed get("/", { "HTTP_AUTHORIZATION" => header }, on: app), /wrong username or password/, status: 401
+    end
+  end
+
+  def test_half_of_the_credentials_open_nothing
+    assert_closed get("/", basic("ops", ""), on: application(username: "ops")), /no password/
+    assert_closed get("/", basic("", "sesame"), on: application(password: "sesame")), /no username/
+    assert_closed get("/", basic("ops", ""), on: application(username: "ops", password: "")), /no password/
+  end
+
+  def test_empty_credentials_are_none
+    app = application(username: "", password: "", deployment: deployment("production"))
+
+    assert_closed get("/", basic("", ""), on: app), /the environment is "production"/
+  end
+
+  def test_authorize_decides_alone
+    seen = nil
+    app = application(authorize: ->(request) { (seen = request).get_header("HTTP_X_KEY") == "1" }, username: "ops",
+                      password: "sesame", deployment: deployment("production"))
+
+    assert_equal 200, get("/arenas.json", { "HTTP_X_KEY" => "1", "REMOTE_ADDR" => "10.0.0.7" }, on: app).status
+    assert_instance_of Rack::Request, seen
+    assert_closed get("/", basic("ops", "sesame"), on: app), /authorize said no/
+  end
+
+  def test_an_authorize_that_fails_lets_nobody_in
+    app = application(authorize: ->(_request) { raise IOError, "no database" })
+
+    assert_closed get("/", on: app), /access could not be decided: no database \(IOError\)/
+  end
+
+  def test_a_configuration_that_fails_lets_nobody_in
+    app = Memscope::Web::Application.new(configuration: -> { raise ArgumentError, "MEMSCOPE_ACTIONS" },
+                                         deployment: deployment)
+    response = get("/", on: app)
+
+    assert_equal [403, CLOSED], [response.status, response.body]
+  end
+
+  def test_nothing_is_served_to_those_who_are_refused
+    closed = application(deployment: deployment("production"))
+    bodies = ["", CLOSED, "{\"error\":\"#{CLOSED.chomp}\"}\n"]
+    paths = %w[/ /arenas.json /metrics /assets/memscope.css /nothing /purge]
+    paths.product(%w[GET HEAD POST OPTIONS DELETE TRACE FROB]).each do |path, verb|
+      response = request(verb, path, on: closed)
+
+      assert_equal 403, response.status
+      assert_includes bodies, response.body
+      assert_nil response["set-cookie"]
+    end
+  end
+
+  def test_the_log_is_one_line_of_ascii_whatever_the_request_says
+    get("/", { "HTTP_HOST" => "evil\r\nINFO all is well \e[31m\xff" }, lint: false)
+    get("/#{'%0a' * 2000}", { "HTTP_HOST" => "evil" })
+
+    assert_equal 2, log.lines.size
+    log.lines.each { |line| assert_match(/\A[ -~]{1,500}\z/, line) }
+  end
+end

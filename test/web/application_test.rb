@@ -1,0 +1,393 @@
+# frozen_string_literal: true
+
+require_relative "../support/web_test"
+
+# What is answered to those who may ask, however they ask.
+class WebApplicationTest < WebTest
+  KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
+            "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings" }.freeze
+  HEADERS = {
+    "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
+                                 "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options" => "nosniff", "cache-control" => "no-store", "referrer-policy" => "same-origin"
+  }.freeze
+  # Rack's names for what a browser of that kind says it takes.
+  BROWSER = { "HTTP_ACCEPT" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8" }.freeze
+  JSON_PLEASE = { "HTTP_ACCEPT" => "application/json" }.freeze
+
+  # Cheap readings, and how often each was taken.
+  def counting(**kinds)
+    counts = Hash.new(0)
+    mutex = Mutex.new
+    known = kinds.to_h do |kind, read|
+      [kind, ->(*arguments) { mutex.synchronize { counts[kind] += 1 }.then { read.call(*arguments) } }]
+    end
+    [Memscope::Web::Readings.new(known), counts]
+  end
+
+  def test_every_page_is_html_json_and_text
+    app = application
+    KINDS.each do |path, kind|
+      html, json, text = [BROWSER, JSON_PLEASE, { "HTTP_ACCEPT" => "text/plain" }].map { |env| get(path, env, on: app) }
+
+      assert_equal [200, 200, 200], [html, json, text].map(&:status), path
+      assert_equal %w[text/html application/json text/plain], [html, json, text].map(&:media_type)
+      assert_includes html.body, "<main"
+      assert_equal kind, JSON.parse(json.body)["kind"]
+      refute_empty text.body
+    end
+    assert_empty log.lines
+  end
+
+  def test_json_gives_the_reading_again
+    ledger = Memscope::Ledger.from_h(JSON.parse(get("/ledger.json").body))
+
+    assert_equal ledger.rss_bytes, ledger.rows.sum(&:bytes)
+    assert_instance_of Memscope::Diagnosis, Memscope::Diagnosis.parse(get("/doctor.json").body)
+  end
+
+  def test_the_ending_names_the_format_before_the_header_does
+    app = application
+
+    assert_equal "application/json", get("/arenas.json", BROWSER, on: app).media_type
+    assert_equal "text/plain", get("/arenas.txt", JSON_PLEASE, on: app).media_type
+    assert_equal "text/html", get("/arenas.html", JSON_PLEASE, on: app).media_type
+  end
+
+  def test_accept
+    app = application
+
+    { nil => "text/html", "*/*" => "text/html", "application/*" => "application/json", "text/*" => "text/html",
+      "text/plain, text/html;q=0.5" => "text/plain", "text/html;q=0, */*" => "application/json",
+      "image/png" => "text/html",
+      "application/json;q=0.4,text/plain;q=0.5" => "text/plain", ";;;,,,q=" => "text/html", "," * 5000 => "text/html",
+      "application/json;q=nan" => "text/html", "\xff\xfe/*".b => "text/html" }.each do |accept, type|
+      assert_equal type, get("/arenas", { "HTTP_ACCEPT" => accept }, on: app).media_type, accept.inspect
+    end
+  end
+
+  def test_every_response_carries_the_headers_of_a_page_that_trusts_nobody
+    app = application
+    closed = application(deployment: deployment("production"))
+    responses = [get("/", on: app), get("/arenas.json", on: app), get("/nothing", on: app), get("/purge", on: app),
+                 request("OPTIONS", "/", on: app), get("/", on: closed), post({}, on: app)]
+
+    responses.each { |response| assert_equal HEADERS, response.headers.to_h.slice(*HEADERS.keys) }
+  end
+
+  def test_pages_have_no_inline_style_or_script_and_no_foreign_address
+    app = application
+    [*KINDS.keys, "/nothing"].each do |path|
+      body = get(path, BROWSER, on: app).body
+
+      refute_match(/\sstyle=|<style|javascript:|\son\w+=/, body)
+      refute_match(%r{<script[^>]*>[^<]|(?:src|href|action)="(?!/memscope|#)|https?://}, body)
+    end
+  end
+
+  def test_what_comes_from_outside_is_escaped
+    app = application(readings: counting(mappings: lambda {
+      mapping = { start: 4096, end: 8192, resident_bytes: 4096, permissions: "rw-p", rows: { "<b>": 4096 },
+                  name: %(/tmp/"><script>alert('1')</script>) }
+      Memscope::Mappings.capture({ rss_bytes: 4096, source: :pagemap, unmapped_bytes: 0, mappings: [mapping],
+                                   reasons: {}, cost: { tier: :T2, wall_us: 1, gvl_us: 1, scratch_bytes: 0 } })
+    }).first)
+    body = get("/mappings", { "SCRIPT_NAME" => %(/"><script>) }, on: app).body
+
+    refute_match(/<script>|<b>/, body)
+    assert_includes body, "/tmp/&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;"
+  end
+
+  def test_paths_that_are_none
+    app = application
+    ["/../etc/passwd", "/assets/../web.rb", "/assets/..%2fweb.rb", "/assets/%2e%2e/web.rb", "/assets/%2e%2e%2fweb.rb",
+     "/assets/....//web.rb", "/assets//etc/passwd", "/assets/", "/assets", "/assets/memscope.css%00.png", "/arenas%00",
+     "/arenas.json.json", "/arenas.exe", "/arenas/", "/ARENAS", "/.json", "/arenas;x=1", "/%C0%AE%C0%AE/",
+     "/#{'a' * 9000}", "/assets/application.rb", "/views/layout.erb"].each do |path|
+      response = get(path, on: app)
+
+      assert_equal 404, response.status, path
+      refute_match(/root:|module Memscope|doctype html.*erb/m, response.body)
+    end
+  end
+
+  def test_paths_as_a_server_that_decodes_hands_them_over
+    app = application
+
+    ["/assets/../../web.rb", "/arenas\0", "/\xff\xfe".b, "arenas", "/assets/memscope.css\0", "\0", "/..",
+     "/assets/\\..\\web.rb", "*", "//arenas"].each do |path|
+      assert_equal 404, get("/", { "PATH_INFO" => path }, on: app, lint: false).status, path.inspect
+    end
+  end
+
+  def test_the_mount_point_itself_is_the_overview
+    assert_equal 200, get("/ledger", { "PATH_INFO" => "" }).status
+  end
+
+  def test_queries
+    app = application
+    { "arena=0" => 200, "arena=9999" => 400, "arena=999999999999" => 400, "arena=-1" => 400,
+      "arena=0x10" => 400, "arena=%FF" => 400,
+      "arena=%zz" => 400, "%" => 200, "arena=1%00" => 400, "&&&=&;" => 200, "x[y][z]=1&x=2" => 200, "arena" => 200,
+      "arena=" => 200, "a=#{'b' * 1100}" => 414, "arena=1#{'&a' * 5000}" => 414 }.each do |query, status|
+      response = get("/size_classes", { "QUERY_STRING" => query, **JSON_PLEASE }, on: app)
+
+      assert_equal status, response.status, query
+      refute_match(/Memscope|\.rb/, response.body) unless status == 200
+    end
+  end
+
+  def test_verbs
+    app = application
+    paths = %w[/ /arenas /metrics /assets/memscope.css]
+    paths.product(%w[POST PUT PATCH DELETE TRACE CONNECT FROB]).each do |path, verb|
+      response = request(verb, path, { "PATH_INFO" => path }, on: app, lint: false)
+
+      assert_equal [405, "GET, HEAD"], [response.status, response["allow"]], "#{verb} #{path}"
+    end
+
+    assert_equal 405, request("GET\r\nX: 1", "/arenas", on: app, lint: false).status
+  end
+
+  def test_an_action_is_a_post_and_nothing_else
+    app = application
+    %w[GET HEAD PUT DELETE].each do |verb|
+      response = request(verb, "/purge?lever=gc&token=#{TOKEN}", OWN, on: app)
+
+      assert_equal [405, "POST"], [response.status, response["allow"]]
+    end
+  end
+
+  def test_options_says_what_there_is
+    { "/" => "GET, HEAD", "/purge" => "POST" }.each do |path, verbs|
+      response = request("OPTIONS", path)
+
+      assert_equal [204, verbs, ""], [response.status, response["allow"], response.body]
+    end
+
+    assert_nil request("OPTIONS", "/", { "HTTP_ORIGIN" => "http://evil.test" })["access-control-allow-origin"]
+  end
+
+  def test_head_is_get_without_the_body
+    app = application
+    %w[/arenas.json /assets/memscope.css /nothing].each do |path|
+      head = request("HEAD", path, OWN, on: app)
+      full = request("GET", path, OWN, on: app)
+
+      assert_empty head.body
+      assert_equal full.headers.to_h, head.headers.to_h
+    end
+  end
+
+  def test_assets_are_found_by_the_name_of_their_content
+    body = get("/nothing").body
+    app = application
+    body.scan(%r{(?:href|src)="/memscope(/assets/[^"]+)"}).flatten.each do |path|
+      response = get(path, on: app)
+
+      assert_equal 200, response.status
+      assert_match(/immutable/, response["cache-control"])
+    end
+  end
+
+  def test_the_token_is_given_once_and_kept
+    first = get("/")
+    cookie = first["set-cookie"]
+
+    assert_match(%r{\Amemscope_token=[\w-]{43}; path=/memscope; httponly; samesite=strict\z}, cookie)
+    assert_includes first.body, %(name="token" value="#{cookie[/=([\w-]{43})/, 1]}")
+    assert_match(/; secure\z/, get("/nothing", { "rack.url_scheme" => "https" })["set-cookie"])
+    second = get("/", { "HTTP_COOKIE" => "other=1; memscope_token=#{TOKEN}; x" })
+
+    assert_nil second["set-cookie"]
+    assert_includes second.body, TOKEN
+  end
+
+  def test_malformed_cookies_are_none
+    app = application
+    ["memscope_token=#{'<' * 43}", "memscope_token=", "memscope_token=#{TOKEN}x", "xmemscope_token=#{TOKEN}", "%",
+     "=" * 9000, "\xff".b, "memscope_token=%00", ";" * 9000, "memscope_token=#{'a' * 100_000}"].each do |cookie|
+      refute_nil get("/nothing", { "HTTP_COOKIE" => cookie }, on: app)["set-cookie"], cookie[0, 50]
+      assert_equal 403, post({ "lever" => "gc" }, { **OWN, "HTTP_COOKIE" => cookie }, on: app).status
+    end
+  end
+
+  def test_a_purge_says_what_it_returned
+    app = application
+    response = post({ "lever" => "gc" }, { **OWN, **JSON_PLEASE }, on: app)
+    result = Memscope::Purge::Result.from_h(JSON.parse(response.body))
+
+    assert_equal 200, response.status
+    assert_equal [:gc], result.levers.map(&:name)
+    assert_equal result.returned_bytes, result.rows.values.sum
+    assert_match(/MiB returned|Nothing was changed/, post({ "lever" => "gc" }, { **OWN, **BROWSER }, on: app).body)
+    assert_match(/RSS .* before/, post({ "lever" => "gc" }, { **OWN, "HTTP_ACCEPT" => "text/plain" }, on: app).body)
+  end
+
+  def test_a_purge_can_be_predicted_only
+    response = post({ "lever" => "all", "dry_run" => "1" }, { **OWN, **JSON_PLEASE })
+
+    assert JSON.parse(response.body)["dry_run"]
+    assert_nil JSON.parse(response.body)["after"]
+  end
+
+  def test_a_purge_of_another_process_of_the_cluster_is_said
+    app = application
+
+    assert_includes post({ "lever" => "gc", "pid" => "1" }, on: app).body, "on a page of process 1;"
+    refute_includes post({ "lever" => "gc", "pid" => Process.pid.to_s }, on: app).body, "on a page of process"
+  end
+
+  def test_forms_that_are_none
+    app = application
+
+    { { "lever" => "rm -rf" } => 400, {} => 400, { "lever" => "" } => 400, { "lever" => "gc\0" } => 400,
+      { "lever" => "x" * 5000 } => 413, { "lever" => "\xff".b } => 400 }.each do |fields, status|
+      assert_equal status, post(fields, on: app).status, fields.inspect[0, 80]
+    end
+    body = ->(text, **env) { request("POST", "/purge", { input: text, **OWN, **env.transform_keys(&:name) }, on: app) }
+
+    assert_equal 415, body.call("{}", CONTENT_TYPE: "application/json").status
+    assert_equal 415, body.call("x", CONTENT_TYPE: "multipart/form-data; boundary=x").status
+    assert_equal 400, body.call("token=%00").status
+    assert_equal 403, body.call("token=%FF&%&=%zz").status
+    assert_equal 403, body.call("").status
+    assert_equal 413, body.call("x" * 100_000).status
+  end
+
+  def test_lengths_that_are_none
+    app = application
+    { "-1" => 400, "1e9" => 400, "9" * 30 => 400, "99999999999" => 413, "" => 403 }.each do |length, status|
+      env = { **OWN, "CONTENT_LENGTH" => length, "rack.input" => StringIO.new("lever=gc") }
+
+      assert_equal status, request("POST", "/purge", env, on: app, lint: false).status, length
+    end
+    unread = Object.new
+
+    assert_equal 413, request("POST", "/purge", { **OWN, "CONTENT_LENGTH" => "5000", "rack.input" => unread },
+                              on: app, lint: false).status
+    assert_equal 403, request("POST", "/purge", { **OWN, "rack.input" => nil }, on: app, lint: false).status
+  end
+
+  def test_posts_from_elsewhere_are_refused
+    app = application
+    { { "HTTP_SEC_FETCH_SITE" => "cross-site" } => /Sec-Fetch-Site is "cross-site"/,
+      { "HTTP_SEC_FETCH_SITE" => "same-site" } => /Sec-Fetch-Site/, { "HTTP_SEC_FETCH_SITE" => "none" } => /Sec-Fetch/,
+      { "HTTP_SEC_FETCH_SITE" => "" } => /Sec-Fetch/,
+      { "HTTP_ORIGIN" => "http://evil.test" } => /Origin "http:..evil.test" is not Host "localhost:9292"/,
+      { "HTTP_ORIGIN" => "null" } => /Origin "null"/, { "HTTP_ORIGIN" => "http://localhost" } => /Origin/,
+      { "HTTP_ORIGIN" => "http://localhost:9292.evil.test" } => /Origin/,
+      { "HTTP_ORIGIN" => "ftp://localhost:9292" } => /Origin/, { "HTTP_ORIGIN" => "localhost:9292" } => /Origin/,
+      { "HTTP_ORIGIN" => "" } => /Origin/,
+      { "HTTP_ORIGIN" => nil, "HTTP_SEC_FETCH_SITE" => nil } => /no Sec-Fetch-Site, no Origin and no Authorization/,
+      { "HTTP_COOKIE" => nil } => /no cookie with a token/,
+      { "HTTP_COOKIE" => "memscope_token=#{'u' * 43}" } => /the form's token is not/ }.each do |env, reason|
+      response = post({ "lever" => "gc" }, { **OWN, **env }, on: app)
+
+      assert_equal 403, response.status, env.inspect
+      assert_includes response.body, "This form is not from a page of this visit"
+      assert_match reason, log.lines.pop
+    end
+  end
+
+  def test_posts_from_its_own_pages_are_done
+    app = application
+
+    [{}, { "HTTP_SEC_FETCH_SITE" => nil }, { "HTTP_ORIGIN" => nil }, { "HTTP_ORIGIN" => "https://LOCALHOST:9292" },
+     { "HTTP_ORIGIN" => "http://localhost", "HTTP_HOST" => "localhost:80" },
+     { "HTTP_ORIGIN" => "https://localhost:443", "HTTP_HOST" => "localhost" }].each do |env|
+      assert_equal 200, post({ "lever" => "gc" }, { **OWN, **env }, on: app).status, env.inspect
+    end
+  end
+
+  def test_a_tool_may_purge_with_credentials_of_its_own
+    app = application(username: "ops", password: "sesame")
+    tool = { **OWN, "HTTP_ORIGIN" => nil, "HTTP_SEC_FETCH_SITE" => nil, **basic("ops", "sesame") }
+
+    assert_equal 200, post({ "lever" => "gc" }, tool, on: app).status
+    assert_equal 403, post({ "lever" => "gc" }, { **tool, "HTTP_COOKIE" => nil }, on: app).status
+  end
+
+  def test_a_form_without_a_token_is_refused
+    assert_equal 403, post({ "lever" => "gc", "token" => "" }).status
+    assert_equal 403, post({ "lever" => "gc", "token" => "#{TOKEN}\n" }).status
+  end
+
+  def test_actions_can_be_switched_off
+    app = application(actions: false)
+
+    assert_equal 403, post({ "lever" => "gc" }, on: app).status
+    refute_match(/<button/, get("/", on: app).body)
+  end
+
+  def test_two_purges_at_once_are_one
+    app = application
+    Memscope::Purge.alone do
+      response = Thread.new { post({ "lever" => "gc" }, on: app) }.value
+
+      assert_equal [409, "1"], [response.status, response["retry-after"]]
+    end
+  end
+
+  def test_two_hundred_at_once_take_one_reading
+    readings, counts = counting(ledger: -> { sleep(0.05).then { Memscope.ledger } })
+    app = application(readings: readings)
+    statuses = Array.new(200) { Thread.new { get("/ledger.json", on: app).status } }.map(&:value)
+
+    assert_equal [200], statuses.uniq
+    assert_operator counts[:ledger], :<=, 2
+  end
+
+  def test_a_reading_rests_ten_times_as_long_as_it_took
+    taken = 0
+    readings, = counting(ledger: -> { sleep(0.12) && (taken += 1) })
+
+    assert_equal 1, readings.fetch(:ledger)
+    sleep 1.05
+
+    assert_equal 1, readings.fetch(:ledger)
+    sleep 0.3
+
+    assert_equal 2, readings.fetch(:ledger)
+  end
+
+  def test_a_reading_that_fails_fails_for_all_who_wait_and_is_not_taken_again_at_once
+    readings, counts = counting(ledger: -> { raise IOError, "gone: /proc/self/secret" })
+    app = application(readings: readings)
+    responses = Array.new(3) { get("/ledger.json", on: app) }
+
+    assert_equal 1, counts[:ledger]
+    responses.each do |response|
+      assert_equal [500, "This page failed. What happened is in the log."],
+                   [response.status, JSON.parse(response.body)["error"]]
+    end
+    assert_match(/failed: gone: .proc.self.secret \(IOError\) at /, log.lines.first)
+  end
+
+  def test_a_forked_child_reads_for_itself
+    readings, = counting(ledger: -> { Process.pid })
+    readings.fetch(:ledger)
+    reader, writer = IO.pipe
+    Process.wait(fork { writer.write(readings.fetch(:ledger)) || exit!(0) })
+
+    refute_equal Process.pid, Integer(reader.read_nonblock(20))
+  end
+
+  def test_after_a_purge_all_is_read_anew
+    readings, counts = counting(ledger: -> { Memscope.ledger })
+    app = application(readings: readings)
+    get("/ledger.json", on: app)
+    post({ "lever" => "gc" }, on: app)
+    get("/ledger.json", on: app)
+
+    assert_equal 2, counts[:ledger]
+  end
+
+  def test_metrics
+    app = application(readings: counting(metrics: -> { "memscope_rss_bytes 1\n" }).first)
+    response = get("/metrics", { "HTTP_ACCEPT" => "application/openmetrics-text" }, on: app)
+
+    assert_equal "text/plain; version=0.0.4; charset=utf-8", response["content-type"]
+    assert_equal "memscope_rss_bytes 1\n", response.body
+  end
+end
