@@ -124,7 +124,7 @@ module Memscope
       end
 
       def logger
-        @configuration.call.logger || (::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger))
+        @configuration.call.logger
       rescue StandardError
         nil
       end

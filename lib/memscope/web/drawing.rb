@@ -11,13 +11,12 @@ module Memscope
       # Pixels.
       BAR = 56
       METER = 10
-      COLUMNS = 120
       # Percent of a bar that a number fits into, on a phone.
       LEGIBLE = 5
       # Of a percentage: those of a bar sum to 100 exactly.
       DECIMALS = 4
       HATCHED = 'fill="url(#held)"'
-      private_constant :BAR, :METER, :COLUMNS, :LEGIBLE, :DECIMALS, :HATCHED
+      private_constant :BAR, :METER, :LEGIBLE, :DECIMALS, :HATCHED
 
       # One part of a bar. `held_bytes` of its bytes are not in use.
       Part = Struct.new(:id, :mark, :bytes, :held_bytes)
@@ -48,22 +47,6 @@ module Memscope
         svg("meter", METER, 'aria-hidden="true"',
             rect("track", 0, 100, METER) + rect("fill #{row_class(id)}", 0, solid + hatched, METER) +
             rect("held", solid, hatched, METER, HATCHED))
-      end
-
-      # Columns side by side, the highest as high as the drawing.
-      #
-      # @param values [Array<Numeric>]
-      # @param label [String]
-      # @return [Markup]
-      def columns(values, label:, id: :ruby_heap)
-        most = values.max.to_f
-        width = 100.0 / values.size
-        drawn = values.map.with_index do |value, index|
-          height = most.zero? ? 0 : (COLUMNS * value / most).round(1)
-          %(<rect class="fill #{row_class(id)}" x="#{percent((index * width) + 0.5)}" y="#{COLUMNS - height}" ) +
-            %(width="#{percent(width - 1)}" height="#{height}"/>)
-        end
-        svg("columns", COLUMNS, %(role="img" aria-label="#{Markup.of(label)}"), drawn.join)
       end
 
       # What the hatching of all drawings of a page refers to.

@@ -100,11 +100,15 @@ module Memscope
         [branch.share - held, held]
       end
 
+      # @param text [String] with code in backquotes
+      # @return [Markup]
+      def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
+
       # @return [String] of what a lever will return
       def predicted(lever)
         least = lever.predicted_bytes
         most = lever.predicted_max_bytes
-        return "not known before" if least.nil? || most.nil?
+        return "known afterwards" if least.nil? || most.nil?
         return "nothing now" if most.zero?
 
         between(least, most)

@@ -1,0 +1,106 @@
+// Draws the ledger's rows over time while the page is open, from /ledger.json every five seconds. Everything else on
+// the pages works without this.
+(() => {
+  "use strict";
+
+  const section = document.getElementById("time");
+  if (!section || typeof uPlot !== "function") return;
+
+  const MEBIBYTE = 1048576;
+  const EVERY_MS = 5000;
+  const MOST = 720; // An hour.
+  const plot = section.querySelector(".plot");
+  const text = section.querySelector("figcaption p");
+  const legend = section.querySelector(".legend");
+  const times = [];
+  const readings = []; // For each time: bytes by row.
+  const labels = new Map(); // Of rows, the largest at the bottom.
+  let chart = null;
+
+  const mib = (bytes) => (bytes / MEBIBYTE).toFixed(1);
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const rowColour = (id) => colour("--" + id.replaceAll("_", "-")) || colour("--unattributed");
+
+  const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+
+  // Each row upon those below it.
+  const stacked = () => {
+    const sums = new Array(times.length).fill(0);
+    return [...labels.keys()].map((id) => {
+      readings.forEach((rows, index) => { sums[index] += (rows.get(id) || 0) / MEBIBYTE; });
+      return [...sums];
+    });
+  };
+
+  const options = () => {
+    const ids = [...labels.keys()];
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
+                   ticks: { stroke: colour("--line"), width: 1 },
+                   font: "14px " + getComputedStyle(document.body).fontFamily };
+    return {
+      width: plot.clientWidth, height: 260, legend: { show: false }, cursor: { show: false },
+      scales: { x: { range: (_chart, first, last) => [first, Math.max(last, first + 60)] },
+                y: { range: (_chart, _least, most) => [0, Math.max(most * 1.1, 1)] } },
+      axes: [{ ...axis, space: 90, values: (_chart, marks) => marks.map(clock) }, { ...axis, size: 72, values: (_chart, marks) => marks.map((mark) => mark + " MiB") }],
+      series: [{}, ...ids.map((id) => ({ label: labels.get(id), stroke: rowColour(id), width: 1.5,
+                                         points: { show: times.length < 2 }, fill: rowColour(id) + "66" }))],
+      bands: ids.slice(1).map((_id, index) => ({ series: [index + 2, index + 1] })),
+    };
+  };
+
+  const draw = () => {
+    if (chart) chart.destroy();
+    chart = new uPlot(options(), [times, ...stacked()], plot);
+  };
+
+  const describe = () => {
+    const total = (index) => [...readings[index].values()].reduce((sum, bytes) => sum + bytes, 0);
+    const now = total(readings.length - 1);
+    const change = now - total(0);
+    const since = clock(times[0]);
+    text.textContent = mib(now) + " MiB now, " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " since " + since +
+                       ". From the bottom:";
+    legend.replaceChildren(...[...labels].map(([id, label]) => entry(id, label, readings.at(-1).get(id) || 0)));
+  };
+
+  // With the number that the row has in the tree.
+  const entry = (id, label, bytes) => {
+    const chip = document.createElement("span");
+    chip.className = "chip row-" + id;
+    chip.textContent = document.querySelector(".tree .chip.row-" + id)?.textContent || "";
+    const item = document.createElement("li");
+    item.append(chip, label + " " + mib(bytes));
+    return item;
+  };
+
+  const take = (ledger) => {
+    const at = Date.parse(ledger.at) / 1000;
+    if (ledger.rss_bytes === null || times.at(-1) === at) return;
+    times.push(at);
+    readings.push(new Map(ledger.rows.map((row) => [row.id, row.bytes])));
+    if (times.length > MOST) { times.shift(); readings.shift(); }
+    ledger.rows.filter((row) => row.bytes > 0 && !labels.has(row.id)).forEach((row) => labels.set(row.id, row.label));
+    section.hidden = false;
+    draw();
+    describe();
+  };
+
+  const read = async () => {
+    if (document.hidden) return;
+    try {
+      const response = await fetch(section.dataset.source, { headers: { accept: "application/json" } });
+      if (!response.ok) throw new Error("the process answers " + response.status);
+      take(await response.json());
+    } catch (error) {
+      text.textContent = "Stopped at " + clock(Date.now() / 1000) + ": " + error.message + ".";
+      section.hidden = false;
+      clearInterval(timer);
+    }
+  };
+
+  const timer = setInterval(read, EVERY_MS);
+  new ResizeObserver(() => { if (chart) chart.setSize({ width: plot.clientWidth, height: 260 }); }).observe(plot);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (chart) draw(); });
+  document.addEventListener("visibilitychange", read);
+  read();
+})();

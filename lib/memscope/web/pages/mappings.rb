@@ -14,7 +14,7 @@ module Memscope
         shows "Mappings", :mappings
 
         # Rows of the table; what is smaller is summed up. JSON and text have all.
-        MOST = 100
+        MOST = 50
         private_constant :MOST
 
         # @return [Memscope::Mappings]

@@ -17,26 +17,33 @@ module Memscope
         Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
         NAMES = Purge::LEVERS.to_h { |lever| [lever.name, lever] }.freeze
         ALL = "all"
-        private_constant :NAMES, :ALL
+        # Bytes: the least that is not 0.0 MiB.
+        SHOWN = 52_429
+        private_constant :NAMES, :ALL, :SHOWN
 
-        # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only
-        # @return [Purge::Result]
-        # @raise [Refusal]
-        def self.pull(form)
-          given = form.fetch("lever", [])
-          unknown = given - NAMES.keys - [ALL]
-          if given.empty? || unknown.any?
+        class << self
+          # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only
+          # @return [Purge::Result]
+          # @raise [Refusal]
+          def pull(form)
+            Memscope.purge(*levers(form.fetch("lever", [])), dry_run: form["dry_run"]&.last == "1")
+          rescue ArgumentError => e
+            raise Refusal.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
+          rescue Purge::Busy
+            raise Refusal.new(409, "Another thread of this process purges or tunes; try again when it has finished.",
+                              { "retry-after" => "1" })
+          end
+
+          private
+
+          # None for all that this process has.
+          def levers(given)
+            unknown = given - NAMES.keys - [ALL]
+            return given.include?(ALL) ? [] : NAMES.values_at(*given) if given.any? && unknown.empty?
+
             raise Refusal.new(400, "lever: given #{unknown.first.to_s[0, 20].inspect}, allowed: " \
                                    "#{[*NAMES.keys, ALL].join(', ')}.")
           end
-
-          levers = given.include?(ALL) ? [] : NAMES.values_at(*given)
-          Memscope.purge(*levers, dry_run: form["dry_run"]&.last == "1")
-        rescue ArgumentError => e
-          raise Refusal.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
-        rescue Purge::Busy
-          raise Refusal.new(409, "Another thread of this process purges or tunes; try again when it has finished.",
-                            { "retry-after" => "1" })
         end
 
         # @return [Purge::Result]
@@ -64,11 +71,15 @@ module Memscope
         # @return [Integer, nil] the process whose page the button was on, where another one of the cluster answered
         def other_pid = (@asked_pid unless @asked_pid == reading.pid)
 
-        # @return [Array<Change>] rows that changed, those with the largest change first; they sum to what was returned
+        # @return [Array<Change>] rows that changed by what the page can show, the largest change first
         def changes
           before, after = [reading.before, reading.after].map { |ledger| by_path(ledger.rows) }
-          reading.rows.map { |path, bytes| Change.new(path, before[path], after[path], bytes) }
+          reading.rows.select { |_path, bytes| bytes.abs >= SHOWN }
+                 .map { |path, bytes| Change.new(path, before[path], after[path], bytes) }
         end
+
+        # @return [Integer] what all others returned
+        def rest_bytes = reading.rows.sum { |_path, bytes| bytes.abs >= SHOWN ? 0 : bytes }
 
         # @return [Hash{Symbol => String}] why a figure is missing or coarse, by lever
         def reasons

@@ -14,7 +14,7 @@ module Memscope
         shows "Ruby heap", :ruby_heap
 
         # Of slots, that pages are sorted by.
-        TENTHS = ["none to 9", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9" }, "90 to 100"].freeze
+        TENTHS = ["below 10 %", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9 %" }, "90 to 100 %"].freeze
 
         # @return [Memscope::RubyHeap]
         def reading = @reading ||= read(:ruby_heap)

@@ -22,13 +22,7 @@ module Memscope
         end
 
         # @return [String]
-        def name(worker) = worker.index ? "#{worker.role} #{worker.index}" : worker.role.to_s
-
-        # @return [Integer, nil] PSS of all together, which counts nothing twice
-        def pss_bytes
-          parts = reading.map(&:pss_bytes)
-          parts.sum unless parts.empty? || parts.include?(nil)
-        end
+        def name(worker) = worker.index ? "Worker #{worker.index}" : { master: "Master" }.fetch(worker.role, "Process")
 
         # @return [Array(Float, Float)] private and shared memory, as shares of the largest worker's RSS
         def shares(worker)
