@@ -73,14 +73,15 @@ module ChildProcess
       execute(command, environment(preload, env), timeout)
     end
 
-    private
-
+    # What a child's environment has that differs from this process's, for Process.spawn.
     def environment(preload, env)
       preloads = [SANITIZER, preload].compact
       bare = (ALLOCATOR_SETTINGS + BUNDLER_SETTINGS).to_h { |name| [name, nil] }
       bare["LD_PRELOAD"] = preloads.empty? ? nil : preloads.join(":")
       bare.merge(env)
     end
+
+    private
 
     # The output goes through files, not pipes: a grandchild that outlives the child must not keep this waiting.
     def execute(command, environment, timeout)

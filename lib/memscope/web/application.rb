@@ -57,7 +57,7 @@ module Memscope
 
       def answered(request)
         permitted(request)
-      rescue StandardError => e
+      rescue StandardError, ScriptError => e # the second where a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
         Response.sentence(500, request.format, "This page failed. What happened is in the log.")
       end

@@ -44,7 +44,7 @@ module Memscope
           @value = @failure = nil
           begin
             @value = yield
-          rescue StandardError => e
+          rescue StandardError, ScriptError => e
             @failure = e
           end
           finished = now

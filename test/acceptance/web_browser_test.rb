@@ -1,0 +1,181 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/browser"
+require_relative "../support/web_server"
+
+# The pages in a real browser, from a real server.
+class WebBrowserTest < MemscopeTest
+  PATHS = ["", "/arenas", "/size_classes", "/ruby_heap", "/mappings", "/nothing",
+           *("/workers" if Memscope.respond_to?(:workers))].freeze
+  PHONE = { width: 390, height: 844 }.freeze
+  DESK = { width: 1280, height: 900 }.freeze
+  # Evaluated in a page: what the bar is made of, in percent, and in pixels of what it covers.
+  BAR = <<~JS
+    (() => {
+      const parts = [...document.querySelectorAll("svg.bar rect.segment")];
+      const box = (one) => one.getBoundingClientRect();
+      const bar = box(document.querySelector("svg.bar"));
+      return [parts.length, parts.reduce((sum, one) => sum + parseFloat(one.getAttribute("width")), 0),
+              box(parts.at(-1)).right - box(parts[0]).left, bar.width];
+    })()
+  JS
+  # Evaluated in a page: what can be reached, and what has the focus.
+  REACHABLE = "document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]').length"
+  FOCUSED = <<~JS
+    (() => {
+      const one = document.activeElement;
+      const style = getComputedStyle(one);
+      return [one.tagName, one.value || one.outerHTML.slice(0, 80),
+              style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
+    })()
+  JS
+
+  class << self
+    def server = @server ||= WebServer.new("puma", { "RACK_ENV" => "test" }, nil).tap { |server| stop_later(server) }
+
+    private
+
+    def stop_later(server) = Minitest.after_run { server.stop }
+  end
+
+  def setup
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    skip_under_sanitizer
+    super
+  end
+
+  def server = self.class.server
+
+  def url(path = "") = "http://localhost:#{server.port}/memscope#{path}"
+
+  # A page that nothing is wrong with.
+  def visit(path = "", **options)
+    Browser.page(**options) do |page|
+      page.go_to(url(path))
+      yield page
+      complaints = page.complaints.grep_v(/status of #{path == '/nothing' ? 404 : 'none'}/)
+
+      assert_empty complaints, path
+      assert_empty page.urls.grep_v(/\A#{url}/), path
+    end
+  end
+
+  PATHS.each do |path|
+    define_method("test_the_page_at_#{path.delete('/')}") do
+      visit(path) do |page|
+        assert_empty page.evaluate(Browser::STRUCTURE)
+        [PHONE, DESK].product(%w[light dark]).each do |size, scheme|
+          page.look(**size, scheme: scheme)
+
+          assert_empty page.evaluate(Browser::CONTRAST), "contrast, #{scheme}, #{size}"
+          assert_operator page.evaluate("document.documentElement.scrollWidth"), :<=, size[:width]
+        end
+      end
+    end
+  end
+
+  def test_the_net_catches
+    Browser.page do |page|
+      page.go_to("http://localhost:#{server.port}/hello")
+      page.evaluate("console.error('x')")
+
+      assert(page.until_found("a complaint") { page.complaints.include?("console.error") })
+    end
+  end
+
+  def test_the_bar_sums_to_a_hundred_percent
+    visit do |page|
+      [PHONE, DESK].each do |size|
+        page.look(**size)
+        parts, percent, covered, whole = page.evaluate(BAR)
+
+        assert_operator parts, :>=, 5
+        assert_in_delta 100, percent, 0.0001
+        assert_in_delta whole, covered, 1
+      end
+
+      assert_equal "100.0 %", page.text(".total .share")
+    end
+  end
+
+  def test_a_button_returns_memory_and_the_page_says_how_much
+    server.get("/garbage?64")
+    before = server.rss_bytes
+    visit(**PHONE) do |page|
+      assert_match(/\d+\.\d MiB/, page.text("#predicted-trim"))
+      page.click("button[value=trim]")
+      said = Float(page.text("h1 .figure"))
+      fell = (before - server.rss_bytes) / 1_048_576.0
+
+      assert_equal "#{page.text('h1 .figure')} MiB returned", page.text("h1").tr("\n", " ")
+      assert_operator said, :>, 30
+      assert_in_delta fell, said, 8
+      assert_equal "−#{page.text('h1 .figure')}", page.text("section:last-of-type tfoot td:last-child")
+    end
+  end
+
+  def test_the_keyboard_alone_reaches_everything_and_pulls_a_lever
+    visit(**DESK) do |page|
+      page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+      reachable = page.evaluate(REACHABLE)
+      stops = Array.new(reachable) { page.press(:Tab).then { page.evaluate(FOCUSED) } }
+
+      assert_equal reachable, stops.uniq.size
+      assert_empty stops.reject(&:last), "without a ring around it"
+      assert_includes stops.map { |stop| stop[1] }, "gc"
+      page.evaluate("document.querySelector('button[value=gc]').focus()")
+      page.leaving { page.press(:Enter) }
+
+      assert_match(/returned/i, page.text("h1"))
+    end
+  end
+
+  def test_reading_works_without_javascript
+    Browser.page(**PHONE) do |page|
+      page.without_script
+      PATHS.each do |path|
+        page.go_to(url(path))
+
+        assert_match(/[[:alnum:]]/, page.text("h1"))
+        refute_match(/javascript/i, page.text("body"))
+      end
+      page.go_to(url)
+      page.click("button[value=gc]")
+
+      assert_match(/returned/i, page.text("h1"))
+    end
+  end
+
+  def test_rows_are_drawn_over_time
+    visit(**DESK) do |page|
+      page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
+
+      assert_match(/\A\d+\.\d MiB now, \+0\.0 since \d\d:\d\d:\d\d/, page.text("#time-text"))
+      assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
+                   page.evaluate("document.querySelectorAll('.legend .chip').length")
+    end
+  end
+
+  def test_a_name_that_an_attackers_dns_maps_here_sees_nothing
+    Browser.page do |page|
+      page.go_to("http://evil.test:#{server.port}/memscope")
+
+      assert_match(/\Amemscope is closed here/, page.text("body"))
+    end
+    assert_match(/the Host "evil\.test:\d+" is not loopback/, server.log)
+  end
+
+  def test_a_form_of_another_site_does_nothing
+    { "evil.test" => /Sec-Fetch-Site|Origin/, "127.0.0.1" => /Sec-Fetch-Site is "cross-site"/ }.each do |host, reason|
+      Browser.page do |page|
+        page.go_to("http://#{host}:#{server.port}/elsewhere?#{url('/purge')}")
+        page.click("button")
+
+        assert_equal "Not done", page.text("h1")
+      end
+
+      assert_match reason, server.log
+    end
+  end
+end
