@@ -11,12 +11,13 @@ module Memscope
       # Pixels.
       BAR = 56
       METER = 10
-      # Percent of a bar that a number fits into, on a phone.
-      LEGIBLE = 5
+      # Percent of a bar that a number fits into on a phone, and that is wide for it.
+      LEGIBLE = 3
+      WIDE = 10
       # Of a percentage: those of a bar sum to 100 exactly.
       DECIMALS = 4
       HATCHED = 'fill="url(#held)"'
-      private_constant :BAR, :METER, :LEGIBLE, :DECIMALS, :HATCHED
+      private_constant :BAR, :METER, :LEGIBLE, :WIDE, :DECIMALS, :HATCHED
 
       # One part of a bar. `held_bytes` of its bytes are not in use.
       Part = Struct.new(:id, :mark, :bytes, :held_bytes)
@@ -66,9 +67,13 @@ module Memscope
         held = part.bytes.zero? ? 0 : width * part.held_bytes / part.bytes
         drawn = rect("fill segment #{row_class(part.id)}", left, width, BAR, %(data-row="#{Markup.of(part.id)}")) +
                 rect("held", left + width - held, held, BAR, HATCHED)
-        return drawn if width < LEGIBLE || part.mark.nil?
+        width < LEGIBLE || part.mark.nil? ? drawn : drawn + number(part, left, width)
+      end
 
-        drawn + %(<text class="mark" x="#{percent(left)}" dx="14" y="#{BAR / 2}" text-anchor="middle" ) +
+      # In the middle, or at the left where it is wide.
+      def number(part, left, width)
+        place = width < WIDE ? %(x="#{percent(left + (width / 2))}") : %(x="#{percent(left)}" dx="16")
+        %(<text class="mark #{row_class(part.id)}" #{place} y="#{BAR / 2}" text-anchor="middle" ) +
           %(dominant-baseline="central">#{Markup.of(part.mark)}</text>)
       end
 

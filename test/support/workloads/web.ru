@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
-# An application with memscope's pages beside its own: /hello; POST /garbage, which leaves so many MiB free in malloc;
-# and /elsewhere, whose form goes to memscope on another origin.
+# An application with memscope's pages beside its own: /hello; /garbage?64, which leaves so many MiB free in malloc;
+# /fragments?64, which keeps a part of them; and /elsewhere, whose form goes to memscope on another origin.
 require "memscope"
+
+KEPT = [] # rubocop:disable Style/MutableConstant -- what /fragments keeps
 
 unless Memscope.respond_to?(:configuration)
   settings = Struct.new(:username, :password, :authorize, :actions, :logger)
@@ -18,6 +20,17 @@ map("/garbage") do
   run(lambda do |env|
     mebibytes = Integer(env["QUERY_STRING"])
     strings = Array.new(mebibytes * 1024) { "x" * 1000 }
+    strings.clear
+    GC.start
+    [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+  end)
+end
+
+map("/fragments") do
+  run(lambda do |env|
+    random = Random.new(1)
+    strings = Array.new(Integer(env["QUERY_STRING"]) * 1_500) { "x" * random.rand(100..1_300) }
+    KEPT.concat(strings.select.with_index { |_string, index| (index % 2000) < 300 || (index % 40).zero? })
     strings.clear
     GC.start
     [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]

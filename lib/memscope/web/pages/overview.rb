@@ -16,8 +16,9 @@ module Memscope
         # Leaves that nothing uses: free, and resident all the same.
         HELD = %i[free_slots empty_pages slab_slack page_slack thread_caches dirty muzzy free top
                   retained_resident].freeze
-        # Share of the RSS from which a row is shown with what is below it.
+        # Share of the RSS from which a row is shown with what is below it: one of an owner, and one further down.
         OPEN = 0.1
+        OPEN_BELOW = 0.4
         # Severities as words, and as shapes.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
         # What came of the doctor's rules, but for what the findings say.
@@ -34,12 +35,12 @@ module Memscope
           trim: ["Trim", "Returns whole pages inside of free blocks."],
           collect: ["Collect", "Returns what the allocator holds unused."]
         }.freeze
-        private_constant :HELD, :OPEN
+        private_constant :HELD, :OPEN, :OPEN_BELOW
 
         # A row, and what the page says of it.
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do
           # @return [Boolean]
-          def open? = share >= OPEN
+          def open? = share >= (mark ? OPEN : OPEN_BELOW)
         end
 
         # @return [Ledger] the cheap one, for whoever asks often
@@ -89,9 +90,11 @@ module Memscope
         # @return [Array<Finding>]
         def unhealthy = diagnosis.select(&:unhealthy?)
 
-        # @return [Array(Integer, Integer)] what all that is predicted returns, at least and at most
+        # @return [Array(Integer, Integer)] what all levers together return, as far as it can be said: at least and at
+        #   most. What decays is a part of what a purge returns
         def returnable
           known = forecast.levers.select { |lever| lever.predicted_bytes && lever.predicted_max_bytes }
+          known = known.reject { |lever| lever.name == :decay }
           [known.sum(&:predicted_bytes), known.sum(&:predicted_max_bytes)]
         end
 
