@@ -31,6 +31,7 @@ class PackagingTest < MemscopeTest
 
   def assert_contents(specification)
     assert_includes(specification.files, "ext/memscope/extconf.rb")
+    assert_empty(Dir["lib/memscope/web/**/*.*", base: ChildProcess::ROOT] - specification.files)
     assert_empty(specification.files.grep(%r{\A(test|benchmark|bin|tmp|vendor)/|\.so\z}))
     assert_empty(specification.runtime_dependencies)
     assert_equal("true", specification.metadata["rubygems_mfa_required"])

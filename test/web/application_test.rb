@@ -5,7 +5,8 @@ require_relative "../support/web_test"
 # What is answered to those who may ask, however they ask.
 class WebApplicationTest < WebTest
   KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
-            "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings" }.freeze
+            "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings",
+            **(Memscope.respond_to?(:workers) ? { "/workers" => "workers" } : {}) }.freeze
   HEADERS = {
     "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
                                  "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
