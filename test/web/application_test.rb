@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "../support/web_test"
+require_relative "../support/web_case"
 
 # What is answered to those who may ask, however they ask.
-class WebApplicationTest < WebTest
+class WebApplicationTest < WebCase
   KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
             "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings",
             **(Memscope.respond_to?(:workers) ? { "/workers" => "workers" } : {}) }.freeze
@@ -369,7 +369,7 @@ class WebApplicationTest < WebTest
     readings, = counting(ledger: -> { Process.pid })
     readings.fetch(:ledger)
     reader, writer = IO.pipe
-    Process.wait(fork { writer.write(readings.fetch(:ledger)) || exit!(0) })
+    Process.wait(fork { writer.write(readings.fetch(:ledger)).then { exit!(0) } })
 
     refute_equal Process.pid, Integer(reader.read_nonblock(20))
   end
