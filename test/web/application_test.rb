@@ -256,6 +256,15 @@ class WebApplicationTest < WebCase
     assert_equal 413, body.call("x" * 100_000).status
   end
 
+  def test_a_form_that_a_middleware_has_read_already
+    require "rack/method_override"
+    app = Rack::MethodOverride.new(application)
+
+    assert_equal 200, post({ "lever" => "gc" }, on: app).status
+    assert_equal 403, post({ "lever" => "gc", "token" => "" }, on: app).status
+    assert_equal 413, post({ "lever" => "x" * 5000 }, on: app).status
+  end
+
   def test_lengths_that_are_none
     app = application
     { "-1" => 400, "1e9" => 400, "9" * 30 => 400, "99999999999" => 413, "" => 403 }.each do |length, status|

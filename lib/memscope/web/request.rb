@@ -104,7 +104,9 @@ module Memscope
         declared = env["CONTENT_LENGTH"].to_s
         raise Refusal.new(400, "The length of the form is not a number.") unless declared.match?(/\A\d{0,18}\z/)
 
-        text = (env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM)
+        # What a middleware has read already (Rails' Rack::MethodOverride does) is kept in the env.
+        text = env["rack.request.form_vars"]
+        text ||= env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM
         too_long = declared.to_i > LONGEST_FORM || text.to_s.bytesize > LONGEST_FORM
         raise Refusal.new(413, "The form is too long.") if too_long
 
