@@ -93,7 +93,10 @@ class RailsApplicationTest < ApplicationTest
   end
 
   def every_worker(application)
-    workers = workers_when(application, "two workers") { |found| all_of?(found, 2) }
+    since = Time.now.utc.iso8601(3)
+    workers = workers_when(application, "two workers") do |found|
+      all_of?(found, 2) && found.all? { |worker| worker["at"].to_s > since }
+    end
 
     assert_equal application.worker_pids.sort, workers.filter_map { |one| one["pid"] if one["role"] == "worker" }.sort
     workers.each do |worker|

@@ -32,6 +32,7 @@ class PackagingTest < MemscopeTest
   def assert_contents(specification)
     assert_includes(specification.files, "ext/memscope/extconf.rb")
     assert_includes(specification.files, "lib/generators/memscope/install/templates/memscope.rb.tt")
+    assert_empty(Dir["lib/memscope/web/**/*.*", base: ChildProcess::ROOT] - specification.files)
     assert_empty(specification.files.grep(%r{\A(test|benchmark|bin|tmp|vendor)/|\.so\z}))
     assert_empty(specification.runtime_dependencies)
     assert_equal("true", specification.metadata["rubygems_mfa_required"])

@@ -115,6 +115,20 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
+  def test_a_button_returns_memory_under_jemalloc
+    preload = ChildProcess::ALLOCATORS[:jemalloc]
+    WebServer.run(env: { "RACK_ENV" => "test" }, preload: preload) do |server|
+      server.get("/garbage?64")
+      Browser.page do |page|
+        page.go_to("http://localhost:#{server.port}/memscope")
+        page.click("button[value=purge]")
+
+        assert_operator Float(page.text("h1 .figure")), :>, 30
+        assert_includes page.text("section:last-of-type tbody"), "malloc › dirty"
+      end
+    end
+  end
+
   def test_the_keyboard_alone_reaches_everything_and_pulls_a_lever
     visit(**DESK) do |page|
       page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "../support/web_test"
+require_relative "../support/web_case"
 require "socket"
 
 # Who gets in, and what those who do not are told: nothing.
-class WebAccessTest < WebTest
+class WebAccessTest < WebCase
   CLOSED = "memscope is closed here. What this request would have needed is in the log.\n"
 
   def assert_closed(response, reason, status: 403)

@@ -1,11 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../support/web_test"
+require_relative "../support/web_case"
 
 # What is answered to those who may ask, however they ask.
-class WebApplicationTest < WebTest
+class WebApplicationTest < WebCase
   KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
-            "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings" }.freeze
+            "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings",
+            **(Memscope.respond_to?(:workers) ? { "/workers" => "workers" } : {}) }.freeze
   HEADERS = {
     "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
                                  "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -255,6 +256,15 @@ class WebApplicationTest < WebTest
     assert_equal 413, body.call("x" * 100_000).status
   end
 
+  def test_a_form_that_a_middleware_has_read_already
+    require "rack/method_override"
+    app = Rack::MethodOverride.new(application)
+
+    assert_equal 200, post({ "lever" => "gc" }, on: app).status
+    assert_equal 403, post({ "lever" => "gc", "token" => "" }, on: app).status
+    assert_equal 413, post({ "lever" => "x" * 5000 }, on: app).status
+  end
+
   def test_lengths_that_are_none
     app = application
     { "-1" => 400, "1e9" => 400, "9" * 30 => 400, "99999999999" => 413, "" => 403 }.each do |length, status|
@@ -368,7 +378,7 @@ class WebApplicationTest < WebTest
     readings, = counting(ledger: -> { Process.pid })
     readings.fetch(:ledger)
     reader, writer = IO.pipe
-    Process.wait(fork { writer.write(readings.fetch(:ledger)) || exit!(0) })
+    Process.wait(fork { writer.write(readings.fetch(:ledger)).then { exit!(0) } })
 
     refute_equal Process.pid, Integer(reader.read_nonblock(20))
   end

@@ -6,12 +6,6 @@ require "memscope"
 
 KEPT = [] # rubocop:disable Style/MutableConstant -- what /fragments keeps
 
-unless Memscope.respond_to?(:configuration)
-  settings = Struct.new(:username, :password, :authorize, :actions, :logger)
-  configuration = settings.new(*ENV.values_at("MEMSCOPE_USERNAME", "MEMSCOPE_PASSWORD"), nil, true, nil)
-  Memscope.define_singleton_method(:configuration) { configuration }
-end
-
 map("/memscope") { run Memscope::Web }
 
 map("/hello") { run ->(_env) { [200, { "content-type" => "text/plain" }, ["hello"]] } }

@@ -4,7 +4,7 @@ require_relative "../test_helper"
 
 # For tests of Memscope::Web in this process: an application that is open to a person on the machine, and requests as
 # that person's browser makes them.
-class WebTest < MemscopeTest
+class WebCase < MemscopeTest
   Settings = Struct.new(:username, :password, :authorize, :actions, :logger, keyword_init: true)
   # Keeps what was logged.
   Log = Struct.new(:lines) do
