@@ -5,6 +5,8 @@ require_relative "support/generated_application"
 
 # `rails generate memscope:install` in an application as `rails new` makes it, which is booted with what was written.
 class GeneratorTest < MemscopeTest
+  parallelize_me!
+
   INITIALIZER = "config/initializers/memscope.rb"
   SEEN = "c = Memscope.configuration; puts [c.listen, c.username, c.actions].inspect"
 

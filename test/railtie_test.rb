@@ -3,6 +3,8 @@
 require_relative "test_helper"
 
 class RailtieTest < MemscopeTest
+  parallelize_me!
+
   APPLICATION = <<~RUBY
     require "logger"
     require "rails"

@@ -2,9 +2,12 @@
 
 require_relative "../test_helper"
 require_relative "../support/served_application"
+require "time"
 
 # memscope in a living application: booted, mounted, asked over HTTP, purged, forked and restarted.
 class ApplicationTest < MemscopeTest
+  parallelize_me!
+
   MIB = 1024 * 1024
   CREDENTIALS = { "Authorization" => "Basic #{['ops:a long word'].pack('m0')}" }.freeze
   CONFIGURATION = <<~RUBY

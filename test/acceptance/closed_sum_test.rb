@@ -5,6 +5,8 @@ require_relative "../support/ledger_tree"
 
 # The rows of every ledger sum to what the kernel says, and next to nothing is unattributed, whatever the process is.
 class ClosedSumTest < MemscopeTest
+  parallelize_me!
+
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   KIB = 1024
 

@@ -10,6 +10,7 @@ class CompactionAcceptanceTest < MemscopeTest
   WORKLOAD = File.join(ChildProcess::ROOT, "test/support/workloads/fragmented_heap.rb")
   VERSION = RUBY_VERSION.split(".").first(2).map(&:to_i)
   MEBIBYTE = 1_048_576
+  PAGE = 65_536
   PAGE_SLOTS = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_OBJ_LIMIT]
   # Ruby returns nothing of a heap that is fuller than this, before 3.3.
   BY_RATIO = (VERSION <=> [3, 3]).negative?
@@ -125,7 +126,7 @@ class CompactionAcceptanceTest < MemscopeTest
     least, most = child["forecast"].values_at("min_bytes", "max_bytes")
     return child if allowed_to_be_unsaid?(child)
 
-    assert_includes least..most, child["row"], explained(child)
+    assert_includes (least - PAGE)..most, child["row"], explained(child) # the reading itself may take a page more
     assert_operator child["row"], :<=, child.dig("heap", "compactable_bytes"), explained(child)
     assert_operator most, :<=, [least * 1.5, child["bytes"] * 0.05].max, explained(child)
     assert_includes((least - MEBIBYTE)..((most * 1.06) + (4 * MEBIBYTE)), child["rss"], explained(child))

@@ -5,6 +5,8 @@ require_relative "../support/ledger_tree"
 
 # Truth by injection: a child adds a known, touched amount of memory of one owner, and exactly that row rises.
 class InjectionTest < MemscopeTest
+  parallelize_me!
+
   MIB = 1024 * 1024
   INJECTED = 32 * MIB
   RADIX_TREE_NODE = 2 * MIB

@@ -7,6 +7,8 @@ require "tmpdir"
 
 # The gem as others get it: built, installed into an empty directory, compiled there, and read with.
 class PackagingTest < MemscopeTest
+  parallelize_me!
+
   def test_the_gem_installs_and_reads
     skip "the gem is built without a sanitizer" if ChildProcess::SANITIZER
     Dir.mktmpdir do |directory|

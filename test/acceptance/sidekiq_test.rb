@@ -5,6 +5,8 @@ require "tmpdir"
 
 # The setup that docs/sidekiq.md gives, in a real Sidekiq with a real Redis.
 class SidekiqTest < MemscopeTest
+  parallelize_me!
+
   SETUP = File.read(File.join(ChildProcess::ROOT, "docs/sidekiq.md"))[/^```ruby\n(.*?)^```/m, 1].freeze
 
   APPLICATION = <<~RUBY.freeze

@@ -8,6 +8,8 @@ require "tmpdir"
 # Builds the engine and each C test of test/engine/c in four flavours, and runs them: by the system's compiler, against
 # musl, as on a system that is not Linux, where every reader says "unsupported", and under AddressSanitizer and UBSan.
 class CTestsTest < Minitest::Test
+  parallelize_me!
+
   ROOT = File.expand_path("../..", __dir__)
   SOURCES = Dir[File.join(ROOT, "ext/memscope/engine/*.c")].freeze
   FLAGS = %w[-std=c11 -D_GNU_SOURCE -g -O1 -Wall -Wextra].push("-I#{ROOT}/ext/memscope/engine").freeze

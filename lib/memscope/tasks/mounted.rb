@@ -56,6 +56,7 @@ module Memscope
         form << %w[dry_run 1] if dry_run
         load("Purge::Result", ask(Net::HTTP::Post, :purge, JSON_TYPE) do |request|
           request["Cookie"] = "#{TOKEN}=#{token}"
+          request["Origin"] = "#{@base.scheme}://#{@base.host}:#{@base.port}"
           request.set_form_data(form)
         end)
       end
