@@ -92,7 +92,7 @@ class RailsApplicationTest < ApplicationTest
     result = answer.json
 
     assert_operator result["returned_bytes"], :>, 8 * MIB
-    assert_in_delta before.fetch(result["pid"]) - result["returned_bytes"], resident_bytes(result["pid"]), 4 * MIB
+    assert_in_delta before.fetch(result["pid"]) - result["returned_bytes"], resident_bytes(result["pid"]), 16 * MIB
   end
 
   def every_worker(application)
