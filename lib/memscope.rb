@@ -33,6 +33,7 @@ module Memscope
   autoload :Listener, File.join(__dir__, "memscope", "listener.rb")
   autoload :Mapping, File.join(__dir__, "memscope", "mappings.rb")
   autoload :Mappings, File.join(__dir__, "memscope", "mappings.rb")
+  autoload :Outside, File.join(__dir__, "memscope", "outside.rb")
   autoload :Purge, File.join(__dir__, "memscope", "purge.rb")
   autoload :Tuning, File.join(__dir__, "memscope", "tuning.rb")
 
