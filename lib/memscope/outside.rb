@@ -88,6 +88,7 @@ module Memscope
     def self.read(pid, cgroup: true)
       since = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
       client = Client.new(pid)
+      client.check
       files = Files.new(pid)
       envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid,
                    at: Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond) }
