@@ -196,7 +196,8 @@ module Memscope
 
     # Lets other processes of this user, and root, read this one and purge it: `memscope report --pid N`, `doctor`,
     # `purge`, `top` and `ps`. It has a Unix socket for them, PID.sock in a directory that nobody else can enter, and a
-    # thread. Forked children get their own. Does nothing where this process listens already.
+    # thread, with which Ruby does not notice when all threads of the program wait for each other. Forked children get
+    # their own. Does nothing where this process listens already.
     #
     # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
     #
