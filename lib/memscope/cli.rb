@@ -4,8 +4,10 @@ require_relative "facade"
 require_relative "cli/command"
 require_relative "cli/doctor_command"
 require_relative "cli/exec_command"
+require_relative "cli/ps_command"
 require_relative "cli/purge_command"
 require_relative "cli/report_command"
+require_relative "cli/top_command"
 require_relative "cli/version_command"
 
 module Memscope
@@ -15,7 +17,7 @@ module Memscope
   # read or write; that of the program that a command becomes.
   module CLI
     # Each command by its name.
-    COMMANDS = [ReportCommand, DoctorCommand, PurgeCommand, ExecCommand, VersionCommand]
+    COMMANDS = [ReportCommand, DoctorCommand, PurgeCommand, TopCommand, PsCommand, ExecCommand, VersionCommand]
                .to_h { |command| [command.title, command] }.freeze
 
     class << self

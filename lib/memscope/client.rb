@@ -78,6 +78,12 @@ module Memscope
       false
     end
 
+    # @api private
+    # @raise [Unreachable] where there is no such process
+    def check
+      raise @target.silence unless @target.alive?
+    end
+
     private
 
     def load(known, given)

@@ -34,6 +34,7 @@ module Memscope
   autoload :Mapping, File.join(__dir__, "mappings.rb")
   autoload :Mappings, File.join(__dir__, "mappings.rb")
   autoload :Metrics, File.join(__dir__, "metrics.rb")
+  autoload :Outside, File.join(__dir__, "outside.rb")
   autoload :Prometheus, File.join(__dir__, "prometheus.rb")
   autoload :Purge, File.join(__dir__, "purge.rb")
   autoload :Tuning, File.join(__dir__, "tuning.rb")
@@ -207,7 +208,8 @@ module Memscope
 
     # Lets other processes of this user, and root, read this one and purge it: `memscope report --pid N`, `doctor`,
     # `purge`, `top` and `ps`. It has a Unix socket for them, PID.sock in a directory that nobody else can enter, and a
-    # thread. Forked children get their own. Does nothing where this process listens already.
+    # thread, with which Ruby does not notice when all threads of the program wait for each other. Forked children get
+    # their own. Does nothing where this process listens already.
     #
     # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
     #

@@ -87,8 +87,15 @@ module Memscope
 
       def start(path)
         @current&.close
-        @hooked ||= Process.singleton_class.prepend(AfterFork)
+        hook unless @hooked
         @current = new(path ? Sockets.check_path(path) : own_path(Configuration.so_far.socket_directory))
+      end
+
+      # Once: a forked child inherits both.
+      def hook
+        @hooked = true
+        Process.singleton_class.prepend(AfterFork)
+        at_exit { @current&.close }
       end
 
       def same(path)
@@ -123,7 +130,6 @@ module Memscope
       @rested = Listener.now
       @open = true
       @thread = start
-      at_exit { close if Process.pid == @pid }
     end
 
     # Stops listening, and removes the socket. A call that is being answered is not waited for.
@@ -186,8 +192,8 @@ module Memscope
       (ready & @connections).each(&:go_on)
       answer
       drop { |connection| connection.over? || connection.deadline < moment }
-    rescue IOError, SystemCallError
-      sleep PAUSE if @open
+    rescue StandardError
+      sleep PAUSE if @open # whatever it is, it must not end the program where threads abort on exceptions
     end
 
     def wait

@@ -24,6 +24,9 @@ module Memscope
     # Every lever, in order.
     LEVERS = %i[gc compact tcache decay purge trim collect].freeze
 
+    # The most seconds after which it is looked whether it stayed down: a day. Nobody waits longer on purpose.
+    LONGEST_SETTLE = 86_400
+
     # Those that can be pulled for one arena.
     OF_ONE_ARENA = %i[decay purge].freeze
 

@@ -1,14 +1,18 @@
 # frozen_string_literal: true
 
 require_relative "command"
+require_relative "other_process"
 require_relative "output_file"
 require_relative "program_doctor_command"
 require_relative "../report"
 
 module Memscope
   module CLI
-    # `memscope doctor`: a diagnosis of the process that runs it; `memscope doctor -- COMMAND` is ProgramDoctorCommand.
+    # `memscope doctor`: a diagnosis of the process that runs it, or of one that listens; `memscope doctor -- COMMAND`
+    # is ProgramDoctorCommand.
     class DoctorCommand < Command
+      include OtherProcess
+
       # The exit status by the worst finding.
       STATUSES = { critical: 2, warning: 1, info: FINE, nil => FINE }.freeze
       private_constant :STATUSES
@@ -34,6 +38,7 @@ module Memscope
       def of_program = ProgramDoctorCommand.new(out: @out, err: @err)
 
       def declare(parser)
+        declare_pid(parser)
         parser.on("--json", "print one JSON object") { @json = true }
         parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
         parser.on("--since FILE", "judge growth since the diagnosis in FILE, as --json prints it") do |path|
@@ -51,10 +56,23 @@ module Memscope
 
       def perform
         refuse("--settings and --since exclude each other") if @settings && @since
-        reading = @settings ? Memscope.lint : Memscope.doctor(since: earlier)
-        @err.puts "memscope doctor: of the memscope process itself; for a program of yours: memscope doctor -- COMMAND"
+        since = earlier
+        reading = @pid ? asking { of_other(since) } : own(since)
         write(reading)
         status(reading)
+      end
+
+      def own(since)
+        @err.puts "memscope doctor: of the memscope process itself; for a program of yours: memscope doctor -- COMMAND"
+        @settings ? Memscope.lint : Memscope.doctor(since: since)
+      end
+
+      # Growth is judged here: an earlier diagnosis is longer than a request may be.
+      def of_other(since)
+        return other.call(:lint) if @settings
+
+        diagnosis = other.call(:doctor)
+        since ? Doctor.diagnose(diagnosis.evidence, since: since) : diagnosis
       end
 
       def status(reading)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "command"
+require_relative "other_process"
 require_relative "output_file"
 require_relative "../purge"
 require_relative "../report"
@@ -8,8 +9,11 @@ require_relative "../report/purge_table"
 
 module Memscope
   module CLI
-    # `memscope purge [LEVER...]`: gives memory of the process that runs it back, and prints how much.
+    # `memscope purge [LEVER...]`: gives memory of a process that listens back, or of the one that runs it, and prints
+    # how much.
     class PurgeCommand < Command
+      include OtherProcess
+
       # @return [String]
       def self.title = "purge"
 
@@ -17,12 +21,13 @@ module Memscope
       def self.summary = "give unused memory back, and print how much that was"
 
       # @return [String]
-      def self.example = "memscope purge --dry-run gc trim"
+      def self.example = "memscope purge --pid 4711 gc trim"
 
       private
 
       def declare(parser)
         @options = {}
+        declare_pid(parser)
         parser.on("--dry-run", "predict only, and change nothing") { @options[:dry_run] = true }
         parser.on("--arena N", Integer, "one of jemalloc's arenas, for decay and purge") { |n| @options[:arena] = n }
         parser.on("--settle S", Float, "look again S seconds later") { |seconds| @options[:settle] = seconds }
@@ -33,8 +38,8 @@ module Memscope
       def operands = "[LEVER...]"
 
       def notes
-        "Levers, in the order in which they are pulled: #{Purge::LEVERS.join(', ')};\nby default all that this " \
-          "process has. It purges itself; in a process of yours: Memscope.purge\n"
+        "Levers, in the order in which they are pulled: #{Purge::LEVERS.join(', ')};\nby default all that " \
+          "the process has. Without --pid it purges itself.\n"
       end
 
       def take(rest)
@@ -42,14 +47,28 @@ module Memscope
       end
 
       def perform
-        result = purge
-        @err.puts "memscope purge: of the memscope process itself; in a process of yours: Memscope.purge"
+        result = @pid ? asking { of_other(**@options) } : own
         write(result)
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      def purge
-        Memscope.purge(*@levers, **@options)
+      # It is waited for here: in the other process that would keep all who ask it waiting.
+      def of_other(settle: 0, **options)
+        unless settle.between?(0, Purge::LONGEST_SETTLE)
+          raise ArgumentError, "settle: given #{settle}, allowed: a number of seconds from 0 to #{Purge::LONGEST_SETTLE}"
+        end
+
+        result = other.call(:purge, levers: @levers, **options)
+        return result if result.dry_run? || settle.zero?
+
+        sleep(settle)
+        Purge::Result.from_h({ **result.to_h, settle_seconds: settle, settled: other.call(:ledger).to_h })
+      end
+
+      def own
+        result = Memscope.purge(*@levers, **@options)
+        @err.puts "memscope purge: of the memscope process itself; for one of yours: memscope purge --pid N"
+        result
       rescue ArgumentError => e
         raise Failure.new(e.message.delete_prefix("Memscope.purge: "), USAGE)
       end

@@ -27,12 +27,17 @@ module Memscope
         raise ArgumentError, e.message
       end
 
-      # @return [Integer] its effective user
+      # @return [Integer] its effective user when it was first looked at
       # @raise [Unreachable]
       def uid = status("Uid").split[1].to_i
 
       # @return [Boolean]
-      def alive? = File.exist?("/proc/#{@pid}")
+      def alive?
+        @status = nil
+        !uid.nil?
+      rescue Unreachable
+        false
+      end
 
       # @return [String] of its socket
       # @raise [Unreachable]
@@ -92,6 +97,8 @@ module Memscope
 
       def status(key)
         @status ||= File.read("/proc/#{@pid}/status")
+        raise gone if @status.match?(/^State:\s*[ZX]/) # it has ended, and its parent has not asked how
+
         @status[/^#{key}:\s*(.*)$/, 1].to_s
       rescue SystemCallError
         raise gone

@@ -6,9 +6,6 @@ module Memscope
     #
     # @api private
     class Plan
-      # Seconds: a day. Nobody waits longer on purpose.
-      LONGEST_SETTLE = 86_400
-
       # @return [Array<Symbol>] each lever once, in order
       attr_reader :levers
       # @return [Integer, nil]

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+module Memscope
+  module CLI
+    # What commands do with --pid N: they ask that process, which listens.
+    module OtherProcess
+      private
+
+      def declare_pid(parser)
+        parser.on("--pid N", Integer, "of process N, which listens (MEMSCOPE_LISTEN=1)") { |pid| @pid = pid }
+      end
+
+      # @return [Client]
+      def other = @other ||= asking { Client.new(@pid) }
+
+      # Runs a block that asks it.
+      #
+      # @raise [Failure]
+      def asking
+        yield
+      rescue ArgumentError => e
+        raise Failure.new(e.message.sub(/\A(Memscope\.)?#{self.class.title}: /, ""), Command::USAGE)
+      rescue Client::Unreachable, Client::Failed, Purge::Busy => e
+        raise Failure.new(e.message, Command::INPUT_OUTPUT)
+      end
+    end
+  end
+end

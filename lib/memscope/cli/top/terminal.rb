@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+require "io/console"
+
+module Memscope
+  module CLI
+    module Top
+      # A terminal that is drawn on, and left as it was however that ends.
+      class Terminal
+        # The other screen that terminals have, without a cursor; and back.
+        ENTER = "\e[?1049h\e[?25l"
+        LEAVE = "\e[?25h\e[?1049l"
+        # Columns and lines where the terminal does not say.
+        USUAL = [80, 24].freeze
+        private_constant :ENTER, :LEAVE, :USUAL
+
+        # @param input [IO]
+        # @param output [IO]
+        def initialize(input, output)
+          @input = input
+          @output = output
+        end
+
+        # @return [Boolean] whether both are a terminal's
+        def there? = [@input, @output].all? { |io| io.respond_to?(:tty?) && io.tty? }
+
+        # @yield while it can be drawn on
+        def open
+          @resized, @alarm = IO.pipe
+          @mode = @input.console_mode
+          before = trap(:WINCH) { @alarm.write_nonblock(".", exception: false) }
+          enter
+          yield
+        ensure
+          trap(:WINCH, before || "DEFAULT")
+          leave
+          [@resized, @alarm].compact.each(&:close)
+        end
+
+        # @return [Array(Integer, Integer)] columns and lines
+        def size
+          lines, columns = @output.winsize
+          lines.positive? && columns.positive? ? [columns, lines] : USUAL
+        rescue SystemCallError
+          USUAL
+        end
+
+        # @param lines [Array<String>] no more, and none longer, than there is room for
+        # @return [void]
+        def draw(lines)
+          @output.write("\e[H", lines.map { |line| "#{line}\e[K" }.join("\r\n"), "\e[J")
+          @output.flush
+        end
+
+        # Waits for a key, another size of the terminal, or news.
+        #
+        # @param news [IO] readable when there are
+        # @return [String, Symbol, nil] the key; :closed where the terminal is gone; nil for all else
+        def key(news)
+          ready, = IO.select([@input, @resized, news])
+          [@resized, news].each { |io| io.read_nonblock(64, exception: false) if ready.include?(io) }
+          return unless ready.include?(@input)
+
+          @input.read_nonblock(1, exception: false).then { |key| key.nil? ? :closed : key }
+        rescue EOFError, Errno::EIO
+          :closed
+        end
+
+        # Gives the terminal to the shell, as Ctrl-Z does, until that continues it.
+        #
+        # @return [void]
+        def suspend
+          leave
+          Process.kill(:STOP, Process.pid)
+          enter
+        end
+
+        private
+
+        def enter
+          @input.raw!
+          @output.write(ENTER)
+        end
+
+        def leave
+          @input.console_mode = @mode if @mode
+          @output.write(LEAVE)
+          @output.flush
+        rescue SystemCallError, IOError
+          nil # the terminal is gone
+        end
+      end
+    end
+  end
+end

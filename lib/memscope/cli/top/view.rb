@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+module Memscope
+  module CLI
+    # What `memscope top` is made of.
+    module Top
+      # Frames as lines: MiB, the change since the first frame, how it went, and whose it is.
+      class View
+        include Memscope::Report::Quantity
+
+        # Frames that a sparkline shows, where there is room for it.
+        SPAN = 20
+        ROOM = 60
+        LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
+        KEYS = "q quit   p purge   g collect garbage"
+        private_constant :SPAN, :ROOM, :LEVELS, :KEYS
+
+        # @param unicode [Boolean] false: plain ASCII
+        def initialize(unicode:)
+          @page = Memscope::Report::Page.new(unicode: unicode)
+          @levels = LEVELS.fetch(unicode)
+          @series = {}
+        end
+
+        # @param frame [Frame]
+        # @param columns [Integer]
+        # @param lines [Integer]
+        # @return [Array<String>] that fit
+        def lines(frame, columns, lines)
+          remember(frame)
+          @span = columns < ROOM ? 0 : SPAN
+          head = ["memscope #{VERSION}   #{frame.title}", "", heading]
+          foot = [frame.note.to_s, KEYS]
+          rows = frame.rows.first([lines - head.size - foot.size, 0].max).map { |row| line(row) }
+          [*head, *rows, *foot].last(lines).map { |text| @page.encoded(text.to_s[0, columns]) }
+        end
+
+        private
+
+        # Once for each moment: a frame is also drawn again.
+        def remember(frame)
+          return if frame.moment.nil? || frame.moment == @moment
+
+          @moment = frame.moment
+          @series = frame.rows.to_h do |id, bytes|
+            series = @series.fetch(id) { { first: bytes, values: [] } }
+            [id, { first: series[:first], values: [*series[:values], bytes].last(SPAN) }]
+          end
+        end
+
+        def heading = "#{'MiB'.rjust(10)}#{'change'.rjust(10)}"
+
+        def line(row)
+          id, bytes, text = row
+          series = @series.fetch(id, { first: bytes, values: [] })
+          spark = "#{spark(series[:values].compact).rjust(@span)}  " if @span.positive?
+          "#{cell(bytes).rjust(10)}#{change(series[:first], bytes).rjust(10)}  #{spark}#{text}"
+        end
+
+        def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
+
+        def change(first, bytes)
+          return "" unless first && bytes
+
+          text = mebibytes(bytes - first)
+          text == "0.0" ? "" : text.sub(/\A(?=\d)/, "+")
+        end
+
+        # From the least to the most of what is shown; level where it did not change.
+        def spark(values)
+          least, most = values.minmax
+          return @levels[0] * values.size if least == most
+
+          values.map { |value| @levels[(value - least) * (@levels.size - 1) / (most - least)] }.join
+        end
+      end
+    end
+  end
+end

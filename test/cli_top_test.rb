@@ -1,0 +1,246 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/listening"
+require "io/console"
+require "pty"
+
+# memscope top on a real terminal.
+class CLITopTest < MemscopeTest
+  include Listening
+
+  # A terminal with a shell that tells its settings before and after.
+  class Screen
+    attr_reader :text
+
+    def initialize(environment, *arguments)
+      command = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" },
+                 File.join(ChildProcess::ROOT, "exe", "memscope"), "top", "--every", "0.1", *arguments]
+      script = 'trap : INT TERM; stty -g; "$@"; echo "status $?"; stty -g'
+      @output, @input, @pid = PTY.spawn({ "LC_ALL" => "C.UTF-8", **environment }, "sh", "-c", script, "sh", *command)
+      resize(24, 80)
+      @text = +""
+      @thread = Thread.new { read }
+    end
+
+    def resize(lines, columns)
+      @output.winsize = [lines, columns]
+    end
+
+    def press(key) = @input.write(key)
+
+    # What is shown now.
+    def lines = @text.dup.force_encoding("UTF-8").scrub.split("\e[H").last.to_s.split("\r\n").map { |line| plain(line) }
+
+    def wait(pattern)
+      wait_for { lines.join("\n").match?(pattern) }
+      lines.join("\n")
+    end
+
+    def wait_for
+      deadline = now + 10
+      sleep 0.02 until yield || now > deadline
+    end
+
+    # What follows when it has left the screen.
+    def ending
+      raise "it goes on: #{lines.join("\n")}" unless @thread.join(10)
+
+      @text.dup.force_encoding("UTF-8")
+    end
+
+    # The program, below the shell.
+    def signal(name)
+      Process.kill(name, Integer(File.read("/proc/#{@pid}/task/#{@pid}/children").split.first))
+    end
+
+    def close
+      [@input, @output].each(&:close)
+      Process.kill(:KILL, @pid)
+    rescue SystemCallError
+      nil
+    ensure
+      Process.wait(@pid)
+      @thread.join
+    end
+
+    private
+
+    def plain(line) = line.gsub(/\e\[[KJ]/, "")
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def read
+      loop { @text << @output.readpartial(4096) }
+    rescue SystemCallError, IOError
+      nil # the terminal is gone
+    end
+  end
+
+  def teardown
+    @screens&.each(&:close)
+    super
+  end
+
+  def test_rows_keys_and_sizes
+    process = listening("held = Array.new(100_000) { 'x' * 200 }; held = nil")
+    top = screen("--pid", process.pid.to_s)
+    text = top.wait(/^ +[\d,.]+ .*█? +RSS$.*^q quit/m)
+
+    assert_match(/\Amemscope \S+   pid #{process.pid} ruby #{RUBY_VERSION} \w+ serves malloc$/, text)
+    numbers = text.scan(/^ +([\d,]+\.\d)/).flatten.map { |number| number.delete(",").to_f }
+
+    assert_equal numbers.sort.reverse, numbers, "the sum, then the largest first"
+    assert_in_delta numbers.first, numbers.drop(1).sum, 1.0
+    assert_match(/[▁▂▃▄▅▆▇█]{3,}  RSS/, top.wait(/[▁▂▃▄▅▆▇█]{3,}  RSS/))
+    top.press("g")
+
+    assert_match(/^gc returned -?[\d.,]+ \S+ in \d+ ms/, top.wait(/^gc returned/))
+    top.press("p")
+
+    assert_match(/^purge returned [\d.,]+ MiB in \d+ ms/, top.wait(/^purge returned/))
+    [[10, 40], [3, 20], [1, 1], [40, 120]].each { |lines, columns| assert_fits(top, lines, columns) }
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
+  def test_the_death_of_what_it_watches
+    process = listening
+    top = screen("--pid", process.pid.to_s)
+    top.wait(/RSS$/)
+    Process.kill(:KILL, process.pid)
+    text = top.wait(/any more/)
+
+    assert_includes text, "there is no process #{process.pid} any more: these are its last numbers"
+    assert_match(/RSS$/, text)
+    top.press("p")
+
+    assert_match(/^there is no process #{process.pid}$/, top.wait(/^there is no process \d+$/))
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
+  def test_one_that_is_stopped_holds_up_no_key
+    process = listening
+    top = screen("--pid", process.pid.to_s)
+    top.wait(/RSS$/)
+    Process.kill(:STOP, process.pid)
+    sleep 0.3
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  ensure
+    Process.kill(:CONT, process.pid)
+  end
+
+  def test_from_outside_and_all
+    process = start(requires: [])
+    top = screen("--pid", process.pid.to_s)
+
+    assert_match(/seen from outside: it does not listen.*heaps and stacks$/m, top.wait(/heaps and stacks$/))
+    top.press("g")
+
+    assert_match(/^process #{process.pid} does not listen: /, top.wait(/^process \d+ does not listen/))
+    top.press("\x03")
+
+    assert_left_clean(top, 130)
+    top = screen
+
+    assert_match(/^.* +#{process.pid} \S+ +\S*ruby/, top.wait(/ #{process.pid} /))
+    top.press("p")
+
+    assert_match(/^p and g are for one process: memscope top --pid N$/, top.wait(/^p and g/))
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
+  def test_ctrl_z_gives_the_terminal_to_the_shell_until_it_goes_on
+    top = screen("--pid", Process.pid.to_s)
+    top.wait(/RSS$/)
+    top.press("\x1a")
+    top.wait(/1049l\z/)
+
+    assert top.text.end_with?("\e[?25h\e[?1049l")
+    drawn = top.text.size
+    top.signal(:CONT)
+    top.wait_for { top.text.size > drawn + 500 }
+
+    assert_match(/RSS$/, top.wait(/RSS$/))
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
+  { INT: 130, TERM: 143, HUP: 129 }.each do |signal, status|
+    define_method("test_a_signal_#{signal}_leaves_the_terminal_clean") do
+      top = screen("--pid", Process.pid.to_s)
+      top.wait(/RSS$/)
+      top.signal(signal)
+
+      assert_left_clean(top, status)
+    end
+  end
+
+  def test_an_exception_leaves_the_terminal_clean
+    broken = File.join(@directory, "broken.rb")
+    File.write(broken, <<~RUBY)
+      require "memscope/cli"
+      Memscope::CLI::Top::View.prepend(Module.new { def lines(frame, *) = frame.rows.any? ? raise("broken") : super })
+    RUBY
+    options = [*ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-r#{broken}"].join(" ")
+    top = screen("--pid", Process.pid.to_s, env: { "RUBYOPT" => options })
+
+    assert_left_clean(top, 1)
+
+    assert_match(/\e\[\?1049l.*broken.*RuntimeError/m, top.ending)
+  end
+
+  def test_no_process
+    gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
+    top = screen("--pid", gone.to_s)
+
+    assert_match(/^there is no process #{gone}/, top.wait(/^there is no/))
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
+  def test_no_terminal
+    ran = ChildProcess.run("exit Memscope::CLI.run(%w[top])", requires: ["memscope/cli"])
+
+    assert_equal [64, "memscope top: there is no terminal; allowed: memscope ps, memscope report --pid N\n"],
+                 [ran.status.exitstatus, ran.err]
+    ran = ChildProcess.run("exit Memscope::CLI.run(%w[top --every 0])", requires: ["memscope/cli"])
+
+    assert_equal "memscope top: --every: given 0.0, allowed: 0.1 to 3600 seconds\n", ran.err
+  end
+
+  private
+
+  def screen(*arguments, env: {})
+    Screen.new({ **environment, **env }, *arguments).tap { |screen| (@screens ||= []) << screen }
+  end
+
+  def assert_fits(top, lines, columns)
+    top.resize(lines, columns)
+    sleep 0.3
+    shown = top.lines
+
+    assert_operator shown.size, :<=, lines
+    assert_operator shown.map(&:length).max, :<=, columns
+    assert_operator shown.size, :>=, [lines, 5].min
+  end
+
+  # The same settings, the cursor and the usual screen: and the shell goes on.
+  def assert_left_clean(top, status)
+    before, *, after = top.ending.lines
+    left = top.text.b.split("\e[?25h\e[?1049l".b).last.to_s
+
+    assert_equal before, after
+    assert_match(/^status #{status}\r$/, left)
+    refute_match(/\e\[(\?|[HJK])/, left)
+  end
+end
