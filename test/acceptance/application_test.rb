@@ -98,15 +98,16 @@ class RailsApplicationTest < ApplicationTest
   # A report is a second old at most, and pages that have waited their time go back meanwhile.
   def every_worker(application)
     workers = workers_when(application, "reports that the kernel confirms") do |found|
-      all_of?(found, 2) && found.all? do |worker|
-        %w[Rss Pss].all? { |name| near?(kernels(worker["pid"], name), worker["#{name.downcase}_bytes"]) }
-      end
+      all_of?(found, 2) && found.all? { |worker| confirmed?(worker, "Rss") && confirmed?(worker, "Pss") }
     end
 
     assert_equal application.worker_pids.sort, workers.filter_map { |one| one["pid"] if one["role"] == "worker" }.sort
   end
 
-  def near?(expected, actual) = actual && (expected - actual).abs <= 4 * MIB
+  def confirmed?(worker, name)
+    reported = worker["#{name.downcase}_bytes"]
+    reported && (kernels(worker["pid"], name) - reported).abs <= 4 * MIB
+  end
 
   def metrics_sum(application)
     text = nil
