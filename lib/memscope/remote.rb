@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../memscope" unless defined?(Memscope::Ledger) # a server may have loaded the calls alone
+require_relative "facade"
 
 module Memscope
   # What one process can ask another over its socket: a closed table of calls, what each may be told, and what comes
