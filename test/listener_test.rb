@@ -225,7 +225,7 @@ class ListenerTest < MemscopeTest
 
   def test_root_asks_another_users_process
     skip_unless_root
-    skip "there is no setpriv" unless system("setpriv", "--version", out: File::NULL)
+    skip_unless_readable_for(NOBODY)
     FileUtils.chmod(0o755, @directory)
     File.chmod(0o711, @directory)
     Dir.mkdir(sockets, 0o700)
@@ -270,6 +270,7 @@ class ListenerTest < MemscopeTest
 
   def test_a_directory_that_is_read_only
     skip_unless_root
+    skip_unless_readable_for(NOBODY)
     FileUtils.chmod(0o711, @directory)
     FileUtils.touch(File.join(@directory, "err"))
     FileUtils.chmod(0o666, File.join(@directory, "err"))
@@ -307,6 +308,33 @@ class ListenerTest < MemscopeTest
     File.symlink(socket_of(process), File.join(sockets, "#{decoy.pid}.sock"))
 
     assert_equal :silent, assert_raises(Memscope::Client::Unreachable) { client(decoy).call(:rss) }.why
+  end
+
+  # A process can run anything that answers in its name.
+  { "not json\n" => "answered what is no JSON", "[]\n" => "answered no object", "\xff\n" => "answered what is no JSON",
+    "{\"ok\":{}}\n" => "does not know: Memscope::Ledger.from_h: schema", "{\"ok\":7}\n" => "does not know",
+    "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\z/,
+    "#{'[' * 200}\n" => "answered what is no JSON", "" => "hung up" }.each_with_index do |(answer, message), number|
+    define_method("test_an_answer_that_is_none_#{number}") do
+      process = start(<<~RUBY, requires: ["socket"])
+        Dir.mkdir(#{sockets.inspect}, 0700)
+        server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
+        Thread.new { socket = server.accept; socket.gets; socket.write(#{answer.dump}); socket.close }
+      RUBY
+      error = assert_raises(Memscope::Client::Failed, Memscope::Client::Unreachable) { client(process).call(:ledger) }
+
+      assert_match(message, error.message)
+    end
+  end
+
+  def test_no_answer
+    process = start(<<~RUBY, requires: ["socket"])
+      Dir.mkdir(#{sockets.inspect}, 0700)
+      server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
+    RUBY
+    error = assert_raises(Memscope::Client::Unreachable) { client(process, timeout: 0.2).call(:rss) }
+
+    assert_equal ["process #{process.pid} does not answer within 0.2 s", :busy], [error.message, error.why]
   end
 
   def test_paths_that_are_none

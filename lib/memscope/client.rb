@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "listener"
+require_relative "loader" # before several threads need it at once
 require_relative "remote"
 require_relative "sockets"
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "tmpdir"
-require_relative "../memscope"
+require_relative "facade"
 
 module Memscope
   # What the kernel tells of another process, which need not know of memscope: how much is resident, how much of that is

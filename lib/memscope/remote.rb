@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../memscope"
+require_relative "facade"
 
 module Memscope
   # What one process can ask another over its socket: a closed table of calls, what each may be told, and what comes

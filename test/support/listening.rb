@@ -46,7 +46,7 @@ module Listening
     command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", *command] if uid
     theirs, input = IO.pipe
     output, written = IO.pipe
-    pid = Process.spawn(environment.merge("LD_PRELOAD" => preload, **env), *command,
+    pid = Process.spawn(environment.merge("LD_PRELOAD" => preloads(preload), **env), *command,
                         in: theirs, out: written, err: File.join(@directory, "err"))
     [theirs, written].each(&:close)
     process = Listening.new(pid: pid, input: input, output: output)
@@ -60,6 +60,8 @@ module Listening
   def listening(script = "", env: {}, **options)
     start(script, env: { "MEMSCOPE_LISTEN" => "1", **env }, **options)
   end
+
+  def preloads(given) = [ChildProcess::SANITIZER, given].compact.then { |all| all.join(":") unless all.empty? }
 
   def environment
     { "XDG_RUNTIME_DIR" => nil, "MEMSCOPE_SOCKET_DIRECTORY" => sockets, "MEMSCOPE_LISTEN" => nil, "RUBYOPT" => nil }
@@ -77,6 +79,15 @@ module Listening
       socket.write(bytes)
       Timeout.timeout(10) { socket.read }
     end
+  end
+
+  # Who has dropped to that user must still find what it loads.
+  def skip_unless_readable_for(uid)
+    command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", "test", "-r"]
+    readable = ChildProcess::LOAD_PATH.first(1).all? do |path|
+      system(*command, File.join(path, "memscope", "memscope.so"), err: File::NULL)
+    end
+    skip "there is no setpriv, or uid #{uid} cannot read the tree" unless readable
   end
 
   def skip_unless_root
