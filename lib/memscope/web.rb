@@ -6,7 +6,7 @@ rescue LoadError => e
   raise LoadError, "memscope/web needs rack 2.2 or newer; add to the Gemfile: gem \"rack\" (#{e.message})"
 end
 
-require_relative "../memscope"
+require_relative "facade"
 require_relative "web/application"
 
 module Memscope
