@@ -20,7 +20,7 @@ class StressTest < MemscopeTest
 
     assert_empty(answer["faults"])
     assert_operator(answer["ledgers"], :>, SECONDS)
-    assert_operator(answer["forks"], :>, 0)
+    assert_operator(answer["forks"], :>, 0) unless ChildProcess::SANITIZER
   end
 
   def test_deep_ledgers_beside_threads_that_trim
