@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "puma/plugin"
+require "memscope/birth" # before Puma has a title
 
 # `plugin :memscope` in config/puma.rb: each worker reports its memory to the master, which Memscope.workers then shows,
 # in the master and in every worker. With prune_bundler also `extra_runtime_dependencies ["memscope", "json"]`.
