@@ -112,6 +112,12 @@ class ListenerTest < MemscopeTest
     process.gets
   end
 
+  def test_the_setting_listen_without_rails
+    process = start("Memscope.configure { |c| c.socket_directory = #{sockets.inspect}; c.listen = true }")
+
+    assert_equal process.pid, client(process).call(:ledger).pid
+  end
+
   def test_process_daemon
     process = listening("trap(:TERM) { exit }")
     process.input.puts("Process.daemon(true, true); File.write(#{"#{@directory}/pid".inspect}, Process.pid); sleep")
