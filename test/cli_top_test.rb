@@ -157,6 +157,18 @@ class CLITopTest < MemscopeTest
     assert_left_clean(top, 0)
   end
 
+  # A character of a command line can be two cells wide, and a full line ends below the cursor.
+  def test_a_line_that_is_too_wide_is_cut_and_not_continued
+    top = screen
+    top.wait(/q quit/)
+    top.press("q")
+
+    assert_left_clean(top, 0)
+    assert_operator top.text.index("\e[?7l"), :<, top.text.index("memscope #{Memscope::VERSION}")
+    assert_operator top.text.rindex("\e[?7h"), :>, top.text.rindex("q quit")
+    refute_includes top.text, "\e[K\r\n"
+  end
+
   def test_ctrl_z_gives_the_terminal_to_the_shell_until_it_goes_on
     top = screen("--pid", Process.pid.to_s)
     top.wait(/RSS$/)

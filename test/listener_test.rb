@@ -112,6 +112,12 @@ class ListenerTest < MemscopeTest
     process.gets
   end
 
+  def test_the_setting_listen_without_rails
+    process = start("Memscope.configure { |c| c.socket_directory = #{sockets.inspect}; c.listen = true }")
+
+    assert_equal process.pid, client(process).call(:ledger).pid
+  end
+
   def test_process_daemon
     process = listening("trap(:TERM) { exit }")
     process.input.puts("Process.daemon(true, true); File.write(#{"#{@directory}/pid".inspect}, Process.pid); sleep")
@@ -313,7 +319,7 @@ class ListenerTest < MemscopeTest
   # A process can run anything that answers in its name.
   { "not json\n" => "answered what is no JSON", "[]\n" => "answered no object", "\xff\n" => "answered what is no JSON",
     "{\"ok\":{}}\n" => "does not know: Memscope::Ledger.from_h: schema", "{\"ok\":7}\n" => "does not know",
-    "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\z/,
+    "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\\u202e\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\?\z/,
     "#{'[' * 200}\n" => "answered what is no JSON", "" => "hung up" }.each_with_index do |(answer, message), number|
     define_method("test_an_answer_that_is_none_#{number}") do
       process = start(<<~RUBY, requires: ["socket"])
@@ -325,6 +331,17 @@ class ListenerTest < MemscopeTest
 
       assert_match(message, error.message)
     end
+  end
+
+  # Another user's must not keep root from listing all processes.
+  def test_a_socket_of_another_type
+    process = start("held = Socket.new(:UNIX, :DGRAM)", requires: ["socket"])
+    process.tell("Dir.mkdir(#{sockets.inspect}, 0700); " \
+                 "held.bind(Socket.sockaddr_un(#{socket_of(process).inspect}))")
+    process.gets
+
+    assert_equal :untrusted, assert_raises(Memscope::Client::Unreachable) { client(process).call(:rss) }.why
+    refute_predicate client(process), :listens?
   end
 
   def test_no_answer

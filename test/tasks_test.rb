@@ -114,6 +114,14 @@ class TasksTest < MemscopeTest
     end
   end
 
+  def test_a_host_of_ipv6_is_named_with_its_brackets
+    skip "there is no IPv6 here" unless Socket.ip_address_list.any?(&:ipv6_loopback?)
+    HTTPAnswers.serve(HTTPAnswers.response(Memscope.ledger.to_json), host: "::1") do |server|
+      assert_predicate run_task(:report, env: { "URL" => "http://[::1]:#{server.port}" }), :success?
+      assert_match(/^Host: \[::1\]:#{server.port}\r$/i, server.requests.first)
+    end
+  end
+
   def test_an_ill_application
     diagnosis = Memscope.doctor.to_json
     HTTPAnswers.serve(HTTPAnswers.response(diagnosis)) do |server|

@@ -138,6 +138,8 @@ module Memscope
       raise @target.silence
     rescue Errno::EACCES
       raise Unreachable.new("process #{@pid} has its socket where this user may not look", :foreign)
+    rescue SystemCallError => e # it is theirs, and may be of another type
+      raise Unreachable.new("the socket of process #{@pid} cannot be used: #{e.class.new.message}", :untrusted)
     end
 
     def read(socket, deadline)

@@ -188,6 +188,7 @@ module Memscope
     end
 
     # Changes how memscope's surfaces behave; what is not set stays as it is. Where the block raises nothing changes.
+    # With the setting `listen` this process listens from then on; in Rails once the application is initialized.
     #
     #   Memscope.configure do |c|
     #     c.username = "memory"
@@ -198,7 +199,11 @@ module Memscope
     # @return [nil]
     # @raise [ArgumentError] for an unknown setting, a wrong value, or a wrong value of an environment variable
     # @raise [Configuration::Late] when the configuration is in use
-    def configure(&) = Configuration.change(&)
+    def configure(&)
+      Configuration.change(&)
+      Listener.boot("listen") if Configuration.so_far.listen && !const_defined?(:Railtie, false)
+      nil
+    end
 
     # How memscope's surfaces behave. It is settled by the first call in a process.
     #

@@ -50,15 +50,17 @@ module Memscope
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
-      # What MEMSCOPE_LISTEN asks for when memscope is loaded. Raises nothing: a boot does not fail for this.
+      # What MEMSCOPE_LISTEN asks for when memscope is loaded, or the setting `listen` when it is made; in Rails the
+      # railtie does it. Raises nothing: a boot does not fail for this.
       #
       # @api private
+      # @param asked_by [String]
       # @return [void]
-      def boot
+      def boot(asked_by = "MEMSCOPE_LISTEN")
         where = Configuration.so_far.listen
         listen(where.is_a?(String) ? where : nil) if where
       rescue StandardError => e
-        warn "memscope: MEMSCOPE_LISTEN: this process (pid #{Process.pid}) does not listen: #{e.message}"
+        warn "memscope: #{asked_by}: this process (pid #{Process.pid}) does not listen: #{e.message}"
       end
 
       # In a child, which has no other thread yet: what listened is the parent's. Raises nothing.

@@ -46,8 +46,8 @@ module Memscope
     # What a line of JSON can nest: the request, its options, the list of levers.
     DEPTH = 3
 
-    # What moves the cursor of a terminal, or worse.
-    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/
+    # What moves the cursor of a terminal, or worse; and what turns the direction of text.
+    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
     private_constant :DEPTH, :CONTROL
 
     class << self

@@ -169,6 +169,7 @@ class WorkersAcceptanceTest < MemscopeTest
 
       assert_equal 40, Integer(server.get("/flood"))
       assert_equal worker, Integer(server.get("/pid"))
+      assert_match(/does not answer/, server.workers.reasons[:workers])
       assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - before, :<, 5
       Process.kill(:CONT, server.pid)
 

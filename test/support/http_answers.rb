@@ -5,8 +5,8 @@ require "socket"
 # A server that answers every request with the same bytes, whatever they are, and keeps what it was asked.
 class HTTPAnswers
   # Serves for the length of the block, which gets the server.
-  def self.serve(answer)
-    server = new(answer)
+  def self.serve(answer, host: "127.0.0.1")
+    server = new(answer, host)
     yield server
   ensure
     server&.close
@@ -21,10 +21,10 @@ class HTTPAnswers
   # @return [Array<String>] requests, with their bodies
   attr_reader :requests
 
-  def initialize(answer)
+  def initialize(answer, host = "127.0.0.1")
     @answer = answer
     @requests = []
-    @server = TCPServer.new("127.0.0.1", 0)
+    @server = TCPServer.new(host, 0)
     @thread = Thread.new { loop { serve(@server.accept) } }
   end
 

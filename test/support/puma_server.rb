@@ -28,7 +28,8 @@ class PumaServer
     raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
 
     @log = File.join(directory, "log")
-    @pid = start(write(directory, configuration), environment(directory, preload, env))
+    write(directory, configuration)
+    @pid = start(directory, environment(directory, preload, env))
     @waiter = Process.detach(@pid)
     @port = until_found("a port") { log[%r{Listening on http://127\.0\.0\.1:(\d+)}, 1] }.to_i
     until_found("an answer") { get("/pid") }
@@ -87,17 +88,16 @@ class PumaServer
   def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
   def write(directory, configuration)
-    path = File.join(directory, "puma.rb")
-    File.write(path, <<~RUBY)
+    Dir.mkdir(File.join(directory, "config"))
+    File.write(File.join(directory, "config/puma.rb"), <<~RUBY)
+      #{configuration}
       plugin :memscope
       rackup "#{__dir__}/workloads/workers.ru"
       bind "tcp://127.0.0.1:0"
       threads 1, 1
       raise_exception_on_sigterm false
       worker_check_interval 1
-      #{configuration}
     RUBY
-    path
   end
 
   def environment(directory, preload, env)
@@ -106,9 +106,10 @@ class PumaServer
                                         "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
   end
 
-  def start(configuration, environment)
+  # Puma itself finds config/puma.rb, so that the first option of it is the first that Puma has.
+  def start(directory, environment)
     load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
     command = [RbConfig.ruby, "-W0", *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")', "--"]
-    Process.spawn(environment, *command, "-C", configuration, in: File::NULL, out: @log, err: @log, pgroup: true)
+    Process.spawn(environment, *command, chdir: directory, in: File::NULL, out: @log, err: @log, pgroup: true)
   end
 end

@@ -62,6 +62,20 @@ class WebAccessTest < WebCase
     end
   end
 
+  # Puma's title is longer than `bin/rails server`. Where Bundler is loaded by -r, Ruby leaves the environment alone.
+  def test_a_process_title_overwrites_what_was_said
+    title = "Process.setproctitle('x' * 10_000);"
+    said = "require 'bundler/setup'; require 'memscope/web'; " \
+           "Memscope::Web::Deployment.read.then { |found| p found.open, found.explanation }"
+    env = { "RACK_ENV" => "development", "RAILS_ENV" => nil, "BUNDLE_GEMFILE" => "#{ChildProcess::ROOT}/Gemfile" }
+    early, late = ["require 'memscope/birth';", ""].map do |first|
+      ChildProcess.run("#{first} #{title} #{said}", env: env).out
+    end
+
+    assert_match(/\A"development"\n/, early)
+    assert_match(/\Anil\n"the environment is development, but its process title has overwritten/, late)
+  end
+
   def test_foreign_peers_are_refused
     ["10.0.0.7", "192.168.1.1", "::2", "fe80::1%eth0", "128.0.0.1", "", nil, "localhost", "127.0.0.1, 10.0.0.7",
      "x" * 5000].each do |peer|

@@ -27,9 +27,7 @@ module Memscope
 
       # @return [Boolean] whether its program is a ruby; where that may not be seen, whether it calls itself so
       def runs_ruby?
-        File.basename(File.readlink("/proc/#{@pid}/exe")).start_with?("ruby")
-      rescue Errno::EACCES
-        File.read("/proc/#{@pid}/comm").start_with?("ruby")
+        program.start_with?("ruby")
       rescue SystemCallError
         false
       end
@@ -57,6 +55,12 @@ module Memscope
       end
 
       private
+
+      def program
+        File.basename(File.readlink("/proc/#{@pid}/exe"))
+      rescue Errno::EACCES
+        File.read("/proc/#{@pid}/comm")
+      end
 
       def status
         @status ||= pairs(File.read("/proc/#{@pid}/status"))

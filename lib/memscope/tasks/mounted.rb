@@ -72,7 +72,8 @@ module Memscope
 
       def ask(verb, page, type)
         uri = URI.parse("#{@base}/#{page}")
-        request = verb.new(uri, "Accept" => type)
+        # Given a URI, Ruby 3.1's net/http names the host without the brackets of IPv6.
+        request = verb.new(uri.request_uri, "Accept" => type)
         request.basic_auth(@credentials.first, @credentials[1].to_s) if @credentials.any?
         yield request if block_given?
         response = Net::HTTP.start(uri.hostname, uri.port, use_ssl: uri.scheme == "https", **TIMEOUTS) do |http|

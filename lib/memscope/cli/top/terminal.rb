@@ -7,9 +7,10 @@ module Memscope
     module Top
       # A terminal that is drawn on, and left as it was however that ends.
       class Terminal
-        # The other screen that terminals have, without a cursor; and back.
-        ENTER = "\e[?1049h\e[?25l"
-        LEAVE = "\e[?25h\e[?1049l"
+        # The other screen that terminals have, without a cursor, and without a next line for what is too wide: how wide
+        # a character is, only the terminal knows. And back.
+        ENTER = "\e[?1049h\e[?25l\e[?7l"
+        LEAVE = "\e[?7h\e[?25h\e[?1049l"
         # Columns and lines where the terminal does not say.
         USUAL = [80, 24].freeze
         private_constant :ENTER, :LEAVE, :USUAL
@@ -45,10 +46,11 @@ module Memscope
           USUAL
         end
 
-        # @param lines [Array<String>] no more, and none longer, than there is room for
+        # @param lines [Array<String>] no more than there is room for
         # @return [void]
         def draw(lines)
-          @output.write("\e[H", lines.map { |line| "#{line}\e[K" }.join("\r\n"), "\e[J")
+          # What was there is erased before: behind a full line the cursor is still on its last character.
+          @output.write("\e[H", lines.map { |line| "\e[J#{line}" }.join("\r\n"))
           @output.flush
         end
 
