@@ -44,7 +44,7 @@ class PrometheusTest < MemscopeTest
   def test_promtool_is_asked_in_earnest
     need_promtool
 
-    assert_equal 3, lint(cluster_text.sub("memscope_gc_compactions_total", "memscope_gc_compactions")).last
+    assert_equal 3, lint(cluster_text.gsub("memscope_gc_collections_total", "memscope_gc_collections")).last
   end
 
   def test_each_sample_is_there_once_and_has_no_pid
