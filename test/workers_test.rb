@@ -71,7 +71,7 @@ class WorkersTest < MemscopeTest
                          totals: all.map { |one| [one.snapshot.gc[:total_allocated_objects], one.snapshot.gc[:count],
                                                   one.snapshot.jemalloc&.[](:small_nmalloc)] },
                          arenas: all.last.arenas, checks: all.map(&:unverified_rows),
-                         costs: all.map { |one| one.costs["snapshot".to_sym][:wall_us] }, read: all.last.costs.keys)
+                         costs: all.map { |one| one.costs[:snapshot][:wall_us] }, read: all.last.costs.keys)
     RUBY
 
     assert_operator report["size"], :<, 8192
@@ -79,6 +79,7 @@ class WorkersTest < MemscopeTest
     report["sums"].each { |leaves, rows| assert_equal rows, leaves }
     report["totals"].map(&:compact).transpose.each { |numbers| assert_equal numbers.sort, numbers }
     assert_equal preload ? 3 : 2, report["totals"].first.compact.size unless ChildProcess::SANITIZER
+
     assert_equal [nil, %w[ledger process_memory snapshot]], report.values_at("arenas", "read")
     # Tier T1 beyond what it cost before.
     assert_operator report["costs"].min, :<, 1000
@@ -88,7 +89,8 @@ class WorkersTest < MemscopeTest
     define_method("test_arenas_are_reported_where_metrics_are_to_have_them_under_#{allocator}") do
       skip_under_sanitizer
       env = { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_METRICS_LEDGER_INTERVAL" => "60" }
-      report = child_json(<<~RUBY, requires: %w[json memscope/workers], preload: ChildProcess::ALLOCATORS[allocator], env: env)
+      options = { requires: %w[json memscope/workers], preload: ChildProcess::ALLOCATORS[allocator], env: env }
+      report = child_json(<<~RUBY, **options)
         worker = Memscope::Workers::Sampler.new(role: :worker, index: 0).read
         puts JSON.generate([worker.arenas, worker.costs.keys, Memscope::Worker.from_h(JSON.parse(worker.to_json)) == worker])
       RUBY

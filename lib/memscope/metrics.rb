@@ -19,9 +19,9 @@ module Memscope
   # A collection reads what costs tier T1 at most. Ledgers, and glibc's arenas, are T2: they are read only where the
   # configuration's `metrics_ledger_interval_seconds` says how often at most; arenas also only with `metrics_arenas`.
   #
-  # Where Puma runs workers under the memscope plugin, each of them answers for all. What is of a process has a sample for
-  # each worker, with its index as label `worker`, and for their master, as each last reported it; nothing of that is
-  # read anew. What is the same for all, as the cgroup, is read by the worker that answers.
+  # Where Puma runs workers under the memscope plugin, each of them answers for all. What is of a process has a sample
+  # for each worker, with its index as label `worker`, and for their master, as each last reported it; nothing of that
+  # is read anew. What is the same for all, as the cgroup, is read by the worker that answers.
   module Metrics
     # All families, in the order of their export.
     #

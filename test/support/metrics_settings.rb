@@ -45,10 +45,11 @@ module MetricsSettings
 
   def worker(index, pid: 1_000 + index, **given)
     rows = { malloc: 60_000_000 + index, ruby_heap: 30_000_000, unattributed: 0 }
-    leaves = { "malloc/in_use": 61_000_000 + index, "malloc/not_resident": -1_000_000, "ruby_heap/live_slots": 30_000_000,
-               unattributed: 0 }
+    leaves = { "malloc/in_use": 61_000_000 + index, "malloc/not_resident": -1_000_000,
+               "ruby_heap/live_slots": 30_000_000, unattributed: 0 }
     Worker.new(index: index, pid: pid, role: :worker, phase: 0, booted_at: BOOT, at: BOOT + 90, rows: rows,
-               leaves: leaves, unverified_rows: 0, snapshot: snapshot(index), costs: { ledger: { wall_us: 5, gvl_us: 1 } },
+               leaves: leaves, unverified_rows: 0, snapshot: snapshot(index),
+               costs: { ledger: { wall_us: 5, gvl_us: 1 } },
                rss_bytes: rows.values.sum, pss_bytes: 50_000_000, uss_bytes: 40_000_000, shared_bytes: 50_000_000,
                unshared_since_fork_bytes: 7, rss_bytes_per_hour: 7_200, **given)
   end
