@@ -11,6 +11,8 @@ require_relative "../support/served_application"
 class PrometheusAcceptanceTest < MemscopeTest
   parallelize_me!
 
+  PANELS = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json"))).fetch("panels")
+
   private
 
   def need_prometheus
@@ -30,8 +32,7 @@ class PrometheusAcceptanceTest < MemscopeTest
 
   # @return [Array<String>] titles of the panels that show nothing, but for what the cgroup may not have
   def empty_panels(prometheus)
-    panels = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json")))["panels"]
-    empty = panels.reject { |panel| panel["targets"].any? { |target| shown(prometheus, target["expr"]).any? } }
+    empty = PANELS.reject { |panel| panel["targets"].any? { |target| shown(prometheus, target["expr"]).any? } }
     empty.map { |panel| panel["title"] }.grep_v(/\A(Container|OOM|Waiting)/)
   end
 
@@ -139,7 +140,8 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
         applications.each { |name, application| assert_minute(prometheus, name, application) }
         wait_for(prometheus, 20) { applications.all? { |name, one| as_the_kernel_says?(prometheus, name, one) } }
-        wait_for(prometheus, 20) { empty_panels(prometheus).empty? }
+        # How a worker grows is known after a minute.
+        wait_for(prometheus, 20) { empty_panels(prometheus).empty? && workers_shown?(prometheus, applications.keys) }
       end
     end
   end
@@ -216,6 +218,15 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
   def by_worker(results)
     results.to_h { |series| [series["metric"]["worker"], series["values"].map { |_time, value| Float(value) }] }
+  end
+
+  # The panels for workers have both of each application.
+  def workers_shown?(prometheus, names)
+    expected = names.map(&:to_s).product(PROCESSES.first(2))
+    targets = PANELS.select { |panel| panel["title"].start_with?("Workers: ") }.flat_map { |panel| panel["targets"] }
+    targets.all? do |target|
+      (expected - shown(prometheus, target["expr"]).map { |one| one["metric"].values_at("job", "worker") }).empty?
+    end
   end
 
   # Nobody asks for anything any more but Prometheus: what it has of each worker is what the kernel says now.
