@@ -149,8 +149,8 @@ class MetricsTest < MemscopeTest
     families = in_cluster(master, worker(0), worker(1))
 
     assert_equal({ "master" => 90_000_000, "0" => 90_000_000, "1" => 90_000_001 }, families["memscope_rss_bytes"])
-    assert_equal({ %w[malloc 0] => 60_000_000, %w[malloc 1] => 60_000_001 },
-                 families["memscope_ledger_bytes"].slice(%w[malloc 0], %w[malloc 1]))
+    assert_equal({ %w[malloc/in_use 0] => 61_000_000, %w[malloc/in_use 1] => 61_000_001 },
+                 families["memscope_ledger_bytes"].slice(%w[malloc/in_use 0], %w[malloc/in_use 1]))
     assert_equal(90_000_001, families["memscope_ledger_rss_bytes"]["1"])
     assert_equal({ "0" => 7, "1" => 7 }, families["memscope_worker_unshared_since_fork_bytes"])
     assert_in_delta 2.0, families["memscope_worker_rss_growth_bytes_per_second"]["0"]
@@ -164,12 +164,50 @@ class MetricsTest < MemscopeTest
     assert_equal(families["memscope_ledger_rss_bytes"], sums.transform_values { |rows| rows.sum(&:last) })
   end
 
-  def test_what_the_answering_worker_reads_itself_has_its_label
+  def test_whichever_worker_answers_each_has_what_is_of_a_process
+    families = in_cluster(master, worker(0), worker(1, pid: Process.pid))
+
+    assert_equal({ "master" => 40, "0" => 40, "1" => 41 }, families["memscope_gc_live_slots"])
+    assert_equal({ "master" => 70, "0" => 70, "1" => 71 }, families["memscope_jemalloc_allocated_bytes"])
+    assert_equal({ "master" => 500, "0" => 500, "1" => 501 }, families["memscope_virtual_bytes"])
+    assert_equal({ %w[dirty 0] => 8192, %w[dirty 1] => 8192 },
+                 families["memscope_jemalloc_unused_bytes"].slice(%w[dirty 0], %w[dirty 1]))
+    assert_equal 11, families["memscope_gc_collections_total"][%w[minor 1]]
+    assert_equal({ "master" => 0, "0" => 0, "1" => 0 }, families["memscope_ledger_unverified_rows"])
+  end
+
+  def test_every_family_is_of_all_workers_or_the_same_for_them
+    own = DEFINITIONS.reject { |definition| definition.reported? || definition.shared? }
+
+    assert_empty own.map(&:name)
+  end
+
+  def test_in_a_cluster_only_what_all_have_in_common_is_read
     families = in_cluster(worker(0), worker(1, pid: Process.pid))
 
-    assert_equal ["1"], families["memscope_gc_live_slots"].keys
-    assert_equal [%w[minor 1], %w[major 1]], families["memscope_gc_collections_total"].keys
     assert_equal [[]], families.fetch("memscope_cgroup_current_bytes", { [] => 0 }).keys
+    assert_equal [["allocator"], ["cgroup"], %w[ledger 0], %w[ledger 1]],
+                 families["memscope_reading_seconds"].keys.map { |labels| Array(labels) }.sort
+    assert_in_delta 5e-6, families["memscope_reading_seconds"][%w[ledger 0]]
+  end
+
+  def test_arenas_of_each_worker
+    families = in_cluster(worker(0, arenas: { allocated_bytes: { 0 => 5, 1 => 6 } }), worker(1))
+
+    assert_equal({ %w[0 0] => 5, %w[1 0] => 6 }, families["memscope_arena_allocated_bytes"])
+    refute_includes families, "memscope_arena_dirty_bytes"
+  end
+
+  both_allocators "a worker reports the rows that a process without workers has" do |preload|
+    single, reported = child_json(<<~RUBY, requires: ["json"], preload: preload)
+      #{CHILD}
+      Memscope.configuration = [0, false]
+      rows = Memscope::Metrics.families.find { |family| family.name == "memscope_ledger_bytes" }.samples
+      puts JSON.generate([rows.map { |sample| sample.labels[:row] }, Memscope.workers.first.leaves.keys])
+    RUBY
+
+    assert_equal single.sort, reported.sort
+    assert_includes single, preload ? "malloc/in_use" : "malloc/main_heap" unless ChildProcess::SANITIZER
   end
 
   def test_a_cluster_costs_no_ledger
@@ -192,18 +230,18 @@ class MetricsTest < MemscopeTest
 
     assert_equal({ "0" => 5 }, families["memscope_rss_bytes"])
     assert_equal({ "0" => 2 }, families["memscope_worker_phase"])
-    own = in_cluster(worker(0, pid: Process.pid, booted_at: BOOT - 9), new)["memscope_gc_live_slots"]
-
-    assert_equal ["0"], own.keys
   end
 
   def test_a_worker_that_has_not_reported_has_no_samples
     silent = { rss_bytes: nil, pss_bytes: nil, uss_bytes: nil, rows: nil, at: nil, booted_at: nil, shared_bytes: nil,
-               unshared_since_fork_bytes: nil, rss_bytes_per_hour: nil }
+               unshared_since_fork_bytes: nil, rss_bytes_per_hour: nil, leaves: nil, unverified_rows: nil,
+               snapshot: nil, costs: nil }
     families = in_cluster(worker(0), worker(1, **silent))
 
     assert_equal ["0"], families["memscope_rss_bytes"].keys
     assert_equal ["0"], families["memscope_ledger_read_time_seconds"].keys
+    assert_equal ["0"], families["memscope_gc_live_slots"].keys
+    assert_equal %w[0], families["memscope_gc_collections_total"].keys.map(&:last).uniq
     assert_equal %w[0 1], families["memscope_worker_phase"].keys
   end
 

@@ -62,6 +62,74 @@ class WorkersTest < MemscopeTest
     assert_predicate alone.booted_at, :utc?
   end
 
+  both_allocators "a report has what metrics tell of the process" do |preload|
+    report = child_json(<<~RUBY, requires: %w[json memscope/workers], preload: preload)
+      sampler = Memscope::Workers::Sampler.new(role: :worker, index: 0)
+      all = Array.new(9) { GC.start; sampler.read }
+      puts JSON.generate(size: all.last.to_json.bytesize, again: all.map { |one| Memscope::Worker.from_h(JSON.parse(one.to_json)) == one },
+                         sums: all.map { |one| [one.leaves.values.sum, one.rows.values.sum] },
+                         totals: all.map { |one| [one.snapshot.gc[:total_allocated_objects], one.snapshot.gc[:count],
+                                                  one.snapshot.jemalloc&.[](:small_nmalloc)] },
+                         arenas: all.last.arenas, checks: all.map(&:unverified_rows),
+                         costs: all.map { |one| one.costs[:snapshot][:wall_us] }, read: all.last.costs.keys)
+    RUBY
+
+    assert_operator report["size"], :<, 8192
+    assert_equal [true], report["again"].uniq
+    report["sums"].each { |leaves, rows| assert_equal rows, leaves }
+    report["totals"].map(&:compact).transpose.each { |numbers| assert_equal numbers.sort, numbers }
+    assert_equal preload ? 3 : 2, report["totals"].first.compact.size unless ChildProcess::SANITIZER
+
+    assert_equal [nil, %w[ledger process_memory snapshot]], report.values_at("arenas", "read")
+    # Tier T1 beyond what it cost before.
+    assert_operator report["costs"].min, :<, 1000
+  end
+
+  { jemalloc: "allocated_bytes", glibc: "system_bytes" }.each do |allocator, level|
+    define_method("test_arenas_are_reported_where_metrics_are_to_have_them_under_#{allocator}") do
+      skip_under_sanitizer
+      env = { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_METRICS_LEDGER_INTERVAL" => "60" }
+      options = { requires: %w[json memscope/workers], preload: ChildProcess::ALLOCATORS[allocator], env: env }
+      report = child_json(<<~RUBY, **options)
+        worker = Memscope::Workers::Sampler.new(role: :worker, index: 0).read
+        puts JSON.generate([worker.arenas, worker.costs.keys, Memscope::Worker.from_h(JSON.parse(worker.to_json)) == worker])
+      RUBY
+
+      assert_operator report.first.fetch(level).fetch("0"), :>, 0
+      assert_equal ["arenas", true], [report[1].last, report[2]]
+    end
+  end
+
+  def test_a_report_that_is_too_large_has_no_arenas
+    channel = Memscope::Workers::Channel.new
+    most = worker(arenas: { allocated_bytes: (0...3_000).to_h { |index| [index, 10**9] } })
+    more = worker(arenas: { allocated_bytes: (0...4_000).to_h { |index| [index, 10**9] } })
+
+    assert channel.send(most)
+    assert_equal most, channel.receive(0)
+    assert channel.send(more)
+    received = channel.receive(0)
+
+    assert_nil received.arenas
+    assert_match(/\Awith them a report has \d+ bytes, and 65536 at most\z/, received.reasons[:arenas])
+  end
+
+  # Else its counters would go back where the master answers again.
+  def test_a_worker_tells_of_itself_what_went_out
+    sent = true
+    watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 0)) { sent }
+    watch.step
+    known = watch.latest
+    sent = false
+    watch.step
+
+    assert_same known, watch.latest
+    sent = true
+    watch.step
+
+    refute_same known, watch.latest
+  end
+
   def test_they_are_subtracted_by_pid
     diff = Memscope.workers - Memscope.workers
 

@@ -62,6 +62,23 @@ module Memscope
 
       include Lookup
 
+      # @api private
+      # @param rows [Array<Row>]
+      # @return [Hash{Symbol => Integer}] bytes of the leaves by their paths (:"malloc/main_heap"), with the same sum
+      def self.leaves(rows, above = nil)
+        rows.each_with_object({}) do |row, leaves|
+          path = [above, row.id].compact.join("/")
+          row.leaf? ? leaves[path.to_sym] = row.bytes : leaves.update(leaves(row.children, path))
+        end
+      end
+
+      # @api private
+      # @param rows [Array<Row>]
+      # @return [Integer] how many of them, and below them, are contradicted by their check
+      def self.unverified(rows)
+        rows.sum { |row| (row.check && !row.check.verified? ? 1 : 0) + unverified(row.children) }
+      end
+
       # @return [Boolean] whether it has no children
       def leaf? = children.empty?
 

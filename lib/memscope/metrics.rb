@@ -19,9 +19,9 @@ module Memscope
   # A collection reads what costs tier T1 at most. Ledgers, and glibc's arenas, are T2: they are read only where the
   # configuration's `metrics_ledger_interval_seconds` says how often at most; arenas also only with `metrics_arenas`.
   #
-  # Where Puma runs workers under the memscope plugin, each of them answers for all. Families that workers report have a
-  # sample for each worker, as it last reported it; the other families of a process are those of the worker that
-  # answers. Both have its index as label `worker`.
+  # Where Puma runs workers under the memscope plugin, each of them answers for all. What is of a process has a sample
+  # for each worker, with its index as label `worker`, and for their master, as each last reported it; nothing of that
+  # is read anew. What is the same for all, as the cgroup, is read by the worker that answers.
   module Metrics
     # All families, in the order of their export.
     #
@@ -49,11 +49,16 @@ module Memscope
 
       def samples(definition, cluster, readings)
         return {} if definition.source == :ledger && !readings.interval
-        return definition.reported_samples(cluster.workers) if definition.reported? && cluster.workers
-        # Workers have read theirs: reading another one here would only cost.
-        return {} if definition.source.nil? || (definition.source == :ledger && cluster.workers)
+        return clustered(definition, cluster, readings) if cluster.workers
 
-        definition.samples(readings[definition.source], cluster.own_label)
+        definition.source ? definition.samples(readings[definition.source], cluster.own_label) : {}
+      end
+
+      # What was taken here is of what all workers have in common.
+      def clustered(definition, cluster, readings)
+        common = definition.shared? || definition.source == :taken
+        here = common ? definition.samples(readings[definition.source], nil) : {}
+        definition.reported? ? here.merge(definition.reported_samples(cluster.workers)) : here
       end
 
       def family(definition, samples)

@@ -2,6 +2,7 @@
 
 require_relative "native"
 require_relative "reading"
+require_relative "snapshot"
 require_relative "configuration"
 
 module Memscope
@@ -52,6 +53,23 @@ module Memscope
     # @!attribute [r] rows
     #   @return [Hash{Symbol => Integer}, nil] the ledger's top rows: resident bytes by row
     field :rows, :hash
+    # @!attribute [r] leaves
+    #   @return [Hash{Symbol => Integer}, nil] the rows without children of that ledger, by their paths
+    #     (:"malloc/in_use"): resident bytes, with the same sum
+    field :leaves, :hash
+    # @!attribute [r] unverified_rows
+    #   @return [Integer, nil] how many rows of that ledger another source contradicts
+    field :unverified_rows, :count
+    # @!attribute [r] snapshot
+    #   @return [Snapshot, nil] the totals that are cheap to read, read in the same report; nil before the first one
+    field :snapshot, Snapshot, sparse: true
+    # @!attribute [r] arenas
+    #   @return [Hash{Symbol => Hash{Integer => Integer}}, nil] what metrics tell of its arenas: levels, each by the
+    #     arenas' indices; nil unless the configuration's `metrics_arenas` is true
+    field :arenas, :hash, sparse: true
+    # @!attribute [r] costs
+    #   @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] of each reading that the report took: wall_us and gvl_us
+    field :costs, :hash
     # @!attribute [r] rss_bytes_per_hour
     #   @return [Integer, nil] how RSS grew since boot: the median of the slopes between readings, which a start that
     #     fills caches does not tilt for long; nil before 5 readings over a minute

@@ -5,11 +5,44 @@ require_relative "../support/exposition"
 require_relative "../support/metrics_settings"
 require_relative "../support/prometheus_server"
 require_relative "../support/scraped_application"
+require_relative "../support/served_application"
 
-# Debian's Prometheus scrapes a Rack application under Puma, one under each allocator, and is asked over its API.
+# Debian's Prometheus scrapes real applications, one under each allocator, and is asked over its API.
 class PrometheusAcceptanceTest < MemscopeTest
   parallelize_me!
 
+  PANELS = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json"))).fetch("panels")
+
+  private
+
+  def need_prometheus
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    skip_under_sanitizer
+    return if PrometheusServer.installed?
+
+    flunk "prometheus is not installed: bin/setup installs it" if ENV["CI"]
+    skip "prometheus is not installed"
+  end
+
+  def wait_for(prometheus, seconds, &)
+    return if prometheus.wait(seconds, &)
+
+    flunk prometheus.targets.map { |target| target.slice("health", "lastError") }.inspect
+  end
+
+  # @return [Array<String>] titles of the panels that show nothing, but for what the cgroup may not have
+  def empty_panels(prometheus)
+    empty = PANELS.reject { |panel| panel["targets"].any? { |target| shown(prometheus, target["expr"]).any? } }
+    empty.map { |panel| panel["title"] }.grep_v(/\A(Container|OOM|Waiting)/)
+  end
+
+  def shown(prometheus, expression)
+    prometheus.query(expression.gsub("$__rate_interval", "1m").gsub(/\$(job|instance)/, ".*"))
+  end
+end
+
+# A Rack application that is one process.
+class PrometheusApplicationTest < PrometheusAcceptanceTest
   SCRAPES = 12
   # A thread keeps allocating while it is scraped, and a little stays of each scrape. It is as large as applications
   # are: of a process that does nothing, what came and went since the last ledger, up to two seconds ago, is 1 %.
@@ -27,28 +60,19 @@ class PrometheusAcceptanceTest < MemscopeTest
   RUBY
 
   def test_rows_sum_to_rss
-    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
-    skip_under_sanitizer
     need_prometheus
     applications(ChildProcess::ALLOCATORS) do |ports|
       PrometheusServer.run(ports.transform_keys(&:to_s)) do |prometheus|
-        enough = prometheus.wait(40) { ports.keys.all? { |job| scrapes(prometheus, job) >= SCRAPES } }
-        flunk prometheus.targets.map { |target| target.slice("health", "lastError") }.inspect unless enough
+        wait_for(prometheus, 40) { ports.keys.all? { |job| scrapes(prometheus, job) >= SCRAPES } }
 
         ports.each_key { |job| assert_rows(prometheus, job) }
-        assert_dashboard(prometheus)
+        # But for workers, which are not here.
+        assert_empty empty_panels(prometheus).grep_v(/\AWorkers: (PSS|unshared|growth)/)
       end
     end
   end
 
   private
-
-  def need_prometheus
-    return if PrometheusServer.installed?
-
-    flunk "prometheus is not installed: bin/setup installs it" if ENV["CI"]
-    skip "prometheus is not installed"
-  end
 
   def scrapes(prometheus, job) = prometheus.value("count_over_time(memscope_rss_bytes{job=\"#{job}\"}[1m])") || 0
 
@@ -64,21 +88,6 @@ class PrometheusAcceptanceTest < MemscopeTest
     assert_includes (readings.size * 0.3)..(readings.size * 0.8), readings.uniq.size
   end
 
-  # Every panel shows something: but for workers, which are not here, and for what the cgroup may not have.
-  def assert_dashboard(prometheus)
-    panels = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json")))["panels"]
-    empty = panels.reject { |panel| panel["targets"].any? { |target| shows?(prometheus, target["expr"]) } }
-
-    assert_empty(empty.map do |panel|
-      panel["title"]
-    end.grep_v(/\A(Container|OOM|Waiting|Workers: (PSS|unshared|growth))/))
-  end
-
-  def shows?(prometheus, expression)
-    expression = expression.gsub("$__rate_interval", "1m").gsub(/\$(job|instance)/, ".*")
-    prometheus.query(expression).any?
-  end
-
   # Runs one for each allocator.
   #
   # @yieldparam ports [Hash{Symbol => Integer}]
@@ -88,6 +97,167 @@ class PrometheusAcceptanceTest < MemscopeTest
     name, preload = allocators.to_a[ports.size]
     ScrapedApplication.run(RACKUP, preload: preload) do |port|
       applications(allocators, { **ports, name => port }, &block)
+    end
+  end
+end
+
+# A Rails application that two workers serve, scraped for a minute.
+class PrometheusClusterTest < PrometheusAcceptanceTest
+  SCRAPES = 60
+  PROCESSES = %w[0 1 master].freeze
+  CREDENTIALS = { username: "ops", password: "a long word" }.freeze
+  HEADERS = { "Authorization" => "Basic #{[CREDENTIALS.values.join(':')].pack('m0')}" }.freeze
+  # A little stays of each request. It is as large as applications are: the kernel counts some milliseconds behind the
+  # ledger's scan, and what a process that does nothing gives back meanwhile may be 1 % of it.
+  INITIALIZER = <<~RUBY.freeze
+    Memscope.configure do |c|
+      c.username = "#{CREDENTIALS[:username]}"
+      c.password = "#{CREDENTIALS[:password]}"
+      c.worker_interval_seconds = 1
+      c.metrics_ledger_interval_seconds = 1
+      c.metrics_arenas = true
+    end
+    KEPT = ["z" * (100 << 20)]
+    Rails.application.config.middleware.use(Class.new do
+      def initialize(app) = @app = app
+
+      def call(env)
+        KEPT << ("y" * 20_000)
+        @app.call(env)
+      end
+    end)
+  RUBY
+
+  # The clusters of both allocators share one minute.
+  def test_for_a_minute_the_rows_of_each_worker_sum_to_its_rss
+    need_prometheus
+    clusters(ChildProcess::ALLOCATORS) do |applications|
+      PrometheusServer.run(applications.to_h { |name, one| [name.to_s, job(one)] }) do |prometheus|
+        wait_for(prometheus, 40) { applications.keys.all? { |name| scrapes(prometheus, name).any? } }
+        requested(applications.values) do
+          wait_for(prometheus, 90) { applications.keys.all? { |name| scrapes(prometheus, name).size >= SCRAPES } }
+        end
+
+        applications.each { |name, application| assert_minute(prometheus, name, application) }
+        wait_for(prometheus, 20) { applications.all? { |name, one| as_the_kernel_says?(prometheus, name, one) } }
+        # How a worker grows is known after a minute.
+        wait_for(prometheus, 20) { empty_panels(prometheus).empty? && workers_shown?(prometheus, applications.keys) }
+      end
+    end
+  end
+
+  private
+
+  # Runs one for each allocator, until all of its processes have reported.
+  def clusters(allocators, applications = {}, &block)
+    return yield applications if allocators.size == applications.size
+
+    name, preload = allocators.to_a[applications.size]
+    ServedApplication.rails(initializer: INITIALIZER, preload: preload) do |application|
+      application.wait("reports") { PROCESSES.all? { |one| text(application).include?(%(worker="#{one}")) } }
+      clusters(allocators, { **applications, name => application }, &block)
+    end
+  end
+
+  def text(application) = application.get("/memscope/metrics", headers: HEADERS).body
+
+  def job(application) = { port: application.port, metrics_path: "/memscope/metrics", basic_auth: CREDENTIALS }
+
+  # Lets the applications answer some ten requests a second, as long as the block runs.
+  def requested(applications)
+    thread = Thread.new do
+      loop do
+        applications.each { |application| application.get("/pid") }
+        sleep 0.1
+      end
+    end
+    yield
+  ensure
+    thread.kill.join
+  end
+
+  # @return [Array<(Float, String)>] when there was one, and whether it succeeded
+  def scrapes(prometheus, name) = prometheus.query(%(up{job="#{name}"}[5m])).flat_map { |series| series["values"] }
+
+  def assert_minute(prometheus, name, application)
+    scrapes = scrapes(prometheus, name)
+
+    assert_no_gaps(prometheus, name, scrapes)
+    assert_sums(prometheus, name, scrapes.first.first..scrapes.last.first)
+    assert_counters(prometheus, name)
+    assert_reports(prometheus, name, scrapes.size)
+    assert_equal ["", 0], Exposition.lint(text(application)), name
+  end
+
+  # Each scrape has succeeded, and has what is of a process for all of them.
+  def assert_no_gaps(prometheus, name, scrapes)
+    assert_equal ["1"], scrapes.map(&:last).uniq
+    assert_operator scrapes.map(&:first).each_cons(2).map { |before, after| after - before }.max, :<, 1.5
+    %w[memscope_rss_bytes memscope_virtual_bytes memscope_ledger_rss_bytes memscope_gc_live_slots
+       memscope_ruby_heap_bytes].each do |family|
+      seen = prometheus.query(%(#{family}{job="#{name}"}[5m]))
+      times = seen.to_h { |series| [series["metric"]["worker"], series["values"].map(&:first)] }
+
+      assert_equal PROCESSES, times.keys.sort, family
+      times.each_value { |all| assert_equal scrapes.map(&:first), all.first(scrapes.size), family }
+    end
+  end
+
+  # Of the whole minute: exactly to what the ledger's scan saw, and to the RSS that the kernel said just after it.
+  def assert_sums(prometheus, name, times)
+    rows = %(sum by (worker) (memscope_ledger_bytes{job="#{name}"}))
+    differences = by_worker(prometheus.range(%(#{rows} - on (worker) memscope_ledger_rss_bytes{job="#{name}"}), times))
+    shares = by_worker(prometheus.range(%(#{rows} / on (worker) memscope_rss_bytes{job="#{name}"}), times))
+
+    PROCESSES.each do |worker|
+      assert_equal [0.0], differences[worker].uniq, "#{name}: #{worker}"
+      assert_operator shares[worker].size, :>=, SCRAPES - 1
+      shares[worker].each { |share| assert_in_delta 1.0, share, 0.01, "#{name}: #{worker}" }
+    end
+  end
+
+  def by_worker(results)
+    results.to_h { |series| [series["metric"]["worker"], series["values"].map { |_time, value| Float(value) }] }
+  end
+
+  # The panels for workers have both of each application.
+  def workers_shown?(prometheus, names)
+    expected = names.map(&:to_s).product(PROCESSES.first(2))
+    targets = PANELS.select { |panel| panel["title"].start_with?("Workers: ") }.flat_map { |panel| panel["targets"] }
+    targets.all? do |target|
+      (expected - shown(prometheus, target["expr"]).map { |one| one["metric"].values_at("job", "worker") }).empty?
+    end
+  end
+
+  # Nobody asks for anything any more but Prometheus: what it has of each worker is what the kernel says now.
+  def as_the_kernel_says?(prometheus, name, application)
+    workers = application.get("/memscope/workers.json", headers: HEADERS).json["workers"].select { |one| one["index"] }
+    workers.all? do |worker|
+      kernel = Integer(File.read("/proc/#{worker['pid']}/statm").split[1]) * 4096
+      rows = prometheus.value(%(sum(memscope_ledger_bytes{job="#{name}",worker="#{worker['index']}"})))
+      (rows / kernel).between?(0.99, 1.01)
+    end
+  end
+
+  def assert_counters(prometheus, name)
+    counters = prometheus.query(%({__name__=~"memscope_(gc|jemalloc)_.+_total",job="#{name}"}[5m]))
+
+    assert_operator counters.size, :>=, (name == :jemalloc ? 14 : 8) * PROCESSES.size
+    counters.each do |series|
+      values = series["values"].map { |_time, value| Float(value) }
+
+      assert_equal values.sort, values, series["metric"].to_s
+    end
+  end
+
+  # A worker reports each second, or as seldom as its share of a core wants it; and each report is a new one.
+  def assert_reports(prometheus, name, scrapes)
+    prometheus.query(%(memscope_worker_report_time_seconds{job="#{name}"}[5m])).each do |series|
+      reports = series["values"].map(&:last).uniq.size
+      ages = series["values"].map { |time, report| time - Float(report) }
+
+      assert_operator reports, :>=, scrapes / 6, "#{name}: #{series['metric']}"
+      assert_operator ages.max, :<, 15, "#{name}: #{series['metric']}"
     end
   end
 end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "open3"
+
 # Reads Prometheus's text format as strictly as its documentation describes it, for what promtool lets pass: samples
 # that are there twice, families in pieces, a type that comes late.
 module Exposition
@@ -8,7 +10,15 @@ module Exposition
   LINE = /\A([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(#{LABEL}(?:,#{LABEL})*)\})? (-?[0-9.e+-]+)\z/
   UNESCAPED = { "\\\\" => "\\", '\"' => '"', '\n' => "\n" }.freeze
 
+  PROMTOOL = ENV["PATH"].split(":").map { |path| File.join(path, "promtool") }.find { |path| File.executable?(path) }
+
   module_function
+
+  # @return [Array(String, Integer)] what promtool says of the text, and its exit status
+  def lint(text)
+    out, status = Open3.capture2e(PROMTOOL, "check", "metrics", stdin_data: text)
+    [out, status.exitstatus]
+  end
 
   # @return [Hash{String => Array<Sample>}] by family, in order
   def parse(text)

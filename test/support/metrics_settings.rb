@@ -4,7 +4,10 @@
 module MetricsSettings
   Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas)
   Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
-                      :unshared_since_fork_bytes, :rows, :rss_bytes_per_hour, keyword_init: true)
+                      :unshared_since_fork_bytes, :rows, :leaves, :unverified_rows, :snapshot, :arenas, :costs,
+                      :rss_bytes_per_hour, keyword_init: true) do
+    def ledger_rss_bytes = rows&.values&.sum
+  end
   BOOT = Time.utc(2026, 11, 21, 2)
 
   # For children: the same settings there.
@@ -42,9 +45,21 @@ module MetricsSettings
 
   def worker(index, pid: 1_000 + index, **given)
     rows = { malloc: 60_000_000 + index, ruby_heap: 30_000_000, unattributed: 0 }
+    leaves = { "malloc/in_use": 61_000_000 + index, "malloc/not_resident": -1_000_000,
+               "ruby_heap/live_slots": 30_000_000, unattributed: 0 }
     Worker.new(index: index, pid: pid, role: :worker, phase: 0, booted_at: BOOT, at: BOOT + 90, rows: rows,
+               leaves: leaves, unverified_rows: 0, snapshot: snapshot(index),
+               costs: { ledger: { wall_us: 5, gvl_us: 1 } },
                rss_bytes: rows.values.sum, pss_bytes: 50_000_000, uss_bytes: 40_000_000, shared_bytes: 50_000_000,
                unshared_since_fork_bytes: 7, rss_bytes_per_hour: 7_200, **given)
+  end
+
+  # Of jemalloc, with numbers that tell the worker.
+  def snapshot(index)
+    Memscope::Snapshot.capture({ rss_bytes: 9, virtual_bytes: 500 + index, shared_bytes: 7, reasons: {},
+                                 gc: { heap_live_slots: 40 + index, minor_gc_count: 10 + index, major_gc_count: 3 },
+                                 jemalloc: { allocated_bytes: 70 + index, pdirty: 2, page_bytes: 4096 },
+                                 cost: { tier: :T1, wall_us: 1, gvl_us: 1, scratch_bytes: 0 } })
   end
 
   def master = worker(0, pid: 999, role: :master, index: nil, unshared_since_fork_bytes: nil, phase: nil)

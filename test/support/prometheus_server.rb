@@ -12,7 +12,7 @@ class PrometheusServer
   # @return [Boolean] whether Debian's package is there
   def self.installed? = PATHS.any? { |path| File.executable?(File.join(path, "prometheus")) }
 
-  # @param jobs [Hash{String => Integer}] ports of 127.0.0.1 by job
+  # @param jobs [Hash{String => Integer, Hash}] ports of 127.0.0.1 by job; or :port among more settings of a job
   def self.run(jobs)
     Dir.mktmpdir do |directory|
       server = new(directory, jobs)
@@ -27,7 +27,7 @@ class PrometheusServer
   def initialize(directory, jobs)
     @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
     @log = File.join(directory, "log")
-    scraped = jobs.map { |job, port| { job_name: job, static_configs: [{ targets: ["127.0.0.1:#{port}"] }] } }
+    scraped = jobs.map { |job, target| settings(job, **(target.is_a?(Hash) ? target : { port: target })) }
     configuration = File.join(directory, "prometheus.yml")
     File.write(configuration, JSON.generate(global: { scrape_interval: "1s", scrape_timeout: "1s" },
                                             scrape_configs: scraped))
@@ -36,11 +36,12 @@ class PrometheusServer
   end
 
   # @return [Array<Hash>] results of an instant query, each with "metric" and "value"
-  def query(expression)
-    answer = get("query", query: expression)
-    raise "#{expression}: #{answer['error']}" unless answer["status"] == "success"
+  def query(expression) = result("query", query: expression)
 
-    answer["data"]["result"]
+  # @param times [Range<Float>] since 1970
+  # @return [Array<Hash>] results at each second of these, each with "metric" and "values"
+  def range(expression, times)
+    result("query_range", query: expression, start: times.begin, end: times.end, step: 1)
   end
 
   # @return [Float, nil] the only result's value
@@ -77,6 +78,17 @@ class PrometheusServer
   end
 
   private
+
+  def settings(job, port:, **others)
+    { job_name: job, static_configs: [{ targets: ["127.0.0.1:#{port}"] }], **others }
+  end
+
+  def result(call, **parameters)
+    answer = get(call, **parameters)
+    raise "#{parameters[:query]}: #{answer['error']}" unless answer["status"] == "success"
+
+    answer["data"]["result"]
+  end
 
   def get(call, **parameters)
     uri = URI("http://127.0.0.1:#{@port}/api/v1/#{call}")

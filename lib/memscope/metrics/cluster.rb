@@ -8,7 +8,7 @@ module Memscope
     class Cluster
       # @return [Hash{String => Worker}, nil] the newest of each label; nil where this process speaks for itself only
       attr_reader :workers
-      # @return [String, nil] the label of this process
+      # @return [String, nil] the label of this process, where it speaks for itself
       attr_reader :own_label
 
       class << self
@@ -20,7 +20,7 @@ module Memscope
           all = reports.group_by { |one| label(one) }.except(nil)
           return new(nil, nil) if all.empty?
 
-          new(all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }, own(all))
+          new(all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }, nil)
         end
 
         # What workers have told their master. Where none was started to tell, Workers would read this process itself,
@@ -45,8 +45,6 @@ module Memscope
         end
 
         def label(worker) = worker.role == :master ? "master" : worker.index&.to_s
-
-        def own(all) = all.find { |_label, same| same.any? { |one| one.pid == Process.pid } }&.first
       end
 
       def initialize(workers, own_label)

@@ -28,7 +28,8 @@ module Memscope
       # @param source [Symbol, nil]
       # @param read [Symbol, Proc, nil] from the reading a number, or with labels a Hash of the labels' values to
       #   numbers; nil is not known, and gives no sample
-      # @param report [Symbol, Proc, nil] the same from the report of a worker; with it the family is of every worker
+      # @param report [Symbol, Proc, nil] the same from the report of a worker; for what is read from a snapshot the
+      #   same of that in the report
       # @param shared [Boolean] whether it is the same for all workers, and so has no label :worker
       def initialize(name, help, source:, type: :gauge, labels: [], read: nil, report: nil, shared: false)
         @name = "memscope_#{name}".freeze
@@ -38,12 +39,13 @@ module Memscope
         @labels = labels.freeze
         @source = source
         @read = read&.to_proc
-        @report = report&.to_proc
+        @report = report&.to_proc || (of_reported_snapshot(@read) if source == :snapshot)
         @shared = shared
         freeze
       end
 
-      # @return [Boolean] whether workers report it, so that any of them can answer for all
+      # @return [Boolean] whether workers report it, so that any of them can answer for all: all families but those
+      #   that are the same for all workers
       def reported? = !@report.nil?
 
       # @return [Boolean] whether it is the same for all workers
@@ -53,7 +55,7 @@ module Memscope
       def label_names = shared? ? labels : [*labels, :worker]
 
       # @param reading [Reading, nil] of `source`
-      # @param worker [String, nil] the label of this process
+      # @param worker [String, nil] the label of this process; nil for none
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels; a Hash, so no two samples have the same
       def samples(reading, worker)
         if reading
@@ -71,9 +73,12 @@ module Memscope
 
       private
 
+      def of_reported_snapshot(read) = ->(worker) { worker.snapshot && read.call(worker.snapshot) }
+
       def labelled(values, worker)
         own = worker ? { worker: worker } : {}
-        return values.nil? ? {} : { own => values } if labels.empty?
+        return {} if values.nil?
+        return { own => values } if labels.empty?
 
         values.compact.transform_keys { |key| labels.zip(Array(key).map(&:to_s)).to_h.update(own) }
       end

@@ -10,7 +10,8 @@ module Memscope
     #
     # @api private
     class Channel
-      # More than any report has, in bytes.
+      # The largest report, in bytes; some 2 to 8 KiB are usual. By default the kernel keeps 208 KiB of one sender
+      # (net.core.wmem_default), and takes no larger datagram.
       LIMIT = 65_536
       private_constant :LIMIT
 
@@ -26,7 +27,7 @@ module Memscope
       # @param worker [Worker]
       # @return [Boolean] whether it went out
       def send(worker)
-        @writer.sendmsg_nonblock(worker.to_json, exception: false) != :wait_writable
+        @writer.sendmsg_nonblock(text(worker), exception: false) != :wait_writable
       rescue SystemCallError, IOError
         false
       end
@@ -40,6 +41,17 @@ module Memscope
         Worker.from_h(JSON.parse(text)) unless text == :wait_readable
       rescue JSON::ParserError, ArgumentError
         nil
+      end
+
+      private
+
+      # Without what a machine with hundreds of processors has hundreds of, where that is too much.
+      def text(worker)
+        text = worker.to_json
+        return text if text.bytesize <= LIMIT
+
+        why = "with them a report has #{text.bytesize} bytes, and #{LIMIT} at most"
+        worker.with(arenas: nil, reasons: { **worker.reasons, arenas: why }).to_json
       end
     end
   end

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "../native"
+require_relative "../ledger"
+require_relative "../snapshot"
 require_relative "trend"
 
 module Memscope
@@ -12,7 +14,10 @@ module Memscope
     class Sampler
       # Those of its readings whose absence the kernel explains.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
-      private_constant :EXPLAINED
+
+      # What Metrics::Readings asks the configuration for.
+      Settings = Struct.new(:metrics_arenas, :metrics_ledger_interval_seconds)
+      private_constant :EXPLAINED, :Settings
 
       # @param role [Symbol] :master, :worker or :single
       # @param index [Integer, nil] of a worker
@@ -37,10 +42,13 @@ module Memscope
       def read
         ledger = Native.ledger(false, false, false, false)
         memory = Native.process_memory
+        snapshot = Snapshot.capture(Native.snapshot(false))
         @trend.add(Process.clock_gettime(Process::CLOCK_MONOTONIC), memory[:rss_bytes]) if memory[:rss_bytes]
         Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
-                         rss_at_boot_bytes: @rss_at_boot, rows: rows(ledger), rss_bytes_per_hour: @trend.per_hour,
-                         samples: @trend.samples, reasons: reasons(ledger, memory), **sizes(memory) })
+                         rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
+                         reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory), **rows(ledger),
+                         **arenas_and_costs(ledger: ledger[:cost], process_memory: memory[:cost],
+                                            snapshot: snapshot.cost) })
       end
 
       private
@@ -48,7 +56,26 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
 
       def rows(ledger)
-        ledger[:rows].to_h { |row| [row[:id], row[:bytes]] } if ledger[:rss_bytes]
+        return {} unless ledger[:rss_bytes]
+
+        rows = ledger[:rows].map { |row| Ledger::Row.capture(row) }
+        { rows: rows.to_h { |row| [row.id, row.bytes] }, leaves: Ledger::Row.leaves(rows),
+          unverified_rows: Ledger::Row.unverified(rows) }
+      end
+
+      def arenas_and_costs(costs)
+        arenas = self.arenas
+        costs[:arenas] = arenas.cost if arenas
+        { arenas: arenas && Metrics::ArenaLevels.all(arenas.arenas),
+          costs: costs.transform_values { |cost| cost.to_h.slice(:wall_us, :gvl_us) } }
+      end
+
+      # Under glibc they cost more than a report may: they are read as seldom as the configuration wants, as everywhere.
+      def arenas
+        return unless Workers.setting(:metrics_arenas)
+
+        require_relative "../facade"
+        Metrics::Readings.new(Settings.new(true, Workers.setting(:metrics_ledger_interval_seconds))).arenas
       end
 
       def sizes(memory)

@@ -50,14 +50,15 @@ module Memscope
       end
 
       # Takes one reading, and hands it on. Raises nothing: a reading that fails must not end the thread, nor disturb
-      # the application.
+      # the application. What was not handed on is not the latest either: this process must not say of itself what those
+      # who ask another will see taken back.
       #
       # @return [Float] seconds to wait before the next
       def step
         started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
         turn_on_background_threads if @master_pid
-        @latest = sample
-        @deliver&.call(@latest)
+        worker = sample
+        @latest = worker if @deliver.nil? || @deliver.call(worker)
         pause(Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started)
       rescue StandardError => e
         @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
