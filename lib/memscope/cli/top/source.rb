@@ -1,5 +1,10 @@
 # frozen_string_literal: true
 
+# At once, not when first used: the reader's thread is stopped at any moment, and RubyGems complains of a thread that
+# ends while it requires.
+require_relative "../../client"
+require_relative "../../outside"
+require_relative "../../purge"
 require_relative "../processes"
 
 module Memscope
