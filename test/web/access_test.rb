@@ -124,10 +124,30 @@ class WebAccessTest < WebCase
     assert_closed get("/", basic("ops", ""), on: application(username: "ops", password: "")), /no password/
   end
 
-  def test_empty_credentials_are_none
-    app = application(username: "", password: "", deployment: deployment("production"))
+  # What a wrong MEMSCOPE_USERNAME becomes in Rails: on the machine of a developer as well.
+  def test_empty_credentials_open_nothing
+    { { username: "" } => /no password/, { username: "", password: "" } => /no password/,
+      { username: "", password: "sesame" } => /no username/, { password: "" } => /no password/ }
+      .each do |settings, reason|
+        app = application(**settings)
 
-    assert_closed get("/", basic("", ""), on: app), /the environment is "production"/
+        assert_closed get("/", on: app), reason
+        assert_closed get("/", basic("", settings[:password].to_s), on: app), reason
+      end
+  end
+
+  # Without Rails a wrong variable is an error where it is used: who asks is refused, and told nothing.
+  def test_a_wrong_variable_lets_nobody_in
+    ran = ChildProcess.run(<<~RUBY, env: { "RACK_ENV" => "test", "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
+      require "memscope/web"
+      require "stringio"
+      env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/", "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost",
+              "rack.errors" => $stderr }
+      2.times { puts Memscope::Web.call(env).values_at(0, 2).inspect }
+    RUBY
+
+    assert_equal [[403, [CLOSED]].inspect] * 2, ran.out.lines(chomp: true), ran
+    assert_match(/access could not be decided: MEMSCOPE_ACTIONS: given "of", allowed: 1, .* \(ArgumentError\)/, ran.err)
   end
 
   def test_authorize_decides_alone

@@ -39,11 +39,11 @@ module Memscope
         def decide(env, configuration, deployment)
           return authorized(env, configuration.authorize) if configuration.authorize
 
-          username = configuration.username.to_s
-          password = configuration.password.to_s
-          return authenticated(env, username, password) unless username.empty? && password.empty?
+          username = configuration.username
+          password = configuration.password
+          return opened(env, deployment) if username.nil? && password.nil?
 
-          opened(env, deployment)
+          authenticated(env, username.to_s, password.to_s)
         end
 
         # @param authority [String, nil] "localhost:3000", "[::1]"
