@@ -120,12 +120,12 @@ class RailtieTest < MemscopeTest
 
     assert_equal 'false false 5 "" true', lines.last
     assert_empty lines.grep(/listens/)
-    assert_equal ["MEMSCOPE_LISTEN: given \"si\", allowed: #{words}, an absolute path; listen is false",
+    assert_equal(["MEMSCOPE_LISTEN: given \"si\", allowed: #{words}, an absolute path; listen is false",
                   'MEMSCOPE_USERNAME: given "a:b", allowed: text without ":"; ' \
                   "Memscope::Web lets nobody in by username and password",
                   "MEMSCOPE_ACTIONS: given \"of\", allowed: #{words}; actions is false",
                   "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; background_thread is as code says"],
-                 lines.filter_map { |line| line[/\AWARN memscope 0\.1\.0: (.*)/, 1] }
+                 lines.filter_map { |line| line[/\AWARN memscope 0\.1\.0: (.*)/, 1] })
   end
 
   # No socket, no file and no thread for one.

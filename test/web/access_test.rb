@@ -187,6 +187,38 @@ class WebAccessTest < WebCase
     end
   end
 
+  # Whatever they send: of each reason one line a minute.
+  def test_two_hundred_refused_requests_are_three_lines
+    now = 0.0
+    app = application(refusals: Memscope::Web::Refusals.new(clock: -> { now }))
+    statuses = Array.new(200) do |index|
+      Thread.new { get("/", { index.odd? ? "REMOTE_ADDR" : "HTTP_HOST" => "10.0.0.#{index}" }, on: app).status }
+    end.map(&:value)
+
+    assert_equal [403], statuses.uniq
+    assert_equal %w[Host peer], log.lines.map { |line| line[/refused: the (\w+)/, 1] }.sort
+    now = 59.9
+    get("/", { "HTTP_HOST" => "evil.test" }, on: app)
+
+    assert_equal 2, log.lines.size
+    now = 60.0
+    2.times { get("/", { "HTTP_HOST" => "e" * 600 }, on: app) }
+
+    assert_equal 3, log.lines.size
+    assert_match(/the Host "e+" is not loopback; .* \(and 100 more for the same reason in the 60 s before\)\z/,
+                 log.lines.last)
+    now = 1000.0
+    get("/", { "HTTP_HOST" => "evil.test" }, on: app)
+
+    assert_match(/\(and 1 more for the same reason in the 940 s before\)\z/, log.lines.last)
+  end
+
+  def test_what_is_known_of_refusals_is_bounded
+    refusals = Memscope::Web::Refusals.new(clock: -> { 0 })
+
+    assert_equal 33, Array.new(10_000) { |index| refusals.add("reason #{index}") }.compact.size
+  end
+
   def test_the_log_is_one_line_of_ascii_whatever_the_request_says
     get("/", { "HTTP_HOST" => "evil\r\nINFO all is well \e[31m\xff" }, lint: false)
     get("/#{'%0a' * 2000}", { "HTTP_HOST" => "evil" })
