@@ -141,6 +141,21 @@ class TasksTest < MemscopeTest
     end
   end
 
+  # One of two workers did not answer: that is printed, and rake fails.
+  def test_a_purge_of_a_cluster
+    result = Memscope.purge(:gc, dry_run: true)
+    parts = [{ index: 0, pid: 4711, result: result, reason: nil }, { index: 1, pid: 4712, result: nil, reason: "gone" }]
+    purge = Memscope::Purge::OfWorkers.capture({ dry_run: true, returned_bytes: nil, workers: parts, reasons: {},
+                                                 cost: result.cost.to_h })
+    HTTPAnswers.serve(HTTPAnswers.response(purge.to_json)) do |server|
+      ran = run_task(:purge, env: { "URL" => "http://127.0.0.1:#{server.port}" })
+
+      assert_match(/^ +worker 0 +4711 .*^ +worker 1 +4712 /m, ran.out)
+      assert_equal "memscope:purge: worker 1: gone", ran.err.lines(chomp: true).last
+      assert_equal 1, ran.status.exitstatus
+    end
+  end
+
   def test_the_metrics_of_an_application
     page = "# HELP memscope_rss_bytes é\n"
     answer = HTTPAnswers.response(page, type: "text/plain; version=0.0.4; charset=utf-8")

@@ -65,7 +65,7 @@ module Memscope
         case task
         when :report then report(target.read(:ledger))
         when :doctor then judge(target.read(:doctor))
-        when :purge then show(target.purge(levers, dry_run: dry_run?))
+        when :purge then account(target.purge(levers, dry_run: dry_run?))
         when :metrics then puts target.metrics
         else show(target.read(task))
         end
@@ -106,6 +106,13 @@ module Memscope
       end
 
       def show(reading) = puts(json? ? reading.to_json : reading.to_s)
+
+      # Of several workers each that did not purge is said.
+      def account(purge)
+        show(purge)
+        failed = purge.is_a?(Purge::OfWorkers) ? purge.workers.select(&:reason) : []
+        raise Failure, failed.map { |part| "worker #{part.index}: #{part.reason}" }.join("; ") if failed.any?
+      end
 
       def judge(diagnosis)
         show(diagnosis)

@@ -11,7 +11,8 @@ module Memscope
         default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
         sentence: "Whether this process answers `memscope report --pid`, `doctor`, `purge`, `top` and `ps` on a Unix " \
                   "socket, which only its own user and root can open. A path is that of the socket, where it is not " \
-                  "to be in `socket_directory`."
+                  "to be in `socket_directory`. With `plugin :memscope` Puma's master and workers have such sockets " \
+                  "in any case: it is how workers ask their master, and how a purge reaches them."
       ),
       Setting.new(
         :socket_directory, Types::Path.new,

@@ -102,7 +102,7 @@ module Memscope
           log_refusal(request, objection)
           raise Refusal.new(403, "This form is not from a page of this visit: go back, reload it, and try again.")
         end
-        Pages.response(Pages::Returned.new(pulled(form), form), request, true)
+        Pages.response(pulled({ **request.query.slice("worker"), **form }), request, true)
       end
 
       # What is read from now on is of the process as it is now.

@@ -11,7 +11,9 @@ module Memscope
     class Watch
       # The most of a core that readings may use.
       SHARE = 0.005
-      private_constant :SHARE
+      # Seconds in which the master answers, from its table.
+      PATIENCE = 5
+      private_constant :SHARE, :PATIENCE
 
       # @return [Integer] the process that it is for
       attr_reader :pid
@@ -70,7 +72,7 @@ module Memscope
         since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
         return alone("there is no master that other processes would report to", since) unless @master_pid
 
-        Client.new(@master_pid).call(:workers)
+        Client.new(@master_pid, timeout: PATIENCE).call(:workers)
       rescue StandardError => e
         alone("Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
       end
