@@ -260,10 +260,18 @@ class TasksTest < MemscopeTest
     assert_match(/^memscope:report: PID: .*\bno process #{pid}\b/, run_task(:report, env: { "PID" => pid.to_s }).err)
   end
 
+  # As `memscope report --pid` does it.
   def test_a_process_that_does_not_listen
-    needs("listener")
+    silent = "process #{Process.pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
+    ran = run_task(:report, env: { "PID" => Process.pid.to_s })
 
-    assert_includes run_task(:report, env: { "PID" => Process.pid.to_s }).err, "process #{Process.pid} does not listen"
+    assert_predicate ran, :success?, ran
+    assert_includes ran.out, "pid #{Process.pid} seen from outside"
+    assert_equal "memscope:report: #{silent}; this is the view from outside\n", ran.err.lines.last
+    assert_equal "outside", run_task(:report, env: { "PID" => Process.pid.to_s, "FORMAT" => "json" }).json["kind"]
+    ran = run_task(:doctor, env: { "PID" => Process.pid.to_s })
+
+    assert_equal ["memscope:doctor: PID: #{silent}\n", 1, ""], [ran.err.lines.last, ran.status.exitstatus, ran.out]
   end
 
   def test_a_process_of_another_user
@@ -271,7 +279,8 @@ class TasksTest < MemscopeTest
     skip "only root can become another user" unless Process.uid.zero?
     ran = run_task(:report, env: { "PID" => "1" }, before: "Process::UID.change_privilege(65_534);")
 
-    assert_match(/^memscope:report: PID: .*process 1 is another user's/, ran.err)
+    assert_match(/^memscope:report: process 1 is another user's .*; this is the view from outside$/, ran.err)
+    assert_includes ran.out, "pid 1 seen from outside"
   end
 
   def test_metrics

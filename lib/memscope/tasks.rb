@@ -13,7 +13,7 @@ module Memscope
   #
   # PID=4711 asks a process that listens, URL=https://name:password@host/memscope an application that has mounted
   # Memscope::Web. With neither it is the rake process itself, which each says: rake is not the server. FORMAT=json for
-  # JSON.
+  # JSON. Of a PID that does not listen memscope:report shows what the kernel tells.
   module Tasks
     extend Rake::DSL
 
@@ -98,8 +98,9 @@ module Memscope
 
       def dry_run? = ENV.fetch("DRY_RUN", "0") != "0"
 
+      # The ledger, or of a process that does not listen what the kernel tells.
       def report(ledger)
-        return show(ledger) if json?
+        return show(ledger) if json? || !ledger.is_a?(Ledger)
 
         require_relative "report"
         Report.print(ledger, $stdout)
