@@ -59,6 +59,56 @@ class CLIPidTest < MemscopeTest
     end
   end
 
+  # At a path of its own: by its pid it is not found.
+  def test_a_socket
+    path, process = listening_at_a_path
+
+    assert_match(/this is the view from outside/, memscope("report", "--pid", process.pid.to_s).err)
+    [%w[report], %w[doctor], %w[purge gc], %w[report --arenas]].each do |command|
+      assert_match(/\bpid #{process.pid}$/, memscope(*command, "--socket", path).out)
+    end
+    assert_fails(64, /\Amemscope report: --pid and --socket exclude each other; allowed: --pid N, --socket PATH, /,
+                 "report", "--socket", path, "--pid", process.pid.to_s)
+    assert_fails(64, "memscope top: there is no terminal; allowed: memscope ps, memscope report --pid N\n",
+                 "top", "--socket", path)
+    process.stop
+
+    assert_fails(74, "memscope top: nobody listens at #{path}: No such file or directory\n", "top", "--socket", path)
+  end
+
+  def test_sockets_that_are_refused
+    path, = listening_at_a_path
+    link, file = %w[link file].map { |name| File.join(sockets, name) }
+    File.symlink(path, link)
+    File.write(file, "")
+
+    { "run.sock" => [64, "a socket's path: given \"run.sock\", allowed: an absolute path of at most 107 bytes"],
+      "#{path}x" => [74, "nobody listens at #{path}x: No such file or directory"],
+      link => [74, "#{link} is a link; allowed: a socket"],
+      file => [74, "#{file} is a file; allowed: a socket"] }.each do |given, (status, message)|
+      assert_fails(status, "memscope report: #{message}\n", "report", "--socket", given)
+    end
+    File.chmod(0o755, sockets)
+
+    assert_fails(74, "memscope purge: the directory for sockets #{sockets} has mode 0755; allowed: a directory of " \
+                     "uid #{Process.euid} with mode 0700\n", "purge", "--socket", path)
+  end
+
+  def test_a_socket_of_another_user
+    skip_unless_root
+    path, process = listening_at_a_path
+    skip_unless_readable_for(65_534)
+    File.chmod(0o711, @directory)
+    stranger = start("require 'memscope/client'; Process::UID.change_privilege(65_534)")
+    stranger.tell("Memscope::Client.at(#{path.inspect}) rescue [$!.class, $!.message]")
+
+    assert_match(/Unreachable, .*nobody listens at #{path}: Permission denied/, stranger.gets)
+    assert_equal process.pid, Memscope::Client.at(path).pid
+    File.chown(65_534, nil, sockets)
+
+    assert_raises(Memscope::Client::Unreachable) { Memscope::Client.at(path) }
+  end
+
   def test_none
     gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
     %w[report doctor purge].each do |command|
@@ -69,6 +119,12 @@ class CLIPidTest < MemscopeTest
   end
 
   private
+
+  def listening_at_a_path
+    path = File.join(sockets, "own")
+    Dir.mkdir(sockets, 0o700)
+    [path, start("Memscope.listen(path: #{path.inspect})")]
+  end
 
   # In this process.
   def memscope(*arguments)

@@ -80,7 +80,7 @@ class CLITest < MemscopeTest
     ran = memscope("report", "--mappings", "--deep")
 
     assert_equal [64, ""], [ran.status, ran.out]
-    assert_includes ran.err, "--mappings takes no --deep; allowed: --pid N, --json, "
+    assert_includes ran.err, "--mappings takes no --deep; allowed: --pid N, --socket PATH, --json, "
   end
 
   def test_report_to_a_file
@@ -170,7 +170,7 @@ class CLITest < MemscopeTest
     lever = "memscope purge: lever: given :vacuum, allowed: :gc, :compact, :trim"
     settle = "memscope purge: settle: given -1.0, allowed: a number of seconds from 0 to 86400"
     arena = "memscope purge: arena: given -1, allowed: nil; arenas can be told apart under jemalloc only"
-    options = "--pid N, --dry-run, --arena N, --settle S, --json, --output FILE, --help, [LEVER...]"
+    options = "--pid N, --socket PATH, --dry-run, --arena N, --settle S, --json, --output FILE, --help, [LEVER...]"
 
     assert_refused lever, "purge", "gc", "vacuum"
     assert_refused settle, "purge", "--settle", "-1"
@@ -216,7 +216,7 @@ class CLITest < MemscopeTest
     commands = "report, doctor, purge, top, ps, exec, version, --help, --version"
 
     assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
-    allowed = "--pid N, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \
+    allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \
               "--size-classes, --fragmentation, --workers, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"

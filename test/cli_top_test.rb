@@ -169,6 +169,23 @@ class CLITopTest < MemscopeTest
     refute_includes top.text, "\e[K\r\n"
   end
 
+  # Two columns each, and some none: what does not fit is cut, so that nothing runs over into the next line.
+  def test_wide_characters
+    process = start("$0 = 'ruby: ' + '記憶體e\u0301🔥' * 40", requires: [])
+    top = screen
+    top.resize(24, 80)
+    shown = top.wait(/ #{process.pid} .*記憶體e\u0301🔥記/)[/.* #{process.pid} .*/]
+
+    assert_includes 79..80, columns(shown), shown
+    line = memscope_ps[/^ *#{process.pid} .*/]
+
+    assert_includes 79..80, columns(line), line
+    assert_match(/ #{process.pid} .*ruby: [?e]+\z/, memscope_ps("LC_ALL" => "C")[/^ *#{process.pid} .*/])
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
   def test_ctrl_z_gives_the_terminal_to_the_shell_until_it_goes_on
     top = screen("--pid", Process.pid.to_s)
     top.wait(/RSS$/)
@@ -231,6 +248,15 @@ class CLITopTest < MemscopeTest
   end
 
   private
+
+  # Of a terminal, for the characters here.
+  def columns(text) = text.length + text.count("記憶體🔥") - text.count("\u0301")
+
+  def memscope_ps(variables = {})
+    ChildProcess.run("exit Memscope::CLI.run(%w[ps])", requires: ["memscope/cli"],
+                                                       env: { **environment, "LC_ALL" => "C.UTF-8", **variables }).out
+                .force_encoding("UTF-8")
+  end
 
   def screen(*arguments, env: {})
     Screen.new({ **environment, **env }, *arguments).tap { |screen| (@screens ||= []) << screen }

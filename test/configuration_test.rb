@@ -39,14 +39,19 @@ class ConfigurationTest < MemscopeTest
   GOOD_TEXT = {
     listen: { "1" => true, "true" => true, "0" => false, "false" => false, "/a.sock" => "/a.sock" },
     socket_directory: { "/run" => "/run" }, username: { "memory" => "memory" }, password: { "1" => "1", " " => " " },
-    actions: { "0" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
+    actions: { "0" => false, "1" => true, "on" => true, "off" => false, "Yes" => true, "NO" => false, "TRUE" => true,
+               "False" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
     metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true }, background_thread: { "1" => true }
   }.freeze
   BAD_TEXT = {
-    listen: ["yes", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
-    actions: %w[no off TRUE], worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
+    listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
+    actions: ["of", "none", "0 ", "\xff"],
+    worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
     metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], background_thread: ["2"]
   }.freeze
+
+  # What a setting is where its variable is wrong, if not the default.
+  SAFE = { username: "", password: "", actions: false }.freeze
 
   def test_the_settings_there_are
     assert_equal DEFAULTS, SETTINGS.transform_values(&:default)
@@ -88,7 +93,7 @@ class ConfigurationTest < MemscopeTest
       BAD_TEXT.fetch(name, []).each do |text|
         error = "#{variable}: given #{text.inspect}, allowed: #{SETTINGS[name].allowed_in_environment}"
 
-        assert_equal [DEFAULTS[name], error], SETTINGS[name].read({ variable => text })
+        assert_equal [SAFE.fetch(name, DEFAULTS[name]), error], SETTINGS[name].read({ variable => text })
       end
     end
   end
@@ -235,22 +240,28 @@ class ConfigurationTest < MemscopeTest
   end
 
   def test_a_wrong_variable_is_an_error_where_it_is_used
-    wrong = { "MEMSCOPE_ACTIONS" => "off", "MEMSCOPE_WORKER_INTERVAL" => "0" }
-    expected = ["ArgumentError", 'MEMSCOPE_ACTIONS: given "off", allowed: 1, true, 0, false']
+    wrong = { "MEMSCOPE_ACTIONS" => "of", "MEMSCOPE_WORKER_INTERVAL" => "0" }
+    expected = ["ArgumentError", 'MEMSCOPE_ACTIONS: given "of", allowed: 1, true, on, yes, 0, false, off, no']
 
     assert_equal expected, refused("Memscope.configuration", env: wrong)
     assert_equal expected, refused("Memscope.configure { |c| c.worker_interval_seconds = 5 }", env: wrong)
   end
 
   def test_wrong_variables_that_are_excused
-    found = child(<<~RUBY, env: { "MEMSCOPE_WORKER_INTERVAL" => "soon", "MEMSCOPE_METRICS_ARENAS" => "1" })
+    variables = { "MEMSCOPE_WORKER_INTERVAL" => "soon", "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_ACTIONS" => "of",
+                  "MEMSCOPE_USERNAME" => "a:b" }
+    found = child(<<~RUBY, env: variables)
       Memscope::Configuration.excuse_environment
       c = Memscope.configuration
-      [c.worker_interval_seconds, c.metrics_arenas, Memscope::Configuration.environment_errors]
+      [c.worker_interval_seconds, c.metrics_arenas, c.actions, c.username, c.password,
+       Memscope::Configuration.environment_errors]
     RUBY
+    errors = found.pop
 
-    assert_equal [10, true, ["MEMSCOPE_WORKER_INTERVAL: given \"soon\", allowed: a number of seconds from 1 to 3600"]],
-                 found
+    assert_equal [10, true, false, "", nil], found
+    assert_equal %w[username actions worker_interval_seconds], errors.keys
+    assert_equal "MEMSCOPE_WORKER_INTERVAL: given \"soon\", allowed: a number of seconds from 1 to 3600",
+                 errors.fetch("worker_interval_seconds")
   end
 
   def test_secrets_are_not_shown

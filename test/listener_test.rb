@@ -161,6 +161,22 @@ class ListenerTest < MemscopeTest
     assert_predicate client(process).call(:purge, levers: ["gc"], dry_run: true), :dry_run?
   end
 
+  # Without Rails that is an error where it is used; the process goes on, and nobody can do more than was meant.
+  def test_a_wrong_variable_opens_nothing
+    process = listening(env: { "MEMSCOPE_ACTIONS" => "of" })
+
+    refute_path_exists socket_of(process)
+    assert_match(/\Amemscope: MEMSCOPE_LISTEN: this process \(pid #{process.pid}\) does not listen: MEMSCOPE_ACTIONS: /,
+                 File.read(File.join(@directory, "err")))
+    Dir.mkdir(sockets, 0o700)
+    process.tell("Memscope.listen(path: #{socket_of(process).inspect}).path")
+    process.gets
+    error = assert_raises(ArgumentError) { client(process).call(:purge, levers: ["gc"]) }
+
+    assert_match(/\AMEMSCOPE_ACTIONS: given "of", allowed: 1, /, error.message)
+    assert_operator client(process).call(:rss), :positive?
+  end
+
   def test_slow_clients_hold_up_nobody
     process = listening
     slow = Array.new(20) { UNIXSocket.new(socket_of(process)).tap { |socket| socket.write("{") } }

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "tmpdir"
 require_relative "test_helper"
 
 class RailtieTest < MemscopeTest
@@ -104,23 +105,41 @@ class RailtieTest < MemscopeTest
     assert_match(/\AMemscope.configure: too late, /, late)
   end
 
-  # The boot goes on, with what is right.
+  # The boot goes on, with what is right, and with what lets nobody do more than was meant.
   def test_wrong_variables_are_logged
-    variables = { "MEMSCOPE_LISTEN" => "yes", "MEMSCOPE_ACTIONS" => "off", "MEMSCOPE_WORKER_INTERVAL" => "5" }
+    variables = { "MEMSCOPE_LISTEN" => "si", "MEMSCOPE_ACTIONS" => "of", "MEMSCOPE_WORKER_INTERVAL" => "5",
+                  "MEMSCOPE_USERNAME" => "a:b", "MEMSCOPE_BACKGROUND_THREAD" => "of" }
     lines = rails(<<~RUBY, env: variables).out.lines(chomp: true)
       #{LISTENED}
-      Memscope.configure { |c| c.username = "memory" }
+      Memscope.configure { |c| c.background_thread = true }
       App.initialize!
       c = Memscope.configuration
-      puts [c.listen, c.actions, c.worker_interval_seconds, c.username].join(" ")
+      puts [c.listen, c.actions, c.worker_interval_seconds, c.username.inspect, c.background_thread].join(" ")
     RUBY
+    words = "1, true, on, yes, 0, false, off, no"
 
-    assert_equal "false true 5 memory", lines.last
+    assert_equal 'false false 5 "" true', lines.last
     assert_empty lines.grep(/listens/)
-    assert_equal ['WARN memscope 0.1.0: MEMSCOPE_LISTEN: given "yes", allowed: 1, true, 0, false, an absolute path; ' \
-                  "not set",
-                  'WARN memscope 0.1.0: MEMSCOPE_ACTIONS: given "off", allowed: 1, true, 0, false; not set'],
-                 lines.grep(/WARN/)
+    assert_equal(["MEMSCOPE_LISTEN: given \"si\", allowed: #{words}, an absolute path; listen is false",
+                  'MEMSCOPE_USERNAME: given "a:b", allowed: text without ":"; ' \
+                  "Memscope::Web lets nobody in by username and password",
+                  "MEMSCOPE_ACTIONS: given \"of\", allowed: #{words}; actions is false",
+                  "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; background_thread is as code says"],
+                 lines.filter_map { |line| line[/\AWARN memscope 0\.1\.0: (.*)/, 1] })
+  end
+
+  # No socket, no file and no thread for one.
+  def test_a_boot_with_no_setting_listens_nowhere
+    Dir.mktmpdir do |directory|
+      lines = rails(<<~RUBY, env: { "TMPDIR" => directory, "XDG_RUNTIME_DIR" => directory }).out.lines(chomp: true)
+        App.initialize!
+        sockets = Dir["/proc/self/fd/*"].count { |path| File.socket?(path) }
+        puts [sockets, Memscope.autoload?(:Listener).nil?, Thread.list.map(&:name).grep(/memscope/),
+              Dir.children(#{directory.inspect}).grep(/memscope/)].inspect
+      RUBY
+
+      assert_equal "[0, false, [], []]", lines.last
+    end
   end
 
   def test_without_rails_there_is_no_railtie

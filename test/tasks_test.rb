@@ -149,6 +149,21 @@ class TasksTest < MemscopeTest
     end
   end
 
+  # One of two workers did not answer: that is printed, and rake fails.
+  def test_a_purge_of_a_cluster
+    result = Memscope.purge(:gc, dry_run: true)
+    parts = [{ index: 0, pid: 4711, result: result, reason: nil }, { index: 1, pid: 4712, result: nil, reason: "gone" }]
+    purge = Memscope::Purge::OfWorkers.capture({ dry_run: true, returned_bytes: nil, workers: parts, reasons: {},
+                                                 cost: result.cost.to_h })
+    HTTPAnswers.serve(HTTPAnswers.response(purge.to_json)) do |server|
+      ran = run_task(:purge, env: { "URL" => "http://127.0.0.1:#{server.port}" })
+
+      assert_match(/^ +worker 0 +4711 .*^ +worker 1 +4712 /m, ran.out)
+      assert_equal "memscope:purge: worker 1: gone", ran.err.lines(chomp: true).last
+      assert_equal 1, ran.status.exitstatus
+    end
+  end
+
   def test_the_metrics_of_an_application
     page = "# HELP memscope_rss_bytes é\n"
     answer = HTTPAnswers.response(page, type: "text/plain; version=0.0.4; charset=utf-8")
@@ -253,10 +268,18 @@ class TasksTest < MemscopeTest
     assert_match(/^memscope:report: PID: .*\bno process #{pid}\b/, run_task(:report, env: { "PID" => pid.to_s }).err)
   end
 
+  # As `memscope report --pid` does it.
   def test_a_process_that_does_not_listen
-    needs("listener")
+    silent = "process #{Process.pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
+    ran = run_task(:report, env: { "PID" => Process.pid.to_s })
 
-    assert_includes run_task(:report, env: { "PID" => Process.pid.to_s }).err, "process #{Process.pid} does not listen"
+    assert_predicate ran, :success?, ran
+    assert_includes ran.out, "pid #{Process.pid} seen from outside"
+    assert_equal "memscope:report: #{silent}; this is the view from outside\n", ran.err.lines.last
+    assert_equal "outside", run_task(:report, env: { "PID" => Process.pid.to_s, "FORMAT" => "json" }).json["kind"]
+    ran = run_task(:doctor, env: { "PID" => Process.pid.to_s })
+
+    assert_equal ["memscope:doctor: PID: #{silent}\n", 1, ""], [ran.err.lines.last, ran.status.exitstatus, ran.out]
   end
 
   def test_a_process_of_another_user
@@ -264,7 +287,8 @@ class TasksTest < MemscopeTest
     skip "only root can become another user" unless Process.uid.zero?
     ran = run_task(:report, env: { "PID" => "1" }, before: "Process::UID.change_privilege(65_534);")
 
-    assert_match(/^memscope:report: PID: .*process 1 is another user's/, ran.err)
+    assert_match(/^memscope:report: process 1 is another user's .*; this is the view from outside$/, ran.err)
+    assert_includes ran.out, "pid 1 seen from outside"
   end
 
   def test_metrics

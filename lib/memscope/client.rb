@@ -37,6 +37,17 @@ module Memscope
     PAUSE = 0.05
     private_constant :LONGEST_ANSWER, :PAUSE
 
+    # Whoever listens at a path of its own, as Memscope.listen(path:) does: others find only those in the directories
+    # for sockets.
+    #
+    # @param path [String] of the socket
+    # @param timeout [Numeric] seconds to wait for an answer
+    # @return [Client]
+    # @raise [ArgumentError] unless the path is absolute, and fits
+    # @raise [Unreachable] where nobody listens there, and where the socket or its directory is another user's, open to
+    #   others, or a link
+    def self.at(path, timeout: 60) = new(Target.listening_at(path), path: path, timeout: timeout)
+
     # @return [Integer]
     attr_reader :pid
 

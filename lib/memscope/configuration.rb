@@ -52,7 +52,7 @@ module Memscope
       # @return [Configuration]
       def so_far = settled? ? @current : new(values)
 
-      # From now on a variable with a wrong value counts as not set.
+      # From now on a variable with a wrong value gives what is safe instead of an error.
       #
       # @api private
       # @return [void]
@@ -61,8 +61,8 @@ module Memscope
       end
 
       # @api private
-      # @return [Array<String>] what is wrong with the environment's variables
-      def environment_errors = SETTINGS.each_value.filter_map { |setting| setting.read(ENV).last }
+      # @return [Hash{Symbol => String}] what is wrong with the environment's variables, by setting
+      def environment_errors = SETTINGS.transform_values { |setting| setting.read(ENV).last }.compact
 
       private :new
 

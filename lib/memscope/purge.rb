@@ -20,6 +20,7 @@ module Memscope
   # The allocator's levers run without the GVL: other Ruby threads go on, and wait for the allocator's locks only.
   module Purge
     autoload :Compaction, File.join(__dir__, "purge", "compaction.rb")
+    autoload :OfWorkers, File.join(__dir__, "purge", "of_workers.rb")
 
     # Every lever, in order.
     LEVERS = %i[gc compact tcache decay purge trim collect].freeze

@@ -7,7 +7,8 @@ module Memscope
   # that says which allocator serves malloc, and the socket where `listen` is configured. Nothing is mounted.
   #
   # `config.memscope.listen = true` is the same as Memscope.configure, at any place where Rails is configured. A boot
-  # never fails for an environment variable: what is wrong with one is logged, and the setting stays at its default.
+  # never fails for an environment variable: what is wrong with one is logged, and the setting is what lets nobody do
+  # more than was meant.
   class Railtie < ::Rails::Railtie
     config.memscope = Configuration::Direct.new
     Configuration.excuse_environment
@@ -37,8 +38,21 @@ module Memscope
       def log(logger)
         return unless logger
 
-        Configuration.environment_errors.each { |error| logger.warn("memscope #{VERSION}: #{error}; not set") }
+        Configuration.environment_errors.each do |name, error|
+          logger.warn("memscope #{VERSION}: #{error}; #{outcome(Configuration::SETTINGS.fetch(name))}")
+        end
         logger.info(sentence(Memscope.allocator))
+      end
+
+      # Code may have said another value, which goes before the variable.
+      def outcome(setting)
+        value = Configuration.so_far.public_send(setting.name)
+        return "#{setting.name} is as code says" unless value == setting.safe
+
+        case setting.name
+        when :username, :password then "Memscope::Web lets nobody in by username and password"
+        else "#{setting.name} is #{setting.show(value)}"
+        end
       end
 
       def listen(where) = Memscope.listen(path: where.is_a?(String) ? where : nil)

@@ -13,7 +13,7 @@ module Memscope
   #
   # PID=4711 asks a process that listens, URL=https://name:password@host/memscope an application that has mounted
   # Memscope::Web. With neither it is the rake process itself, which each says: rake is not the server. FORMAT=json for
-  # JSON.
+  # JSON. Of a PID that does not listen memscope:report shows what the kernel tells.
   module Tasks
     extend Rake::DSL
 
@@ -65,7 +65,7 @@ module Memscope
         case task
         when :report then report(target.read(:ledger))
         when :doctor then judge(target.read(:doctor))
-        when :purge then show(target.purge(levers, dry_run: dry_run?))
+        when :purge then account(target.purge(levers, dry_run: dry_run?))
         when :metrics then puts target.metrics
         else show(target.read(task))
         end
@@ -98,14 +98,22 @@ module Memscope
 
       def dry_run? = ENV.fetch("DRY_RUN", "0") != "0"
 
+      # The ledger, or of a process that does not listen what the kernel tells.
       def report(ledger)
-        return show(ledger) if json?
+        return show(ledger) if json? || !ledger.is_a?(Ledger)
 
         require_relative "report"
         Report.print(ledger, $stdout)
       end
 
       def show(reading) = puts(json? ? reading.to_json : reading.to_s)
+
+      # Of several workers each that did not purge is said.
+      def account(purge)
+        show(purge)
+        failed = purge.is_a?(Purge::OfWorkers) ? purge.workers.select(&:reason) : []
+        raise Failure, failed.map { |part| "worker #{part.index}: #{part.reason}" }.join("; ") if failed.any?
+      end
 
       def judge(diagnosis)
         show(diagnosis)

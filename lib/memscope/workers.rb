@@ -155,11 +155,11 @@ module Memscope
       #
       # @api private
       # @param name [Symbol]
-      # @return [Object] the default where the environment says what cannot be
+      # @return [Object] what is safe where the environment says what cannot be
       def setting(name)
         Configuration.so_far.public_send(name)
       rescue ArgumentError
-        Configuration::SETTINGS.fetch(name).default
+        Configuration::SETTINGS.fetch(name).safe
       end
 
       # @api private

@@ -112,6 +112,63 @@ class WorkersAcceptanceTest < MemscopeTest
     assert_operator workers[1].booted_at, :>, killed.booted_at
   end
 
+  # Whoever answers: all workers unless one is named, and not their master.
+  def test_a_purge_reaches_the_workers_that_it_is_to_reach
+    PumaServer.run("workers 2; preload_app!") do |server|
+      pids = server.workers_when("two workers") { |all| all_reported?(all, 2) }.drop(1).map(&:pid)
+
+      assert_all_purged server, pids
+      assert_one_purged server, pids
+      answer = server.post("/memscope/purge", lever: "gc", worker: "7")
+
+      assert_equal ["400", 'worker: given "7", allowed: 0, 1, all.'], [answer.code, JSON.parse(answer.body)["error"]]
+      assert_page_says_whom_it_reaches server
+      assert_match(/^  worker 0 +#{pids[0]} /, server.post("/memscope/purge.txt", lever: "gc").body)
+      assert_includes server.post("/memscope/purge.html", lever: "gc").body, "<b>2</b> of 2 workers answered"
+    end
+  end
+
+  def assert_all_purged(server, pids)
+    [{ lever: "gc" }, { lever: "gc", worker: "all" }].each do |form|
+      found = Memscope::Purge::OfWorkers.from_h(JSON.parse(server.post("/memscope/purge", form).body))
+
+      assert_equal(pids.zip([0, 1], pids, [nil, nil]),
+                   found.workers.map { |part| [part.pid, part.index, part.result&.pid, part.reason] })
+      assert_equal(found.returned_bytes, found.workers.sum { |part| part.result.returned_bytes })
+    end
+    found = JSON.parse(server.post("/memscope/purge", lever: "gc", dry_run: "1").body)
+
+    assert_equal [true, nil], found.values_at("dry_run", "returned_bytes")
+  end
+
+  # More often than one of two workers answers by chance.
+  def assert_one_purged(server, pids)
+    pids.each_with_index do |pid, index|
+      [["/memscope/purge", { worker: index }], ["/memscope/purge?worker=#{index}", {}]].cycle(3) do |path, form|
+        found = Memscope::Purge::Result.from_h(JSON.parse(server.post(path, lever: "gc", **form).body))
+
+        assert_equal [pid, [:gc]], [found.pid, found.levers.map(&:name)]
+      end
+    end
+  end
+
+  def assert_page_says_whom_it_reaches(server)
+    page = server.get("/memscope/")
+
+    assert_includes page, "A purge reaches every worker of this server, one after the other, and not their master"
+    assert_equal %w[all 0 1], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
+  end
+
+  # An error where it is used, without Rails: the server goes on, and nobody gets in or can ask.
+  def test_a_wrong_variable_stops_no_server
+    PumaServer.run("workers 1; silence_single_worker_warning", env: { "MEMSCOPE_ACTIONS" => "of" }) do |server|
+      assert_equal "403", server.post("/memscope/purge", lever: "gc").code
+      assert_match(/\Aonly this process: .* does not listen/, server.workers.reasons[:workers])
+      assert_match(/refused: access could not be decided: MEMSCOPE_ACTIONS: given "of"/, server.log)
+      assert_operator Integer(server.get("/pid")), :positive?
+    end
+  end
+
   def test_a_phased_restart
     PumaServer.run("workers 2; preload_app! false", env: { "WITH_RAILS" => "1" }) do |server|
       before = server.workers_when("phase 0") { |all| all_reported?(all, 2) && all.map(&:phase) == [nil, 0, 0] }

@@ -44,6 +44,16 @@ class PumaServer
     nil
   end
 
+  # @return [Net::HTTPResponse] of a form that is posted to memscope's pages by a tool
+  def post(path, fields)
+    token = "t" * 43
+    headers = { "Cookie" => "memscope_token=#{token}", "Origin" => "http://127.0.0.1:#{@port}",
+                "Content-Type" => "application/x-www-form-urlencoded", "Accept" => "application/json" }
+    Net::HTTP.start("127.0.0.1", @port, open_timeout: PATIENCE, read_timeout: PATIENCE) do |http|
+      http.post(path, URI.encode_www_form(token: token, **fields), headers)
+    end
+  end
+
   # @return [Memscope::Workers] as the process says that answers
   def workers = Memscope::Workers.from_h(JSON.parse(get("/workers")))
 

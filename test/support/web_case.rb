@@ -33,10 +33,14 @@ class WebCase < MemscopeTest
     Memscope::Web::Deployment.new(started_with.transform_keys(&:name), current: current)
   end
 
-  def application(deployment: deployment(), readings: Memscope::Web::Readings.new, **settings)
+  def application(deployment: deployment(), readings: Memscope::Web::Readings.new, refusals: unhurried, **settings)
     configuration = Settings.new(actions: true, logger: log, **settings)
-    Memscope::Web::Application.new(configuration: -> { configuration }, deployment: deployment, readings: readings)
+    Memscope::Web::Application.new(configuration: -> { configuration }, deployment: deployment, readings: readings,
+                                   refusals: refusals)
   end
+
+  # With minutes between any two, so that each is logged.
+  def unhurried = Memscope::Web::Refusals.new(clock: (0..).step(60).each.method(:next))
 
   # Through Rack's own check of what an application may answer; it checks requests too, so not for malformed ones.
   def request(verb, path, env = {}, on: application, lint: true)

@@ -138,10 +138,30 @@ class WebAccessTest < WebCase
     assert_closed get("/", basic("ops", ""), on: application(username: "ops", password: "")), /no password/
   end
 
-  def test_empty_credentials_are_none
-    app = application(username: "", password: "", deployment: deployment("production"))
+  # What a wrong MEMSCOPE_USERNAME becomes in Rails: on the machine of a developer as well.
+  def test_empty_credentials_open_nothing
+    { { username: "" } => /no password/, { username: "", password: "" } => /no password/,
+      { username: "", password: "sesame" } => /no username/, { password: "" } => /no password/ }
+      .each do |settings, reason|
+        app = application(**settings)
 
-    assert_closed get("/", basic("", ""), on: app), /the environment is "production"/
+        assert_closed get("/", on: app), reason
+        assert_closed get("/", basic("", settings[:password].to_s), on: app), reason
+      end
+  end
+
+  # Without Rails a wrong variable is an error where it is used: who asks is refused, and told nothing.
+  def test_a_wrong_variable_lets_nobody_in
+    ran = ChildProcess.run(<<~RUBY, env: { "RACK_ENV" => "test", "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
+      require "memscope/web"
+      require "stringio"
+      env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/", "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost",
+              "rack.errors" => $stderr }
+      2.times { puts Memscope::Web.call(env).values_at(0, 2).inspect }
+    RUBY
+
+    assert_equal [[403, [CLOSED]].inspect] * 2, ran.out.lines(chomp: true), ran
+    assert_match(/access could not be decided: MEMSCOPE_ACTIONS: given "of", allowed: 1, .* \(ArgumentError\)/, ran.err)
   end
 
   def test_authorize_decides_alone
@@ -179,6 +199,38 @@ class WebAccessTest < WebCase
       assert_includes bodies, response.body
       assert_nil response["set-cookie"]
     end
+  end
+
+  # Whatever they send: of each reason one line a minute.
+  def test_two_hundred_refused_requests_are_three_lines
+    now = 0.0
+    app = application(refusals: Memscope::Web::Refusals.new(clock: -> { now }))
+    statuses = Array.new(200) do |index|
+      Thread.new { get("/", { index.odd? ? "REMOTE_ADDR" : "HTTP_HOST" => "10.0.0.#{index}" }, on: app).status }
+    end.map(&:value)
+
+    assert_equal [403], statuses.uniq
+    assert_equal %w[Host peer], log.lines.map { |line| line[/refused: the (\w+)/, 1] }.sort
+    now = 59.9
+    get("/", { "HTTP_HOST" => "evil.test" }, on: app)
+
+    assert_equal 2, log.lines.size
+    now = 60.0
+    2.times { get("/", { "HTTP_HOST" => "e" * 600 }, on: app) }
+
+    assert_equal 3, log.lines.size
+    assert_match(/the Host "e+" is not loopback; .* \(and 100 more for the same reason in the 60 s before\)\z/,
+                 log.lines.last)
+    now = 1000.0
+    get("/", { "HTTP_HOST" => "evil.test" }, on: app)
+
+    assert_match(/\(and 1 more for the same reason in the 940 s before\)\z/, log.lines.last)
+  end
+
+  def test_what_is_known_of_refusals_is_bounded
+    refusals = Memscope::Web::Refusals.new(clock: -> { 0 })
+
+    assert_equal 33, Array.new(10_000) { |index| refusals.add("reason #{index}") }.compact.size
   end
 
   def test_the_log_is_one_line_of_ascii_whatever_the_request_says

@@ -57,7 +57,7 @@ module Memscope
       def perform
         refuse("--settings and --since exclude each other") if @settings && @since
         since = earlier
-        reading = @pid ? asking { of_other(since) } : own(since)
+        reading = other? ? asking { of_other(since) } : own(since)
         write(reading)
         status(reading)
       end

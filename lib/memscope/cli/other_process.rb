@@ -2,16 +2,26 @@
 
 module Memscope
   module CLI
-    # What commands do with --pid N: they ask that process, which listens.
+    # What commands do with --pid N and --socket PATH: they ask that process, which listens.
     module OtherProcess
       private
 
       def declare_pid(parser)
         parser.on("--pid N", Integer, "of process N, which listens (MEMSCOPE_LISTEN=1)") { |pid| @pid = pid }
+        parser.on("--socket PATH", "of the one that listens at PATH (Memscope.listen(path:))") { |path| @socket = path }
       end
 
+      # @return [Boolean] whether it is about another process
+      def other? = !(@pid || @socket).nil?
+
       # @return [Client]
-      def other = @other ||= asking { Client.new(@pid) }
+      def other = @other ||= asking { client }
+
+      def client
+        refuse("--pid and --socket exclude each other") if @pid && @socket
+
+        @socket ? Client.at(@socket) : Client.new(@pid)
+      end
 
       # Runs a block that asks it.
       #

@@ -49,7 +49,7 @@ module Memscope
         rows = entries.map { |entry| cells(entry, page) }
         numbers = Memscope::Report::Columns.new(%w[pid uid RSS PSS USS malloc listens], [units, *rows]).lines
         commands = ["command", "", *entries.map { |entry| entry.outside.command.to_s }]
-        page.encoded(numbers.zip(commands).map { |line, command| "#{fitting(line, command)}\n" }.join)
+        numbers.zip(commands).map { |line, command| "#{fitting(page, line, command)}\n" }.join
       end
 
       def units = ["", "", "MiB", "MiB", "MiB", "", ""]
@@ -61,7 +61,7 @@ module Memscope
          entry.malloc_text.to_s, outside.listens? ? "yes" : "no"]
       end
 
-      def fitting(line, command) = "#{line}  #{command}"[0, Memscope::Report::Page::WIDTH].rstrip
+      def fitting(page, line, command) = page.cut("#{line}  #{command}", Memscope::Report::Page::WIDTH).rstrip
     end
   end
 end

@@ -47,7 +47,7 @@ module Memscope
       end
 
       def perform
-        result = @pid ? asking { of_other(**@options) } : own
+        result = other? ? asking { of_other(**@options) } : own
         write(result)
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end

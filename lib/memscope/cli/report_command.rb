@@ -46,7 +46,7 @@ module Memscope
 
       def perform
         refuse_depths
-        readings = @pid ? asking { readings_of_other } : own_readings
+        readings = other? ? asking { readings_of_other } : own_readings
         write(readings)
         readings.all?(&:known?) ? FINE : INPUT_OUTPUT
       end
@@ -60,7 +60,7 @@ module Memscope
       def readings_of_other
         chosen.empty? ? [other.call(:ledger, **@options)] : chosen.map { |name| other.call(name) }
       rescue Client::Unreachable => e
-        raise if chosen.any? || @options.any? || e.why == :gone
+        raise if @socket || chosen.any? || @options.any? || e.why == :gone
 
         outside = Outside.read(@pid)
         @err.puts "memscope report: #{e.message}; this is the view from outside"

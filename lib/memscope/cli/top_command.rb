@@ -49,7 +49,7 @@ module Memscope
           raise Failure.new("--every: given #{@every}, allowed: #{INTERVALS.min} to #{INTERVALS.max} seconds", USAGE)
         end
 
-        watch(Top::Terminal.new($stdin, @out), @pid ? Top::Source.of_process(other) : Top::Source.of_all)
+        watch(Top::Terminal.new($stdin, @out), other? ? Top::Source.of_process(other) : Top::Source.of_all)
       rescue Interrupt
         INTERRUPTED
       end

@@ -13,6 +13,51 @@ module Memscope
                       "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
       private_constant :DIRECTORIES
 
+      class << self
+        # @param path [String] of a socket
+        # @return [Integer] the process that listens there
+        # @raise [ArgumentError, Unreachable]
+        def listening_at(path)
+          owner = owner(check(path))
+          socket = Sockets.connect(path)
+          pid, uid = Sockets.peer(socket)
+          return pid if uid == owner && pid.positive?
+
+          raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
+        rescue SystemCallError => e
+          raise Unreachable.new("nobody listens at #{path}: #{e.class.new.message}", :silent)
+        ensure
+          socket&.close
+        end
+
+        # @param path [String] of a socket
+        # @return [String] the path
+        # @raise [ArgumentError]
+        def check(path)
+          Sockets.check_path(path)
+        rescue Sockets::Refused => e
+          raise ArgumentError, e.message
+        end
+
+        private
+
+        # As the one who listens must be: root may ask others.
+        def owner(path)
+          owner = File.lstat(path).uid
+          unless [0, owner].include?(Process.euid)
+            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); allowed: that user, root",
+                                  :foreign)
+          end
+
+          Sockets.check_directory(File.dirname(path), owner)
+          return owner if Sockets.socket?(path, owner)
+
+          raise Sockets::Refused, "#{path} is a #{File.lstat(path).ftype}; allowed: a socket"
+        rescue Sockets::Refused => e
+          raise Unreachable.new(e.message, :untrusted)
+        end
+      end
+
       # @param pid [Integer]
       # @param given [String, nil] the path of its socket
       # @raise [ArgumentError]
@@ -22,9 +67,7 @@ module Memscope
         end
 
         @pid = pid
-        @given = given && Sockets.check_path(given)
-      rescue Sockets::Refused => e
-        raise ArgumentError, e.message
+        @given = given && self.class.check(given)
       end
 
       # @return [Integer] its effective user when it was first looked at

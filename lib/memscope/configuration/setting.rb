@@ -11,6 +11,9 @@ module Memscope
       attr_reader :name
       # @return [Object]
       attr_reader :default
+      # @return [Object] what it is where its variable is wrong and the process goes on all the same: what lets nobody
+      #   do more than was meant
+      attr_reader :safe
       # @return [String, nil] the environment variable; nil where code alone can say it
       attr_reader :variable
       # @return [String] what it is for, in whole sentences
@@ -19,11 +22,13 @@ module Memscope
       attr_reader :example
 
       # @param type [Types::Type]
+      # @param safe [Object] the default where that is safe
       # @param secret [Boolean] whether its value may be shown
-      def initialize(name, type, default:, variable:, sentence:, example:, secret: false)
+      def initialize(name, type, default:, variable:, sentence:, example:, safe: default, secret: false)
         @name = name
         @type = type
         @default = default
+        @safe = safe
         @variable = variable
         @sentence = sentence
         @example = example
@@ -48,8 +53,8 @@ module Memscope
       end
 
       # @param environment [Hash{String => String}, ENV]
-      # @return [Array(Object, String)] the value, and what is wrong with the variable or nil; where it is not set, is
-      #   empty or wrong, the value is the default
+      # @return [Array(Object, String)] the value, and what is wrong with the variable or nil; where it is not set or
+      #   empty the value is the default, and where it is wrong what is safe
       def read(environment)
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?
@@ -57,7 +62,7 @@ module Memscope
         value = @type.parse(text)
         return [value, nil] unless Types::WRONG.equal?(value)
 
-        [default, "#{variable}: given #{given(text)}, allowed: #{allowed_in_environment}"]
+        [safe, "#{variable}: given #{given(text)}, allowed: #{allowed_in_environment}"]
       end
 
       # @param value [Object] of this setting

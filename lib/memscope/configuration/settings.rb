@@ -8,10 +8,11 @@ module Memscope
     SETTINGS = [
       Setting.new(
         :listen, Types::SwitchOrPath.new,
-        default: false, variable: "MEMSCOPE_LISTEN", example: "true",
+        default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
         sentence: "Whether this process answers `memscope report --pid`, `doctor`, `purge`, `top` and `ps` on a Unix " \
                   "socket, which only its own user and root can open. A path is that of the socket, where it is not " \
-                  "to be in `socket_directory`."
+                  "to be in `socket_directory`. With `plugin :memscope` Puma's master and workers have such sockets " \
+                  "in any case: it is how workers ask their master, and how a purge reaches them."
       ),
       Setting.new(
         :socket_directory, Types::Path.new,
@@ -22,13 +23,13 @@ module Memscope
       ),
       Setting.new(
         :username, Types::Text.new(without: ":"),
-        default: nil, variable: "MEMSCOPE_USERNAME", example: '"memory"',
+        default: nil, safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
         sentence: "Opens Memscope::Web to whoever gives this name and `password` (HTTP basic authentication). " \
                   "Without both, and without `authorize`, it is closed everywhere but on the machine of a developer."
       ),
       Setting.new(
         :password, Types::Text.new,
-        default: nil, variable: "MEMSCOPE_PASSWORD", secret: true,
+        default: nil, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
         example: 'ENV.fetch("MEMORY_PASSWORD")',
         sentence: "The password that goes with `username`."
       ),
@@ -40,7 +41,7 @@ module Memscope
       ),
       Setting.new(
         :actions, Types::Switch.new,
-        default: true, variable: "MEMSCOPE_ACTIONS", example: "false",
+        default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
         sentence: "Whether those whom Memscope::Web and the socket let in can give memory back with a purge. Where " \
                   "it is false they can only look."
       ),

@@ -22,9 +22,10 @@ module Memscope
         def parse(text) = take(text)
       end
 
-      # true or false.
+      # true or false; in the environment as people spell it, in capitals too.
       class Switch < Type
-        WORDS = { "1" => true, "true" => true, "0" => false, "false" => false }.freeze
+        WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
+                  "0" => false, "false" => false, "off" => false, "no" => false }.freeze
         private_constant :WORDS
 
         def initialize(allowed = "true, false") = super
@@ -33,7 +34,7 @@ module Memscope
 
         def take(value) = [true, false].include?(value) ? value : WRONG
 
-        def parse(text) = WORDS.fetch(text, WRONG)
+        def parse(text) = WORDS.fetch(text.b.downcase, WRONG)
       end
 
       # Text, or nil.

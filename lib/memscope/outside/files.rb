@@ -72,7 +72,7 @@ module Memscope
 
       def command
         line = read("cmdline", :command).to_s.split("\0").join(" ")[0, LONGEST]
-        line.empty? ? status["Name"] : printable(line)
+        printable(line.empty? ? status["Name"].to_s : line)
       end
 
       def figures

@@ -8,7 +8,13 @@ module Memscope
       WIDTH = 80
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-" }.freeze
-      private_constant :UNICODE, :ASCII
+      # What terminals give two columns: East Asian Wide and Fullwidth of UAX #11, emoji among them, by blocks.
+      WIDE = [0x1100..0x115f, 0x2e80..0x303e, 0x3041..0xa4cf, 0xa960..0xa97c, 0xac00..0xd7a3, 0xf900..0xfaff,
+              0xfe30..0xfe6b, 0xff01..0xff60, 0xffe0..0xffe6, 0x16fe0..0x1b2fb, 0x1f300..0x1f64f, 0x1f680..0x1f6ff,
+              0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze
+      # What they give none.
+      NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
+      private_constant :UNICODE, :ASCII, :WIDE, :NARROW
 
       # @param unicode [Boolean] false: plain ASCII
       def initialize(unicode:)
@@ -60,7 +66,24 @@ module Memscope
         @unicode ? text : text.encode(Encoding::US_ASCII, invalid: :replace, undef: :replace, replace: "?")
       end
 
+      # @param text [String]
+      # @param columns [Integer]
+      # @return [String] as much of it as fits into so many columns of a terminal, in the page's encoding
+      def cut(text, columns)
+        text = encoded(text)
+        return text[0, columns] if text.ascii_only?
+
+        left = columns
+        text.each_char.take_while { |character| (left -= columns_of(character)) >= 0 }.join
+      end
+
       private
+
+      def columns_of(character)
+        return 0 if character.match?(NARROW)
+
+        WIDE.any? { |block| block.cover?(character.ord) } ? 2 : 1
+      end
 
       # Versions are printed without what a build adds: "5.3.0-0-g54eaed1d8b56" is 5.3.0.
       def allocator(malloc)

@@ -19,10 +19,14 @@ module Memscope
         @pid = Integer(pid)
       end
 
+      # Where one does not listen its ledger is what the kernel tells, and that is said.
+      #
       # @param call [Symbol]
       # @return [Reading]
       # @raise [Failure]
-      def read(call) = ask(call)
+      def read(call)
+        ask(call) { |error| return outside(error) if call == :ledger && error.why != :gone }
+      end
 
       # @param levers [Array<String>]
       # @param dry_run [Boolean]
@@ -42,6 +46,15 @@ module Memscope
         require_relative "../client"
         Client.new(@pid).call(call, **options)
       rescue Client::Unreachable, Client::Failed => e
+        yield e if block_given? && e.is_a?(Client::Unreachable)
+        raise Failure, "PID: #{e.message}"
+      end
+
+      def outside(error)
+        found = Outside.read(@pid)
+        warn "memscope:report: #{error.message}; this is the view from outside"
+        found
+      rescue Client::Unreachable => e # it has ended meanwhile
         raise Failure, "PID: #{e.message}"
       end
     end

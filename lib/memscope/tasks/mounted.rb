@@ -44,21 +44,22 @@ module Memscope
       # @param call [Symbol] one of PAGES
       # @return [Reading]
       # @raise [Failure]
-      def read(call) = load(PAGES.fetch(call), ask(Net::HTTP::Get, call, JSON_TYPE))
+      def read(call) = load([Memscope.const_get(PAGES.fetch(call))], ask(Net::HTTP::Get, call, JSON_TYPE))
 
       # @param levers [Array<String>]
       # @param dry_run [Boolean]
-      # @return [Purge::Result]
+      # @return [Purge::Result, Purge::OfWorkers] the second of a cluster
       # @raise [Failure]
       def purge(levers, dry_run:)
         token = SecureRandom.urlsafe_base64(32)
         form = [["token", token], *(levers.empty? ? %w[all] : levers).map { |lever| ["lever", lever] }]
         form << %w[dry_run 1] if dry_run
-        load("Purge::Result", ask(Net::HTTP::Post, :purge, JSON_TYPE) do |request|
+        body = ask(Net::HTTP::Post, :purge, JSON_TYPE) do |request|
           request["Cookie"] = "#{TOKEN}=#{token}"
           request["Origin"] = "#{@base.scheme}://#{@base.host}:#{@base.port}"
           request.set_form_data(form)
-        end)
+        end
+        load([Purge::Result, Purge::OfWorkers], body)
       end
 
       # @return [String]
@@ -126,8 +127,10 @@ module Memscope
         ""
       end
 
-      def load(type, body)
-        Memscope.const_get(type).from_h(JSON.parse(body))
+      def load(types, body)
+        given = JSON.parse(body)
+        kind = given["kind"] if given.is_a?(Hash)
+        (types.find { |type| type.kind == kind } || types.first).from_h(given)
       rescue JSON::ParserError
         failed("answered what is no JSON; allowed: #{EXAMPLE}")
       rescue ArgumentError => e

@@ -14,10 +14,14 @@ module Memscope
     #
     # @api private
     module Access
-      # What was decided. A refusal has the status of the response, and a reason for the log.
-      Verdict = Struct.new(:status, :reason) do
+      # What was decided. A refusal has the status of the response, and a reason for the log: a sentence, and what of
+      # the request it is about, where it holds "%s".
+      Verdict = Struct.new(:status, :sentence, :about) do
         # @return [Boolean]
         def allowed? = status.nil?
+
+        # @return [String]
+        def reason = about ? format(sentence, about) : sentence
       end
 
       ALLOWED = Verdict.new.freeze
@@ -39,11 +43,11 @@ module Memscope
         def decide(env, configuration, deployment)
           return authorized(env, configuration.authorize) if configuration.authorize
 
-          username = configuration.username.to_s
-          password = configuration.password.to_s
-          return authenticated(env, username, password) unless username.empty? && password.empty?
+          username = configuration.username
+          password = configuration.password
+          return opened(env, deployment) if username.nil? && password.nil?
 
-          opened(env, deployment)
+          authenticated(env, username.to_s, password.to_s)
         end
 
         # @param authority [String, nil] "localhost:3000", "[::1]"
@@ -96,21 +100,21 @@ module Memscope
         end
 
         def opened(env, deployment)
-          objection = objection(env, deployment)
-          objection ? refused(403, "#{objection}; #{OPENING}") : ALLOWED
+          sentence, about = objection(env, deployment)
+          sentence ? refused(403, "#{sentence}; #{OPENING}", about) : ALLOWED
         end
 
         def objection(env, deployment)
-          return deployment.explanation unless deployment.open
+          return ["%s", deployment.explanation] unless deployment.open
           return "the request came over a Unix socket" if SOCKETS.any? { |key| unix_socket?(env[key]) }
 
           forwarded = env.keys.grep(FORWARDED).first
-          return "the request came through a proxy (#{forwarded})" if forwarded
+          return ["the request came through a proxy (%s)", forwarded] if forwarded
 
           peer, host = env.values_at("REMOTE_ADDR", "HTTP_HOST")
-          return "the peer #{shown(peer)} is not loopback" unless loopback_address?(peer)
+          return ["the peer %s is not loopback", shown(peer)] unless loopback_address?(peer)
 
-          "the Host #{shown(host)} is not loopback" unless loopback_host?(host)
+          ["the Host %s is not loopback", shown(host)] unless loopback_host?(host)
         end
 
         def unix_socket?(socket)
@@ -119,7 +123,7 @@ module Memscope
 
         def shown(text) = text.to_s[0, 60].inspect
 
-        def refused(status, reason) = Verdict.new(status, reason)
+        def refused(status, sentence, about = nil) = Verdict.new(status, sentence, about)
       end
     end
   end

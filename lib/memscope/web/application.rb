@@ -8,6 +8,7 @@ require_relative "forgery"
 require_relative "pages"
 require_relative "readings"
 require_relative "refusal"
+require_relative "refusals"
 require_relative "request"
 require_relative "response"
 
@@ -26,10 +27,13 @@ module Memscope
       # @param configuration [#call] returns the Configuration
       # @param deployment [Deployment]
       # @param readings [Readings]
-      def initialize(configuration: -> { Memscope.configuration }, deployment: Deployment.read, readings: Readings.new)
+      # @param refusals [Refusals]
+      def initialize(configuration: -> { Memscope.configuration }, deployment: Deployment.read, readings: Readings.new,
+                     refusals: Refusals.new)
         @configuration = configuration
         @deployment = deployment
         @readings = readings
+        @refusals = refusals
       end
 
       # @param env [Hash] of Rack
@@ -47,11 +51,11 @@ module Memscope
       def verdict(env)
         Access.decide(env, @configuration.call, @deployment)
       rescue StandardError => e
-        Access::Verdict.new(403, "access could not be decided: #{e.message} (#{e.class})")
+        Access::Verdict.new(403, "access could not be decided: %s", "#{e.message} (#{e.class})")
       end
 
       def turned_away(request, verdict)
-        log(request, "refused: #{verdict.reason}")
+        log_refusal(request, verdict)
         Response.sentence(verdict.status, request.format, CLOSED, verdict.status == 401 ? CHALLENGE : {})
       end
 
@@ -95,10 +99,10 @@ module Memscope
         form = request.form
         objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)
         if objection
-          log(request, "refused: #{objection}")
+          log_refusal(request, objection)
           raise Refusal.new(403, "This form is not from a page of this visit: go back, reload it, and try again.")
         end
-        Pages.response(Pages::Returned.new(pulled(form), form), request, true)
+        Pages.response(pulled({ **request.query.slice("worker"), **form }), request, true)
       end
 
       # What is read from now on is of the process as it is now.
@@ -114,11 +118,17 @@ module Memscope
         Response.sentence(refusal.status, request.format, refusal.message, refusal.headers)
       end
 
+      # What the sentence is about may be anything: only the sentence tells kinds apart.
+      def log_refusal(request, verdict)
+        more = @refusals.add(verdict.sentence)
+        log(request, "refused: #{verdict.reason}", more) if more
+      end
+
       # One line, whatever the request has put into it.
-      def log(request, text)
+      def log(request, text, ending = "")
         peer = request.env["REMOTE_ADDR"].to_s[0, 60]
         line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"
-        line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500]
+        line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500 - ending.size] + ending
         logger = logger()
         logger ? logger.warn(line) : request.env["rack.errors"]&.puts(line)
       end

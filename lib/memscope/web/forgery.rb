@@ -33,17 +33,17 @@ module Memscope
 
         # @param env [Hash] of Rack
         # @param token [String, nil] the form's
-        # @return [String, nil] why it is refused, for the log
+        # @return [Access::Verdict, nil] why it is refused
         def objection(env, token) = origin_objection(env) || token_objection(cookie(env), token)
 
         private
 
         def origin_objection(env)
           site, origin = env.values_at("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN")
-          return "Sec-Fetch-Site is #{shown(site)}" if site && site != "same-origin"
-          return ("Origin #{shown(origin)} is not Host #{shown(env['HTTP_HOST'])}" unless own?(origin, env)) if origin
+          return refused("Sec-Fetch-Site is %s", shown(site)) if site && site != "same-origin"
+          return (refused("Origin %s", foreign(origin, env)) unless own?(origin, env)) if origin
 
-          "no Sec-Fetch-Site, no Origin and no Authorization" unless site || env["HTTP_AUTHORIZATION"]
+          refused("no Sec-Fetch-Site, no Origin and no Authorization") unless site || env["HTTP_AUTHORIZATION"]
         end
 
         # The scheme may differ: a proxy may have ended TLS.
@@ -54,12 +54,16 @@ module Memscope
         end
 
         def token_objection(cookie, token)
-          return "no cookie with a token" unless cookie
+          return refused("no cookie with a token") unless cookie
 
           given = token.to_s
-          "the form's token is not the cookie's" unless TOKEN.match?(given) && ::Rack::Utils.secure_compare(cookie,
-                                                                                                            given)
+          same = TOKEN.match?(given) && ::Rack::Utils.secure_compare(cookie, given)
+          refused("the form's token is not the cookie's") unless same
         end
+
+        def foreign(origin, env) = "#{shown(origin)} is not Host #{shown(env['HTTP_HOST'])}"
+
+        def refused(sentence, about = nil) = Access::Verdict.new(403, sentence, about)
 
         def shown(text) = text.to_s[0, 60].inspect
       end

@@ -8,6 +8,7 @@ require_relative "pages/ruby_heap"
 require_relative "pages/mappings"
 require_relative "pages/workers"
 require_relative "pages/returned"
+require_relative "pages/returned_by_workers"
 require_relative "response"
 require_relative "view"
 

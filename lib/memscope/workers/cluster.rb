@@ -27,12 +27,14 @@ module Memscope
         @handles = {}.freeze
       end
 
-      # In a worker, just behind the fork.
+      # In a worker, just behind the fork. It listens whether or not its master did at that moment: whoever purges the
+      # workers reaches each over its socket.
       #
       # @param index [Integer] Puma's number of it
       # @return [void]
       def boot_worker(index)
         @channel.keep_writer
+        listen("worker #{index} cannot be asked")
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
         watch.start
         Workers.place = watch
@@ -59,7 +61,7 @@ module Memscope
       #
       # @return [void] never
       def serve
-        listen
+        listen("workers cannot ask their master")
         run
       end
 
@@ -86,11 +88,11 @@ module Memscope
       private
 
       # Reports reach the master without it.
-      def listen
+      def listen(otherwise)
         require_relative "../facade"
         Memscope.listen
       rescue StandardError => e
-        warn "memscope: workers cannot ask their master: #{e.message} (#{e.class})"
+        warn "memscope: #{otherwise}: #{e.message} (#{e.class})"
       end
 
       def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)

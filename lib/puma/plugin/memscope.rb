@@ -4,7 +4,9 @@ require "puma/plugin"
 require "memscope/birth" # before Puma has a title
 
 # `plugin :memscope` in config/puma.rb: each worker reports its memory to the master, which Memscope.workers then shows,
-# in the master and in every worker. With prune_bundler also `extra_runtime_dependencies ["memscope", "json"]`.
+# in the master and in every worker. For that, and so that a purge on the page reaches every worker, all of them listen
+# as Memscope.listen does, whatever the setting `listen` says. With prune_bundler also
+# `extra_runtime_dependencies ["memscope", "json"]`.
 #
 # `start` runs before the application is loaded, and so do the hooks in a worker where it is not preloaded: nothing here
 # may require "memscope" so early, only parts of it. Bundler's own require would find it loaded, and Rails miss the

@@ -35,4 +35,11 @@ ACTIONS = {
   end
 }.freeze
 
+map("/memscope") do
+  run(lambda do |env|
+    require "memscope/web"
+    Memscope::Web.call(env)
+  end)
+end
+
 run ->(env) { [200, { "content-type" => "text/plain" }, [ACTIONS.fetch(env.fetch("PATH_INFO")).call.to_s]] }

@@ -25,7 +25,8 @@ module Memscope
 
             mount Memscope::Web => "/memscope"
 
-          Outside of development they let nobody in until config/initializers/memscope.rb says whom.
+          They let nobody in until config/initializers/memscope.rb says whom, but for a person on a
+          developer's machine who has named the environment: RAILS_ENV=development bin/rails server
         TEXT
       end
 

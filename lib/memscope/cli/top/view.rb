@@ -32,7 +32,7 @@ module Memscope
           head = ["memscope #{VERSION}   #{frame.title}", "", heading]
           foot = [frame.note.to_s, KEYS]
           rows = frame.rows.first([lines - head.size - foot.size, 0].max).map { |row| line(row) }
-          [*head, *rows, *foot].last(lines).map { |text| @page.encoded(text.to_s[0, columns]) }
+          [*head, *rows, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
         end
 
         private

@@ -2,6 +2,7 @@
 
 require_relative "../../report"
 require_relative "../drawing"
+require_relative "../relay"
 require_relative "page"
 
 module Memscope
@@ -64,6 +65,15 @@ module Memscope
 
         # @return [Purge::Result] of a dry run
         def forecast = @forecast ||= read(:forecast)
+
+        # @return [Array<Worker>] those that a purge reaches unless one is chosen; none where there is no cluster
+        def workers = @workers ||= Relay.workers { read(:workers) }
+
+        # @return [String, nil] why no other worker is known, where there is a cluster
+        def alone = (read(:workers).reasons[:workers] if workers.one?)
+
+        # @return [Integer, nil] the number of the worker that this page is of
+        def index = workers.find { |worker| worker.pid == ledger.pid }&.index
 
         # @return [Integer, nil] live slots and what objects hold through malloc
         def ruby_bytes

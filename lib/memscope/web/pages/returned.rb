@@ -4,12 +4,13 @@ require_relative "../../purge"
 require_relative "../../report"
 require_relative "../../report/purge_table"
 require_relative "../refusal"
+require_relative "../relay"
 require_relative "overview"
 
 module Memscope
   module Web
     module Pages
-      # What a purge returned: the answer to its POST.
+      # What a purge of one process returned: the answer to its POST.
       #
       # @api private
       class Returned
@@ -22,11 +23,18 @@ module Memscope
         private_constant :NAMES, :ALL, :SHOWN
 
         class << self
-          # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only
-          # @return [Purge::Result]
+          # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only; worker:
+          #   the index of one, or "all", which it is without
+          # @param relay [Relay]
+          # @return [Returned, ReturnedByWorkers]
           # @raise [Refusal]
-          def pull(form)
-            Memscope.purge(*levers(form.fetch("lever", [])), dry_run: form["dry_run"]&.last == "1")
+          def pull(form, relay = Relay.new)
+            levers = levers(form.fetch("lever", []))
+            worker = form["worker"]&.last
+            reading = relay.purge(levers, dry_run: form["dry_run"]&.last == "1", worker: worker)
+            return ReturnedByWorkers.new(reading) if reading.is_a?(Purge::OfWorkers)
+
+            new(reading, worker ? {} : form)
           rescue ArgumentError => e
             raise Refusal.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
           rescue Purge::Busy
@@ -50,10 +58,11 @@ module Memscope
         attr_reader :reading
 
         # @param reading [Purge::Result]
-        # @param form [Hash{String => Array<String>}] pid: of the process whose page the button was on
+        # @param form [Hash{String => Array<String>}] pid: of the process whose page the button was on, where no other
+        #   was asked for
         def initialize(reading, form)
           @reading = reading
-          @asked_pid = form["pid"]&.last.to_s[/\A\d{1,10}\z/]&.to_i
+          @asked_pid = form["pid"]&.last.to_s[/\A\d{1,10}\z/]&.to_i || reading.pid
         end
 
         # @return [String]

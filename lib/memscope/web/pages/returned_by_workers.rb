@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require_relative "../../report"
+require_relative "../../report/worker_purges_table"
+
+module Memscope
+  module Web
+    module Pages
+      # What a purge of several workers returned: the answer to its POST.
+      #
+      # @api private
+      class ReturnedByWorkers
+        # @return [Purge::OfWorkers]
+        attr_reader :reading
+
+        # @param reading [Purge::OfWorkers]
+        def initialize(reading)
+          @reading = reading
+        end
+
+        # @return [String]
+        def json = reading.to_json
+
+        # @return [String]
+        def text = Memscope::Report::WorkerPurgesTable.new(reading, unicode: true).to_s
+
+        # @return [String]
+        def title = "Returned"
+
+        # @return [Symbol]
+        def template = :returned_by_workers
+
+        # @return [Array<Purge::OfWorkers::Part>] that purged
+        def purged = reading.workers.select(&:result)
+      end
+    end
+  end
+end
