@@ -21,10 +21,11 @@ module Listening
     end
   end
 
+  # What a test skips for is found out behind these.
   def setup
-    super
     @directory = Dir.mktmpdir("listen")
     @started = []
+    super
   end
 
   def teardown
