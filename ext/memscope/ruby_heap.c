@@ -60,7 +60,7 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
 }
 
 /* False where this Ruby exports no walk of its object space. */
-static bool each_page(int (*callback)(void *, void *, size_t, void *), void *data) {
+static bool walk_pages(int (*callback)(void *, void *, size_t, void *), void *data) {
 #if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
     rb_objspace_each_objects_without_setup(callback, data);
     return true;
@@ -71,6 +71,21 @@ static bool each_page(int (*callback)(void *, void *, size_t, void *), void *dat
     (void)callback, (void)data;
     return false;
 #endif
+}
+
+static bool each_page(int (*callback)(void *, void *, size_t, void *), void *data) {
+#ifdef HAVE_RB_VM_LOCK_ENTER_BODY
+    if (memscope_other_ractors()) {
+        unsigned int level;
+        bool walked;
+
+        rb_vm_lock_enter_body(&level);
+        walked = walk_pages(callback, data);
+        rb_vm_lock_leave_body(&level);
+        return walked;
+    }
+#endif
+    return walk_pages(callback, data);
 }
 
 /*

@@ -30,6 +30,15 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #define MEMSCOPE_LISTING_FINISHES_GC 1
 #endif
 
+/*
+ * The lock under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1, not by 3.3:
+ * there a Ractor that grows the heap while its pages are listed makes each_objects write behind its array.
+ */
+#ifdef HAVE_RB_VM_LOCK_ENTER_BODY
+void rb_vm_lock_enter_body(unsigned int *level);
+void rb_vm_lock_leave_body(unsigned int *level);
+#endif
+
 /* An object's slot and what it says it holds through malloc: ObjectSpace.memsize_of. Exported from 3.1 to 4.1dev. */
 size_t rb_obj_memsize_of(VALUE object);
 
