@@ -59,33 +59,39 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
     return 0;
 }
 
-/* False where this Ruby exports no walk of its object space. */
-static bool walk_pages(int (*callback)(void *, void *, size_t, void *), void *data) {
-#if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
-    rb_objspace_each_objects_without_setup(callback, data);
-    return true;
-#elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
-    rb_objspace_each_objects(callback, data);
-    return true;
-#else
-    (void)callback, (void)data;
-    return false;
-#endif
-}
+typedef int page_callback(void *start, void *end, size_t stride, void *data);
 
-static bool each_page(int (*callback)(void *, void *, size_t, void *), void *data) {
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+/* NULL, or why no page was called back for: beside other Ractors the walk takes Ruby's lock, or is not begun. */
+static const char *walk_pages(void (*walk)(page_callback *callback, void *data), page_callback *callback, void *data) {
+    if (!memscope_other_ractors()) {
+        walk(callback, data);
+        return NULL;
+    }
 #ifdef HAVE_RB_VM_LOCK_ENTER_BODY
-    if (memscope_other_ractors()) {
+    {
         unsigned int level;
-        bool walked;
 
         rb_vm_lock_enter_body(&level);
-        walked = walk_pages(callback, data);
+        walk(callback, data);
         rb_vm_lock_leave_body(&level);
-        return walked;
+        return NULL;
     }
+#else
+    return "other Ractors are alive, and this Ruby exports no lock under which its heap pages could be listed";
 #endif
-    return walk_pages(callback, data);
+}
+#endif
+
+static const char *each_page(page_callback *callback, void *data) {
+#if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
+    return walk_pages(rb_objspace_each_objects_without_setup, callback, data);
+#elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
+    return walk_pages(rb_objspace_each_objects, callback, data);
+#else
+    (void)callback, (void)data;
+    return "this Ruby does not export rb_objspace_each_objects";
+#endif
 }
 
 /*
@@ -128,6 +134,8 @@ bool memscope_counts_empty_pages(void) {
 }
 
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    const char *refusal;
+
     memset(listing, 0, sizeof *listing);
     if (memscope_scratch_open(&listing->scratch) != MEMSCOPE_OK) {
         listing->refusal = "no scratch memory could be mapped for the list of heap pages";
@@ -140,8 +148,9 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     listing->pages = memscope_scratch_take(&listing->scratch, 0);
     listing->finished_gc = MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) != symbol_none;
     listing->unswept = !MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) == symbol_sweeping;
-    if (!each_page(list_page, listing))
-        listing->refusal = "this Ruby does not export rb_objspace_each_objects";
+    refusal = each_page(list_page, listing);
+    if (refusal != NULL)
+        listing->refusal = refusal;
     if (listing->refusal != NULL) {
         listing->count = 0;
         return;
@@ -157,13 +166,12 @@ static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
 }
 
 bool memscope_heap_finish_gc(void) {
-    bool under_way = rb_gc_latest_gc_info(symbol_state) != symbol_none;
-
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
-    if (under_way)
-        rb_objspace_each_objects(leave_the_walk, NULL);
+    return rb_gc_latest_gc_info(symbol_state) != symbol_none &&
+           walk_pages(rb_objspace_each_objects, leave_the_walk, NULL) == NULL;
+#else
+    return false;
 #endif
-    return under_way;
 }
 
 void memscope_heap_listing_close(struct memscope_heap_listing *listing) {

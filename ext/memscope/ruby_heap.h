@@ -41,7 +41,7 @@ bool memscope_counts_empty_pages(void);
 
 /*
  * Ends an incremental mark or lazy sweep, as the next allocations would (26 to 43 ms at 1.5 M objects), so that every
- * slot is live or free. True when there was one. GVL held.
+ * slot is live or free. True where one was ended. GVL held.
  */
 bool memscope_heap_finish_gc(void);
 
