@@ -15,21 +15,26 @@ class CTestsTest < Minitest::Test
   FLAGS = %w[-std=c11 -D_GNU_SOURCE -g -O1 -Wall -Wextra].push("-I#{ROOT}/ext/memscope/engine").freeze
   FLAVOURS = { gcc: %w[gcc], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
+  BUILDING = FLAVOURS.transform_values { Mutex.new }.freeze
+  MAKING_SCRATCH = Mutex.new
 
   class << self
-    # The engine's object files, built once for each flavour.
+    # The engine's object files, built once for each flavour, by the first of the tests that run beside each other.
     def objects(flavour)
-      @objects ||= {}
-      @objects[flavour] ||= begin
-        directory = File.join(scratch, flavour.to_s).tap { |path| FileUtils.mkdir_p(path) }
-        run_command(*FLAVOURS.fetch(flavour), *FLAGS, "-c", *SOURCES, chdir: directory)
-        Dir[File.join(directory, "*.o")]
-      end
+      BUILDING.fetch(flavour).synchronize { (@objects ||= {})[flavour] ||= build(flavour) }
+    end
+
+    def build(flavour)
+      directory = File.join(scratch, flavour.to_s).tap { |path| FileUtils.mkdir_p(path) }
+      run_command(*FLAVOURS.fetch(flavour), *FLAGS, "-c", *SOURCES, chdir: directory)
+      Dir[File.join(directory, "*.o")]
     end
 
     def scratch
-      @scratch ||= Dir.mktmpdir("memscope").tap do |directory|
-        Minitest.after_run { FileUtils.remove_entry(directory) }
+      MAKING_SCRATCH.synchronize do
+        @scratch ||= Dir.mktmpdir("memscope").tap do |directory|
+          Minitest.after_run { FileUtils.remove_entry(directory) }
+        end
       end
     end
 

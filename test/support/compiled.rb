@@ -9,6 +9,8 @@ module Compiled
   ROOT = File.expand_path("../..", __dir__)
   ENGINE = File.join(ROOT, "ext", "memscope", "engine")
   FLAGS = %w[-std=c11 -O1 -g -Wall -Wextra -D_GNU_SOURCE].freeze
+  BUILDING = Mutex.new
+  MAKING_DIRECTORY = Mutex.new
 
   # The compiler refused; the message holds what it said.
   class Failure < StandardError; end
@@ -45,18 +47,23 @@ module Compiled
 
     def name_of(source) = File.basename(source, ".*")
 
+    # Tests that run beside each other want the same files: none sees one that is being written.
     def build(name, *arguments, compiler: "cc")
       target = path(name)
-      run(compiler, *FLAGS, *arguments, "-o", target) unless File.exist?(target)
+      BUILDING.synchronize do
+        run(compiler, *FLAGS, *arguments, "-o", target) unless File.exist?(target)
+      end
       target
     end
 
     def directory
-      @directory ||= begin
-        directory = Dir.mktmpdir("memscope")
-        owner = Process.pid
-        at_exit { FileUtils.remove_entry(directory) if Process.pid == owner }
-        directory
+      MAKING_DIRECTORY.synchronize do
+        @directory ||= begin
+          directory = Dir.mktmpdir("memscope")
+          owner = Process.pid
+          at_exit { FileUtils.remove_entry(directory) if Process.pid == owner }
+          directory
+        end
       end
     end
   end
