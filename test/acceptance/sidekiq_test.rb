@@ -43,7 +43,7 @@ class SidekiqTest < MemscopeTest
   end
 
   def await(path, log)
-    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
     until File.exist?(path)
       flunk "no #{path}: #{File.read(log)}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
       sleep 0.02

@@ -10,7 +10,7 @@ require "tmpdir"
 #   PumaServer.run("workers 2; preload_app!") { |server| server.workers }
 class PumaServer
   # Seconds in which anything here happens, on a loaded machine.
-  PATIENCE = 20
+  PATIENCE = 60
 
   def self.run(configuration, **options)
     Dir.mktmpdir do |directory|

@@ -5,7 +5,7 @@ require "tmpdir"
 # A Rack application under a real Puma, in a process of its own, for the length of a block.
 class ScrapedApplication
   # Seconds in which it has started, on a loaded machine.
-  PATIENCE = 20
+  PATIENCE = 60
 
   # @param rackup [String] the source of its config.ru
   # @yieldparam port [Integer] of 127.0.0.1

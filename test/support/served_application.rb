@@ -177,7 +177,7 @@ class ServedApplication
 
   # @yield until it is true, at most half a minute
   def wait(what)
-    deadline = now + 30
+    deadline = now + 90
     until yield
       raise ChildProcess::Failure, "#{what}: waited in vain\n#{log}" if now > deadline || ended?
 

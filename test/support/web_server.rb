@@ -7,7 +7,7 @@ require "tempfile"
 # workloads/web.ru, served by a real Puma or rackup in a process of its own.
 class WebServer
   # Seconds in which it starts and stops, on a loaded machine.
-  PATIENCE = 30
+  PATIENCE = 60
   COMMANDS = { "puma" => %w[-b tcp://127.0.0.1:0 -t 1:16], "rackup" => %w[-s puma -o 127.0.0.1 -p 0] }.freeze
 
   # @return [Integer]
