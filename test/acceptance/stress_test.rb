@@ -3,6 +3,8 @@
 require_relative "../test_helper"
 
 class StressTest < MemscopeTest
+  parallelize_me!
+
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   SECONDS = Integer(ENV.fetch("SECONDS", "5"))
 

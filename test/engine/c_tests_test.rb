@@ -15,6 +15,8 @@ class CTestsTest < Minitest::Test
   FLAGS = %w[-std=c11 -D_GNU_SOURCE -g -O1 -Wall -Wextra].push("-I#{ROOT}/ext/memscope/engine").freeze
   FLAVOURS = { gcc: %w[gcc], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
+  # Where the other two say nothing that they have not said outside: in a chroot of bin/matrix.
+  OF_THIS_SYSTEM = %i[gcc sanitized].freeze
   BUILDING = FLAVOURS.transform_values { Mutex.new }.freeze
   MAKING_SCRATCH = Mutex.new
 
@@ -50,6 +52,7 @@ class CTestsTest < Minitest::Test
     Dir[File.join(__dir__, "c/*_test.c")].each do |source|
       name = File.basename(source, ".c")
       define_method("test_#{name}_#{flavour}") do
+        skip "the same as outside" if ENV["MEMSCOPE_WITHOUT_BUNDLE"] && !OF_THIS_SYSTEM.include?(flavour)
         skip "#{compiler.first} is not installed" unless system(compiler.first, "-v", err: File::NULL)
 
         program = File.join(self.class.scratch, "#{name}_#{flavour}")
