@@ -59,13 +59,19 @@ module Patients
   end
 
   # A heap that is 45 % full: more than Ruby before 3.2 returns anything of, unless it allows itself many pages that it
-  # has not allocated yet. Of each run of objects the first stay: the longer it is, the more pages are empty.
-  def half_full(mebibytes, run:)
+  # has not allocated yet. Of each run of objects the first stay: the longer it is, the more pages are empty. Returns
+  # how many runs it took: a process that is to be compared takes as many.
+  def half_full(mebibytes, run:, runs: nil)
     objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
-    objects.concat(Array.new(run) { Object.new }) while GC.stat(:heap_allocatable_pages) > 500
+    added = 0
+    while runs ? added < runs : GC.stat(:heap_allocatable_pages) > 500
+      objects.concat(Array.new(run) { Object.new })
+      added += 1
+    end
     index = -1
     KEPT << objects.select! { (index += 1) % run < run * 45 / 100 } # allocates nothing, so that no GC allows more
     3.times { GC.start }
+    added
   end
 
   # Blocks that nobody in Ruby knows of.
