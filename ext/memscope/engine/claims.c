@@ -1,8 +1,9 @@
 #include "claims.h"
 
-#include <string.h>
-
+#include "merge_sort.h"
 #include "range.h"
+
+#include <string.h>
 
 void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratch *list_memory,
                           struct memscope_scratch *sort_memory) {
@@ -45,38 +46,13 @@ void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintpt
     }
 }
 
-static void merge(const struct memscope_claim *from, size_t middle, size_t count, struct memscope_claim *to) {
-    size_t left = 0, right = middle;
-
-    for (size_t index = 0; index < count; index++) {
-        bool take_left = right >= count || (left < middle && from[left].start <= from[right].start);
-
-        to[index] = take_left ? from[left++] : from[right++];
-    }
-}
-
-/* Bottom-up and stable, in scratch memory: qsort of glibc before 2.37 may call malloc. */
-static void sort(struct memscope_claim *list, size_t count, struct memscope_claim *buffer) {
-    struct memscope_claim *from = list, *to = buffer;
-
-    for (size_t width = 1; width < count; width *= 2) {
-        struct memscope_claim *swap = from;
-
-        for (size_t start = 0; start < count; start += 2 * width) {
-            size_t length = count - start < 2 * width ? count - start : 2 * width;
-
-            merge(from + start, length < width ? length : width, length, to + start);
-        }
-        from = to;
-        to = swap;
-    }
-    if (from != list)
-        memcpy(list, from, count * sizeof *list);
+static bool in_order(const void *left, const void *right) {
+    return ((const struct memscope_claim *)left)->start <= ((const struct memscope_claim *)right)->start;
 }
 
 static bool is_sorted(const struct memscope_claim *list, size_t count) {
     for (size_t index = 1; index < count; index++)
-        if (list[index - 1].start > list[index].start)
+        if (!in_order(&list[index - 1], &list[index]))
             return false;
     return true;
 }
@@ -93,8 +69,9 @@ static void order(struct memscope_claims *claims) {
         claims->exhausted = true;
         return;
     }
-    sort(added, claims->count - claims->settled, buffer);
-    merge(claims->list, claims->settled, claims->count, buffer);
+    memscope_merge_sort((char *)added, claims->count - claims->settled, sizeof *added, (char *)buffer, in_order);
+    memscope_merge((const char *)claims->list, claims->settled, claims->count, sizeof *buffer, (char *)buffer,
+                   in_order);
     memcpy(claims->list, buffer, claims->count * sizeof *buffer);
     claims->sort_memory->used = used;
 }

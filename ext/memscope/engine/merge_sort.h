@@ -1,0 +1,53 @@
+/*
+ * A stable sort in memory of the caller: qsort of glibc before 2.37 may call malloc. Inlined, so that the size of an
+ * item and the comparison are constants of each use.
+ */
+#ifndef MEMSCOPE_MERGE_SORT_H
+#define MEMSCOPE_MERGE_SORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Whether left stands before right, or where it stands. */
+typedef bool memscope_in_order(const void *left, const void *right);
+
+#define MEMSCOPE_SORTS static inline __attribute__((always_inline))
+
+/* from has two sorted parts, of middle items and the rest; to becomes one. */
+MEMSCOPE_SORTS void memscope_merge(const char *from, size_t middle, size_t count, size_t size, char *to,
+                                   memscope_in_order *in_order) {
+    const char *left = from, *left_end = from + middle * size, *right = left_end, *end = from + count * size;
+
+    for (; left < left_end || right < end; to += size) {
+        bool take_left = right == end || (left < left_end && in_order(left, right));
+
+        memcpy(to, take_left ? left : right, size);
+        *(take_left ? &left : &right) += size;
+    }
+}
+
+/* Bottom-up; buffer is as large as items. */
+MEMSCOPE_SORTS void memscope_merge_sort(char *items, size_t count, size_t size, char *buffer,
+                                        memscope_in_order *in_order) {
+    char *from = items, *to = buffer;
+
+    for (size_t width = 1; width < count; width *= 2) {
+        char *swap = from;
+
+        for (size_t start = 0; start < count; start += 2 * width) {
+            size_t length = count - start < 2 * width ? count - start : 2 * width;
+
+            memscope_merge(from + start * size, length < width ? length : width, length, size, to + start * size,
+                           in_order);
+        }
+        from = to;
+        to = swap;
+    }
+    if (from != items)
+        memcpy(items, from, count * size);
+}
+
+#undef MEMSCOPE_SORTS
+
+#endif
