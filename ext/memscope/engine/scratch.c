@@ -1,5 +1,6 @@
 #include "scratch.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,27 +14,29 @@
 
 /*
  * owner is the pid whose scratch this is, so that entries a child inherits across fork are seen to be stale; its
- * negative marks an entry that is being filled in.
+ * negative marks an entry that is being filled in. What lasts is everyone's.
  */
+#define EVERYONE INT_MAX
+
 static struct {
     _Atomic(pid_t) owner;
     _Atomic(uintptr_t) start;
     _Atomic(uintptr_t) end;
 } open_scratches[OPEN_LIMIT];
 
-static int list_scratch(uintptr_t start, uintptr_t end) {
+static int list_scratch(uintptr_t start, uintptr_t end, pid_t as) {
     pid_t self = getpid();
 
     for (int slot = 0; slot < OPEN_LIMIT; slot++) {
         pid_t owner = atomic_load(&open_scratches[slot].owner);
 
-        if (owner == self || owner == -self)
+        if (owner == self || owner == -self || owner == EVERYONE)
             continue;
         if (!atomic_compare_exchange_strong(&open_scratches[slot].owner, &owner, -self))
             continue;
         atomic_store(&open_scratches[slot].start, start);
         atomic_store(&open_scratches[slot].end, end);
-        atomic_store(&open_scratches[slot].owner, self);
+        atomic_store(&open_scratches[slot].owner, as);
         return slot;
     }
     return -1;
@@ -42,9 +45,24 @@ static int list_scratch(uintptr_t start, uintptr_t end) {
 void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
     pid_t self = getpid();
 
-    for (int slot = 0; slot < OPEN_LIMIT; slot++)
-        if (atomic_load(&open_scratches[slot].owner) == self)
+    for (int slot = 0; slot < OPEN_LIMIT; slot++) {
+        pid_t owner = atomic_load(&open_scratches[slot].owner);
+
+        if (owner == self || owner == EVERYONE)
             visit(atomic_load(&open_scratches[slot].start), atomic_load(&open_scratches[slot].end), context);
+    }
+}
+
+void *memscope_lasting_map(size_t size) {
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED)
+        return NULL;
+#ifdef MADV_NOHUGEPAGE
+    madvise(base, size, MADV_NOHUGEPAGE);
+#endif
+    list_scratch((uintptr_t)base, (uintptr_t)base + size, EVERYONE);
+    return base;
 }
 
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
@@ -60,7 +78,7 @@ enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
 #endif
         scratch->base = base;
         scratch->reserved = size;
-        scratch->slot = list_scratch((uintptr_t)base, (uintptr_t)base + size);
+        scratch->slot = list_scratch((uintptr_t)base, (uintptr_t)base + size, getpid());
         return MEMSCOPE_OK;
     }
     return MEMSCOPE_NO_MEMORY;

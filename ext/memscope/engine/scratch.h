@@ -37,7 +37,13 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 /* Idempotent; a zeroed scratch counts as closed. */
 void memscope_scratch_close(struct memscope_scratch *scratch);
 
-/* Calls visit for the address range of each scratch that this process has open, in any thread. */
+/*
+ * Memory that memscope keeps: a mapping for the rest of the process, zeroed, resident only where it is used, and
+ * inherited by forked children, listed among the scratches of them all. NULL when the kernel refuses.
+ */
+void *memscope_lasting_map(size_t size);
+
+/* Calls visit for the address range of each scratch that this process has open, in any thread, and of what lasts. */
 void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
 #endif

@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef ElfW(Phdr) elf_header;
 typedef ElfW(Dyn) elf_dynamic;
@@ -76,6 +77,21 @@ bool memscope_shared_object_contains(const struct memscope_shared_object *object
             return true;
     }
     return false;
+}
+
+struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object) {
+    const elf_header *headers = object->headers;
+    struct memscope_range extent = {UINTPTR_MAX, 0};
+
+    for (size_t header = 0; header < object->header_count; header++) {
+        uintptr_t start = object->load_bias + headers[header].p_vaddr, end = start + headers[header].p_memsz;
+
+        if (headers[header].p_type != PT_LOAD)
+            continue;
+        extent.start = start < extent.start ? start : extent.start;
+        extent.end = end > extent.end ? end : extent.end;
+    }
+    return extent;
 }
 
 /* glibc rewrites the addresses in the dynamic section to run-time ones; musl, and glibc for the vDSO, do not. */
@@ -293,6 +309,104 @@ void memscope_shared_object_symbols_ending(const struct memscope_shared_object *
         visit_if_matching(&search, index);
 }
 
+/* ---- import slots --------------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define RELOCATION_CALL R_X86_64_JUMP_SLOT
+#define RELOCATION_TABLE R_X86_64_GLOB_DAT
+#define RELOCATION_DATA R_X86_64_64
+#elif defined(__aarch64__)
+#define RELOCATION_CALL R_AARCH64_JUMP_SLOT
+#define RELOCATION_TABLE R_AARCH64_GLOB_DAT
+#define RELOCATION_DATA R_AARCH64_ABS64
+#endif
+
+#ifdef RELOCATION_CALL
+
+struct relocations {
+    const elf_symbol *symbols;
+    const char *names;
+    const ElfW(Rela) * calls, *others;
+    size_t call_bytes, other_bytes;
+    uintptr_t read_only_start, read_only_end; /* whole pages, as the linker protects them */
+};
+
+static void find_read_only(const struct memscope_shared_object *object, struct relocations *found) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const elf_header *headers = object->headers;
+
+    for (size_t header = 0; header < object->header_count; header++) {
+        uintptr_t start = object->load_bias + headers[header].p_vaddr;
+
+        if (headers[header].p_type != PT_GNU_RELRO)
+            continue;
+        found->read_only_start = start & -page;
+        found->read_only_end = (start + headers[header].p_memsz) & -page;
+    }
+}
+
+static struct relocations relocations_of(const struct memscope_shared_object *object) {
+    struct relocations found = {0};
+
+    for (const elf_dynamic *entry = dynamic_section(object); entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            found.symbols = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_STRTAB)
+            found.names = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_JMPREL)
+            found.calls = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_RELA)
+            found.others = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_PLTRELSZ)
+            found.call_bytes = entry->d_un.d_val;
+        else if (entry->d_tag == DT_RELASZ)
+            found.other_bytes = entry->d_un.d_val;
+    }
+    find_read_only(object, &found);
+    return found;
+}
+
+static void visit_slots(const struct memscope_shared_object *object, const struct relocations *found,
+                        const ElfW(Rela) * list, size_t bytes, memscope_import_slot_visitor visit, void *context) {
+    for (size_t index = 0; list && index < bytes / sizeof *list; index++) {
+        const elf_symbol *symbol = &found->symbols[ELF64_R_SYM(list[index].r_info)];
+        uintptr_t at = object->load_bias + list[index].r_offset;
+        unsigned type = ELF64_R_TYPE(list[index].r_info);
+
+        if ((type != RELOCATION_CALL && type != RELOCATION_TABLE && type != RELOCATION_DATA) ||
+            list[index].r_addend != 0)
+            continue;
+        visit(
+            &(struct memscope_import_slot){
+                .name = found->names + symbol->st_name,
+                .slot = (void **)at,
+                .call = type == RELOCATION_CALL,
+                .own = symbol->st_shndx != SHN_UNDEF,
+                .read_only = at >= found->read_only_start && at < found->read_only_end,
+            },
+            context);
+    }
+}
+
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context) {
+    struct relocations found = relocations_of(object);
+
+    if (!found.symbols || !found.names)
+        return;
+    visit_slots(object, &found, found.calls, found.call_bytes, visit, context);
+    visit_slots(object, &found, found.others, found.other_bytes, visit, context);
+}
+
+#else
+
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context) {
+    (void)object, (void)visit, (void)context;
+}
+
+#endif
+
 #else
 
 void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context) {
@@ -311,6 +425,16 @@ const void *memscope_shared_object_symbol(const struct memscope_shared_object *o
 bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name) {
     (void)object, (void)name;
     return false;
+}
+
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context) {
+    (void)object, (void)visit, (void)context;
+}
+
+struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object) {
+    (void)object;
+    return (struct memscope_range){0};
 }
 
 bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address) {

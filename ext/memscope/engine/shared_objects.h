@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "range.h"
+
 struct memscope_shared_object {
     const char *path;    /* as the linker names it; "" for the executable. Valid during the visit only */
     uintptr_t load_bias; /* added to every p_vaddr */
@@ -37,6 +39,24 @@ const void *memscope_shared_object_symbol(const struct memscope_shared_object *o
  * object's linker has stored as the end of a longer one.
  */
 bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name);
+
+/* A word of the object that the dynamic linker fills with the address of a function or variable. */
+struct memscope_import_slot {
+    const char *name;
+    void **slot;
+    bool call;      /* it is only called through; else it may be data that points to a function */
+    bool own;       /* the object defines it itself, though another definition may come first */
+    bool read_only; /* since the object was loaded */
+};
+
+typedef void (*memscope_import_slot_visitor)(const struct memscope_import_slot *slot, void *context);
+
+/* Visits all of them. On x86-64 and aarch64; on others there are none. */
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context);
+
+/* From its first segment's start to its last one's end. Other objects may lie in gaps between. */
+struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object);
 
 /* Whether address lies in one of the object's loaded segments. */
 bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address);
