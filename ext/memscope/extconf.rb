@@ -22,6 +22,10 @@ $warnflags = ""
 $INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')
 $CPPFLAGS << " -D_GNU_SOURCE"
 
+# Thread-local variables by descriptors: half the instructions of __tls_get_addr, where dlopen finds static room for
+# them. aarch64 has no other way.
+$CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && try_cflags("-mtls-dialect=gnu2")
+
 if ENV["MEMSCOPE_SANITIZE"]
   sanitizers = "-fsanitize=address,undefined -fno-omit-frame-pointer"
   $CFLAGS << " #{sanitizers} -g -O1"
@@ -35,6 +39,9 @@ have_func("rb_objspace_reachable_objects_from")
 have_func("rb_vm_lock_enter_body")
 have_func("rb_gc_obj_optimal_size")
 have_func("rb_shape_get_shape_by_id")
+
+have_func("rb_internal_thread_add_event_hook", "ruby/thread.h") # since 3.2
+have_library("m", "log") # the interpreter brings it, but the linker is to know
 
 create_header
 create_makefile("memscope/memscope")

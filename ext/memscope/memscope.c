@@ -8,6 +8,9 @@
  *   engine/stacks.h, ledger.h                                who owns which page; the sum
  *   engine/jemalloc_control.h, levers.h                      what is changed: giving memory back
  *   engine/program.h                                         what a file does when it is started
+ *   engine/sampled_stack.h, sample_table.h, native_frames.h  malloc's samples: where, how many, by whom
+ *   engine/imports.h, import_sampler.h, jemalloc_profile.h   the two ways to take them
+ *   malloc_profile.h                                         Ruby's frames of a sample
  *   ruby_private.h, ruby_heap.c, heap_pins.c                 Ruby's heap pages and slots
  *   values.c, *_binding.c, snapshot.c                        structs in, VALUEs out
  *
@@ -32,4 +35,6 @@ void Init_memscope(void) {
     Init_memscope_arenas();
     Init_memscope_levers();
     Init_memscope_program();
+    Init_memscope_malloc_profile();
+    Init_memscope_malloc_profile_binding();
 }

@@ -41,5 +41,7 @@ void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);
 void Init_memscope_program(void);
+void Init_memscope_malloc_profile(void);
+void Init_memscope_malloc_profile_binding(void);
 
 #endif

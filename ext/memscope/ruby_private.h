@@ -30,6 +30,9 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #define MEMSCOPE_LISTING_FINISHES_GC 1
 #endif
 
+/* Whether this thread holds the GVL; false in one that Ruby did not make. Exported from 3.1 to 4.1dev (thread.c). */
+int ruby_thread_has_gvl_p(void);
+
 /*
  * The lock under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1, not by 3.3:
  * there a Ractor that grows the heap while its pages are listed makes each_objects write behind its array.

@@ -57,6 +57,18 @@ module Memscope
 
       def tune(*) = answer(:T1, allocator: :unknown, arenas: [])
 
+      def profile_runs? = false
+
+      def malloc_profile = nil
+
+      def stop_profile = nil
+
+      def profile_inflation = nil
+
+      def tag(_name) = yield
+
+      def next_generation = 0
+
       private
 
       def answer(tier, **known)

@@ -55,6 +55,19 @@ static VALUE host_deny_process_vm_readv(VALUE self) {
     return Qnil;
 }
 
+/* Host.deny_memfd_create! -> nil: it fails with ENOSYS, as before Linux 3.17. */
+static VALUE host_deny_memfd_create(VALUE self) {
+    struct sock_filter instructions[] = {
+        LOAD(nr),
+        SKIP_UNLESS(SYS_memfd_create, 1),
+        ANSWER(SECCOMP_RET_ERRNO | ENOSYS),
+        ANSWER(SECCOMP_RET_ALLOW),
+    };
+
+    install_filter(instructions, sizeof instructions / sizeof *instructions);
+    return Qnil;
+}
+
 /* Host.close_descriptors(first, last) -> nil: closes them as daemons do, whoever owns them. */
 static VALUE host_close_descriptors(VALUE self, VALUE first, VALUE last) {
     for (int descriptor = NUM2INT(first); descriptor <= NUM2INT(last); descriptor++)
@@ -72,6 +85,7 @@ static VALUE host_allow_huge_pages(VALUE self) {
 void init_kernel(VALUE host) {
     rb_define_singleton_method(host, "deny_pagemap_scan!", host_deny_pagemap_scan, 0);
     rb_define_singleton_method(host, "deny_process_vm_readv!", host_deny_process_vm_readv, 0);
+    rb_define_singleton_method(host, "deny_memfd_create!", host_deny_memfd_create, 0);
     rb_define_singleton_method(host, "close_descriptors", host_close_descriptors, 2);
     rb_define_singleton_method(host, "allow_huge_pages!", host_allow_huge_pages, 0);
 }

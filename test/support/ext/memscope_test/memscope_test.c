@@ -9,4 +9,6 @@ void Init_memscope_test(void) {
     init_stacks(host);
     init_kernel(host);
     init_descriptions(host);
+    init_slots(host);
+    init_leaks();
 }

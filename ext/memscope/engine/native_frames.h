@@ -1,0 +1,41 @@
+/*
+ * The native frames of the calling thread, by the unwind tables that its objects carry.
+ *
+ * Called inside malloc, so only where the unwinder neither allocates nor takes the dynamic linker's lock: with a libgcc
+ * and a glibc (2.35) that find tables without it. Elsewhere stacks have no native frames.
+ */
+#ifndef MEMSCOPE_NATIVE_FRAMES_H
+#define MEMSCOPE_NATIVE_FRAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether native frames can be had here. */
+bool memscope_native_frames_possible(void);
+
+/*
+ * Return addresses, leaf first, at most room. Leaves out the frames of this library, and of the object to skip, at the
+ * leaf. Where leaf_only, ends at the first of the functions that were learnt.
+ */
+unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
+
+/*
+ * Learns the functions that a leaf ends at: the innermost count callers of this library's function that calls this, at
+ * most 4. Called once, before the first unwinding.
+ */
+void memscope_native_frames_learn_callers(unsigned count);
+
+/* Leaves out the frames of the object that address is in, too. NULL: of none. */
+void memscope_native_frames_skip_object_of(const void *address);
+
+/*
+ * Reads from 4 KB of stack below, more than a sample takes (2.9 KB measured on x86-64 with glibc 2.36). At the end of a
+ * stack Ruby makes an exception of the fault, where it is on the stack pointer's page (signal.c 3.1.2,
+ * check_stack_overflow in line 832), and jumps out of malloc: that has to happen before anything is held. (Left out, it
+ * did not fail at 160 ends of stacks: a sample has to meet the end while it holds something.) Nothing is written: a
+ * signal handler's stack may be small, and have no guard.
+ */
+void memscope_probe_stack(void);
+
+#endif

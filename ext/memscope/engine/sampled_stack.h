@@ -1,0 +1,86 @@
+/*
+ * The stacks of sampled mallocs, as words: native addresses, and frames of other kinds that are no addresses.
+ *
+ * The allocator's profiler only compares, hashes and prints the words of a stack (jemalloc 5.3.0 src/prof_data.c), so a
+ * word may mean anything that it can be told from a return address by.
+ */
+#ifndef MEMSCOPE_SAMPLED_STACK_H
+#define MEMSCOPE_SAMPLED_STACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Words in a stack at most: PROF_BT_MAX of jemalloc 5.3.0, the room that its hook is given. */
+#define MEMSCOPE_STACK_WORDS 128
+
+enum memscope_word_kind {
+    MEMSCOPE_WORD_NATIVE,     /* a return address */
+    MEMSCOPE_WORD_RUBY,       /* index: a frame that the binding knows; line: of its file */
+    MEMSCOPE_WORD_STATE,      /* index: an enum memscope_stack_state */
+    MEMSCOPE_WORD_GENERATION, /* index: the generation that was current */
+    MEMSCOPE_WORD_TAG,        /* index: a tag that the binding knows */
+    MEMSCOPE_WORD_THREAD,     /* index: a thread's name that the binding knows */
+};
+
+/* Why a stack has no Ruby frames, or not all. */
+enum memscope_stack_state {
+    MEMSCOPE_STACK_DURING_GC = 1,
+    MEMSCOPE_STACK_NO_GVL,
+    MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not make, or that has ended for Ruby */
+    MEMSCOPE_STACK_RUBY_ENDED,
+    MEMSCOPE_STACK_NO_FRAMES,
+    MEMSCOPE_STACK_OVERFLOW, /* no room for another distinct frame */
+};
+
+/* Above every address of a program on x86-64 and aarch64, whose user space ends at 2^56 at the latest. */
+#define MEMSCOPE_WORD_MARK UINT64_C(0xFE)
+
+static inline uint64_t memscope_word(enum memscope_word_kind kind, uint32_t index, uint32_t line) {
+    return MEMSCOPE_WORD_MARK << 56 | (uint64_t)kind << 48 | (uint64_t)(index & 0xffffff) << 24 | (line & 0xffffff);
+}
+
+static inline enum memscope_word_kind memscope_word_kind(uint64_t word) {
+    return word >> 56 == MEMSCOPE_WORD_MARK ? (enum memscope_word_kind)(word >> 48 & 0xff) : MEMSCOPE_WORD_NATIVE;
+}
+
+static inline uint32_t memscope_word_index(uint64_t word) {
+    return word >> 24 & 0xffffff;
+}
+
+static inline uint32_t memscope_word_line(uint64_t word) {
+    return word & 0xffffff;
+}
+
+/*
+ * Fills in the stack of the calling thread, leaf first, and returns how many words it has; at most room. Called inside
+ * malloc, in any thread and state: must take no lock that malloc is called under, nor allocate objects, nor fail.
+ */
+typedef unsigned (*memscope_stack_reader)(uint64_t *words, unsigned room);
+
+/* What one stack holds. */
+struct memscope_sampled_stack {
+    const uint64_t *words;
+    uint32_t length;
+    uint64_t samples;  /* that live */
+    double live_bytes; /* estimates: see memscope_sample_weight */
+    double live_objects;
+    double variance;        /* of live_bytes */
+    double allocated_bytes; /* since the start; negative where the allocator does not say */
+    double allocated_objects;
+};
+
+struct memscope_sampled_stacks {
+    struct memscope_sampled_stack *list; /* in the scratch of the reading */
+    size_t count;
+    uint64_t dropped_samples; /* for want of room */
+    uint64_t lost_frees;      /* blocks whose free was not seen: they were found again as another block */
+};
+
+/*
+ * How many blocks of this size one that was sampled stands for. Blocks are sampled as a Poisson process does that takes
+ * one byte in rate: a block of size bytes with probability 1 − e^(−size/rate).
+ */
+double memscope_sample_weight(double size, double rate);
+
+#endif
