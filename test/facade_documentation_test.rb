@@ -13,7 +13,8 @@ class FacadeDocumentationTest < MemscopeTest
     puts JSON.generate(tiers.transform_values { |reading| reading.cost.tier })
   RUBY
   # They return no reading; what report costs is the ledger's.
-  NO_READING = %w[rss listen report configure configuration supported? unsupported_reason].freeze
+  NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
+                  malloc_profile tag].freeze
   # What is loaded for people and for programs of their own, not for callers.
   SURFACES = %i[CLI Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.

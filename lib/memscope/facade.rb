@@ -31,16 +31,25 @@ module Memscope
   autoload :Finding, File.join(__dir__, "finding.rb")
   autoload :Lint, File.join(__dir__, "lint.rb")
   autoload :Listener, File.join(__dir__, "listener.rb")
+  autoload :MallocProfile, File.join(__dir__, "malloc_profile.rb")
   autoload :Mapping, File.join(__dir__, "mappings.rb")
   autoload :Mappings, File.join(__dir__, "mappings.rb")
   autoload :Metrics, File.join(__dir__, "metrics.rb")
   autoload :Outside, File.join(__dir__, "outside.rb")
+  autoload :Profile, File.join(__dir__, "profile.rb")
   autoload :Prometheus, File.join(__dir__, "prometheus.rb")
   autoload :Purge, File.join(__dir__, "purge.rb")
+  autoload :RackTags, File.join(__dir__, "rack_tags.rb")
+  autoload :SidekiqTags, File.join(__dir__, "sidekiq_tags.rb")
   autoload :Tuning, File.join(__dir__, "tuning.rb")
   autoload :Web, File.join(__dir__, "web.rb")
   autoload :Worker, File.join(__dir__, "workers.rb")
   autoload :Workers, File.join(__dir__, "workers.rb")
+
+  # A reason of the ledger's malloc, while jemalloc samples.
+  INFLATED = "a malloc profile runs, for which jemalloc gives each sampled block below 16 KiB an extent of its own: " \
+             "about %d bytes more than the program asked for"
+  private_constant :INFLATED
 
   class << self
     # @!method rss
@@ -75,7 +84,10 @@ module Memscope
       switch(:ledger, :objects, objects)
       switch(:ledger, :strict, strict)
       malloc = Native.allocator
-      Ledger.capture(Native.ledger(deep, shared, objects, strict).update(allocator: malloc))
+      body = Native.ledger(deep, shared, objects, strict).update(allocator: malloc)
+      inflation = Native.profile_inflation
+      body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
+      Ledger.capture(body)
     end
 
     # Every mapping, with the ledger rows that own it. Tier T2. Loads memscope/mappings when first used; require that
@@ -169,6 +181,33 @@ module Memscope
     def purge(*levers, arena: nil, dry_run: false, settle: 0)
       Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle)
     end
+
+    # Which lines of Ruby allocated what malloc holds when the block ends, of what was allocated in it, in any thread.
+    # Loads memscope/malloc_profile when first used.
+    #
+    #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
+    #
+    # @param options [Hash] those of MallocProfile.start: `rate` and `backend`
+    # @yield
+    # @return [Profile]
+    # @raise [ArgumentError] for another rate or backend, or without a block
+    # @raise [MallocProfile::Unavailable] where a profile runs already, or this process cannot have one
+    def malloc_profile(...) = MallocProfile.record(...)
+
+    # Marks what this fiber allocates in the block, for the malloc profile: `Profile#by(:tag)`. Tags nest; the inner
+    # one counts. Costs well under a microsecond, whether a profile runs or not.
+    #
+    # Other fibers that run meanwhile have their own tags. One that is resumed for the first time within the block, as
+    # that of an Enumerator or an Async task, takes its tag over and keeps it, also after the block. A thread that is
+    # started there begins without one.
+    #
+    #   Memscope.tag("checkout") { process(order) }
+    #
+    # @param name [String, Symbol] of at most 64 bytes, and one of few: 4,096 in a process
+    # @yield
+    # @return [Object] the block's value
+    # @raise [ArgumentError] for another name, or without a block
+    def tag(name, &) = MallocProfile.tag(name, &)
 
     # Sets decay times and background threads of jemalloc while it runs; what is nil stays as it is, and without
     # arguments it only reads. Tier T1; but setting a decay time may give back what is unused now, which takes long.

@@ -137,10 +137,15 @@ module Memscope
     def plain(given, where)
       case given
       when Hash then plain_hash(given, where)
-      when Array then given.each_with_index.map { |item, index| plain(item, "#{where}[#{index}]") }.freeze
+      when Array then plain_list(given, where)
       when String, Symbol, Integer, true, false, nil then Field.plain(given)
       else given.is_a?(Float) && given.finite? ? given : refuse(where, given, "a value that JSON knows")
       end
+    end
+
+    # Of Integers there may be a million: none can be refused, so that no path to them is made.
+    def plain_list(given, where)
+      given.each_with_index.map { |item, index| item.is_a?(Integer) ? item : plain(item, "#{where}[#{index}]") }.freeze
     end
 
     # Keys written as decimal numbers were Integers.

@@ -1,0 +1,150 @@
+# frozen_string_literal: true
+
+require_relative "../profile"
+
+module Memscope
+  class Profile < Reading
+    # By how much each place grew between two profiles of one process: later - earlier.
+    #
+    # Errors are added in quadrature, as of estimates that know nothing of each other: an upper bound, for a block that
+    # lives in both profiles is the same sample in both, and cancels out. Stacks of which no number changed are left
+    # out, their errors too.
+    class Difference < Reading
+      include Sampled
+
+      # @!attribute [r] backend
+      #   @return [Symbol] of both profiles
+      field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
+      # @!attribute [r] rate_bytes
+      #   @return [Integer] of both profiles
+      field :rate_bytes, :count, null: false
+      # @!attribute [r] seconds
+      #   @return [Float] from the earlier profile to the later
+      field :seconds, :number, null: false
+      # @!attribute [r] generation
+      #   @return [Integer] the later profile's current one
+      field :generation, :count, null: false
+      # @!attribute [r] earlier_live_bytes
+      #   @return [Integer] all that lived then
+      field :earlier_live_bytes, :bytes, null: false
+      # @!attribute [r] later_live_bytes
+      #   @return [Integer] and all that lived later
+      field :later_live_bytes, :bytes, null: false
+      # @!attribute [r] frames
+      #   @return [Array<Frame>] of all stacks
+      field :frames, [Frame], null: false
+      # @!attribute [r] stacks
+      #   @return [Array<Stack>] with what each grew by; those of which no number changed are left out
+      field :stacks, [Stack], null: false
+      # @!attribute [r] live_bytes
+      #   @return [Integer] later less earlier
+      field :live_bytes, :signed_bytes, null: false
+      # @!attribute [r] samples
+      #   @return [Integer] later less earlier
+      field :samples, :integer, null: false
+      # @!attribute [r] error_bytes
+      #   @return [Integer] one standard error of `live_bytes`
+      field :error_bytes, :bytes, null: false
+
+      # What must be the same of both, for the numbers to be of one kind.
+      SAME = %i[pid backend rate_bytes].freeze
+      NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
+      private_constant :SAME, :NO_COST
+
+      class << self
+        # @return [String] "profile_difference"
+        def kind = "profile_difference"
+
+        # @param earlier [Profile]
+        # @param later [Profile]
+        # @return [Difference] in the later one's envelope; nothing was read for it, so it costs nothing
+        # @raise [TypeError] unless both are profiles
+        # @raise [ArgumentError] unless both are of one process, rate and backend
+        def between(earlier, later)
+          unless earlier.instance_of?(Profile)
+            raise TypeError, "#{later.class} - #{earlier.class}: only a profile can be subtracted from a profile"
+          end
+
+          SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
+          capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
+                    **wholes(earlier, later), **Matching.new(earlier, later).to_h,
+                    reasons: reasons_of(earlier, later), cost: NO_COST }, later.envelope)
+        end
+
+        # @api private
+        # @return [Difference] checked as a profile is
+        def load(hash, where)
+          super.tap { |difference| Consistency.new(difference, where, signed: true).check }
+        end
+
+        private
+
+        def check_same(field, earlier, later)
+          return if earlier == later
+
+          raise ArgumentError, "Memscope::Profile#-: #{field}: given #{earlier.inspect} in the earlier profile, " \
+                               "allowed: #{later.inspect}, as in the later"
+        end
+
+        def wholes(earlier, later)
+          { seconds: (later.at - earlier.at).to_f, samples: later.samples - earlier.samples,
+            earlier_live_bytes: earlier.live_bytes, later_live_bytes: later.live_bytes,
+            live_bytes: later.live_bytes - earlier.live_bytes }
+        end
+
+        def reasons_of(earlier, later)
+          reasons = earlier.reasons.merge(later.reasons)
+          return reasons if earlier.started_at == later.started_at
+
+          { **reasons, started_at: "profiling was stopped and started again between the two profiles: what had been " \
+                                   "allocated before counts as freed" }
+        end
+      end
+
+      # Pairs the stacks of two profiles, each of which has frames of its own.
+      #
+      # @api private
+      class Matching
+        # @param earlier [Profile]
+        # @param later [Profile]
+        def initialize(earlier, later)
+          @frames = {}
+          @stacks = {}
+          count(later, 1)
+          count(earlier, -1)
+        end
+
+        # @return [Hash{Symbol => Object}] frames, stacks, and the error of all
+        def to_h
+          changed = @stacks.select { |_key, numbers| numbers.except(:error_squared).any? { |_, one| one&.nonzero? } }
+          { frames: @frames.keys, stacks: changed.map { |key, numbers| stack(key, numbers) },
+            error_bytes: Integer.sqrt(changed.each_value.sum { |numbers| numbers[:error_squared] }) }
+        end
+
+        private
+
+        def count(profile, sign)
+          indexes = profile.frames.map { |frame| @frames[frame] ||= @frames.size }
+          profile.stacks.each do |stack|
+            key = [stack.frames.map { |frame| indexes[frame] }.freeze, stack.tag, stack.thread, stack.generation]
+            add(@stacks[key] ||= Hash.new(0), stack, sign)
+          end
+        end
+
+        def add(numbers, stack, sign)
+          Stack::GROWING.each do |name|
+            value = stack.public_send(name)
+            numbers[name] = numbers[name] && value && (numbers[name] + (sign * value))
+          end
+          numbers[:error_squared] += stack.error_bytes**2
+        end
+
+        def stack((frames, tag, thread, generation), numbers)
+          { frames: frames, tag: tag, thread: thread, generation: generation,
+            **numbers.slice(*Stack::GROWING), error_bytes: Integer.sqrt(numbers[:error_squared]) }
+        end
+      end
+      private_constant :Matching
+    end
+  end
+end

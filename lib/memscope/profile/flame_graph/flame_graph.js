@@ -1,0 +1,114 @@
+"use strict";
+(() => {
+  const { frames, stacks, difference } = JSON.parse(document.getElementById("profile").textContent);
+  const element = (id) => document.getElementById(id);
+  const area = element("chart");
+
+  // As the text reports have them.
+  const size = (bytes) => {
+    const grouped = (number, digits) => number.toLocaleString("en-US",
+      { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    if (Math.abs(bytes) >= 104857) return grouped(bytes / 1048576, 1) + " MiB";
+    return Math.abs(bytes) >= 1024 ? grouped(bytes / 1024, 0) + " KiB" : bytes + " B";
+  };
+
+  // In a difference the width says how much changed, whichever way.
+  const node = (frame) => ({ frame, name: frame < 0 ? "all" : frames[frame][0], value: 0, bytes: 0, samples: 0,
+    variance: 0, below: new Map() });
+  const count = (into, bytes, samples, error) => {
+    into.value += Math.abs(bytes);
+    into.bytes += bytes;
+    into.samples += samples;
+    into.variance += error * error;
+  };
+  const finish = (one) => {
+    one.children = [...one.below.values()].sort((a, b) => b.value - a.value);
+    delete one.below;
+    one.children.forEach(finish);
+    return one;
+  };
+  const tree = (inverted) => {
+    const root = node(-1);
+    stacks.forEach(([path, bytes, samples, error]) => {
+      let one = root;
+      count(one, bytes, samples, error);
+      (inverted ? path : [...path].reverse()).forEach((frame) => {
+        if (!one.below.has(frame)) one.below.set(frame, node(frame));
+        one = one.below.get(frame);
+        count(one, bytes, samples, error);
+      });
+    });
+    return finish(root);
+  };
+
+  const mixed = (from, to, share) =>
+    "rgb(" + from.map((value, index) => Math.round(value + (to[index] - value) * share)).join(",") + ")";
+  const KINDS = ["#f6b3bd", "#f3cf8e", "#f1e6a2", "#b4cdf3", "#d9d7d0"];
+  const colour = (d) => {
+    if (d.highlight) return "#c3a1ff";
+    if (difference) {
+      const share = d.data.value ? d.data.bytes / d.data.value : 0;
+      return mixed([244, 242, 236], share > 0 ? [244, 112, 91] : [111, 168, 240], Math.abs(share));
+    }
+    return d.data.frame < 0 ? "#ecebe4" : KINDS[frames[d.data.frame][1]];
+  };
+
+  let whole;
+  const place = (data) => data.frame < 0 ? "" : frames[data.frame][2];
+  const label = ({ data }) => {
+    const bytes = (difference && data.bytes > 0 ? "+" : "") + size(data.bytes);
+    const share = difference || !whole ? "" : ", " + (100 * data.value / whole).toFixed(1) + " %";
+    return [data.name, place(data)].filter(Boolean).join(", ") + ": " + bytes + " ± " +
+      size(Math.round(Math.sqrt(data.variance))) + share + ", " + data.samples.toLocaleString("en-US") + " samples";
+  };
+
+  let chart;
+  const details = element("details");
+  const hint = details.textContent;
+  const found = element("found");
+  const matches = (d, term) =>
+    (d.data.name + " " + place(d.data)).toLowerCase().includes(term.toLowerCase());
+  // Not the library's own search, which passes all it found as arguments of one call: there may be too many.
+  const search = () => {
+    const term = element("search").value.trim();
+    let number = 0;
+    let bytes = 0;
+    d3.select(area).datum().each((d) => {
+      d.highlight = term !== "" && matches(d, term);
+      d.within = d.parent !== null && (d.parent.highlight || d.parent.within);
+      if (d.highlight) number += 1;
+      if (d.highlight && !d.within) bytes += d.data.bytes;
+    });
+    chart.update();
+    const frames = number.toLocaleString("en-US") + (number === 1 ? " frame" : " frames");
+    found.textContent = term === "" ? "" : frames + (number ? ", " + size(bytes) : "");
+  };
+
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const draw = () => {
+    chart?.destroy();
+    const data = tree(element("invert").checked);
+    whole = data.value;
+    chart = flamegraph.default().width(area.clientWidth).cellHeight(20).inverted(true).minFrameSize(1)
+      .transitionDuration(still ? 0 : 200).setColorMapper(colour).setLabelHandler(label)
+      .setDetailsHandler((text) => { details.textContent = text || hint; });
+    d3.select(area).datum(data).call(chart);
+    d3.select(area).select("svg").attr("role", "img").attr("aria-label", "Flame graph; the table below has its lines");
+    search();
+  };
+
+  element("search").addEventListener("input", search);
+  element("invert").addEventListener("change", draw);
+  element("reset").addEventListener("click", () => {
+    element("search").value = "";
+    search();
+    chart.resetZoom();
+  });
+  let waiting;
+  addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => chart.width(area.clientWidth).update(), 100);
+  });
+  element("controls").hidden = false;
+  draw();
+})();

@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+module Memscope
+  class Profile < Reading
+    # Which library a file belongs to, by its path.
+    #
+    # @api private
+    module Libraries
+      STANDARD = "Ruby standard library"
+      APPLICATION = "application"
+
+      # …/gems/nokogiri-1.15.4-x86_64-linux/…, …/extensions/x86_64-linux/3.1.0/nokogiri-1.15.4/…
+      GEM = %r{/(?:gems|extensions/[^/]+/[^/]+)/(?<name>[^/]+)-(?<version>\d[^/-]*)(?:-[^/]+)?/}
+      # …/bundler/gems/rails-1c2d3e4f5a6b/…
+      CHECKOUT = %r{/bundler/gems/(?:extensions/[^/]+/[^/]+/)?(?<name>[^/]+)-(?<version>\h{7,40})/}
+      INTERNAL = /\A<internal:/
+      # Where this Ruby keeps its own files; a directory of gems within is matched before.
+      OWN = %w[rubylibdir rubyarchdir vendordir].filter_map { |name| RbConfig::CONFIG[name] }.map { |path| "#{path}/" }
+                                                .freeze
+      # memscope's own code, wherever it is: a gem, or a checkout.
+      MEMSCOPE = Field.text("#{File.expand_path('..', __dir__)}/")
+      # The C library, Ruby itself, allocators, and what stands between them and the code that asked.
+      RUNTIME = /\A(?:lib(?:c|m|dl|rt|pthread|ruby|jemalloc|mimalloc|tcmalloc|stdc\+\+|gcc_s)\b|
+                     ld-|ruby\d*(?:\.\d+)?\z|memscope\.)/x
+      private_constant :GEM, :CHECKOUT, :INTERNAL, :OWN, :RUNTIME
+
+      module_function
+
+      # @param frame [Hash{Symbol => Object}] from the extension
+      # @return [Hash{Symbol => Object}] with the library, where it is a line of Ruby
+      def attributed(frame)
+        return frame if frame[:kind] != :ruby || frame[:path].nil? || frame[:library]
+
+        frame.merge(library: of_line(frame[:path]))
+      end
+
+      # @param path [String] of a Ruby file
+      # @return [String]
+      def of_line(path)
+        path = Field.text(path)
+        return STANDARD if path.match?(INTERNAL)
+        return "memscope #{VERSION}" if path.start_with?(MEMSCOPE)
+
+        gem(path) || (standard?(path) ? STANDARD : APPLICATION)
+      end
+
+      # @param path [String, nil] of a shared object
+      # @return [String, nil] the gem's name for a gem's extension, else the file's
+      def of_object(path) = path && (gem(path) || (standard?(path) ? STANDARD : File.basename(path)))
+
+      # @param path [String, nil] of a shared object
+      # @return [Boolean] whether what it allocates it allocates for someone else
+      def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
+
+      # @return [String, nil] "nokogiri 1.15.4"
+      def gem(path)
+        found = path.match(CHECKOUT) || path.match(GEM)
+        found && "#{found[:name]} #{found[:version]}"
+      end
+
+      def standard?(path) = OWN.any? { |directory| path.start_with?(directory) }
+      private_class_method :gem, :standard?
+    end
+  end
+end

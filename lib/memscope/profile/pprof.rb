@@ -1,0 +1,117 @@
+# frozen_string_literal: true
+
+require "zlib"
+require_relative "../requirement"
+
+Memscope::Requirement.load("google-protobuf", feature: "google/protobuf",
+                                              surface: "Memscope::Profile#to_pprof")
+require "google/protobuf/descriptor_pb"
+require_relative "pprof_messages"
+
+module Memscope
+  class Profile < Reading
+    # profile.proto, gzipped, as Go's heap profiles are: https://github.com/google/pprof/tree/main/proto
+    #
+    # @api private
+    class Pprof
+      # In Go's order; the last is what is shown by default.
+      ALLOCATED = { %w[alloc_objects count] => :allocated_objects, %w[alloc_space bytes] => :allocated_bytes }.freeze
+      LIVE = { %w[inuse_objects count] => :live_objects, %w[inuse_space bytes] => :live_bytes }.freeze
+      # The first mapping, by which the whole is called.
+      PROGRAM = "ruby"
+      private_constant :ALLOCATED, :LIVE, :PROGRAM
+
+      # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the labels
+      #   that all of its samples get
+      # @param comments [Array<String>]
+      def initialize(parts, comments: [])
+        @parts = parts
+        @comments = comments
+        @profile = parts.first.first
+        @numbers = allocations? ? { **ALLOCATED, **LIVE } : LIVE
+        @strings = { "" => 0 }
+        @mappings = {}
+        @functions = {}
+        @locations = {}
+      end
+
+      # @return [String] binary; the same for the same profile
+      def to_s = Zlib.gzip(Messages::Profile.encode(message))
+
+      private
+
+      # One without samples has none to say it of.
+      def allocations?
+        sampled = @parts.map(&:first).reject { |profile| profile.stacks.empty? }
+        sampled.any? && sampled.all?(&:allocations?)
+      end
+
+      # The table of strings comes last: what is before fills it.
+      def message
+        mapping(PROGRAM)
+        samples = @parts.flat_map { |profile, labels| samples(profile, labels) }
+        Messages::Profile.new(
+          sample_type: @numbers.keys.map { |type, unit| value_type(type, unit) }, sample: samples,
+          location: @locations.values, mapping: @mappings.values, function: @functions.values, **circumstances,
+          string_table: @strings.keys
+        )
+      end
+
+      def circumstances
+        { time_nanos: nanoseconds(@profile.at), duration_nanos: duration, period: @profile.rate_bytes,
+          period_type: value_type("space", "bytes"), default_sample_type: string("inuse_space"),
+          comment: [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) } }
+      end
+
+      def origin(profile) = "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}"
+
+      def duration
+        return (@profile.seconds * 1_000_000_000).to_i if @profile.is_a?(Difference)
+
+        nanoseconds(@profile.at) - nanoseconds(@profile.started_at)
+      end
+
+      def nanoseconds(time) = (time.to_i * 1_000_000_000) + time.nsec
+
+      def string(text) = @strings[text] ||= @strings.size
+
+      def value_type(type, unit) = Messages::ValueType.new(type: string(type), unit: string(unit))
+
+      def samples(profile, labels)
+        ids = profile.frames.map { |frame| location(frame).id }
+        profile.stacks.map do |stack|
+          Messages::Sample.new(location_id: ids.values_at(*stack.frames), label: labels(stack, labels),
+                               value: @numbers.values.map { |number| stack.public_send(number) })
+        end
+      end
+
+      def labels(stack, more)
+        { "tag" => stack.tag, "thread" => stack.thread, "generation" => stack.generation.to_s, **more }
+          .compact.map { |key, text| Messages::Label.new(key: string(key), str: string(text)) }
+      end
+
+      def location(frame)
+        @locations[frame] ||= begin
+          line = Messages::Line.new(function_id: function(frame).id, line: frame.lineno || 0)
+          Messages::Location.new(id: @locations.size + 1, mapping_id: mapping(object(frame)).id, line: [line])
+        end
+      end
+
+      # Without a system name: pprof takes a name that is the same as that for one to demangle, and loses "<main>".
+      def function(frame)
+        file = string(frame.path || frame.library || "")
+        name = string(frame.name)
+        @functions[[name, file]] ||=
+          Messages::Function.new(id: @functions.size + 1, name: name, filename: file)
+      end
+
+      def object(frame) = (frame.library if frame.kind == :native) || PROGRAM
+
+      # What a function is in. All are symbolised already.
+      def mapping(file)
+        @mappings[file] ||= Messages::Mapping.new(id: @mappings.size + 1, filename: string(file), has_functions: true,
+                                                  has_filenames: true, has_line_numbers: true, has_inline_frames: true)
+      end
+    end
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "merged"
+
+module Memscope
+  class Profile < Reading
+    # speedscope's own format: https://www.speedscope.app/file-format-schema.json
+    #
+    # @api private
+    class Speedscope
+      SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+      # @param profile [Profile, Difference]
+      def initialize(profile)
+        @profile = profile
+      end
+
+      # @return [String] JSON
+      def to_s
+        JSON.generate("$schema": SCHEMA, exporter: "memscope #{@profile.memscope}",
+                      name: "malloc profile of process #{@profile.pid}", activeProfileIndex: 0,
+                      shared: { frames: @profile.frames.map { |frame| frame(frame) } }, profiles: profiles)
+      end
+
+      private
+
+      def frame(frame)
+        { name: frame.name, file: frame.path || frame.library, line: (frame.lineno if frame.path) }.compact
+      end
+
+      # It knows no weight below zero: what shrank is a profile of its own.
+      def profiles
+        return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }] if difference?
+
+        [sampled("live bytes", &:live_bytes), sampled("live objects", "none", &:live_objects),
+         (sampled("allocated since start", &:allocated_bytes) if @profile.allocations?)].compact
+      end
+
+      def difference? = @profile.is_a?(Difference)
+
+      def sampled(name, unit = "bytes", &number)
+        weights = Merged.by_frames(@profile, &number).select { |_frames, weight| weight.positive? }
+        { type: "sampled", name: name, unit: unit, startValue: 0, endValue: weights.values.sum,
+          samples: weights.keys.map(&:reverse), weights: weights.values }
+      end
+    end
+  end
+end

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require_relative "../reading"
+
+module Memscope
+  class Profile < Reading
+    # One function or line in the stacks of a profile.
+    class Frame < Record
+      # @!attribute [r] kind
+      #   @return [Symbol] :ruby, :native, or :state for what says why there are no frames
+      field :kind, :symbol, null: false, one_of: %i[ruby native state]
+      # @!attribute [r] name
+      #   @return [String] "Report#render", "deflateInit2_", "libz.so.1+0x1a2b", "[during GC]"
+      field :name, :string, null: false
+      # @!attribute [r] path
+      #   @return [String, nil] the Ruby file; nil for methods that are written in C
+      field :path, :string
+      # @!attribute [r] lineno
+      #   @return [Integer, nil]
+      field :lineno, :count
+      # @!attribute [r] library
+      #   @return [String, nil] of a Ruby line "nokogiri 1.15.4", "Ruby standard library" or "application"; of a native
+      #     function the path of the object that has it
+      field :library, :string
+
+      # A method's name and a file's are frozen in the encoding that the program has given them.
+      #
+      # @api private
+      def self.capture(body)
+        super(body.merge(name: Field.text(body[:name]), path: body[:path] && Field.text(body[:path])))
+      end
+
+      # @return [Boolean] whether it is a line of a file; Ruby's own methods that are written in Ruby have none
+      def file? = kind == :ruby && !path.nil? && !path.start_with?("<internal:")
+
+      # @return [Boolean] whether it has a name of its own: not of a native function whose object is stripped
+      def named? = !name.match?(/\+0x\h+\z/)
+
+      # @return [String, nil] "app/models/report.rb:41"
+      def place = path && [path, lineno].compact.join(":")
+
+      # @return [String] "Report#render app/models/report.rb:41", "deflateInit2_"
+      def to_s = [name, place].compact.join(" ")
+    end
+
+    # What was allocated in one place, by one thread, under one tag, in one generation. In a Difference all numbers but
+    # `error_bytes` say by how much they grew.
+    class Stack < Record
+      # @!attribute [r] frames
+      #   @return [Array<Integer>] indexes into the profile's frames, the allocating function first
+      field :frames, :list, null: false
+      # @!attribute [r] tag
+      #   @return [String, nil] of Memscope.tag
+      field :tag, :string
+      # @!attribute [r] thread
+      #   @return [String, nil] the thread's name
+      field :thread, :string
+      # @!attribute [r] generation
+      #   @return [Integer]
+      field :generation, :count, null: false
+      # @!attribute [r] live_bytes
+      #   @return [Integer] estimate
+      field :live_bytes, :signed_bytes, null: false
+      # @!attribute [r] live_objects
+      #   @return [Integer] estimate
+      field :live_objects, :integer, null: false
+      # @!attribute [r] samples
+      #   @return [Integer] live ones that both are made of
+      field :samples, :integer, null: false
+      # @!attribute [r] error_bytes
+      #   @return [Integer] one standard error of `live_bytes`
+      field :error_bytes, :bytes, null: false
+      # @!attribute [r] allocated_bytes
+      #   @return [Integer, nil] since profiling began, freed or not
+      field :allocated_bytes, :signed_bytes
+      # @!attribute [r] allocated_objects
+      #   @return [Integer, nil]
+      field :allocated_objects, :integer
+      # @!attribute [r] freed_bytes
+      #   @return [Integer, nil] since profiling began
+      field :freed_bytes, :signed_bytes
+      # @!attribute [r] freed_objects
+      #   @return [Integer, nil]
+      field :freed_objects, :integer
+
+      # Numbers that grew.
+      GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
+    end
+  end
+end

@@ -1,0 +1,21 @@
+# frozen_string_literal: true
+
+module Memscope
+  # A gem that a part of memscope needs and memscope itself does not.
+  #
+  # @api private
+  module Requirement
+    # @param gem [String]
+    # @param feature [String] what to require of it
+    # @param surface [String] what needs it
+    # @return [void]
+    # @raise [LoadError] where the gem is not there, saying what to add to the Gemfile
+    def self.load(gem, feature:, surface:)
+      require feature
+    rescue LoadError => e
+      raise unless e.path == feature
+
+      raise LoadError, %(#{surface} needs the gem #{gem}, which is not there: add `gem "#{gem}"` to the Gemfile)
+    end
+  end
+end

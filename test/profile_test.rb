@@ -1,0 +1,272 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/profiles"
+
+class ProfileTest < MemscopeTest
+  MEBIBYTE = 1_048_576
+  GROUPINGS = Memscope::Profile::Sampled::GROUPINGS
+  SEEDS = (1..8)
+
+  def shop(**given) = Profiles.profile(Profiles.shop(**given))
+
+  # name => MiB
+  def held(profile, grouping) = profile.by(grouping).to_h { |entry| [entry.to_s, entry.live_bytes / MEBIBYTE] }
+
+  def refused(text, &)
+    assert_includes assert_raises(ArgumentError, &).message, text
+  end
+
+  def test_the_line_nearest_to_the_allocation
+    assert_equal({ "/srv/app/models/cache.rb:9 in Cache#put" => 119, "[no GVL]" => 5,
+                   "#{Profiles::GEMS}/nokogiri-1.15.4-x86_64-linux/lib/nokogiri/xml.rb:33 in Nokogiri::XML.parse" => 3,
+                   "#{RbConfig::CONFIG['rubylibdir']}/set.rb:400 in Set#add" => 2 }, held(shop, :line))
+  end
+
+  def test_what_has_no_line
+    profile = Profiles.profile(Profiles.body([[%i[malloc deflate], 4], [%i[plus], 3], [[], 2], [%i[tap], 1]]))
+
+    assert_equal({ "malloc" => 4, "String#+" => 3, "[no frames]" => 2, "Kernel#tap" => 1 }, held(profile, :line))
+    assert_equal({ "libz.so.1" => 4, "[no library]" => 3, "[no frames]" => 2, "Ruby standard library" => 1 },
+                 held(profile, :library))
+    assert_equal({ "deflateInit2_" => 4, "String#+" => 3, "[no frames]" => 2, "Kernel#tap" => 1 },
+                 held(profile, :native))
+  end
+
+  def test_what_asks_for_memory_of_ruby_is_named
+    profile = Profiles.profile(Profiles.body([[%i[xmalloc string put], 4], [%i[xmalloc deflate], 3], [%i[xmalloc], 2]]))
+
+    assert_equal({ "rb_str_plus" => 4, "deflateInit2_" => 3, "ruby_xmalloc2" => 2 }, held(profile, :native))
+  end
+
+  def test_methods_native_functions_and_libraries
+    assert_equal({ "Cache#put" => 89, "block in Cache#put" => 30, "[no GVL]" => 5, "Nokogiri::XML.parse" => 3,
+                   "Set#add" => 2 }, held(shop, :method))
+    assert_equal({ "rb_str_plus" => 92, "deflateInit2_" => 34, "xmlNewNode" => 3 }, held(shop, :native))
+    assert_equal({ "application" => 90, "libz.so.1" => 34, "nokogiri 1.15.4" => 3, "Ruby standard library" => 2 },
+                 held(shop, :library))
+  end
+
+  def test_a_library_by_its_path
+    stacks = { unnamed: "libpq.so.5", zlib: "Ruby standard library", rails: "rails 0123456789ab", put: "application",
+               parse: "nokogiri 1.15.4", set: "Ruby standard library", string: "libruby-3.1.so.3.1" }
+
+    stacks.each do |frame, library|
+      assert_equal [library], Profiles.profile(Profiles.body([[[frame], 1]])).by(:library).map(&:name), frame
+    end
+  end
+
+  def test_generations_tags_and_threads
+    assert_equal({ "generation 0" => 91, "generation 1" => 38 }, held(shop, :generation))
+    assert_equal({ "[no tag]" => 99, "checkout" => 30 }, held(shop, :tag))
+    assert_equal({ "[no name]" => 100, "puma 1" => 29 }, held(shop, :thread))
+    assert_equal 6, shop.by(:stack).size
+  end
+
+  # What tags has lines of its own, which hold nothing.
+  def test_the_line_under_a_tag_is_the_applications
+    tags = { "block in Memscope::RackTags#call" => "rack_tags", "Memscope::MallocProfile.tag" => "malloc_profile",
+             "Memscope.tag" => "facade", "Memscope::SidekiqTags#call" => "sidekiq_tags" }
+    frames = tags.map { |name, file| Profiles.ruby(name, "/gems/memscope-0.1.0/lib/memscope/#{file}.rb", 9) }
+    stack = Profiles.stack([0, 1, 2, 3, 4], 1 << 20, 0)
+    held = ->(*frames) { Profiles.profile(Profiles.whole(frames, [stack])).by(:line).first.name }
+
+    assert_equal "Shop#buy", held.call(*frames, Profiles.ruby("Shop#buy", "/srv/shop.rb", 3))
+    assert_equal "block in Memscope::RackTags#call", held.call(*frames, Profiles.frame(:ruby, "Integer#times"))
+    assert_equal "Shop.tag", held.call(Profiles.ruby("Shop.tag", "/srv/shop.rb", 3), *frames)
+  end
+
+  def test_an_entry
+    entry = shop.by(:line).first
+
+    assert_equal ["Cache#put", "/srv/app/models/cache.rb", 9], [entry.name, entry.path, entry.lineno]
+    assert_equal "rb_str_plus (libruby-3.1.so.3.1)", entry.native
+    assert_equal({ 0 => 89 * MEBIBYTE, 1 => 30 * MEBIBYTE }, entry.generations)
+    assert_equal 238, entry.samples
+    assert_in_delta 119 / 129.0, entry.share
+    assert_nil entry.allocated_bytes
+    assert_equal entry, Memscope::Profile::Entry.from_h(JSON.parse(entry.to_json))
+    assert_predicate entry, :frozen?
+  end
+
+  def each_grouping
+    SEEDS.each do |seed|
+      profile = Profiles.profile(Profiles.random(seed))
+      GROUPINGS.each { |grouping| yield profile, profile.by(grouping) }
+    end
+  end
+
+  def test_groups_sum_to_the_whole
+    each_grouping do |profile, entries|
+      assert_equal profile.total_live_bytes, entries.sum(&:live_bytes)
+      assert_equal profile.samples, entries.sum(&:samples)
+      assert_equal profile.stacks.sum(&:live_objects), entries.sum(&:live_objects)
+      assert_in_delta 1, entries.sum(&:share)
+      assert_equal(entries.map(&:live_bytes), entries.map { |entry| entry.generations.values.sum })
+    end
+  end
+
+  def test_the_largest_is_first
+    each_grouping { |_profile, entries| assert_equal entries.map(&:live_bytes).sort.reverse, entries.map(&:live_bytes) }
+  end
+
+  def test_errors_add_in_quadrature
+    each_grouping do |profile, entries|
+      assert_in_delta profile.error_bytes**2, entries.sum { |entry| entry.error_bytes**2 }, profile.error_bytes * 50
+    end
+  end
+
+  def test_what_was_allocated_is_known_of_all_or_of_none
+    [true, false].each do |known|
+      profile = Profiles.profile(Profiles.random(1, allocations: known))
+      allocated = profile.stacks.filter_map(&:allocated_bytes)
+
+      GROUPINGS.each { |grouping| assert_equal allocated.sum, profile.by(grouping).filter_map(&:allocated_bytes).sum }
+
+      assert_equal known, profile.allocations?
+    end
+  end
+
+  def test_a_profile_goes_to_json_and_back
+    SEEDS.each do |seed|
+      profile = Profiles.profile(Profiles.random(seed, allocations: seed.odd?))
+      back = Memscope::Profile.from_json(profile.to_json)
+
+      assert_equal profile, back
+      assert_equal profile.by(:line), back.by(:line)
+      assert_equal profile.started_at, back.started_at
+    end
+  end
+
+  def test_it_is_frozen_to_the_bottom
+    assert(Ractor.shareable?(shop))
+    refute_includes shop.inspect, "rb_str_plus"
+  end
+
+  def test_bytes_that_are_no_text
+    name = "\xff\xfe".b
+    frame = Profiles.ruby(name, "/srv/\xff.rb".b, 1)
+    profile = Profiles.profile(Profiles.whole([frame], [Profiles.stack([0], 4096, 0, tag: name, thread: name)]))
+
+    assert_equal profile, Memscope::Profile.from_json(profile.to_json)
+    GROUPINGS.each { |grouping| assert_predicate profile.by(grouping).first.name, :valid_encoding? }
+  end
+
+  # As a program has them whose locale is C, or that gives eval a name.
+  def test_frozen_names_and_paths_that_are_no_text
+    frames = [Profiles.ruby((+"caf\xe9").force_encoding("ISO-8859-1").freeze, "/srv/\xff.rb".b.freeze, 1),
+              Profiles.ruby("run", (+"/srv/d\u00e9p\u00f4t.rb").force_encoding("US-ASCII").freeze, 2)]
+    profile = Profiles.profile(Profiles.whole(frames, [Profiles.stack([0], 4096, 0), Profiles.stack([1], 4096, 0)]))
+
+    assert_equal profile, Memscope::Profile.from_json(profile.to_json)
+    assert_equal "/srv/d\u00e9p\u00f4t.rb", profile.frames.last.path
+    %i[to_s to_html to_collapsed to_speedscope to_firefox].each do |form|
+      assert_includes profile.public_send(form), "run"
+    end
+  end
+
+  def test_a_process_in_which_nothing_was_sampled
+    profile = Profiles.profile(Profiles.body([]))
+
+    GROUPINGS.each { |grouping| assert_empty profile.by(grouping) }
+    assert_equal 0, profile.total_live_bytes
+    assert_equal profile, Memscope::Profile.from_json(profile.to_json)
+  end
+
+  def test_what_grew
+    earlier = Profiles.profile(Profiles.body([[%i[string put], 10, 0], [%i[deflate main], 9, 0], [%i[tree], 2, 0]]),
+                               at: 1000)
+    later = Profiles.profile(Profiles.body([[%i[tree], 2, 0], [%i[deflate main], 4, 0], [%i[string put], 10, 0],
+                                            [%i[string put], 8, 1], [%i[zlib set], 1, 1]]), at: 61_000)
+    difference = later - earlier
+
+    assert_equal({ "/srv/app/models/cache.rb:9 in Cache#put" => 8, "/srv/app/main.rb:18 in <main>" => -5,
+                   "#{RbConfig::CONFIG['rubylibdir']}/set.rb:400 in Set#add" => 1 }, held(difference, :line))
+    assert_equal [4 * MEBIBYTE, 60.0, 21 * MEBIBYTE, 25 * MEBIBYTE],
+                 [difference.total_live_bytes, difference.seconds, difference.earlier_live_bytes,
+                  difference.later_live_bytes]
+    assert_equal [8 / 9.0, 1 / 9.0, nil], difference.by(:line).map(&:share)
+  end
+
+  def test_errors_of_a_difference_add_in_quadrature
+    earlier = Profiles.profile(Profiles.body([[%i[string put], 10]]))
+    later = Profiles.profile(Profiles.body([[%i[string put], 40]]))
+    expected = Math.hypot(earlier.error_bytes, later.error_bytes)
+
+    assert_in_delta expected, (later - earlier).error_bytes, 1
+    assert_in_delta expected, (later - earlier).by(:line).first.error_bytes, 1
+  end
+
+  # By all that tells an entry from others.
+  def amounts(profile, grouping)
+    profile.by(grouping).to_h { |entry| [[entry.path, entry.lineno || entry.name], entry.live_bytes] }
+  end
+
+  def test_differences_of_anything_sum
+    SEEDS.each_cons(2) do |one, other|
+      earlier = Profiles.profile(Profiles.random(one, names: Profiles::FRAMES.keys.shuffle(random: Random.new(one))))
+      later = Profiles.profile(Profiles.random(other))
+      difference = later - earlier
+
+      assert_equal later.live_bytes - earlier.live_bytes, difference.total_live_bytes
+      (GROUPINGS - [:stack]).each do |grouping|
+        shrunk = amounts(earlier, grouping).transform_values(&:-@)
+
+        assert_equal amounts(later, grouping).merge(shrunk) { |_key, *both| both.sum }, amounts(difference, grouping)
+      end
+      assert_equal difference, Memscope::Profile::Difference.from_json(difference.to_json)
+    end
+  end
+
+  def test_a_profile_less_itself
+    difference = shop.then { |profile| profile - profile }
+
+    assert_empty difference.stacks
+    assert_equal [0, 0], [difference.total_live_bytes, difference.error_bytes]
+  end
+
+  def test_profiles_that_cannot_be_subtracted
+    rate = Profiles.profile(Profiles.shop(rate_bytes: 4096))
+    backend = Profiles.profile(Profiles.shop(backend: :jemalloc))
+    pid = Profiles.profile(Profiles.shop, pid: Process.pid + 1)
+
+    refused("Memscope::Profile#-: rate_bytes: given 4096 in the earlier profile, allowed: 524288") { shop - rate }
+    refused("Memscope::Profile#-: backend: given :jemalloc in the earlier") { shop - backend }
+    refused("Memscope::Profile#-: pid: given #{Process.pid + 1}") { shop - pid }
+    assert_raises(TypeError) { shop - 1 }
+    assert_raises(TypeError) { shop - (shop - shop) }
+  end
+
+  def test_profiling_that_began_anew_is_said
+    restarted = shop(started_at: 5)
+
+    assert_includes (shop - restarted).reasons.fetch(:started_at), "stopped and started again"
+  end
+
+  def test_a_wrong_grouping
+    refused("Memscope::Profile#by: grouping: given :file, allowed: :line, :method, :native, :library, :stack, " \
+            ":generation, :tag, :thread") { shop.by(:file) }
+    refused('grouping: given "line"') { shop.by("line") }
+    refused("grouping: given :file") { shop.to_s(by: :file) }
+    refused("Memscope::Profile#to_s: limit: given 0, allowed: an Integer of 1 or more") { shop.to_s(limit: 0) }
+  end
+
+  def test_truncated_json
+    json = shop.to_json
+    (0...json.bytesize).step(97) do |length|
+      refused("Memscope::Profile.from_json: json: given #{length} bytes") { Memscope::Profile.from_json(json[0, length]) }
+    end
+    refused("json: given nil, allowed: a String") { Memscope::Profile.from_json(nil) }
+  end
+
+  def test_json_of_something_else
+    { '{"kind":"ledger","schema":1}' => 'kind: given "ledger", allowed: profile', "[]" => "given []",
+      shop.to_json.sub('"imports"', '"dtrace"') => 'backend: given "dtrace", allowed: jemalloc, imports',
+      shop.to_json.sub('"frames":[0,', '"frames":[999,') => "stacks[0].frames: given 999, allowed: indexes into frames",
+      shop.to_json.sub('"frames":[0,', '"frames":[null,') => "stacks[0].frames: given nil, allowed: indexes",
+      shop.to_json.sub('"frames":[0,', '"frames":[-1,') => "stacks[0].frames: given -1, allowed: indexes",
+      shop.to_json.sub('"live_objects":', '"live_objects":-') => "stacks[0].live_objects: given -",
+      shop.to_json.sub(/"live_bytes":\d+/, '"live_bytes":1') => "live_bytes: given #{shop.live_bytes}, allowed: " }
+      .each { |json, text| refused(text) { Memscope::Profile.from_json(json) } }
+  end
+end
