@@ -213,7 +213,7 @@ class CLITest < MemscopeTest
   end
 
   def test_usage_errors
-    commands = "report, doctor, purge, top, ps, exec, version, --help, --version"
+    commands = "report, doctor, profile, leaks, purge, top, ps, exec, version, --help, --version"
 
     assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
     allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \

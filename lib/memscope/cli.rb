@@ -4,6 +4,8 @@ require_relative "facade"
 require_relative "cli/command"
 require_relative "cli/doctor_command"
 require_relative "cli/exec_command"
+require_relative "cli/leaks_command"
+require_relative "cli/profile_command"
 require_relative "cli/ps_command"
 require_relative "cli/purge_command"
 require_relative "cli/report_command"
@@ -13,12 +15,12 @@ require_relative "cli/version_command"
 module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class in a file of its own.
   #
-  # Exit status: 0 fine, of doctor 1 with findings and 2 with critical ones; 64 a usage error, 74 could not
-  # read or write; that of the program that a command becomes.
+  # Exit status: 0 fine, of doctor 1 with findings and 2 with critical ones, of leaks 1 where memory grows; 64 a usage
+  # error, 74 could not read or write; that of the program that a command becomes.
   module CLI
     # Each command by its name.
-    COMMANDS = [ReportCommand, DoctorCommand, PurgeCommand, TopCommand, PsCommand, ExecCommand, VersionCommand]
-               .to_h { |command| [command.title, command] }.freeze
+    COMMANDS = [ReportCommand, DoctorCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand, PsCommand,
+                ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
 
     class << self
       # Runs one command.

@@ -66,7 +66,8 @@ module Memscope
     end
 
     # @param name [Symbol] of a call of Memscope's: rss, allocator, snapshot, ledger, arenas, size_classes,
-    #   fragmentation, mappings, ruby_heap, process_memory, cgroup, lint, doctor, workers or purge
+    #   fragmentation, mappings, ruby_heap, process_memory, cgroup, lint, doctor, workers, purge,
+    #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop
     # @param options [Hash{Symbol => Object}] what that call takes, but not doctor's `since` and purge's `settle`;
     #   purge's levers are the list `levers`
     # @return [Object] what Memscope's call of this name returns there

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "metrics/requirement"
+require_relative "requirement"
 require_relative "metrics/round"
 
-Memscope::Metrics::Requirement.load("opentelemetry-metrics-sdk", feature: "opentelemetry-metrics-sdk",
-                                                                 surface: "memscope/open_telemetry")
+Memscope::Requirement.load("opentelemetry-metrics-sdk", feature: "opentelemetry-metrics-sdk",
+                                                        surface: "memscope/open_telemetry")
 
 module Memscope
   # memscope's families as observable gauges of OpenTelemetry: "memscope.ledger" with the unit By for

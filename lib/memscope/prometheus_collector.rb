@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "metrics/requirement"
+require_relative "requirement"
 require_relative "metrics/round"
 
-Memscope::Metrics::Requirement.load("prometheus-client", feature: "prometheus/client",
-                                                         surface: "memscope/prometheus_collector")
+Memscope::Requirement.load("prometheus-client", feature: "prometheus/client",
+                                                surface: "memscope/prometheus_collector")
 
 module Memscope
   # memscope's families in a registry of the prometheus-client gem, so that they are on the page that the application

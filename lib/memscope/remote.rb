@@ -37,18 +37,29 @@ module Memscope
       lint: Call.new(:Lint, []),
       doctor: Call.new(:Diagnosis, []),
       workers: Call.new(:Workers, []),
-      purge: Call.new(:"Purge::Result", %w[levers arena dry_run])
+      purge: Call.new(:"Purge::Result", %w[levers arena dry_run]),
+      malloc_profile_state: Call.new(nil, []),
+      malloc_profile_snapshot: Call.new(:Profile, []),
+      malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),
+      malloc_profile_stop: Call.new(:Profile, %w[token]),
+      malloc_profile_stop_shared: Call.new(nil, [])
     }.freeze
 
     # The longest request, in bytes.
     LONGEST_REQUEST = 16 * 1024
+
+    # Those that change the process.
+    ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
+
+    # Those that are no method of Memscope's of the same name and options.
+    OWN = [*ACTIONS, :malloc_profile_state, :malloc_profile_snapshot].freeze
 
     # What a line of JSON can nest: the request, its options, the list of levers.
     DEPTH = 3
 
     # What moves the cursor of a terminal, or worse; and what turns the direction of text.
     CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
-    private_constant :DEPTH, :CONTROL
+    private_constant :ACTIONS, :OWN, :DEPTH, :CONTROL
 
     class << self
       # Answers one request. Raises nothing that a request could be the cause of.
@@ -57,7 +68,7 @@ module Memscope
       # @return [String] the answer, one line
       def answer(line)
         name, options = parse(line)
-        result = name == :purge ? purge(**options) : Memscope.public_send(name, **options)
+        result = OWN.include?(name) ? send(name, **options) : Memscope.public_send(name, **options)
         "#{JSON.generate(ok: result.respond_to?(:to_h) ? result.to_h : result)}\n"
       rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
         failure(e.class.name, e.message)
@@ -66,10 +77,10 @@ module Memscope
       # @return [String] the answer that says what went wrong, one line
       def failure(kind, message) = "#{JSON.generate(error: Field.text(message), kind: kind)}\n"
 
-      # Two requests for the same reading at once can have the same answer; two purges cannot.
+      # Two requests for the same reading at once can have the same answer; two actions cannot.
       #
       # @param line [String] the request
-      def shareable?(line) = !line.include?("purge")
+      def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
 
       # @param value [Object] parsed JSON
       # @return [Object] the same, without characters that a terminal obeys
@@ -90,7 +101,7 @@ module Memscope
         refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
 
         name = CALLS.keys.find { |call| call.name == request["call"] }
-        refuse("call", request["call"], CALLS.keys.join(", ")) unless name && Memscope.respond_to?(name)
+        refuse("call", request["call"], CALLS.keys.join(", ")) unless name
 
         [name, options(name, request.fetch("options", {}))]
       rescue JSON::ParserError
@@ -108,12 +119,41 @@ module Memscope
 
       # A dry run only looks.
       def purge(levers: [], dry_run: false, **options)
-        unless dry_run == true || Configuration.so_far.actions
-          raise Refused, "this process allows no actions: its setting `actions` is false"
-        end
-
+        check_actions unless dry_run == true
         refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
         Memscope.purge(*levers.map { |given| lever(given) }, dry_run: dry_run, **options)
+      end
+
+      def malloc_profile_state = MallocProfile::Lease.state
+
+      def malloc_profile_snapshot = MallocProfile.snapshot
+
+      # Answers at once: who asks waits in its own process.
+      def malloc_profile_start(backend: "auto", **options)
+        check_actions
+        known = MallocProfile::BACKENDS.find { |name| name.name == backend }
+        refuse("backend", backend, MallocProfile::BACKENDS.join(", ")) unless known
+        refuse("seconds", nil, "a number of seconds") unless options.key?(:seconds)
+        refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
+        MallocProfile::Lease.start(backend: known, **options)
+      end
+
+      def malloc_profile_stop(token: nil)
+        check_actions
+        MallocProfile::Lease.stop(token)
+      end
+
+      # What was sampled stays there, for malloc_profile_snapshot.
+      def malloc_profile_stop_shared
+        check_actions
+        MallocProfile::Lease.stop_shared
+        malloc_profile_state
+      end
+
+      def check_actions
+        return if Configuration.so_far.actions
+
+        raise Refused, "this process allows no actions: its setting `actions` is false"
       end
 
       def lever(given)

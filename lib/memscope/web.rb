@@ -18,7 +18,11 @@ module Memscope
   # Every page is there as HTML, as JSON and as text: by its ending (/arenas.json, /arenas.txt), else by the Accept
   # header. / shows the ledger, what the doctor found and the levers of Memscope.purge; /ledger and /doctor are its two
   # readings; /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. What
-  # changes the process is a POST: /purge with lever=NAME, or lever=all.
+  # changes the process is a POST: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
+  #
+  # /profile shows the malloc profile of this process, in a Puma cluster that of the worker that worker=N names, else of
+  # the first; /debug/pprof/heap gives it, in a cluster those of all workers as one, to Pyroscope, Parca and `go tool
+  # pprof` as programs in Go do, with seconds=N what changes in the next N seconds.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them only a person on the machine
   # itself gets in, and only in an environment that was named development or test when the process was started. What a

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "metrics"
-require_relative "metrics/requirement"
+require_relative "requirement"
 
-Memscope::Metrics::Requirement.load("yabeda", feature: "yabeda", surface: "memscope/yabeda")
+Memscope::Requirement.load("yabeda", feature: "yabeda", surface: "memscope/yabeda")
 
 module Memscope
   # memscope's families for Yabeda's exporters, in the group :memscope, under the names that docs/metrics.md has:

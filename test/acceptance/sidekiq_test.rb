@@ -25,6 +25,34 @@ class SidekiqTest < MemscopeTest
     Sidekiq.configure_server { |config| config.on(:startup) { Reading.perform_async } }
   RUBY
 
+  TAGGED = <<~RUBY
+    require "json"
+    require "memscope"
+    KEPT = []
+    class Keeper
+      include Sidekiq::Job
+
+      def perform = 100.times { KEPT << ("k" * 10_000) }
+    end
+    class Teller
+      include Sidekiq::Job
+
+      def perform
+        sleep 0.02 until KEPT.size == 100
+        tags = Memscope::MallocProfile.stop.by(:tag).to_h { |entry| [entry.name, entry.live_bytes] }
+        File.write("tags.part", JSON.generate(tags))
+        File.rename("tags.part", "tags")
+      end
+    end
+    Sidekiq.configure_server do |config|
+      config.server_middleware { |chain| chain.add Memscope::SidekiqTags }
+      config.on(:startup) do
+        Memscope::MallocProfile.start(backend: :imports, rate: 4096)
+        [Keeper, Teller].each(&:perform_async)
+      end
+    end
+  RUBY
+
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     skip_under_sanitizer
@@ -66,8 +94,8 @@ class SidekiqTest < MemscopeTest
     end
   end
 
-  def with_sidekiq(directory, &block)
-    File.write(File.join(directory, "application.rb"), APPLICATION)
+  def with_sidekiq(directory, application = APPLICATION, &block)
+    File.write(File.join(directory, "application.rb"), application)
     sidekiq = [RbConfig.ruby, "-W0", *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rbundler/setup",
                "-e", 'load Gem.bin_path("sidekiq", "sidekiq")', "--", "-r", "./application.rb", "-c", "2", "-t", "1"]
     with_redis(directory) do
@@ -96,6 +124,16 @@ class SidekiqTest < MemscopeTest
           assert_operator workers.first.rss_at_boot_bytes, :>, 10_000_000
         end
         refute_match(/error|memscope/i, File.read(log))
+      end
+    end
+  end
+
+  def test_jobs_tag_what_they_allocate
+    Dir.mktmpdir do |directory|
+      with_sidekiq(directory, TAGGED) do |_pid, log|
+        tags = JSON.parse(File.read(await(File.join(directory, "tags"), log)))
+
+        assert_in_delta 1_000_000, tags.fetch("Keeper"), 300_000
       end
     end
   end

@@ -6,7 +6,7 @@ require_relative "../support/web_server"
 
 # The pages in a real browser, from a real server.
 class WebBrowserTest < MemscopeTest
-  PATHS = ["", "/arenas", "/size_classes", "/ruby_heap", "/mappings", "/nothing",
+  PATHS = ["", "/arenas", "/size_classes", "/ruby_heap", "/mappings", "/profile", "/nothing",
            *("/workers" if Memscope.respond_to?(:workers))].freeze
   PHONE = { width: 390, height: 844 }.freeze
   DESK = { width: 1280, height: 900 }.freeze
@@ -190,6 +190,23 @@ class WebBrowserTest < MemscopeTest
       end
 
       assert_match reason, server.log
+    end
+  end
+
+  # Started, looked at from everywhere, and stopped, by the buttons.
+  def test_a_profile
+    visit("/profile") do |page|
+      page.push("button[value=start]")
+      page.until_found("the button that stops it") { page.evaluate("!!document.querySelector('button[value=stop]')") }
+      [DESK, PHONE].product(%w[light dark]).each do |size, scheme|
+        page.look(**size, scheme: scheme)
+
+        assert_empty page.evaluate(Browser::CONTRAST)
+        assert_empty page.evaluate(Browser::STRUCTURE)
+        assert_equal size[:width], page.evaluate("document.documentElement.scrollWidth")
+      end
+      page.push("button[value=stop]")
+      page.until_found("what it was") { page.text("h1").to_s.include?("when it ended") }
     end
   end
 end

@@ -24,12 +24,13 @@ class PumaServer
   # @return [Integer] the master, or the only process
   attr_reader :pid
 
-  def initialize(directory, configuration, preload: nil, env: {})
+  # @param through [Array<String>] a command of memscope's that becomes Puma
+  def initialize(directory, configuration, preload: nil, env: {}, through: [])
     raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
 
     @log = File.join(directory, "log")
     write(directory, configuration)
-    @pid = start(directory, environment(directory, preload, env))
+    @pid = start(directory, environment(directory, preload, env), through)
     @waiter = Process.detach(@pid)
     @port = until_found("a port") { log[%r{Listening on http://127\.0\.0\.1:(\d+)}, 1] }.to_i
     until_found("an answer") { get("/pid") }
@@ -117,9 +118,12 @@ class PumaServer
   end
 
   # Puma itself finds config/puma.rb, so that the first option of it is the first that Puma has.
-  def start(directory, environment)
+  def start(directory, environment, through)
     load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
-    command = [RbConfig.ruby, "-W0", *load_path, "-rbundler/setup", "-e", 'load Gem.bin_path("puma", "puma")', "--"]
+    executable = File.join(ChildProcess::ROOT, "exe", "memscope")
+    through = [RbConfig.ruby, "-W0", *load_path, executable, *through, "--"] if through.any?
+    command = [*through, RbConfig.ruby, "-W0", *load_path, "-rbundler/setup",
+               "-e", 'load Gem.bin_path("puma", "puma")', "--"]
     Process.spawn(environment, *command, chdir: directory, in: File::NULL, out: @log, err: @log, pgroup: true)
   end
 end

@@ -22,7 +22,10 @@ module Memscope
           @allocator = name
         end
         parser.on("--conf PAIRS", "merge these into MALLOC_CONF; they count before what is there") do |pairs|
-          @pairs = pairs
+          @pairs = [@pairs, pairs].compact.join(",")
+        end
+        parser.on("--profile", "let jemalloc's profiler be ready: for memscope profile and Memscope::MallocProfile") do
+          @pairs = [@pairs, MallocProfile::CONF].compact.join(",")
         end
         parser.on("--if-present", "where it cannot be proved, start COMMAND without, and say so") do
           @if_present = true

@@ -1,11 +1,15 @@
 # frozen_string_literal: true
 
+require_relative "in_program"
+
 module Memscope
   module Launch
     # The ledger, or another reading, of the program that this is loaded into: when it ends, and at intervals. memscope
     # itself is loaded for the first report only, unless the program has done so: until then the program runs as it
     # would without.
     class ProgramReport
+      include InProgram
+
       # @param order [Hash{String => String}] every, output, json, reading (names of calls), the ledger's options, and
       #   where memscope is
       def initialize(order)
@@ -75,36 +79,6 @@ module Memscope
       end
 
       def heading(ending) = "memscope #{@title}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
-
-      def load_memscope
-        return if Memscope.respond_to?(:ledger)
-
-        load_path = HandOver.load_path(@order)
-        $LOAD_PATH.unshift(*load_path)
-        require_relative "../../memscope"
-      ensure
-        load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
-      end
-
-      # memscope made the file, for its owner only; it is opened now, while the program has the rights that it was
-      # started with.
-      def destination
-        return $stderr unless @order["output"]
-
-        flags = File::WRONLY | File::APPEND | File::NOFOLLOW
-        File.new(@order["output"], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
-      rescue SystemCallError => e
-        complain(e.message)
-        $stderr
-      end
-
-      def complain(message)
-        $stderr.write("memscope #{@title}: #{message}\n") # warn is silent under -W0
-      rescue StandardError
-        nil
-      end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

@@ -5,7 +5,9 @@ require_relative "access"
 require_relative "assets"
 require_relative "deployment"
 require_relative "forgery"
+require_relative "heap_profile"
 require_relative "pages"
+require_relative "profiling"
 require_relative "readings"
 require_relative "refusal"
 require_relative "refusals"
@@ -21,8 +23,10 @@ module Memscope
       READING = %w[GET HEAD].freeze
       CLOSED = "memscope is closed here. What this request would have needed is in the log."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
+      # Other verbs than those for looking.
+      VERBS = { "/purge" => %w[POST].freeze, "/profile" => [*READING, "POST"].freeze }.freeze
       METRICS = "text/plain; version=0.0.4; charset=utf-8"
-      private_constant :READING, :CLOSED, :CHALLENGE, :METRICS
+      private_constant :READING, :CLOSED, :CHALLENGE, :VERBS, :METRICS
 
       # @param configuration [#call] returns the Configuration
       # @param deployment [Deployment]
@@ -34,6 +38,7 @@ module Memscope
         @deployment = deployment
         @readings = readings
         @refusals = refusals
+        @heap_profile = HeapProfile.new
       end
 
       # @param env [Hash] of Rack
@@ -67,7 +72,7 @@ module Memscope
       end
 
       def permitted(request)
-        verbs = request.path == "/purge" ? %w[POST] : READING
+        verbs = VERBS.fetch(request.path, READING)
         found = handler(request) or raise Refusal.new(404, "There is no such page.")
         return Response.options(verbs) if request.verb == "OPTIONS"
         return found.call if verbs.include?(request.verb)
@@ -81,8 +86,10 @@ module Memscope
       # @return [#call, nil] nil where there is no such path
       def handler(request)
         path = request.path or return
-        return -> { purge(request) } if path == "/purge"
-        return -> { metrics } if path == "/metrics"
+        calls = { "/purge" => :purge, "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile,
+                  "/profile/flamegraph" => :flame_graph }
+        return -> { send(calls[path], request) } if calls.key?(path)
+        return -> { profile(request) } if path == "/profile" && request.verb == "POST"
 
         page = Pages::ALL[path]
         return -> { Pages.response(page.new(@readings, request), request, @configuration.call.actions) } if page
@@ -91,18 +98,41 @@ module Memscope
         -> { asset } if asset
       end
 
-      def metrics = Response.of(200, METRICS, @readings.fetch(:metrics))
+      def metrics(_request) = Response.of(200, METRICS, @readings.fetch(:metrics))
+
+      def heap_profile(request) = @heap_profile.response(request, @readings)
+
+      # With the page's own policy, which names its scripts.
+      def flame_graph(request)
+        body = Pages::Profile.new(@readings, request).reading.to_html
+        Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::FlameGraph.policy)
+      end
 
       def purge(request)
+        form = checked_form(request)
+        Pages.response(pulled({ **request.query.slice("worker"), **form }), request, true)
+      end
+
+      def profile(request)
+        form = { **request.query.slice("worker"), **checked_form(request) }
+        begin
+          outcomes = Pages::Profile.act(form, Profiling.new(@readings))
+        ensure
+          @readings.forget
+        end
+        Pages.response(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request, true)
+      end
+
+      # @return [Hash{String => Array<String>}] of a form that may change the process
+      def checked_form(request)
         raise Refusal.new(403, "Actions are switched off here.") unless @configuration.call.actions
 
         form = request.form
         objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)
-        if objection
-          log_refusal(request, objection)
-          raise Refusal.new(403, "This form is not from a page of this visit: go back, reload it, and try again.")
-        end
-        Pages.response(pulled({ **request.query.slice("worker"), **form }), request, true)
+        return form unless objection
+
+        log_refusal(request, objection)
+        raise Refusal.new(403, "This form is not from a page of this visit: go back, reload it, and try again.")
       end
 
       # What is read from now on is of the process as it is now.

@@ -7,6 +7,7 @@ require_relative "pages/size_classes"
 require_relative "pages/ruby_heap"
 require_relative "pages/mappings"
 require_relative "pages/workers"
+require_relative "pages/profile"
 require_relative "pages/returned"
 require_relative "pages/returned_by_workers"
 require_relative "response"
@@ -21,7 +22,7 @@ module Memscope
       # What each path shows.
       ALL = { "/" => Overview, "/ledger" => OfLedger, "/doctor" => OfDiagnosis, "/arenas" => Arenas,
               "/size_classes" => SizeClasses, "/ruby_heap" => RubyHeap, "/mappings" => Mappings,
-              "/workers" => Workers }.freeze
+              "/workers" => Workers, "/profile" => Profile }.freeze
 
       module_function
 

@@ -77,9 +77,11 @@ module Memscope
         @slots = {}
       end
 
-      # @param kind [Symbol] of KINDS
+      # @param kind [Symbol] of KINDS; any other with a block, which reads it then
       # @return [Reading] which may be some seconds old: its `at` says
-      def fetch(kind, *arguments) = slot([kind, *arguments]).fetch { @kinds.fetch(kind).call(*arguments) }
+      def fetch(kind, *arguments)
+        slot([kind, *arguments]).fetch { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
+      end
 
       # Forgets all, because the process was changed.
       #

@@ -7,8 +7,8 @@ require_relative "refusal"
 
 module Memscope
   module Web
-    # Which processes a purge reaches, and purging them: the workers of the cluster that this process is of, each asked
-    # over its own socket, one after the other so that not all stand still at once. Where there is no cluster, or
+    # Which processes a request reaches, and purging them: the workers of the cluster that this process is of, each
+    # asked over its own socket, one after the other so that not all stand still at once. Where there is no cluster, or
     # nothing is known of it, this process.
     #
     # @api private
@@ -51,17 +51,45 @@ module Memscope
         every(chosen, levers, dry_run)
       end
 
-      private
-
-      def choose(given)
-        return @workers if given.nil? || given == ALL
+      # @param given [String, nil] the index of a worker, or "all"; nil for all
+      # @param all [Boolean] whether "all" will do where there are several
+      # @return [Array<Worker>] none for this process, where there is no cluster
+      # @raise [Refusal] for another worker
+      def choose(given, all: true)
+        all ||= @workers.empty?
+        return @workers if given.nil? || (all && given == ALL)
 
         found = @workers.select { |worker| worker.index.to_s == given }.max_by { |worker| worker.booted_at.to_f }
         return [found] if found
 
-        allowed = [*@workers.map(&:index).uniq, ALL].join(", ")
+        allowed = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
         raise Refusal.new(400, "worker: given #{given[0, 20].inspect}, allowed: #{allowed}.")
       end
+
+      # Asks one after the other.
+      #
+      # @param workers [Array<Worker>]
+      # @yieldparam worker [Worker]
+      # @yieldparam seconds [Float] that it has; one that does not answer leaves the others their time
+      # @return [Array] what the block returned
+      def in_turn(workers)
+        since = now
+        workers.map.with_index do |worker, index|
+          yield(worker, share(since + @seconds - now, workers.size - index))
+        end
+      end
+
+      # @param worker [Worker] another process
+      # @param seconds [Float]
+      # @return [Object] what Client#call returns
+      # @raise [Client::Unreachable, Client::Failed]
+      def call(worker, seconds, name, **options)
+        raise Client::Failed, "the time was over before it could be asked" unless seconds.positive?
+
+        Client.new(worker.pid, timeout: seconds).call(name, **options)
+      end
+
+      private
 
       def only(worker, levers, dry_run)
         Client.new(worker.pid, timeout: @seconds).call(:purge, levers: levers, dry_run: dry_run)
@@ -71,9 +99,7 @@ module Memscope
 
       def every(workers, levers, dry_run)
         since = now
-        parts = workers.map.with_index do |worker, index|
-          part(worker, levers, dry_run, share(since + @seconds - now, workers.size - index))
-        end
+        parts = in_turn(workers) { |worker, seconds| part(worker, levers, dry_run, seconds) }
         results = parts.filter_map { |one| one[:result] }
         returned = results.filter_map(&:returned_bytes)
         Purge::OfWorkers.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts,
@@ -89,7 +115,6 @@ module Memscope
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # One that does not answer leaves the others their time.
       def share(left, waiting) = [left / waiting, @seconds * LEAST].max.clamp(0, [left, 0].max)
 
       # What one fails by does not hide what the others gave.
@@ -101,9 +126,8 @@ module Memscope
 
       def result(worker, levers, dry_run, seconds)
         return Memscope.purge(*levers, dry_run: dry_run) if worker.pid == Process.pid
-        raise Client::Failed, "the time was over before it could be asked" unless seconds.positive?
 
-        Client.new(worker.pid, timeout: seconds).call(:purge, levers: levers, dry_run: dry_run)
+        call(worker, seconds, :purge, levers: levers, dry_run: dry_run)
       end
     end
   end

@@ -16,7 +16,8 @@ module Memscope
 
       # In the order of the navigation.
       PAGES = { "/" => "Overview", "/arenas" => "Arenas", "/size_classes" => "Size classes",
-                "/ruby_heap" => "Ruby heap", "/mappings" => "Mappings", "/workers" => "Workers" }.freeze
+                "/ruby_heap" => "Ruby heap", "/mappings" => "Mappings", "/workers" => "Workers",
+                "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
       DIRECTORY = File.join(__dir__, "views")
       private_constant :UNKNOWN, :DIRECTORY
@@ -81,9 +82,12 @@ module Memscope
       # @return [String] "malloc › main heap" of a row's path
       def path_words(path) = path.to_s.split("/").map { |id| id.tr("_", " ") }.join(" › ")
 
-      # @return [String, nil] this page in another format; nil for the answer to a form
+      # @return [String, nil] this page in another format, of the same worker; nil for the answer to a form
       def data_link(ending)
-        ("#{link(request.path == '/' ? '/ledger' : request.path)}.#{ending}" if request.verb != "POST")
+        return if request.verb == "POST"
+
+        worker = request.query["worker"]&.last.to_s[/\A\d{1,4}\z/] if request.path == "/profile"
+        "#{link(request.path == '/' ? '/ledger' : request.path)}.#{ending}#{"?worker=#{worker}" if worker}"
       end
 
       # @param overview [Pages::Overview]

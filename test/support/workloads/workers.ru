@@ -8,12 +8,18 @@ require "memscope"
 INHERITED = "x" * (80 * 1_048_576)
 PAGE = 4096
 
+KEPT = [] # rubocop:disable Style/MutableConstant
+
 ACTIONS = {
   "/pid" => -> { Process.pid },
   "/workers" => -> { Memscope.workers.to_json },
   "/text" => -> { Memscope.workers.to_s },
   "/dirty" => lambda do
     (64 * 1_048_576 / PAGE).times { |page| INHERITED.setbyte(page * PAGE, 1) }
+    Process.pid
+  end,
+  "/keep" => lambda do
+    KEPT.concat(Array.new(500) { "k" * 10_000 })
     Process.pid
   end,
   "/railtie" => -> { Memscope.const_defined?(:Railtie) },

@@ -1,0 +1,127 @@
+# frozen_string_literal: true
+
+require_relative "../support/web_case"
+require "zlib"
+
+# The page /profile, and /debug/pprof/heap.
+class WebProfileTest < WebCase
+  def setup
+    super
+    skip_under_sanitizer
+    @application = application
+  end
+
+  def teardown
+    Memscope::MallocProfile.stop if Memscope::MallocProfile.running?
+    super
+  end
+
+  def start(**fields)
+    post({ "do" => "start", "backend" => "imports", "rate" => "4096", **fields.transform_keys(&:name) },
+         path: "/profile", on: @application)
+  end
+
+  def keep
+    (@kept ||= []).concat(Array.new(300) { "k" * 10_000 })
+  end
+
+  def page(path) = get(path, on: @application)
+
+  def test_start_look_and_stop
+    assert_includes page("/profile").body, "Start a profile"
+    assert_includes start.body, "Stop the profile"
+    keep
+    shown = page("/profile.json")
+
+    assert_equal ["profile", true], JSON.parse(shown.body).values_at("kind", "running")
+    assert_match(/malloc profile/, page("/profile.txt").body)
+    stopped = post({ "do" => "stop" }, path: "/profile", on: @application)
+
+    assert_equal 200, stopped.status
+    assert_includes stopped.body, "profile_test.rb"
+    refute_predicate Memscope::MallocProfile, :running?
+  end
+
+  def test_the_flame_graph_has_the_policy_of_its_scripts
+    start
+    graph = page("/profile/flamegraph")
+
+    assert_equal 200, graph.status
+    assert_match(/script-src 'sha256-/, graph["content-security-policy"])
+  end
+
+  def test_what_is_wrong_is_refused_and_nothing_started
+    range = "a power of two from 512 to 1073741824 bytes"
+    { { rate: "3" } => [400, "rate: given 3, allowed: #{range}."], { rate: "0" } => [400, "rate: given 0, allowed"],
+      { rate: "-512" } => [400, "rate: given -512, allowed"], { rate: "x" } => [400, 'rate: given "x", allowed'],
+      { backend: "hope" } => [400, 'backend: given "hope", allowed: auto, jemalloc, imports.'],
+      { do: "dance" } => [400, 'do: given "dance", allowed: start, stop.'],
+      { worker: "1" } => [400, 'worker: given "1", allowed: all.'],
+      { backend: "jemalloc" } => [409, "or take backend: :imports"],
+      { do: "stop" } => [409, "no malloc profile runs here."] }.each do |fields, (status, sentence)|
+      refused = start(**fields)
+
+      assert_equal status, refused.status, fields.inspect
+      assert_includes CGI.unescapeHTML(refused.body), sentence
+      refute_predicate Memscope::MallocProfile, :running?
+    end
+    start
+
+    assert_equal 409, start.status
+    assert_includes start.body, "a malloc profile runs already: stop it first"
+    assert_equal 400, post({}, path: "/profile", on: @application).status
+  end
+
+  def test_a_form_from_elsewhere_and_where_actions_are_off
+    foreign = post({ "do" => "start" }, OWN.merge("HTTP_ORIGIN" => "https://elsewhere.example"), path: "/profile")
+
+    assert_equal 403, foreign.status
+    closed = application(actions: false)
+
+    assert_equal 403, post({ "do" => "start" }, path: "/profile", on: closed).status
+    assert_includes get("/profile", on: closed).body, "Actions are switched off here."
+    refute_predicate Memscope::MallocProfile, :running?
+  end
+
+  def test_what_the_application_started_is_not_stopped_here
+    Memscope::MallocProfile.start(backend: :imports)
+
+    assert_includes page("/profile").body, "This profile was not started here: whoever did"
+    assert_equal 409, post({ "do" => "stop" }, path: "/profile", on: @application).status
+    assert_predicate Memscope::MallocProfile, :running?
+  end
+
+  def test_for_go_without_a_profile_is_a_sentence
+    response = page("/debug/pprof/heap")
+
+    assert_equal [404, "text/plain; charset=utf-8"], [response.status, response["content-type"]]
+    assert_match(/\ANo malloc profile runs in this process \(pid #{Process.pid}\)\. Start one/, response.body)
+  end
+
+  def test_for_go
+    start
+    keep
+    response = page("/debug/pprof/heap")
+
+    assert_equal [200, "application/octet-stream"], [response.status, response["content-type"]]
+    assert_includes Zlib.gunzip(response.body.b), "inuse_space"
+    %w[0 301 -1 x 1.5].each { |given| assert_equal 400, page("/debug/pprof/heap?seconds=#{given}").status, given }
+  end
+
+  def test_a_delta_for_go_keeps_one_thread
+    start
+    first = Thread.new { page("/debug/pprof/heap?seconds=1") }
+    sleep 0.3
+    second = page("/debug/pprof/heap?seconds=1")
+
+    assert_equal [503, "1"], [second.status, second["retry-after"]]
+    assert_equal 200, page("/debug/pprof/heap").status
+    keep
+
+    assert_includes Zlib.gunzip(first.value.body.b), "profile_test.rb"
+  end
+
+  def test_closed_to_others
+    assert_equal 403, get("/debug/pprof/heap", { "REMOTE_ADDR" => "10.0.0.1" }, on: @application).status
+  end
+end
