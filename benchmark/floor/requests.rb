@@ -2,13 +2,12 @@
 
 # A Rails application in production that answers requests in its own process, without a server: only what Rails and the
 # application do is measured. With MEMSCOPE=1 everything of memscope is loaded, mounted and listening, and idle.
-#
-# Reads numbers from standard input and prints for each the nanoseconds that so many requests took.
 
 require "logger"
 require "rails"
 require "action_controller/railtie"
 require "memscope" if ENV["MEMSCOPE"]
+require_relative "answers"
 
 class App < Rails::Application
   config.load_defaults 7.2
@@ -33,14 +32,4 @@ App.initialize!
 Memscope.listen if ENV["MEMSCOPE"] && Memscope.respond_to?(:listen)
 
 request = Rack::MockRequest.new(App)
-answer = ->(count) { count.times { raise unless request.get("/orders", "HTTP_HOST" => "localhost").status == 200 } }
-answer.call(50)
-GC.start
-puts "ready"
-$stdout.flush
-$stdin.each_line do |count|
-  start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
-  answer.call(Integer(count))
-  puts Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start
-  $stdout.flush
-end
+answer { raise unless request.get("/orders", "HTTP_HOST" => "localhost").status == 200 }

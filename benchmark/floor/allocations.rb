@@ -1,0 +1,27 @@
+# frozen_string_literal: true
+
+# Loops that do little but allocate, of strings, JSON or hashes: the first argument says which.
+
+require "json"
+require "memscope" if ENV["MEMSCOPE"]
+require_relative "answers"
+
+ORDERS = Array.new(40) do |id|
+  lines = Array.new(5) { |line| { sku: "A-#{id}-#{line}", amount: line, text: "a line of order #{id} " * line } }
+  { id: id, name: "order #{id}", address: "#{id} High Street, Springfield", lines: lines }
+end
+
+LOOPS = {
+  "strings" => lambda do
+    lines = Array.new(200) { |index| ("x" * (20 + (index * 2))) << " " << index.to_s }
+    lines.join("\n").split("\n").map { |line| line.sub(" ", ": ") }
+  end,
+  "JSON" => -> { JSON.parse(JSON.generate(ORDERS)) },
+  "hashes" => lambda do
+    rows = Array.new(15) { |size| Array.new(size * 4) { |key| ["key #{key}", key] }.to_h }
+    rows.map { |row| row.merge("last" => 0).transform_values(&:to_s) }.group_by(&:size)
+  end
+}.freeze
+
+work = LOOPS.fetch(ARGV.fetch(0))
+answer { work.call }
