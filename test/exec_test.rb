@@ -5,6 +5,8 @@ require_relative "support/allocator_fixtures"
 require_relative "support/launching"
 
 class ExecTest < MemscopeTest
+  parallelize_me!
+
   include Launching
 
   # What serves the malloc of a program that knows nothing of memscope.

@@ -26,6 +26,8 @@ class ProgramReportTest < MemscopeTest
 end
 
 class ProgramReportAtTheEndTest < ProgramReportTest
+  parallelize_me!
+
   def test_the_first_screen
     ran = report("--", *ruby("puts 1"))
 

@@ -5,6 +5,8 @@ require_relative "test_helper"
 require_relative "support/http_answers"
 
 class TasksTest < MemscopeTest
+  parallelize_me!
+
   RUN = 'require "memscope/tasks"; Rake::Task["memscope:report"].invoke'
   PURGE = 'require "memscope/tasks"; Rake::Task["memscope:purge"].invoke'
 

@@ -6,6 +6,8 @@ require_relative "../support/ledger_tree"
 # What deep:, shared: and objects: say, against sources of their own: mallinfo2, malloc_trim, smaps_rollup, and memory
 # that a C extension holds.
 class DepthTest < MemscopeTest
+  parallelize_me!
+
   MIB = 1024 * 1024
   KIB_64 = 64 * 1024
 

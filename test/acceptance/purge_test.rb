@@ -5,6 +5,8 @@ require_relative "../support/allocator_fixtures"
 
 # What a lever returns against what was predicted, in processes with known amounts of memory to return.
 class PurgeAcceptanceTest < MemscopeTest
+  parallelize_me!
+
   MIB = 1024 * 1024
   JEMALLOC = AllocatorFixtures::JEMALLOC
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:4" }.freeze

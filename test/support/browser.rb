@@ -118,7 +118,10 @@ module Browser
 
     def text(selector) = evaluate("document.querySelector(#{JSON.generate(selector)})?.innerText")
 
-    def click(selector) = leaving { @page.at_css(selector).scroll_into_view.click }
+    def click(selector) = leaving { push(selector) }
+
+    # Clicks, and waits for nothing.
+    def push(selector) = @page.at_css(selector).scroll_into_view.click
 
     # Types a key while something has the focus.
     def press(key) = @page.keyboard.type(key)

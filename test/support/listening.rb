@@ -35,7 +35,7 @@ module Listening
     rescue SystemCallError, IOError
       nil
     end
-    FileUtils.remove_entry(@directory)
+    FileUtils.remove_entry(@directory, true) # what has been told to end may still remove its own file
     super
   end
 

@@ -1,0 +1,23 @@
+# frozen_string_literal: true
+
+# What a malloc profile adds to jemalloc's active bytes: as memscope says, and as jemalloc counts it; then what the
+# ledger says. BLOCK: the size of what is allocated.
+require "json"
+require "fiddle"
+require "memscope"
+
+block = Integer(ENV.fetch("BLOCK"))
+malloc = Fiddle::Function.new(Fiddle::Handle::DEFAULT["malloc"], [Fiddle::TYPE_SIZE_T], Fiddle::TYPE_VOIDP)
+grown = lambda do
+  before = Memscope.snapshot.jemalloc.fetch(:active_bytes)
+  (40_000_000 / block).times { malloc.call(block) }
+  Memscope.snapshot.jemalloc.fetch(:active_bytes) - before
+end
+
+GC.disable
+grown.call # what the loop itself needs
+without = grown.call
+Memscope::MallocProfile.start(rate: 1 << 15, backend: :jemalloc)
+truth = grown.call - without
+said = Memscope.ledger.reasons[:malloc]
+puts JSON.generate([Memscope::MallocProfile.stop.overhead.inflated_bytes, truth, said])
