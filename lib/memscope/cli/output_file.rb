@@ -19,6 +19,22 @@ module Memscope
         raise Failure.new("--output #{path}: #{e.class.new.message}; allowed: a file that does not exist yet, " \
                           "in a directory that can be written to", Command::INPUT_OUTPUT)
       end
+
+      # Makes it empty first, so that nothing is begun where it cannot be made. It goes again where the block fails.
+      #
+      # @param path [String, nil] nil for none
+      # @param failure [Class] of what the block raises then
+      # @return [Object] what the block returns
+      # @raise [Failure] as write
+      def self.reserve(path, failure)
+        write(path, "") if path
+        begin
+          yield
+        rescue failure
+          File.unlink(path) if path
+          raise
+        end
+      end
     end
   end
 end

@@ -59,12 +59,8 @@ module Memscope
         raise Failure.new("of which process? allowed: --pid N, --socket PATH, --from FILE, -- COMMAND", USAGE) unless
           @from || other?
 
-        reserve if @output
-        write(@from ? read : asking { asked })
+        OutputFile.reserve(@output, Failure) { write(@from ? read : asking { asked }) }
         FINE
-      rescue Failure
-        File.unlink(@output) if @output && @made
-        raise
       end
 
       # A profile that runs is somebody else's.
@@ -106,12 +102,6 @@ module Memscope
         raise Failure.new("--from #{@from}: #{e.class.new.message}", INPUT_OUTPUT)
       rescue ArgumentError => e
         raise Failure.new("--from #{@from}: #{e.message}", INPUT_OUTPUT)
-      end
-
-      # Nothing is started where the file cannot be made.
-      def reserve
-        OutputFile.write(@output, "")
-        @made = true
       end
 
       def write(profile)

@@ -55,7 +55,7 @@ module Memscope
         environment = prepared
         Launch::HandOver.give("profile_last", environment, **order)
         refuse_assignments(program, environment)
-        with_output { become(program, environment) }
+        OutputFile.reserve(@output, Launch::Program::Unavailable) { become(program, environment) }
       end
 
       def check_options
@@ -106,15 +106,6 @@ module Memscope
       def without_jemalloc
         @backend = :imports
         Launch::Environment.new(ENV)
-      end
-
-      # The file goes again where the program could not be started.
-      def with_output
-        OutputFile.write(@output, "") if @output
-        yield
-      rescue Launch::Program::Unavailable
-        File.unlink(@output) if @output
-        raise
       end
 
       def refuse_program(program)

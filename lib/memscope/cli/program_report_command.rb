@@ -59,22 +59,13 @@ module Memscope
         environment = Launch::Environment.new(ENV)
         Launch::HandOver.give("report_last", environment, **order)
         refuse_assignments(program, environment)
-        with_output { become(program, environment) }
+        OutputFile.reserve(@output, Launch::Program::Unavailable) { become(program, environment) }
       end
 
       def order
         { every: @every, output: (File.expand_path(@output) if @output), json: @json,
           reading: (chosen.join(" ") if chosen.any?),
           options: { deep: true, **@options }.select { |_, on| on }.keys.join(" ") }
-      end
-
-      # The file goes again where the program could not be started.
-      def with_output
-        OutputFile.write(@output, "") if @output
-        yield
-      rescue Launch::Program::Unavailable
-        File.unlink(@output) if @output
-        raise
       end
 
       def refuse_interval
