@@ -32,6 +32,15 @@ module Memscope
         start(Launch::Program.new(@command, ENV.fetch("PATH", nil)))
       end
 
+      # What is loaded into the program is memscope's own, for this Ruby: only that can "report", or "be profiled".
+      def refuse_other_programs(program, can)
+        unless program.ruby?
+          raise Failure.new("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which " \
+                            "runs memscope, can #{can}: nothing is started", USAGE)
+        end
+        raise Failure.new(Memscope.unsupported_reason, INPUT_OUTPUT) unless Memscope.supported?
+      end
+
       # env(1), as the command or in the first line of a script, would set these after what has been prepared.
       def refuse_assignments(program, environment)
         name = program.assigned.find { |name| environment.changes.key?(name) || (block_given? && yield(name)) }

@@ -49,8 +49,7 @@ module Memscope
 
       def start(program)
         check_options
-        refuse_program(program) unless program.ruby?
-        raise Failure.new(Memscope.unsupported_reason, INPUT_OUTPUT) unless Memscope.supported?
+        refuse_other_programs(program, "be profiled")
 
         environment = prepared
         Launch::HandOver.give("profile_last", environment, **order)
@@ -106,11 +105,6 @@ module Memscope
       def without_jemalloc
         @backend = :imports
         Launch::Environment.new(ENV)
-      end
-
-      def refuse_program(program)
-        raise Failure.new("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \
-                          "memscope, can be profiled: nothing is started", USAGE)
       end
     end
   end

@@ -53,8 +53,7 @@ module Memscope
       def start(program)
         refuse_interval if @every && !(@every.positive? && @every <= LONGEST_INTERVAL)
         refuse_depths
-        refuse_program(program) unless program.ruby?
-        raise Failure.new(Memscope.unsupported_reason, INPUT_OUTPUT) unless Memscope.supported?
+        refuse_other_programs(program, "report")
 
         environment = Launch::Environment.new(ENV)
         Launch::HandOver.give("report_last", environment, **order)
@@ -71,11 +70,6 @@ module Memscope
       def refuse_interval
         raise Failure.new("--every: given #{@every}, allowed: a number of seconds above 0, up to #{LONGEST_INTERVAL}",
                           USAGE)
-      end
-
-      def refuse_program(program)
-        raise Failure.new("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \
-                          "memscope, can report: nothing is started", USAGE)
       end
     end
   end
