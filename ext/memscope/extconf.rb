@@ -16,7 +16,7 @@ $VPATH << "$(srcdir)/engine"
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
 # -Os: most of this code runs once a reading, and its pages are resident in every process that loads it.
 $CFLAGS << " -std=c11 -Os -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
-           "-Wno-unused-parameter"
+           "-Wundef -Wno-unused-parameter"
 $warnflags = ""
 # Ruby's headers warn under these flags; as system headers they do not.
 $INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')

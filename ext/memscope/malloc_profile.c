@@ -1,9 +1,9 @@
 #include "malloc_profile.h"
+#include "malloc_profile_interned.h"
 
 #include "native_frames.h"
 #include "protections.h"
 #include "ruby_private.h"
-#include "scratch.h"
 
 #include <pthread.h>
 #include <ruby/debug.h>
@@ -12,7 +12,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #ifdef __linux__
@@ -22,114 +21,6 @@
 #define NATIVE_LIMIT 40
 #define RUBY_LIMIT 64
 #define LABELS 4 /* words after the frames: state, tag, thread, generation */
-
-/* ---- interned frames ----------------------------------------------------------------------------------------------
- */
-
-#define FRAME_SLOTS (1u << 16)
-#define FRAME_LIMIT (FRAME_SLOTS / 2)
-#define PROBES 256
-
-/*
- * Frames (iseqs and method entries) by address, found and added without a lock. They are pinned: their index in a
- * stack is all that is left of them there. 786 kB of address space, of which what is used is resident.
- */
-static struct interned_frames {
-    _Atomic(VALUE) slots[FRAME_SLOTS];
-    _Atomic(VALUE) dense[FRAME_LIMIT]; /* the same, for marking */
-    atomic_uint count;
-} * interned;
-
-/*
- * From 1 on; 0 when there is no room. A place among those to be marked is taken first, and stays empty where another
- * thread interns the frame meanwhile: no frame is in a slot that is not marked.
- */
-static uint32_t intern_frame(VALUE frame) {
-    uint32_t slot = (uint32_t)((uint64_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 48);
-    unsigned place = FRAME_LIMIT;
-
-    for (int probe = 0; probe < PROBES; probe++, slot = (slot + 1) & (FRAME_SLOTS - 1)) {
-        VALUE found = atomic_load_explicit(&interned->slots[slot], memory_order_acquire);
-
-        if (found == 0 && place == FRAME_LIMIT && atomic_load(&interned->count) < FRAME_LIMIT) {
-            place = atomic_fetch_add(&interned->count, 1);
-            if (place < FRAME_LIMIT)
-                atomic_store(&interned->dense[place], frame);
-        }
-        if (found == 0 && place >= FRAME_LIMIT)
-            return 0;
-        if (found == 0 && atomic_compare_exchange_strong(&interned->slots[slot], &found, frame))
-            return slot + 1;
-        if (found == frame)
-            return slot + 1;
-    }
-    return 0;
-}
-
-VALUE memscope_interned_frame(uint64_t word) {
-    uint32_t index = memscope_word_index(word);
-    VALUE frame = index == 0 || index > FRAME_SLOTS ? 0 : atomic_load(&interned->slots[index - 1]);
-
-    return frame ? frame : Qnil;
-}
-
-/* ---- interned names -----------------------------------------------------------------------------------------------
- */
-
-#define NAME_LIMIT 4096
-#define NAME_BYTES 64
-
-/* An entry is published by its length and does not change. */
-struct name {
-    atomic_uint state; /* 0 free, 1 being written, then 2 + its length */
-    char text[NAME_BYTES];
-};
-
-/*
- * Tags stay: fibers keep their indexes. Threads' names, of which a process may have ever new ones, are of one profile;
- * they are read as its frames are (begin_reading).
- */
-static struct name *tag_names, *thread_names;
-
-static bool map_names(struct name **names) {
-    if (!*names)
-        *names = memscope_lasting_map(NAME_LIMIT * sizeof **names);
-    return *names != NULL;
-}
-
-#define NO_ROOM (NAME_LIMIT + 1)
-
-/* From 1 on; NO_ROOM when there is none. */
-static uint32_t intern_name(struct name *names, const char *text, size_t length) {
-    uint32_t hash = 2166136261u;
-
-    length = length < NAME_BYTES ? length : NAME_BYTES;
-    for (size_t index = 0; index < length; index++)
-        hash = (hash ^ (unsigned char)text[index]) * 16777619u;
-    for (uint32_t probe = 0; probe < 64; probe++) {
-        uint32_t slot = (hash + probe) % NAME_LIMIT;
-        unsigned state = atomic_load_explicit(&names[slot].state, memory_order_acquire), unused = 0;
-
-        if (state == 0 && atomic_compare_exchange_strong(&names[slot].state, &unused, 1)) {
-            memcpy(names[slot].text, text, length);
-            atomic_store_explicit(&names[slot].state, 2 + (unsigned)length, memory_order_release);
-            return slot + 1;
-        }
-        if (state == 2 + length && memcmp(names[slot].text, text, length) == 0)
-            return slot + 1;
-    }
-    return NO_ROOM;
-}
-
-VALUE memscope_interned_name(uint64_t word) {
-    const struct name *names = memscope_word_kind(word) == MEMSCOPE_WORD_TAG ? tag_names : thread_names;
-    uint32_t index = memscope_word_index(word);
-    unsigned state = index == 0 || index > NAME_LIMIT ? 0 : atomic_load(&names[index - 1].state);
-
-    if (index == NO_ROOM)
-        return rb_utf8_str_new_cstr("[overflow]");
-    return state < 2 ? Qnil : rb_utf8_str_new(names[index - 1].text, state - 2);
-}
 
 /* ---- whether Ruby's frames may be read ------------------------------------------------------------------------------
  */
@@ -228,8 +119,7 @@ static void wait_for_readers(void) {
 /* ---- a stack ---------------------------------------------------------------------------------------------------- */
 
 static atomic_uint generation;
-static atomic_uint session;   /* counts the starts */
-static __thread uint32_t tag; /* index of a name; 0: none. Of the fiber that this thread runs */
+static atomic_uint session; /* counts the starts */
 static _Atomic(uint64_t) readings, nanoseconds;
 
 static uint32_t thread_name(void) {
@@ -240,7 +130,7 @@ static uint32_t thread_name(void) {
     if (prctl(PR_GET_NAME, name) != 0)
         return 0;
     if (begin_reading())
-        index = intern_name(thread_names, name, strnlen(name, sizeof name));
+        index = memscope_intern_thread_name(name, strnlen(name, sizeof name));
     end_reading();
 #endif
     return index;
@@ -252,7 +142,7 @@ static unsigned read_ruby_frames(uint64_t *words, unsigned room) {
     int count = rb_profile_frames(0, (int)(room < RUBY_LIMIT ? room : RUBY_LIMIT), frames, lines);
 
     for (int index = 0; index < count; index++) {
-        uint32_t frame = intern_frame(frames[index]);
+        uint32_t frame = memscope_intern_frame(frames[index]);
 
         words[index] = frame ? memscope_word(MEMSCOPE_WORD_RUBY, frame, (uint32_t)lines[index])
                              : memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_OVERFLOW, 0);
@@ -291,7 +181,8 @@ static unsigned read_frames(uint64_t *words, unsigned room) {
 
 unsigned memscope_read_stack(uint64_t *words, unsigned room) {
     uint64_t start = clock_ns();
-    uint32_t now = atomic_load(&session) & 0xffffff, name; /* before any frame is interned */
+    uint32_t now = atomic_load(&session) & 0xffffff; /* before any frame is interned */
+    uint32_t tag = memscope_current_tag(), name;
     unsigned length;
 
     if (room <= LABELS)
@@ -321,12 +212,10 @@ bool memscope_is_of_this_session(const uint64_t *words, unsigned length) {
 }
 
 struct memscope_stack_readings memscope_stack_readings(void) {
-    return (struct memscope_stack_readings){atomic_load(&readings), atomic_load(&nanoseconds),
-                                            atomic_load(&interned->count)};
+    return (struct memscope_stack_readings){atomic_load(&readings), atomic_load(&nanoseconds)};
 }
 
-/* ---- generations and tags -----------------------------------------------------------------------------------------
- */
+/* ---- generations ------------------------------------------------------------------------------------------------ */
 
 uint32_t memscope_generation(void) {
     return atomic_load(&generation);
@@ -336,103 +225,13 @@ uint32_t memscope_next_generation(void) {
     return (atomic_fetch_add(&generation, 1) + 1) & 0xffffff;
 }
 
-/*
- * A tag is a fiber's: where it is kept while others run, under a name of Thread#[]. What malloc looks at is a copy,
- * which is there in any state of the process; it is taken where a thread goes on with another fiber.
- */
-static ID tag_key;
-
-static uint32_t tag_of_fiber(VALUE thread) {
-    VALUE kept = rb_thread_local_aref(thread, tag_key);
-
-    return FIXNUM_P(kept) ? (uint32_t)FIX2ULONG(kept) : 0;
-}
-
-/* A frozen thread keeps nothing: its fibers share its tag. */
-static void set_tag(uint32_t index) {
-    VALUE thread = rb_thread_current();
-
-    if (!OBJ_FROZEN(thread))
-        rb_thread_local_aset(thread, tag_key, index ? UINT2NUM(index) : Qnil);
-    tag = index;
-}
-
-/*
- * A fiber that begins takes over the tag of the one that resumes it: it has no frame yet, while one that has run before
- * is in the method that it has yielded in. Called by Ruby in the fiber that goes on, but not where it left off inside
- * of a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks): then the other fiber's tag counts until the next switch.
- */
-static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE owner) {
-    VALUE frame;
-    int line;
-
-    if (tag != 0 && rb_profile_frames(0, 1, &frame, &line) == 0)
-        set_tag(tag);
-    else
-        tag = tag_of_fiber(rb_thread_current());
-}
-
-#if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
-static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused) {
-    tag = tag_of_fiber(data->thread);
-}
-#endif
-
-/* With RUBY_MN_THREADS=1 a thread goes on in another native thread. (Other Ractors, which always do, have no tags.) */
-static void follow_threads(void) {
-#if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
-    const char *setting = getenv("RUBY_MN_THREADS");
-
-    if (setting && atoi(setting) > 0)
-        rb_internal_thread_add_event_hook(follow_thread, RUBY_INTERNAL_THREAD_EVENT_RESUMED, NULL);
-#endif
-}
-
-/* From the first tag on, for good: 0.05 microseconds a switch, and nothing else (no event that code is compiled for).
- */
-static void begin_following(void) {
-    if (tag_key)
-        return;
-    tag_key = rb_intern("__memscope_tag__");
-    rb_add_event_hook(follow_fiber, RUBY_EVENT_FIBER_SWITCH, Qnil);
-    follow_threads();
-}
-
-static VALUE yield_nothing(VALUE unused) {
-    return rb_yield_values(0); /* a lambda takes no nil for nothing */
-}
-
-static VALUE restore_tag(VALUE before) {
-    set_tag(NUM2UINT(before));
-    return Qnil;
-}
-
-/* Native.tag(name) { … } -> the block's value. The name's first 64 bytes count. */
-static VALUE native_tag(VALUE self, VALUE name) {
-    uint32_t before = tag;
-
-    begin_following();
-    set_tag(map_names(&tag_names) ? intern_name(tag_names, RSTRING_PTR(name), (size_t)RSTRING_LEN(name)) : 0);
-    return rb_ensure(yield_nothing, Qnil, restore_tag, UINT2NUM(before));
-}
-
 /* ---- what the garbage collector is told -----------------------------------------------------------------------------
  */
 
 static void mark_interned(void *unused) {
-    unsigned count;
-
     if (PROTECTS(waiting))
-        wait_for_readers(); /* what they have interned by then is counted */
-    count = PROTECTS(marking) ? atomic_load(&interned->count) : 0;
-    for (unsigned index = 0; index < count && index < FRAME_LIMIT; index++) {
-        VALUE frame = atomic_load(&interned->dense[index]);
-
-        if (frame && PROTECTS(pinning))
-            rb_gc_mark(frame);
-        else if (frame)
-            rb_gc_mark_movable(frame);
-    }
+        wait_for_readers(); /* what they have interned by then is marked */
+    memscope_mark_interned_frames();
 }
 
 static void end_ruby(void *unused) {
@@ -440,7 +239,7 @@ static void end_ruby(void *unused) {
 }
 
 static size_t interned_bytes(const void *unused) {
-    return sizeof *interned;
+    return memscope_interned_frames_capacity();
 }
 
 /*
@@ -464,17 +263,10 @@ static void in_forked_child(void) {
     atomic_store(&readers, readers_here);
 }
 
-/* The kernel takes no pages back that are locked (mlockall). */
-static void empty(void *table, size_t bytes) {
-    if (madvise(table, bytes, MADV_DONTNEED) != 0)
-        memset(table, 0, bytes);
-}
-
 void memscope_forget_interned(void) {
     atomic_store(&closed, true);
     wait_for_readers();
-    empty(interned, sizeof *interned);
-    empty(thread_names, NAME_LIMIT * sizeof *thread_names);
+    memscope_empty_interned();
     atomic_fetch_add(&session, 1);
     atomic_store(&closed, false);
     atomic_store(&generation, 0);
@@ -484,13 +276,14 @@ void memscope_forget_interned(void) {
 
 /* Native.prepare_profile -> true; false for want of memory. Once; what it makes stays. */
 static VALUE native_prepare_profile(VALUE self) {
-    if (!interned) {
-        struct interned_frames *frames = memscope_lasting_map(sizeof *frames);
+    static bool prepared;
 
-        if (!frames || !map_names(&tag_names) || !map_names(&thread_names))
-            return Qfalse;
-        interned = frames;
-        rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, interned));
+    if (!memscope_interned_open())
+        return Qfalse;
+    if (!prepared) {
+        prepared = true;
+        /* Of any data but NULL, which would be neither marked nor freed. */
+        rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
         ruby_vm_at_exit(at_vm_exit);
         pthread_atfork(NULL, NULL, in_forked_child);
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
@@ -521,5 +314,4 @@ void Init_memscope_malloc_profile(void) {
     rb_define_module_function(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
     rb_define_module_function(rb_mMemscopeNative, "learn_interpreter", native_learn_interpreter, 0);
     rb_define_module_function(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
-    rb_define_module_function(rb_mMemscopeNative, "tag", native_tag, 1);
 }

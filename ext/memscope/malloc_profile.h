@@ -14,6 +14,9 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
+/* The index of the tag of the fiber that this thread runs; 0: none. Inside malloc too, in any thread and state. */
+uint32_t memscope_current_tag(void);
+
 /* A profile begins: forgets what was interned for the one before. With the GVL. */
 void memscope_forget_interned(void);
 
@@ -32,7 +35,6 @@ uint32_t memscope_next_generation(void);
 
 struct memscope_stack_readings {
     uint64_t count, nanoseconds;
-    uint32_t frames; /* interned */
 };
 
 struct memscope_stack_readings memscope_stack_readings(void);

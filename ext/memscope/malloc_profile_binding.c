@@ -3,6 +3,8 @@
  * Arguments have been checked in Ruby.
  */
 #include "malloc_profile.h"
+#include "malloc_profile_interned.h"
+#include "native_frames.h"
 
 #include "allocator.h"
 #include "import_sampler.h"
@@ -78,8 +80,9 @@ static enum memscope_status start_sampler(enum backend backend, unsigned rate_lo
 }
 
 /*
- * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> nil; :running where a profile runs; else a String,
- * why it could not be started. The one before is there to be read until all that can be checked has been.
+ * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, which profile it has started, as
+ * profile_session has it; :running where one runs; else a String, why it could not be started. The one before is there
+ * to be read until all that can be checked has been.
  */
 static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct profile next = {.backend = backend == memscope_symbol("imports") ? IMPORTS : JEMALLOC,
@@ -100,7 +103,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     next.running = true;
     next.started_at = milliseconds();
     profile = next;
-    return Qnil;
+    return UINT2NUM(memscope_session());
 }
 
 /*
@@ -121,6 +124,11 @@ static VALUE native_stop_profile(VALUE self) {
 /* Native.profile_runs? */
 static VALUE native_profile_runs(VALUE self) {
     return profile.running ? Qtrue : Qfalse;
+}
+
+/* Native.profile_session -> Integer, which profile runs, or is there to be read; 0 for none. */
+static VALUE native_profile_session(VALUE self) {
+    return UINT2NUM(profile.backend == NONE ? 0 : memscope_session());
 }
 
 /* Native.next_generation -> the number of the generation that begins. */
@@ -271,6 +279,7 @@ struct reading {
     enum memscope_status status;
     bool knows_live_bytes;
     uint64_t live_bytes, wall_ns, gvl_ns;
+    size_t table_bytes;
 };
 
 static void *read_without_gvl(void *argument) {
@@ -280,6 +289,8 @@ static void *read_without_gvl(void *argument) {
                           ? memscope_sample_table_read(&reading->scratch, &reading->stacks)
                           : memscope_jemalloc_profile_read(&reading->scratch, &reading->stacks);
     reading->knows_live_bytes = read_live_bytes(&reading->live_bytes);
+    reading->table_bytes = memscope_interned_bytes() + memscope_native_frames_resident_bytes() +
+                           (reading->profile.backend == IMPORTS ? memscope_sample_table_bytes() : 0);
     return NULL;
 }
 
@@ -291,9 +302,7 @@ static VALUE overhead(const struct reading *reading) {
 
     memscope_hash_set(hash, "samples_taken", ULL2NUM(taken.count));
     memscope_hash_set(hash, "nanoseconds", ULL2NUM(taken.nanoseconds));
-    memscope_hash_set(
-        hash, "table_bytes",
-        SIZET2NUM((size_t)taken.frames * 2 * sizeof(VALUE) + (imports ? memscope_sample_table_bytes() : 0)));
+    memscope_hash_set(hash, "table_bytes", SIZET2NUM(reading->table_bytes));
     memscope_hash_set(hash, "dropped_samples", ULL2NUM(reading->stacks.dropped_samples));
     memscope_hash_set(hash, "lost_frees", ULL2NUM(reading->stacks.lost_frees));
     memscope_hash_set(hash, "inflated_bytes",
@@ -467,6 +476,7 @@ void Init_memscope_malloc_profile_binding(void) {
     rb_define_module_function(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
     rb_define_module_function(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
     rb_define_module_function(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
+    rb_define_module_function(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
     rb_define_module_function(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
     rb_define_module_function(rb_mMemscopeNative, "malloc_profile", native_malloc_profile, -1);
     rb_define_module_function(rb_mMemscopeNative, "profile_inflation", native_profile_inflation, 0);

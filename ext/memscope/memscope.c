@@ -10,7 +10,7 @@
  *   engine/program.h                                         what a file does when it is started
  *   engine/sampled_stack.h, sample_table.h, native_frames.h  malloc's samples: where, how many, by whom
  *   engine/imports.h, import_sampler.h, jemalloc_profile.h   the two ways to take them
- *   malloc_profile.h                                         Ruby's frames of a sample
+ *   malloc_profile.h, malloc_profile_interned.h              Ruby's frames of a sample, and what it was for
  *   ruby_private.h, ruby_heap.c, heap_pins.c                 Ruby's heap pages and slots
  *   values.c, *_binding.c, snapshot.c                        structs in, VALUEs out
  *
@@ -30,11 +30,13 @@ void Init_memscope(void) {
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
     Init_memscope_heap_pins();
+    Init_memscope_heap_compaction();
     Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();
     Init_memscope_arenas();
     Init_memscope_levers();
     Init_memscope_program();
     Init_memscope_malloc_profile();
+    Init_memscope_malloc_profile_tags();
     Init_memscope_malloc_profile_binding();
 }

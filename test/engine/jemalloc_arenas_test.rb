@@ -4,6 +4,8 @@ require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 
 class EngineJemallocArenasTest < MemscopeTest
+  parallelize_me!
+
   JEMALLOC = AllocatorFixtures::JEMALLOC
   ARENAS = 20
 

@@ -7,6 +7,8 @@ require_relative "../support/compiled"
 
 # What the engine finds in a library whose file is whole, stripped, gone, replaced or broken.
 class EngineSymbolsTest < MemscopeTest
+  parallelize_me!
+
   SOURCES = %w[symbols.c functions.c elf_reading.c shared_objects.c scratch.c own_memory.c status.c].freeze
   OFFSETS = [0, 15, 16, 31, 32, 63, 64, 127, 128, 191].freeze
   WHOLE = %w[outer+0 outer+15 inner+0 inner+15 outer+32 outer+63].freeze
@@ -88,7 +90,8 @@ class EngineSymbolsTest < MemscopeTest
     microseconds, *found = lookup(path, "all", debug: @directory).map(&:chomp)
     exported = functions_of(path)
 
-    assert_operator found.count { |line| named?(line, exported) }, :>=, 1000
+    # 1324 on x86-64; on aarch64, where the code's segment holds constants too, 911.
+    assert_operator found.count { |line| named?(line, exported) }, :>=, 800
     assert_operator Integer(microseconds), :<=, 50_000
   end
 

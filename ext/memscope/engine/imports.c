@@ -1,5 +1,6 @@
 #include "imports.h"
 
+#include "object_lookup.h"
 #include "shared_objects.h"
 
 #if defined(__linux__) && defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
@@ -47,8 +48,6 @@ static bool store(const struct memscope_import_slot *slot, void *function) {
     return true;
 }
 
-extern int _dl_find_object(void *address, void *result) __attribute__((weak)); /* since glibc 2.35 */
-
 /*
  * An object is listed before the linker has bound it, which happens under a lock that cannot be had here (glibc 2.36
  * elf/dl-open.c, dl_open_worker_begin). The linker would fault on a page that is made read-only under it. It lets an
@@ -57,10 +56,10 @@ extern int _dl_find_object(void *address, void *result) __attribute__((weak)); /
  */
 static bool is_relocated(const struct change *change, const struct memscope_import_slot *slot, uintptr_t value) {
     uintptr_t bias = change->object->load_bias;
-    uint64_t found[32]; /* struct dl_find_object, of 96 bytes in 2.36 */
+    struct memscope_loaded_object found;
 
-    if (_dl_find_object)
-        return _dl_find_object(slot->slot, found) == 0;
+    if (memscope_object_lookup_possible())
+        return memscope_object_at((uintptr_t)slot->slot, &found);
     if (!slot->call)
         return true;
     return value == 0 || bias == 0 || value >= bias || !memscope_shared_object_contains(change->object, bias + value);

@@ -124,31 +124,52 @@ enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t si
     return MEMSCOPE_OK;
 }
 
-/* SC_LARGE_MINCLASS, and the page by which cache_oblivious shifts what is in an extent (sz_large_pad). */
+/* Up to 5.3.0 of SC_LARGE_MINCLASS; since then of whole pages. A build between the two releases says it is 5.3.0. */
+static bool promotes_to_pages(void) {
+    const char *version = NULL;
+    uint64_t major, minor, patch;
+
+    if (memscope_jemalloc_read("version", &version, sizeof version) != MEMSCOPE_OK ||
+        !memscope_text_decimal(&version, &major) || !skip_text(&version, ".") ||
+        !memscope_text_decimal(&version, &minor) || !skip_text(&version, ".") ||
+        !memscope_text_decimal(&version, &patch))
+        return false;
+    return major > 5 || (major == 5 && (minor > 3 || (minor == 3 && patch > 0)));
+}
+
+/* Blocks below the limit get an extent: a multiple of unit, and the page by which cache_oblivious shifts its start. */
 struct promotion {
-    size_t smallest, page;
-    bool padded;
+    double limit, unit, pad;
 };
 
 static struct promotion promotion_here(void) {
-    struct promotion found = {.smallest = 16384, .page = 4096, .padded = true};
+    size_t large = 16384, page = 4096;
+    bool shifted = true;
 
-    memscope_jemalloc_read("arenas.lextent.0.size", &found.smallest, sizeof found.smallest);
-    memscope_jemalloc_read("arenas.page", &found.page, sizeof found.page);
-    memscope_jemalloc_read("opt.cache_oblivious", &found.padded, sizeof found.padded);
-    return found;
+    memscope_jemalloc_read("arenas.lextent.0.size", &large, sizeof large);
+    memscope_jemalloc_read("arenas.page", &page, sizeof page);
+    memscope_jemalloc_read("opt.cache_oblivious", &shifted, sizeof shifted);
+    return (struct promotion){(double)large, (double)(promotes_to_pages() ? page : large), shifted ? (double)page : 0};
+}
+
+/*
+ * Of blocks of a stack's mean size, which prof_unbias makes up to 1 % larger than they are. No size class is that near
+ * above a number of pages: the next is a quarter of one away.
+ */
+static double extent_of(double size, struct promotion promotion) {
+    return fmax(1, ceil(size / promotion.unit - 0.125)) * promotion.unit + promotion.pad;
 }
 
 uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks) {
     struct promotion promotion = promotion_here();
-    double extent = (double)promotion.smallest + (promotion.padded ? (double)promotion.page : 0), bytes = 0;
+    double bytes = 0;
 
     for (size_t index = 0; index < stacks->count; index++) {
         const struct memscope_sampled_stack *stack = &stacks->list[index];
         double size = stack->live_objects > 0 ? stack->live_bytes / stack->live_objects : 0;
 
-        if (stack->samples > 0 && size < (double)promotion.smallest)
-            bytes += (double)stack->samples * (extent - size);
+        if (stack->samples > 0 && size < promotion.limit)
+            bytes += (double)stack->samples * (extent_of(size, promotion) - size);
     }
     return (uint64_t)bytes;
 }

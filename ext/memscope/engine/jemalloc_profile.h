@@ -46,9 +46,10 @@ enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scr
                                                     struct memscope_sampled_stacks *stacks);
 
 /*
- * Bytes that sampling adds to stats.active by itself: jemalloc gives a sampled block below 16 KiB an extent of 16 KiB
- * (arena_prof_promote; SC_LARGE_MINCLASS), and with cache_oblivious, its default, a page more. In stats.allocated that
- * page is not counted. With larger pages both are larger.
+ * Bytes that sampling adds to stats.active by itself: jemalloc gives a sampled small block, of less than 16 KiB, an
+ * extent, up to 5.3.0 one of 16 KiB (arena_prof_promote; SC_LARGE_MINCLASS), since 5.3.1 one of as many pages as it
+ * takes (jemalloc/jemalloc#2459), and with cache_oblivious, its default, a page more. In stats.allocated that page is
+ * not counted. With its pages of 64 KiB, as Debian's has on arm64, 5.3.0's extent is 256 KiB.
  */
 uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks);
 

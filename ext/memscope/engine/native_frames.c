@@ -1,7 +1,10 @@
 #include "native_frames.h"
 
+#include "object_lookup.h"
 #include "protections.h"
+#include "scratch.h"
 #include "shared_objects.h"
+#include "unwind_rules.h"
 
 __attribute__((noinline)) void memscope_probe_stack(void) {
     char page[4000];
@@ -14,29 +17,23 @@ __attribute__((noinline)) void memscope_probe_stack(void) {
 
 #if defined(__linux__) && defined(__GLIBC__)
 
+#include <stdatomic.h>
+#include <string.h>
 #include <unwind.h>
 
-#define END_LIMIT 4
+/* The rest of the extension is built to be small. This runs at every sample, some steps of it at every frame. */
+#pragma GCC optimize("O2")
 
-/* Since glibc 2.35 libgcc finds unwind tables through it, and else through dl_iterate_phdr, under a lock. */
-extern int _dl_find_object(void *address, void *result) __attribute__((weak));
+#define END_LIMIT 4
 
 static uintptr_t ends[END_LIMIT];
 static unsigned end_count;
 static struct memscope_range own, skipped;
 
-bool memscope_native_frames_possible(void) {
-    return _dl_find_object != NULL;
-}
-
 struct search {
     uintptr_t address;
     struct memscope_range found;
 };
-
-static bool is_in(uintptr_t address, struct memscope_range extent) {
-    return address >= extent.start && address < extent.end;
-}
 
 static bool find_extent(const struct memscope_shared_object *object, void *context) {
     struct search *search = context;
@@ -71,36 +68,200 @@ static bool is_end(uintptr_t function) {
     return false;
 }
 
-/* Frames that no table describes (compiled by a JIT) end the walk: they have no function. */
+/* Takes a frame, unless it is to be left out. Whether the walk goes on. */
+static bool take_frame(struct walk *walk, uintptr_t address, bool at_end) {
+    if (!walk->left && (memscope_range_contains(own, address) || memscope_range_contains(skipped, address)))
+        return true;
+    walk->left = true;
+    if (walk->leaf_only && at_end)
+        return false;
+    walk->words[walk->count++] = address;
+    return walk->count < walk->room;
+}
+
+/* ---- by libgcc, at any frame ------------------------------------------------------------------------------------ */
+
+static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *object) {
+    return memscope_object_at(address, object) && object->unwind_index;
+}
+
+/* Frames of no object (compiled by a JIT) end the walk: for them libgcc gives the function of the frame before. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
     uintptr_t address = _Unwind_GetIP(context), function = _Unwind_GetRegionStart(context);
+    struct memscope_loaded_object object;
 
-    if (address == 0 || function == 0)
+    if (address == 0 || function == 0 || !find_unwindable(address - 1, &object))
         return _URC_END_OF_STACK;
-    if (!walk->left && (is_in(address, own) || is_in(address, skipped)))
-        return _URC_NO_REASON;
-    walk->left = true;
-    if (walk->leaf_only && is_end(function))
-        return _URC_END_OF_STACK;
-    walk->words[walk->count++] = walk->learning ? function : address;
-    return walk->count < walk->room ? _URC_NO_REASON : _URC_END_OF_STACK;
+    return take_frame(walk, walk->learning ? function : address, is_end(function)) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
+unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only) {
     struct walk walk = {.words = words, .room = room, .leaf_only = leaf_only};
 
-    if (room > 0 && memscope_native_frames_possible())
+    if (room > 0 && memscope_object_lookup_possible())
         _Unwind_Backtrace(visit, &walk);
     return walk.count;
 }
+
+/* ---- by rules that are kept ------------------------------------------------------------------------------------- */
+
+#ifdef __x86_64__
+
+/*
+ * What libgcc does anew at every frame, in some 2,000 instructions and many cache lines of tables, is kept for the
+ * addresses that come again.
+ *
+ * The rules of an object that is unloaded stay until others take their place. What is loaded there later is told from
+ * it by a digest of where it and its tables lie and how those begin. Where all of that is the same in two builds of one
+ * object that a program loads one after the other, a wrong rule may be used: the stack then ends early or has a wrong
+ * frame, or, within STEP_LIMIT of its top, what lies above it is read.
+ */
+#define KEPT_RULES 2048
+#define STEP_LIMIT ((uintptr_t)64 << 10)
+
+/*
+ * Written and read by all threads without a lock: two halves of unlike rules do not fit each other, but for one chance
+ * in 2^64 that they do.
+ */
+static struct kept_rule {
+    _Atomic(uint64_t) lock; /* lock_of address and rule */
+    _Atomic(uint64_t) rule; /* struct packed_rule */
+} kept_rules[KEPT_RULES];
+
+static uint64_t lock_of(uintptr_t address, uint64_t rule) {
+    uint64_t mixed = (rule ^ rule >> 32) * UINT64_C(0xC2B2AE3D27D4EB4F);
+
+    return address ^ mixed ^ mixed >> 29;
+}
+
+/* cfa, and rbp below the CFA, in words. */
+struct packed_rule {
+    uint64_t kind : 3, ends : 1, cfa : 20, rbp : 13, digest : 27;
+};
+_Static_assert(sizeof(struct packed_rule) == sizeof(uint64_t), "it fits a word");
+
+struct frame {
+    uintptr_t address, rsp, rbp;
+};
+
+/* Of 27 bits. The first words of the tables' index are sizes, and say where its first functions and tables are. */
+static uint32_t digest(const struct memscope_loaded_object *object) {
+    uint64_t words[5] = {object->extent.start, object->extent.end, (uintptr_t)object->unwind_index}, mixed = 0;
+
+    memcpy(words + 3, object->unwind_index + 4, 2 * sizeof *words);
+    for (unsigned index = 0; index < 5; index++)
+        mixed = ((mixed ^ words[index]) * UINT64_C(0x9E3779B97F4A7C15)) ^ mixed >> 29;
+    return (uint32_t)(mixed >> 37);
+}
+
+struct known_object {
+    struct memscope_loaded_object object;
+    uint32_t digest;
+};
+
+static bool find_object(uintptr_t address, struct known_object *known) {
+    if (memscope_range_contains(known->object.extent, address))
+        return true;
+    if (!find_unwindable(address, &known->object))
+        return false;
+    known->digest = digest(&known->object);
+    return true;
+}
+
+static struct packed_rule work_out(const struct known_object *known, uintptr_t address) {
+    struct memscope_unwind_rule rule = memscope_unwind_rule_of(&known->object, address);
+
+    return (struct packed_rule){.kind = rule.kind,
+                                .ends = is_end(rule.function),
+                                .cfa = (uint32_t)rule.cfa / sizeof(uintptr_t),
+                                .rbp = (uint32_t)-rule.rbp / sizeof(uintptr_t),
+                                .digest = known->digest};
+}
+
+static struct packed_rule rule_at(const struct known_object *known, uintptr_t address) {
+    struct kept_rule *kept = &kept_rules[address * UINT64_C(0x9E3779B97F4A7C15) >> 53];
+    uint64_t word = atomic_load_explicit(&kept->rule, memory_order_relaxed);
+    struct packed_rule rule;
+
+    memcpy(&rule, &word, sizeof rule);
+    if (atomic_load_explicit(&kept->lock, memory_order_relaxed) == lock_of(address, word) &&
+        rule.digest == known->digest)
+        return rule;
+    rule = work_out(known, address);
+    memcpy(&word, &rule, sizeof word);
+    atomic_store_explicit(&kept->rule, word, memory_order_relaxed);
+    atomic_store_explicit(&kept->lock, lock_of(address, word), memory_order_relaxed);
+    return rule;
+}
+
+/* False where the rules do not say. What it reads is of other functions' frames. */
+__attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
+    uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
+
+    if ((rule.kind != MEMSCOPE_UNWIND_BY_RSP && rule.kind != MEMSCOPE_UNWIND_BY_RBP) ||
+        cfa - frame->rsp - 1 >= STEP_LIMIT)
+        return false;
+    if (rule.rbp)
+        frame->rbp = *(const uintptr_t *)(cfa - rule.rbp * sizeof(uintptr_t));
+    frame->address = *(const uintptr_t *)(cfa - sizeof(uintptr_t));
+    frame->rsp = cfa;
+    return true;
+}
+
+/* Whether all that belongs to the walk was found. */
+static bool walk_from(struct frame *frame, struct walk *walk) {
+    struct known_object known = {.digest = 0};
+
+    for (;;) {
+        struct packed_rule rule;
+
+        if (!find_object(frame->address - 1, &known))
+            return true;
+        rule = rule_at(&known, frame->address);
+        if (rule.kind == MEMSCOPE_UNWIND_UNDESCRIBED)
+            return true;
+        if (rule.kind == MEMSCOPE_UNWIND_OTHER)
+            return false;
+        if (!take_frame(walk, frame->address, rule.ends) || rule.kind == MEMSCOPE_UNWIND_OUTERMOST)
+            return true;
+        if (!step(frame, rule))
+            return false;
+    }
+}
+
+__attribute__((noinline)) unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
+    struct walk walk = {.words = words, .room = room, .leaf_only = leaf_only};
+    const uintptr_t *base = __builtin_frame_address(0);
+    struct frame caller = {.address = base[1], .rsp = (uintptr_t)(base + 2), .rbp = base[0]};
+
+    if (room == 0 || !memscope_object_lookup_possible())
+        return 0;
+    return walk_from(&caller, &walk) ? walk.count : memscope_native_frames_by_libgcc(words, room, leaf_only);
+}
+
+size_t memscope_native_frames_resident_bytes(void) {
+    return memscope_lasting_resident_bytes(kept_rules, sizeof kept_rules);
+}
+
+#else
+
+unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
+    return memscope_native_frames_by_libgcc(words, room, leaf_only);
+}
+
+size_t memscope_native_frames_resident_bytes(void) {
+    return 0;
+}
+
+#endif
 
 void memscope_native_frames_learn_callers(unsigned count) {
     uint64_t functions[END_LIMIT];
     struct walk walk = {.words = functions, .room = count < END_LIMIT ? count : END_LIMIT, .learning = true};
 
     own = extent_of((const void *)(uintptr_t)memscope_native_frames);
-    if (memscope_native_frames_possible())
+    if (memscope_object_lookup_possible())
         _Unwind_Backtrace(visit, &walk);
     end_count = walk.count;
     for (unsigned index = 0; index < end_count; index++)
@@ -109,12 +270,16 @@ void memscope_native_frames_learn_callers(unsigned count) {
 
 #else
 
-bool memscope_native_frames_possible(void) {
-    return false;
-}
-
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only) {
     (void)words, (void)room, (void)leaf_only;
+    return 0;
+}
+
+unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only) {
+    return memscope_native_frames(words, room, leaf_only);
+}
+
+size_t memscope_native_frames_resident_bytes(void) {
     return 0;
 }
 

@@ -2,7 +2,7 @@
  * The native frames of the calling thread, by the unwind tables that its objects carry.
  *
  * Called inside malloc, so only where the unwinder neither allocates nor takes the dynamic linker's lock: with a libgcc
- * and a glibc (2.35) that find tables without it. Elsewhere stacks have no native frames.
+ * and a glibc (2.35) that find tables without it (object_lookup.h). Elsewhere stacks have no native frames.
  */
 #ifndef MEMSCOPE_NATIVE_FRAMES_H
 #define MEMSCOPE_NATIVE_FRAMES_H
@@ -11,14 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether native frames can be had here. */
-bool memscope_native_frames_possible(void);
-
 /*
  * Return addresses, leaf first, at most room. Leaves out the frames of this library, and of the object to skip, at the
  * leaf. Where leaf_only, ends at the first of the functions that were learnt.
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
+
+/* The same by libgcc's unwinder alone: slower by an order of magnitude, and what the above falls back to. */
+unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only);
+
+/* What is resident of what it keeps. */
+size_t memscope_native_frames_resident_bytes(void);
 
 /*
  * Learns the functions that a leaf ends at: the innermost count callers of this library's function that calls this, at

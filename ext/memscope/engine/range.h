@@ -4,6 +4,7 @@
 #ifndef MEMSCOPE_RANGE_H
 #define MEMSCOPE_RANGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,10 @@ struct memscope_range {
     uintptr_t start;
     uintptr_t end;
 };
+
+static inline bool memscope_range_contains(struct memscope_range range, uintptr_t address) {
+    return address >= range.start && address < range.end;
+}
 
 /* The index of the first of count items, each of size bytes and beginning with a range, that ends after address. */
 static inline size_t memscope_range_position(const void *list, size_t count, size_t size, uintptr_t address) {

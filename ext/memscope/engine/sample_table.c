@@ -274,8 +274,15 @@ void memscope_sample_table_remove_later(uintptr_t address) {
 }
 
 size_t memscope_sample_table_bytes(void) {
-    return sample_count * sizeof table->samples[0] + stack_count * sizeof table->stacks[0] +
-           word_count * sizeof table->words[0];
+    if (!table)
+        return 0;
+    return memscope_lasting_resident_bytes(memscope_sample_filter_bits, sizeof memscope_sample_filter_bits) +
+           memscope_lasting_resident_bytes(table->filter, sizeof table->filter) +
+           memscope_lasting_resident_bytes(table->sample_slots, sizeof table->sample_slots) +
+           memscope_lasting_resident_bytes(table->stack_slots, sizeof table->stack_slots) +
+           memscope_lasting_resident_bytes(table->samples, sample_count * sizeof table->samples[0]) +
+           memscope_lasting_resident_bytes(table->stacks, stack_count * sizeof table->stacks[0]) +
+           memscope_lasting_resident_bytes(table->words, word_count * sizeof table->words[0]);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ void memscope_sample_table_remove_later(uintptr_t address);
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *stacks);
 
-/* Resident or not, what the table has used so far. */
+/* What is in memory of it; 0 before it was opened. Takes no lock. */
 size_t memscope_sample_table_bytes(void);
 
 /*

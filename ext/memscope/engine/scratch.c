@@ -65,6 +65,22 @@ void *memscope_lasting_map(size_t size) {
     return base;
 }
 
+size_t memscope_lasting_resident_bytes(const void *start, size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *first = (char *)((uintptr_t)start & -(uintptr_t)page);
+    size_t pages = ((uintptr_t)start + bytes - (uintptr_t)first + page - 1) / page, resident = 0;
+    unsigned char states[1024];
+
+    for (size_t done = 0, part; done < pages; done += part) {
+        part = pages - done < sizeof states ? pages - done : sizeof states;
+        if (mincore(first + done * page, part * page, states) != 0)
+            return pages * page;
+        for (size_t index = 0; index < part; index++)
+            resident += states[index] & 1;
+    }
+    return resident * page;
+}
+
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
     memset(scratch, 0, sizeof *scratch);
     for (size_t size = LARGEST_RESERVATION; size >= SMALLEST_RESERVATION; size /= 4) {

@@ -43,6 +43,12 @@ void memscope_scratch_close(struct memscope_scratch *scratch);
  */
 void *memscope_lasting_map(size_t size);
 
+/*
+ * How much of such memory, from start on and as long as bytes, is in memory: whole pages, as the kernel says (mincore,
+ * microseconds a megabyte); all of it where the kernel does not say.
+ */
+size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
+
 /* Calls visit for the address range of each scratch that this process has open, in any thread, and of what lasts. */
 void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 

@@ -328,7 +328,7 @@ struct relocations {
     const char *names;
     const ElfW(Rela) * calls, *others;
     size_t call_bytes, other_bytes;
-    uintptr_t read_only_start, read_only_end; /* whole pages, as the linker protects them */
+    struct memscope_range read_only; /* whole pages, as the linker protects them */
 };
 
 static void find_read_only(const struct memscope_shared_object *object, struct relocations *found) {
@@ -340,8 +340,7 @@ static void find_read_only(const struct memscope_shared_object *object, struct r
 
         if (headers[header].p_type != PT_GNU_RELRO)
             continue;
-        found->read_only_start = start & -page;
-        found->read_only_end = (start + headers[header].p_memsz) & -page;
+        found->read_only = (struct memscope_range){start & -page, (start + headers[header].p_memsz) & -page};
     }
 }
 
@@ -382,7 +381,7 @@ static void visit_slots(const struct memscope_shared_object *object, const struc
                 .slot = (void **)at,
                 .call = type == RELOCATION_CALL,
                 .own = symbol->st_shndx != SHN_UNDEF,
-                .read_only = at >= found->read_only_start && at < found->read_only_end,
+                .read_only = memscope_range_contains(found->read_only, at),
             },
             context);
     }

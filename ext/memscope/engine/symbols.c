@@ -19,7 +19,7 @@
 /* A path and program headers of our own: the linker's go when the object is unloaded. */
 struct memscope_symbol_object {
     struct memscope_shared_object loaded;
-    uintptr_t start, end;                /* of all its segments; there may be holes */
+    struct memscope_range extent;        /* of all its segments; there may be holes */
     struct memscope_functions functions; /* of its .symtab, once read */
     struct memscope_functions exported;  /* of its .dynsym, once read */
     enum memscope_status file;
@@ -53,22 +53,6 @@ static const char *copy_path(struct memscope_scratch *scratch, const char *path,
     return copy(scratch, target, (size_t)length + 1);
 }
 
-static void find_bounds(struct memscope_symbol_object *object) {
-    const ElfW(Phdr) *headers = object->loaded.headers;
-
-    object->start = UINTPTR_MAX;
-    for (size_t index = 0; index < object->loaded.header_count; index++) {
-        uintptr_t start = object->loaded.load_bias + headers[index].p_vaddr;
-
-        if (headers[index].p_type != PT_LOAD)
-            continue;
-        if (start < object->start)
-            object->start = start;
-        if (start + headers[index].p_memsz > object->end)
-            object->end = start + headers[index].p_memsz;
-    }
-}
-
 struct listing {
     struct memscope_symbols *symbols;
     size_t capacity; /* of the list: objects loaded since it was counted are left out */
@@ -89,7 +73,7 @@ static bool list_object(const struct memscope_shared_object *object, void *conte
         listing->exhausted = true;
         return false;
     }
-    find_bounds(added);
+    added->extent = memscope_shared_object_extent(&added->loaded);
     symbols->count++;
     return true;
 }
@@ -238,7 +222,7 @@ static struct memscope_symbol_object *object_of(const struct memscope_symbols *s
     for (size_t index = 0; index < symbols->count; index++) {
         struct memscope_symbol_object *object = &symbols->objects[index];
 
-        if (address >= object->start && address < object->end &&
+        if (memscope_range_contains(object->extent, address) &&
             memscope_shared_object_contains(&object->loaded, address))
             return object;
     }

@@ -71,9 +71,25 @@ static void test_fork(void) {
     memscope_scratch_close(&scratch);
 }
 
+/* More pages than are asked of the kernel at once. */
+static void test_what_is_resident_of_what_lasts(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 3000;
+    char *map = memscope_lasting_map(pages * page);
+
+    EXPECT(map != NULL);
+    EXPECT(memscope_lasting_resident_bytes(map, pages * page) == 0);
+    map[0] = map[1500 * page + 17] = map[pages * page - 1] = 1;
+    EXPECT(memscope_lasting_resident_bytes(map, pages * page) == 3 * page);
+    EXPECT(memscope_lasting_resident_bytes(map + 1500 * page + 100, 1) == page);
+    EXPECT(memscope_lasting_resident_bytes(map + 1499 * page + 100, page) == page);
+    EXPECT(memscope_lasting_resident_bytes(map + 1501 * page, 1400 * page) == 0);
+    EXPECT(memscope_lasting_resident_bytes(map, 0) == 0);
+}
+
 int main(void) {
     test_takes_and_extends();
     test_lists_what_is_open();
     test_fork();
+    test_what_is_resident_of_what_lasts();
     return 0;
 }

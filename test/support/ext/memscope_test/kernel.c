@@ -42,12 +42,12 @@ static VALUE host_deny_pagemap_scan(VALUE self) {
     return Qnil;
 }
 
-/* Host.deny_process_vm_readv! -> nil: it fails with EPERM, as under Docker's default profile of older versions. */
-static VALUE host_deny_process_vm_readv(VALUE self) {
+/* A call of this number fails with this error, whatever its arguments. */
+static VALUE deny(unsigned syscall_number, unsigned error) {
     struct sock_filter instructions[] = {
         LOAD(nr),
-        SKIP_UNLESS(SYS_process_vm_readv, 1),
-        ANSWER(SECCOMP_RET_ERRNO | EPERM),
+        SKIP_UNLESS(syscall_number, 1),
+        ANSWER(SECCOMP_RET_ERRNO | error),
         ANSWER(SECCOMP_RET_ALLOW),
     };
 
@@ -55,17 +55,14 @@ static VALUE host_deny_process_vm_readv(VALUE self) {
     return Qnil;
 }
 
+/* Host.deny_process_vm_readv! -> nil: it fails with EPERM, as under Docker's default profile of older versions. */
+static VALUE host_deny_process_vm_readv(VALUE self) {
+    return deny(SYS_process_vm_readv, EPERM);
+}
+
 /* Host.deny_memfd_create! -> nil: it fails with ENOSYS, as before Linux 3.17. */
 static VALUE host_deny_memfd_create(VALUE self) {
-    struct sock_filter instructions[] = {
-        LOAD(nr),
-        SKIP_UNLESS(SYS_memfd_create, 1),
-        ANSWER(SECCOMP_RET_ERRNO | ENOSYS),
-        ANSWER(SECCOMP_RET_ALLOW),
-    };
-
-    install_filter(instructions, sizeof instructions / sizeof *instructions);
-    return Qnil;
+    return deny(SYS_memfd_create, ENOSYS);
 }
 
 /* Host.close_descriptors(first, last) -> nil: closes them as daemons do, whoever owns them. */

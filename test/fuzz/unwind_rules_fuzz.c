@@ -1,0 +1,38 @@
+/*
+ * The .eh_frame of an object: a byte that says where in it a description is, one that says for which of its
+ * instructions, then the section. The seeds are those of functions by gcc and clang, and of glibc's signal return.
+ */
+#include "unwind_rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(struct memscope_unwind_rule rule) {
+    bool by_register = rule.kind == MEMSCOPE_UNWIND_BY_RSP || rule.kind == MEMSCOPE_UNWIND_BY_RBP;
+
+    if ((unsigned)rule.kind > MEMSCOPE_UNWIND_BY_RBP || rule.function != 0)
+        abort();
+    if (!by_register && (rule.cfa != 0 || rule.rbp != 0))
+        abort();
+    if (rule.cfa % 8 != 0 || rule.rbp % 8 != 0 || rule.rbp > 0)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct memscope_range readable;
+    uint8_t *section;
+    size_t place;
+
+    if (size < 3 || (place = data[0] * 4u) > size - 2)
+        return 0;
+    size -= 2;
+    section = malloc(size); /* of its own: what lies around it is poisoned */
+    memcpy(section, data + 2, size);
+    readable = (struct memscope_range){(uintptr_t)section, (uintptr_t)section + size};
+    check(memscope_unwind_rule_parse(section + place, readable, data[1]));
+    check(memscope_unwind_rule_parse(section + place, readable, UINT64_MAX));
+    free(section);
+    return 0;
+}
