@@ -51,7 +51,7 @@ module Memscope
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever why this process has not got it; nil where it has
       def missing
-        { gc: nil, compact: (Compaction.supported? ? nil : "this Ruby cannot compact its heap"), **Native.levers }
+        { gc: nil, compact: Compaction.missing, **Native.levers }
       end
 
       # @api private

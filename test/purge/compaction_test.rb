@@ -95,6 +95,96 @@ class CompactionTest < MemscopeTest
     assert_equal outcome.pages_after, GC.stat(:heap_allocated_pages)
     assert_includes [%w[compact gc], %w[warmup]], outcome.passes.uniq
     assert_operator outcome.wall_ms, :>, 0
-    assert_predicate Compaction, :supported?
+    assert_nil Compaction.missing
+  end
+
+  # What GC.compact takes for an object before Ruby 3.3, the words above the top of a thread's stack, becomes an address
+  # at which nothing is: from struct rb_thread_struct to its execution context, the frame on top, its first free word.
+  SPOIL = <<~RUBY
+    word = ->(address) { Fiddle::Pointer.new(address)[0, 8].unpack1("Q") }
+    spoil = lambda do |thread, words|
+      context = word.(word.(Fiddle.dlwrap(thread) + 32) + (RUBY_VERSION < "3.2" ? 40 : 48))
+      Fiddle::Pointer.new(word.(word.(context + 16) + 8))[0, 8 * words] = [0x1000].pack("Q") * words
+    end
+  RUBY
+
+  # Whose stack, and when; COMPACT stands for what compacts.
+  SPOILT = {
+    others: <<~RUBY,
+      queue = Queue.new
+      busy = Thread.new { queue << 1 && loop { nil } }
+      queue.pop
+      others = [busy, Thread.new { queue.pop }, Thread.new { sleep }]
+      Thread.pass until others.last(2).all?(&:stop?)
+      others.each { |thread| spoil.(thread, 1) }
+      COMPACT
+    RUBY
+    its_own: <<~RUBY,
+      deeper = ->(calls, &block) { calls.zero? ? block.() : deeper.(calls - 1, &block) }
+      spoil.(Thread.current, 200)
+      deeper.(5) { COMPACT }
+    RUBY
+    while_it_is_called: <<~RUBY,
+      waiting = Thread.new { sleep }
+      Thread.pass until waiting.stop?
+      TracePoint.new(:call) { |call| spoil.(waiting, 1) if call.method_id == :compact }.enable { COMPACT }
+    RUBY
+    at_exit_of_the_main_thread: <<~RUBY
+      main = Thread.current
+      begun = Queue.new
+      Thread.new do
+        begun << true
+        sleep
+      ensure
+        sleep(0.01) while main.alive?
+        sleep 0.05
+        spoil.(main, 1)
+        COMPACT
+        puts "done"
+      end
+      begun.pop
+      exit
+    RUBY
+  }.freeze
+
+  def compacted(with, spoilt)
+    ChildProcess.run("#{SPOIL}#{spoilt.gsub('COMPACT', with)}puts 'done'\n",
+                     requires: %w[fiddle memscope memscope/purge/compaction])
+  end
+
+  SPOILT.each do |whose, spoilt|
+    define_method("test_what_lies_above_stacks_is_no_object_#{whose}") do
+      skip "Ruby 3.3 does not look there" if RUBY_VERSION >= "3.3"
+      skip_under_sanitizer
+
+      assert_equal "done\n", compacted("Memscope::Purge::Compaction.run", spoilt).out
+      assert_match(/\[BUG\] Segmentation fault at 0x0+1000$/, compacted("GC.compact", spoilt).err)
+    end
+  end
+
+  def test_it_is_refused_beside_other_ractors
+    skip "Ruby 3.3 has another way" if RUBY_VERSION >= "3.3"
+
+    requires = %w[json memscope/purge/compaction]
+    missing, message, reason = child_json(<<~RUBY, requires: requires, ruby_args: ["-W:no-experimental"])
+      ractor = Ractor.new { Ractor.receive }
+      refused = begin
+        Memscope.purge(:compact)
+      rescue ArgumentError => e
+        e.message
+      end
+      later = begin
+        Memscope::Purge::Compaction.run
+      rescue NotImplementedError => e
+        e.message
+      end
+      puts JSON.generate([Memscope::Purge::Compaction.missing, refused, later])
+      $stdout.flush
+      exit!(ractor ? 0 : 1)
+    RUBY
+
+    assert_match(/other Ractors are alive/, missing)
+    assert_match(/:compact is not there: other Ractors/, message)
+    assert_equal missing, reason
   end
 end

@@ -11,9 +11,10 @@ module Memscope
     #
     # - Process.warmup, where Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC
     #   finds it when it dies, and gives back free malloc memory under glibc.
-    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its
-    #   slots are free (0.65): of a heap more than 35 % full it returns nothing, however fragmented it is. Of that too,
-    #   when it was started with RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS).
+    # - Otherwise GC.compact once, made safe (before 3.3 it may read memory that was given back: ruby/ruby#7081), then
+    #   GC.start. Ruby frees pages only while more than free_slots_max_ratio of its slots are free (0.65): of a heap
+    #   more than 35 % full it returns nothing, however fragmented it is. Of that too, when it was started with
+    #   RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS).
     #
     # A pass is a full GC and holds the GVL: 0.1 to 0.8 s at a heap of 512 MB. Mostly there are 5 to 12 passes on Ruby
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run in between.
@@ -67,16 +68,24 @@ module Memscope
       KEEP_LESS = 0.25
 
       class << self
-        # @return [Boolean] whether this Ruby can compact its heap
-        def supported? = Process.respond_to?(:warmup) || GC.respond_to?(:compact)
+        # @return [String, nil] why this process cannot compact its heap; nil where it can
+        def missing
+          return if Process.respond_to?(:warmup)
+          return "this Ruby cannot compact its heap" unless GC.respond_to?(:compact)
+          return "other Ractors are alive, and beside them GC.compact may crash before Ruby 3.3" if Ractor.count > 1
+
+          why = Memscope.unsupported_reason || "this Ruby's threads are not as known"
+          "#{why}, and GC.compact may crash before Ruby 3.3" unless Native.can_compact?
+        end
 
         # Runs the passes. Not in a trap handler of a program that may be in the middle of anything: it stops the
         # program for as long as it takes.
         #
         # @return [Outcome]
-        # @raise [NotImplementedError] where this Ruby has neither Process.warmup nor GC.compact
+        # @raise [NotImplementedError] where it cannot be done, which says why
         def run
-          raise NotImplementedError, "this Ruby has neither Process.warmup nor GC.compact" unless supported?
+          reason = missing
+          raise NotImplementedError, reason if reason
 
           started = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond)
           before = allocated_pages
@@ -124,7 +133,7 @@ module Memscope
         def warm_up(before) = repeat("warmup", before) { Process.warmup }
 
         def compact(before)
-          GC.compact
+          Native.compact
           ["compact", *repeat("gc", before) { GC.start }]
         end
 

@@ -51,7 +51,8 @@ module Memscope
       end
 
       def explanation(lever, missing, arena)
-        return "; #{lever.inspect} is not there: #{missing}, and #{server} serves malloc" if missing
+        served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
+        return "; #{lever.inspect} is not there: #{missing}#{served}" if missing
 
         "; with arena: only these" if arena && LEVERS.include?(lever)
       end
