@@ -40,7 +40,7 @@ class CLIProfileTest < MemscopeTest
 
   def test_it_answers_others_meanwhile
     process = listening(KEEPER)
-    client = Memscope::Client.new(process.pid, timeout: 5)
+    client = Memscope::Client.new(process.pid)
     token = client.call(:malloc_profile_start, seconds: 60, backend: :imports, rate: 4096)
 
     assert_operator client.call(:rss), :positive?
@@ -57,11 +57,13 @@ class CLIProfileTest < MemscopeTest
       process = listening("#{start}; #{KEEPER}")
       Memscope::Client.new(process.pid).call(:malloc_profile_start, seconds: 60, rate: 8192, backend: "imports") if
         start.empty?
+      asked = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       status, out, err = profile("--pid", process.pid.to_s, "--seconds=0.5", *RECORD)
+      took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - asked
       change = Memscope::Profile::Difference.from_json(out)
 
       assert_equal [0, 8192, "true"], [status, change.rate_bytes, running?(process)]
-      assert_in_delta 0.5, change.seconds, 2
+      assert_includes 0.49..(took + 0.01), change.seconds, "of which both ends are cut to a ms"
       assert_equal ["-e", 1], [change.by(:line).first.path, change.by(:line).first.lineno]
       assert_match(/\Amemscope profile: process #{process.pid} is profiled already, by the backend imports, one sample/,
                    err)
@@ -96,21 +98,38 @@ class CLIProfileTest < MemscopeTest
     client.call(:malloc_profile_start, seconds: 60, backend: "imports", shared: true)
 
     assert_equal [true, true], client.call(:malloc_profile_state).values_at("running", "shared")
-    assert_equal [2, false], client.call(:malloc_profile_stop_shared).values_at("starts", "running")
+    assert_equal [2, false], client.call(:malloc_profile_stop_shared).values_at("session", "running")
     assert_equal "false", running?(process)
     error = assert_raises(ArgumentError) { client.call(:malloc_profile_start, seconds: 60, shared: 1) }
     assert_match(/shared: given 1, allowed: true, false/, error.message)
   end
 
+  # Whoever has started the first one has nothing to say about the next.
+  def test_the_next_profile_is_not_the_one_that_was_asked_for
+    process = listening(KEEPER)
+    client = Memscope::Client.new(process.pid)
+    before = client.call(:malloc_profile_state)
+    token = client.call(:malloc_profile_start, seconds: 60, backend: "imports", shared: true)
+    process.tell("Memscope::MallocProfile.stop; Memscope::MallocProfile.start(backend: :imports)")
+
+    assert_equal "nil", process.gets
+    assert_equal [0, false], before.values_at("session", "running")
+    assert_equal [2, true, false], client.call(:malloc_profile_state).values_at("session", "running", "shared")
+    error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop, token: token) }
+    assert_match(/is over already, or was stopped by somebody else/, error.message)
+    assert_equal "true", running?(process)
+  end
+
   def test_it_ends_by_itself_where_nobody_stops_it
     process = listening("Memscope::MallocProfile::Lease.send(:remove_const, :GRACE); " \
                         "Memscope::MallocProfile::Lease::GRACE = 0.2; #{KEEPER}")
-    Memscope::Client.new(process.pid).call(:malloc_profile_start, seconds: 0.2, backend: "imports")
+    client = Memscope::Client.new(process.pid)
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    client.call(:malloc_profile_start, seconds: 0.2, backend: "imports")
+    Timeout.timeout(PATIENCE) { sleep 0.01 while running?(process) == "true" }
 
-    assert_equal "true", running?(process)
-    sleep 0.8
-
-    assert_equal "false", running?(process)
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :>=, 0.4, "grace comes on top"
+    assert_equal [1, false], client.call(:malloc_profile_state).values_at("session", "running")
   end
 
   def test_a_forked_child_does_not_go_on_with_it

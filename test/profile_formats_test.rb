@@ -2,7 +2,8 @@
 
 require_relative "test_helper"
 require_relative "support/profiles"
-require "tempfile"
+require "memscope/profile/formats"
+require "tmpdir"
 require "zlib"
 
 # What other programs read: each format has the same totals.
@@ -151,8 +152,13 @@ class ProfileFormatsTest < MemscopeTest
 
   def pprof(profile)
     gem! "google/protobuf"
-    messages = Memscope::Profile.const_get(:Pprof).const_get(:Messages)
     messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
+  end
+
+  def messages = Memscope::Profile.const_get(:Pprof).const_get(:Messages)
+
+  def label(message, sample, key)
+    texts(message, sample.label.flat_map { |one| [one.key, one.str] }).each_slice(2).to_h[key]
   end
 
   def texts(message, indexes) = indexes.map { |index| message.string_table[index] }
@@ -181,6 +187,44 @@ class ProfileFormatsTest < MemscopeTest
     assert_equal "", message.string_table.first
   end
 
+  # Of two processes, each at its own rate.
+  def unlike = { random(1) => 4096, random(2) => 524_288 }.map { |profile, rate| at_rate(profile, rate) }
+
+  def at_rate(profile, rate) = Memscope::Profile.from_h(profile.to_h.merge(rate_bytes: rate))
+
+  def merged(profiles)
+    gem! "google/protobuf"
+    parts = profiles.each_with_index.map { |one, index| [one, { "worker" => index.to_s }] }
+    Memscope::Profile::Formats.merged_pprof(parts)
+  end
+
+  # The estimates of each are sums of their own, whatever the other's rate is.
+  def test_pprof_of_several_at_unlike_rates
+    [unlike, unlike.reverse].each do |profiles|
+      file = merged(profiles)
+      message = messages::Profile.decode(Zlib.gunzip(file))
+      rates = texts(message, message.comment).map { |text| text[/one sample.*/] }
+      sums = message.sample.group_by { |one| label(message, one, "worker") }
+                    .transform_values { |samples| samples.sum { |one| one.value.to_a.last } }
+
+      assert_equal profiles.each_with_index.to_h { |one, index| [index.to_s, one.total_live_bytes] }, sums
+      assert_equal 524_288, message.period
+      assert_equal(profiles.map { |one| "one sample for each #{one.rate_bytes} bytes" }, rates)
+    end
+  end
+
+  # pprof merges the files of both by itself.
+  def test_go_merges_profiles_of_unlike_rates_likewise
+    gem! "google/protobuf"
+    theirs = %w[-raw -top].to_h { |way| [way, go(unlike.map(&:to_pprof), way, "-unit=B", "-nodefraction=0")] }
+    ours = %w[-raw -top].to_h { |way| [way, go([merged(unlike)], way, "-unit=B", "-nodefraction=0")] }
+
+    [theirs, ours].each do |said|
+      assert_equal unlike.sum(&:total_live_bytes), said["-top"][/% of (\d+)B? total/, 1].to_i, said["-top"]
+      assert_equal "524288", said["-raw"][/^Period: (\d+)$/, 1], said["-raw"][0, 400]
+    end
+  end
+
   def test_pprof_labels
     message = pprof(Profiles.profile(Profiles.whole([], [Profiles.stack([], 1, 0, tag: "checkout", thread: "main")])))
     labels = message.sample.first.label.to_h { |label| texts(message, [label.key, label.str]) }
@@ -205,37 +249,41 @@ class ProfileFormatsTest < MemscopeTest
                              '"google-protobuf"` to the Gemfile', ran
   end
 
-  # Debian's package golang-go.
-  def go(profile, *arguments)
+  # Debian's package golang-go. Of several files it makes one.
+  def go(files, *arguments)
     missing = ENV.fetch("PATH").split(":").none? { |directory| File.executable?(File.join(directory, "go")) }
     raise Minitest::Assertion, "no go, which CI must have" if missing && ENV["CI"]
 
     skip "no go: bin/packages golang-go" if missing
-    gem! "google/protobuf"
-    Tempfile.create("profile.pb.gz") do |file|
-      file.binmode
-      file.write(profile.to_pprof)
-      file.flush
-      IO.popen({ "HOME" => Dir.tmpdir }, ["go", "tool", "pprof", *arguments, file.path], err: %i[child out], &:read)
+    Dir.mktmpdir do |directory|
+      paths = files.each_with_index.map do |text, index|
+        File.join(directory, "#{index}.pb.gz").tap { |path| File.binwrite(path, text) }
+      end
+      IO.popen({ "HOME" => Dir.tmpdir }, ["go", "tool", "pprof", *arguments, *paths], err: %i[child out], &:read)
     end
+  end
+
+  def go_of(profile, *arguments)
+    gem! "google/protobuf"
+    go([profile.to_pprof], *arguments)
   end
 
   def test_go_opens_it_with_the_same_totals
     profile = random(5)
     { inuse_space: :live_bytes, inuse_objects: :live_objects, alloc_space: :allocated_bytes,
       alloc_objects: :allocated_objects }.each do |index, name|
-      said = go(profile, "-top", "-unit=B", "-nodefraction=0", "-sample_index=#{index}")
+      said = go_of(profile, "-top", "-unit=B", "-nodefraction=0", "-sample_index=#{index}")
 
       assert_equal profile.stacks.sum(&name), said[/% of (\d+)B? total/, 1].to_i, said
     end
   end
 
   def test_go_shows_lines_and_labels
-    said = go(shop, "-top", "-lines", "-unit=B")
+    said = go_of(shop, "-top", "-lines", "-unit=B")
 
     assert_match(/Type: inuse_space\n/, said)
     assert_match(%r{^ +0 .* #{124 * MEBIBYTE}B .* <main> /srv/app/main\.rb:18$}, said)
     assert_match(%r{^ *#{92 * MEBIBYTE}B .* rb_str_plus /usr/lib/}, said)
-    assert_match(/generation: Total 129\.0MB\n +91\.0MB \(70\.54%\): 0\n +38\.0MB \(29\.46%\): 1/, go(shop, "-tags"))
+    assert_match(/generation: Total 129\.0MB\n +91\.0MB \(70\.54%\): 0\n +38\.0MB \(29\.46%\): 1/, go_of(shop, "-tags"))
   end
 end

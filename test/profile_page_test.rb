@@ -158,6 +158,15 @@ class ProfilePageTest < MemscopeTest
     end
   end
 
+  # As the pages of Memscope::Web have them: in one file that needs no other.
+  def test_it_brings_its_colours
+    style = shop.to_html[%r{<style>(.*?)</style>}m, 1]
+
+    assert_includes style.scan(/var\((--[\w-]+)/).flatten, "--paper"
+    assert_empty style.scan(/var\((--[\w-]+)/).flatten.uniq - style.scan(/(--[\w-]+):/).flatten
+    assert_includes style, File.read(File.join(ChildProcess::ROOT, "lib/memscope/web/assets/base.css"))
+  end
+
   def test_it_is_in_order_for_everyone
     opened(shop) do |page|
       %w[light dark].each do |scheme|

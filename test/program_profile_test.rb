@@ -29,6 +29,9 @@ class ProgramProfileTest < MemscopeTest
     #{KEEPER}
   RUBY
 
+  # Waits until the asked for seconds are over.
+  WHILE_PROFILED = "sleep 0.01 while Memscope::MallocProfile.running?"
+
   def keeper(script = KEEPER) = [RbConfig.ruby, make("keeper.rb", script)]
 
   def glibc(*arguments, env: {}, **options)
@@ -116,7 +119,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
 
   def test_the_first_seconds_only
     ran = glibc("profile", "--backend=imports", "--seconds=0.1", "--format=json", "--",
-                *keeper("sleep 1; #{KEEPER.tr("\n", ';')}"))
+                *keeper("#{WHILE_PROFILED}\n#{KEEPER}"))
 
     assert_exit 0, ran, out: "done\n"
     assert_operator profile(ran).live_bytes, :<, 5_000_000
@@ -134,7 +137,8 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
   def test_for_go_to_a_file
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     ran = glibc("profile", "--backend=imports", "--format=pprof", "--output", path("heap.pb.gz"), "--", *keeper,
-                env: { "RUBYOPT" => "-rbundler/setup", "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") })
+                env: { "RUBYOPT" => "-rbundler/setup", "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") },
+                gems: true)
 
     assert_exit 0, ran, out: "done\n"
     assert_includes Zlib.gunzip(File.binread(path("heap.pb.gz"))), "inuse_space"
@@ -172,6 +176,20 @@ class ProgramProfileForksTest < ProgramProfileTest
 
   def files = Dir[path("heap*")].map { |file| File.basename(file) }.sort
 
+  # nil while it is being written.
+  def whole(file)
+    Memscope::Profile.from_json(File.read(file))
+  rescue ArgumentError
+    nil
+  end
+
+  # A daemon's parent is not this process: whoever it is may let it be a zombie.
+  def gone?(pid)
+    File.read("/proc/#{pid}/stat")[/.*\) (\S)/m, 1] == "Z"
+  rescue Errno::ENOENT, Errno::ESRCH
+    true
+  end
+
   def test_to_a_file_with_its_pid
     ran = glibc("profile", "--backend=imports", "--rate=8192", "--format=json", "--output", path("heap.json"), "--",
                 *keeper(FORKS))
@@ -206,8 +224,18 @@ class ProgramProfileForksTest < ProgramProfileTest
   end
 
   def test_for_so_many_seconds
+    script = <<~RUBY
+      fork do
+        #{WHILE_PROFILED}
+        $kept = "x" * 9_000_000
+      end
+      Process.wait
+      #{WHILE_PROFILED}
+      fork {}
+      Process.wait
+    RUBY
     ran = glibc("profile", "--backend=imports", "--seconds=0.5", "--format=json", "--output", path("heap"), "--",
-                *keeper('fork { sleep 1.5; $kept = "x" * 9_000_000 }; Process.wait; fork {}; Process.wait'))
+                *keeper(script))
 
     assert_exit 0, ran
     assert_equal 2, files.size
@@ -219,11 +247,10 @@ class ProgramProfileForksTest < ProgramProfileTest
                 *keeper("Process.daemon\n#{KEEPER}"))
 
     assert_exit 0, ran
-    Timeout.timeout(30) { sleep 0.05 while File.empty?(path("heap.json")) }
-    sleep 0.5
+    Timeout.timeout(60) { sleep 0.05 until (profile = whole(path("heap.json"))) && gone?(profile.pid) }
 
     assert_equal ["heap.json"], files
-    assert_keeper Memscope::Profile.from_json(File.read(path("heap.json"))), 3
+    assert_keeper whole(path("heap.json")), 3
   end
 
   def test_of_very_many_the_first_only

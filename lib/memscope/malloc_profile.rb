@@ -54,6 +54,14 @@ module Memscope
       # @raise [Unavailable] where a profile runs already, in a forked child also that of its parent, or this process
       #   cannot have one. What runs goes on.
       def start(rate: RATE, backend: :auto)
+        start_session(rate: rate, backend: backend)
+        nil
+      end
+
+      # @api private
+      # @return [Integer] which profile it has started: `session`, as long as no other one is
+      # @raise [ArgumentError, Unavailable] as start
+      def start_session(rate: RATE, backend: :auto)
         check(rate: rate, backend: backend)
         raise Unavailable, RUNS_ALREADY if running?
         raise Unavailable, Memscope.unsupported_reason unless Memscope.supported?
@@ -61,12 +69,11 @@ module Memscope
         backend = :jemalloc if backend == :auto
         refuse_jemalloc if backend == :jemalloc && Native.jemalloc_profiling != :on
         prepare
-        failure = Native.start_profile(backend, rate.bit_length - 1)
-        raise Unavailable, RUNS_ALREADY if failure == :running # another thread was faster
-        raise Unavailable, "the malloc profile could not be started: #{failure}" if failure
+        started = Native.start_profile(backend, rate.bit_length - 1)
+        raise Unavailable, RUNS_ALREADY if started == :running # another thread was faster
+        raise Unavailable, "the malloc profile could not be started: #{started}" if started.is_a?(String)
 
-        @starts = starts + 1
-        nil
+        started
       end
 
       # Starts nothing.
@@ -108,8 +115,8 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] how often one was started: which one runs
-      def starts = @starts || 0
+      # @return [Integer] which profile runs, or can be read; 0 for none
+      def session = Native.profile_session
 
       # @return [Boolean]
       def running? = Native.profile_runs?

@@ -38,7 +38,7 @@ module Memscope
       #   @return [Integer] that taking them took
       field :nanoseconds, :count, null: false
       # @!attribute [r] table_bytes
-      #   @return [Integer] memory for stacks, frames and live samples
+      #   @return [Integer] resident memory of the tables of stacks, frames, names and live samples: whole pages
       field :table_bytes, :bytes, null: false
       # @!attribute [r] dropped_samples
       #   @return [Integer] for which a table had no room: what they would stand for is missing

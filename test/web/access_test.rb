@@ -69,7 +69,7 @@ class WebAccessTest < WebCase
            "Memscope::Web::Deployment.read.then { |found| p found.open, found.explanation }"
     env = { "RACK_ENV" => "development", "RAILS_ENV" => nil, "BUNDLE_GEMFILE" => "#{ChildProcess::ROOT}/Gemfile" }
     early, late = ["require 'memscope/birth';", ""].map do |first|
-      ChildProcess.run("#{first} #{title} #{said}", env: env).out
+      ChildProcess.run("#{first} #{title} #{said}", env: env, gems: true).out
     end
 
     assert_match(/\A"development"\n/, early)

@@ -17,13 +17,13 @@ class WebApplicationTest < WebCase
   JSON_PLEASE = { "HTTP_ACCEPT" => "application/json" }.freeze
 
   # Cheap readings, and how often each was taken.
-  def counting(**kinds)
+  def counting(clock: nil, **kinds)
     counts = Hash.new(0)
     mutex = Mutex.new
     known = kinds.to_h do |kind, read|
       [kind, ->(*arguments) { mutex.synchronize { counts[kind] += 1 }.then { read.call(*arguments) } }]
     end
-    [Memscope::Web::Readings.new(known), counts]
+    [Memscope::Web::Readings.new(known, **{ clock: clock }.compact), counts]
   end
 
   def test_every_page_is_html_json_and_text
@@ -169,8 +169,9 @@ class WebApplicationTest < WebCase
     assert_nil request("OPTIONS", "/", { "HTTP_ORIGIN" => "http://evil.test" })["access-control-allow-origin"]
   end
 
+  # Of one reading: meanwhile no time goes by.
   def test_head_is_get_without_the_body
-    app = application
+    app = application(readings: Memscope::Web::Readings.new(clock: -> { 0.0 }))
     %w[/arenas.json /assets/memscope.css /nothing].each do |path|
       head = request("HEAD", path, OWN, on: app)
       full = request("GET", path, OWN, on: app)
@@ -189,6 +190,14 @@ class WebApplicationTest < WebCase
       assert_equal 200, response.status
       assert_match(/immutable/, response["cache-control"])
     end
+  end
+
+  # They come from a file of their own.
+  def test_every_colour_of_the_style_is_there
+    style = get("/assets/memscope.css").body
+
+    assert_includes style.scan(/var\((--[\w-]+)/).flatten, "--malloc"
+    assert_empty style.scan(/var\((--[\w-]+)/).flatten.uniq - style.scan(/(--[\w-]+):/).flatten
   end
 
   def test_the_token_is_given_once_and_kept
@@ -339,30 +348,39 @@ class WebApplicationTest < WebCase
     end
   end
 
+  # It is taken while all others wait for it.
   def test_two_hundred_at_once_take_one_reading
-    readings, counts = counting(ledger: -> { sleep(0.05).then { Memscope.ledger } })
+    threads = nil
+    readings, counts = counting(clock: -> { 0.0 }, ledger: lambda do
+      sleep 0.01 until threads&.-([Thread.current])&.all?(&:stop?)
+      Memscope.ledger
+    end)
     app = application(readings: readings)
-    statuses = Array.new(200) { Thread.new { get("/ledger.json", on: app).status } }.map(&:value)
+    threads = Array.new(200) { Thread.new { get("/ledger.json", on: app).status } }
 
-    assert_equal [200], statuses.uniq
-    assert_operator counts[:ledger], :<=, 2
+    assert_equal [200], threads.map(&:value).uniq
+    assert_equal 1, counts[:ledger]
   end
 
   def test_a_reading_rests_ten_times_as_long_as_it_took
-    taken = 0
-    readings, = counting(ledger: -> { sleep(0.12) && (taken += 1) })
+    now = 0.0
+    { 0.01 => 1.0, 0.25 => 2.5, 7.0 => 30.0 }.each do |seconds, rest|
+      readings, counts = counting(clock: -> { now }, ledger: -> { now += seconds })
 
-    assert_equal 1, readings.fetch(:ledger)
-    sleep 1.05
+      readings.fetch(:ledger)
+      now += rest - 0.125
+      readings.fetch(:ledger)
 
-    assert_equal 1, readings.fetch(:ledger)
-    sleep 0.3
+      assert_equal 1, counts[:ledger]
+      now += 0.25
+      readings.fetch(:ledger)
 
-    assert_equal 2, readings.fetch(:ledger)
+      assert_equal 2, counts[:ledger]
+    end
   end
 
   def test_a_reading_that_fails_fails_for_all_who_wait_and_is_not_taken_again_at_once
-    readings, counts = counting(ledger: -> { raise IOError, "gone: /proc/self/secret" })
+    readings, counts = counting(clock: -> { 0.0 }, ledger: -> { raise IOError, "gone: /proc/self/secret" })
     app = application(readings: readings)
     responses = Array.new(3) { get("/ledger.json", on: app) }
 

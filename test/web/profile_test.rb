@@ -108,15 +108,32 @@ class WebProfileTest < WebCase
     %w[0 301 -1 x 1.5].each { |given| assert_equal 400, page("/debug/pprof/heap?seconds=#{given}").status, given }
   end
 
+  # Go answers debug=1 with a text, which whoever asks for it would not find in what is binary.
+  def test_the_text_of_go_is_refused
+    start
+    %w[1 2 x -1 00].each do |given|
+      refused = page("/debug/pprof/heap?debug=#{given}")
+
+      assert_equal [400, "text/plain; charset=utf-8"], [refused.status, refused["content-type"]]
+      assert_equal "debug: given #{given.inspect}, allowed: 0. There is no text of Go's here: /profile.txt has one " \
+                   "for people.\n", refused.body
+    end
+    assert_equal 400, page("/debug/pprof/heap?debug=1&seconds=1").status
+    ["0", ""].each { |given| assert_equal 200, page("/debug/pprof/heap?debug=#{given}").status, given }
+    assert_equal 200, page("/profile.txt").status
+  end
+
+  # Which is woken up when all has been asked that can be asked meanwhile.
   def test_a_delta_for_go_keeps_one_thread
     start
-    first = Thread.new { page("/debug/pprof/heap?seconds=1") }
-    sleep 0.3
+    first = Thread.new { page("/debug/pprof/heap?seconds=300") }
+    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/heap_profile\.rb.*sleep/)
     second = page("/debug/pprof/heap?seconds=1")
 
     assert_equal [503, "1"], [second.status, second["retry-after"]]
     assert_equal 200, page("/debug/pprof/heap").status
     keep
+    first.wakeup
 
     assert_includes Zlib.gunzip(first.value.body.b), "profile_test.rb"
   end

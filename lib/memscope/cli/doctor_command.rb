@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "command"
+require_relative "of_program"
 require_relative "other_process"
 require_relative "output_file"
 require_relative "program_doctor_command"
@@ -11,6 +12,7 @@ module Memscope
     # `memscope doctor`: a diagnosis of the process that runs it, or of one that listens; `memscope doctor -- COMMAND`
     # is ProgramDoctorCommand.
     class DoctorCommand < Command
+      include OfProgram
       include OtherProcess
 
       # The exit status by the worst finding.
@@ -26,16 +28,9 @@ module Memscope
       # @return [String]
       def self.example = "memscope doctor --json --output diagnosis.json"
 
-      # @param arguments [Array<String>] behind the command's name
-      # @return [Integer] the exit status
-      def run(arguments) = arguments.include?("--") ? of_program.run(arguments) : super
-
-      # @return [String] for people
-      def help = "#{super}\n#{of_program.help}"
-
       private
 
-      def of_program = ProgramDoctorCommand.new(out: @out, err: @err)
+      def program_command = ProgramDoctorCommand
 
       def declare(parser)
         declare_pid(parser)

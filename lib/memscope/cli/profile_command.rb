@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "command"
+require_relative "of_program"
 require_relative "other_process"
 require_relative "output_file"
 require_relative "profile_options"
@@ -11,6 +12,7 @@ module Memscope
     # `memscope profile --pid N`: who holds the malloc memory of a process that listens; `memscope profile -- COMMAND`
     # is ProgramProfileCommand.
     class ProfileCommand < Command
+      include OfProgram
       include OtherProcess
       include ProfileOptions
 
@@ -23,16 +25,9 @@ module Memscope
       # @return [String]
       def self.example = "memscope profile --pid 4711 --seconds 60"
 
-      # @param arguments [Array<String>] behind the command's name
-      # @return [Integer] the exit status
-      def run(arguments) = arguments.include?("--") ? of_program.run(arguments) : super
-
-      # @return [String] for people
-      def help = "#{super}\n#{of_program.help}"
-
       private
 
-      def of_program = ProgramProfileCommand.new(out: @out, err: @err)
+      def program_command = ProgramProfileCommand
 
       def declare(parser)
         @seconds = 60.0

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "command"
+require_relative "of_program"
 require_relative "other_process"
 require_relative "output_file"
 require_relative "program_report_command"
@@ -12,6 +13,7 @@ module Memscope
     # `memscope report`: the ledger of the process that runs it, or of one that listens; `memscope report -- COMMAND` is
     # ProgramReportCommand.
     class ReportCommand < Command
+      include OfProgram
       include OtherProcess
       include ReadingOptions
 
@@ -24,16 +26,9 @@ module Memscope
       # @return [String]
       def self.example = "memscope report --json --output ledger.json"
 
-      # @param arguments [Array<String>] behind the command's name
-      # @return [Integer] the exit status
-      def run(arguments) = arguments.include?("--") ? of_program.run(arguments) : super
-
-      # @return [String] for people
-      def help = "#{super}\n#{of_program.help}"
-
       private
 
-      def of_program = ProgramReportCommand.new(out: @out, err: @err)
+      def program_command = ProgramReportCommand
 
       def declare(parser)
         @options = {}

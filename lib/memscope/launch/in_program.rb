@@ -4,8 +4,8 @@ require_relative "hand_over"
 
 module Memscope
   module Launch
-    # What reports in a program that memscope has become needs there: memscope itself, and a place to write to. Whoever
-    # includes it has @order, from HandOver, and @title, the command's name.
+    # What reports in a program that memscope has become needs there: memscope itself, a place to write to, and threads.
+    # Whoever includes it has @order, from HandOver, and @title, the command's name.
     module InProgram
       private
 
@@ -36,6 +36,10 @@ module Memscope
       rescue StandardError
         nil
       end
+
+      # A thread that sleeps is no trouble to a program that forks, and Puma asks for this mark. While there is one that
+      # will wake up, Ruby does not raise where all of the program's own threads wait for each other.
+      def background(&) = Thread.new(&).tap { |thread| thread.thread_variable_set(:fork_safe, true) }
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end

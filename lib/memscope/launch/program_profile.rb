@@ -129,9 +129,6 @@ module Memscope
         MallocProfile.start(rate: Integer(@order["rate"]), backend: :imports)
       end
 
-      # Puma asks for this mark of a thread that is no trouble at a fork.
-      def background(&) = Thread.new(&).tap { |thread| thread.thread_variable_set(:fork_safe, true) }
-
       def wait_for_generations
         if @order["warmup"]
           sleep(left(@order["warmup"]))

@@ -27,11 +27,7 @@ module Memscope
       # process reports, no fork of it.
       def start
         at_exit { report(ending: true) if Process.pid == @pid }
-        return unless @order["every"]
-
-        # A thread that sleeps is no trouble to a program that forks, and Puma asks for this mark. While there is one
-        # that will wake up, Ruby does not raise where all of the program's own threads wait for each other.
-        Thread.new { repeat(Float(@order["every"])) }.thread_variable_set(:fork_safe, true)
+        background { repeat(Float(@order["every"])) } if @order["every"]
       end
 
       private

@@ -37,10 +37,9 @@ module Memscope
           end
 
           @lock.synchronize do
-            MallocProfile.start(rate: rate, backend: backend)
+            @session = MallocProfile.start_session(rate: rate, backend: backend)
             hook
             @shared = shared
-            @start = MallocProfile.starts
             @token = SecureRandom.hex(8)
             watch(@token, seconds + GRACE)
             @token
@@ -77,17 +76,17 @@ module Memscope
         end
 
         # @return [Boolean] whether what runs was asked for from outside
-        def held? = !@token.nil? && MallocProfile.running? && MallocProfile.starts == @start
+        def held? = !@token.nil? && MallocProfile.running? && MallocProfile.session == @session
 
         # @return [Boolean] whether what runs was asked for as shared
         def shared? = @shared == true && held?
 
         # For a page, or for another process, that shows whether there is anything to look at, to start or to stop.
         #
-        # @return [Hash{Symbol => Object}] starts: how many there were; running, shared; jemalloc: whether its profiler
-        #   is ready
+        # @return [Hash{Symbol => Object}] session: which one runs, or was the last, 0 for none; running, shared;
+        #   jemalloc: whether its profiler is ready
         def state
-          { starts: MallocProfile.starts, running: MallocProfile.running?, shared: shared?,
+          { session: MallocProfile.session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
         end
 

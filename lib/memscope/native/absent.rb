@@ -48,6 +48,9 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
 
+      # Asked before Ruby 3.3 only.
+      def can_compact? = false
+
       def fly # rubocop:disable Naming/PredicateMethod -- it does
         yield
         true
@@ -58,6 +61,8 @@ module Memscope
       def tune(*) = answer(:T1, allocator: :unknown, arenas: [])
 
       def profile_runs? = false
+
+      def profile_session = 0
 
       def malloc_profile = nil
 

@@ -35,7 +35,7 @@ module Memscope
       private
 
       def numbers
-        { (@profile.is_a?(Difference) ? "growth of live bytes" : "live bytes") => :live_bytes,
+        { (@profile.difference? ? "growth of live bytes" : "live bytes") => :live_bytes,
           **(@profile.allocations? ? { "allocated bytes since start" => :allocated_bytes } : {}) }
       end
 

@@ -24,7 +24,8 @@ module Memscope
       LIBRARY = File.read(File.join(ASSETS, "d3-flamegraph.umd.min.js"), encoding: Encoding::UTF_8).freeze
       SCRIPTS = [File.read(File.join(ASSETS, "d3.min.js"), encoding: Encoding::UTF_8), LIBRARY,
                  File.read(File.join(OWN, "flame_graph.js"), encoding: Encoding::UTF_8)].map(&:freeze).freeze
-      STYLE = File.read(File.join(OWN, "flame_graph.css"), encoding: Encoding::UTF_8).freeze
+      STYLE = [File.join(ASSETS, "base.css"), File.join(OWN, "flame_graph.css")]
+              .map { |path| File.read(path, encoding: Encoding::UTF_8) }.join.freeze
       STYLES = [STYLE, LIBRARY[/\.textContent=`([^`]*)`/, 1]].freeze
       PAGE = ERB.new(File.read(File.join(OWN, "page.html.erb"), encoding: Encoding::UTF_8), trim_mode: "-")
       # How many lines the table has.
@@ -54,7 +55,7 @@ module Memscope
       # @param profile [Profile, Difference]
       def initialize(profile)
         @profile = profile
-        @difference = profile.is_a?(Difference)
+        @difference = profile.difference?
       end
 
       # @return [String] HTML

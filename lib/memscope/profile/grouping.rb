@@ -65,18 +65,9 @@ module Memscope
       def initialize(profile)
         @frames = profile.frames
         @stacks = profile.stacks
-        @difference = profile.is_a?(Difference)
+        @difference = profile.difference?
         classify
       end
-
-      # What is asked of each frame for every stack that it is in.
-      def classify
-        @files = @frames.map(&:file?)
-        @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
-        @states = @frames.map { |frame| frame.kind == :state }
-        @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
-      end
-      private :classify
 
       # @param grouping [Symbol]
       # @return [Array<Entry>] the largest first
@@ -155,6 +146,14 @@ module Memscope
       # @!endgroup
 
       private
+
+      # What is asked of each frame for every stack that it is in.
+      def classify
+        @files = @frames.map(&:file?)
+        @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
+        @states = @frames.map { |frame| frame.kind == :state }
+        @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
+      end
 
       def entry(place, sum, whole)
         live_bytes = sum.numbers[:live_bytes]

@@ -58,15 +58,22 @@ module Memscope
       end
 
       def circumstances
-        { time_nanos: nanoseconds(@profile.at), duration_nanos: duration, period: @profile.rate_bytes,
+        { time_nanos: nanoseconds(@profile.at), duration_nanos: duration, period: period,
           period_type: value_type("space", "bytes"), default_sample_type: string("inuse_space"),
           comment: [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) } }
       end
 
-      def origin(profile) = "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}"
+      # There is room for one; pprof too keeps the largest when it merges. Numbers are estimates already, each by the
+      # rate of its own profile, and sum whatever this says.
+      def period = @parts.map { |profile, _labels| profile.rate_bytes }.max
+
+      def origin(profile)
+        "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}, one sample for each " \
+          "#{profile.rate_bytes} bytes"
+      end
 
       def duration
-        return (@profile.seconds * 1_000_000_000).to_i if @profile.is_a?(Difference)
+        return (@profile.seconds * 1_000_000_000).to_i if @profile.difference?
 
         nanoseconds(@profile.at) - nanoseconds(@profile.started_at)
       end

@@ -61,6 +61,10 @@ module Memscope
       # @return [Boolean] whether it is known what was allocated since profiling began, and freed again
       def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
 
+      # @api private
+      # @return [Boolean] whether its numbers say by how much they grew
+      def difference? = is_a?(Difference)
+
       # The whole for people. 80 columns; plain ASCII where the locale is not UTF-8.
       #
       # @param by [Symbol] of GROUPINGS

@@ -31,13 +31,13 @@ module Memscope
 
       # It knows no weight below zero: what shrank is a profile of its own.
       def profiles
-        return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }] if difference?
+        if @profile.difference?
+          return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }]
+        end
 
         [sampled("live bytes", &:live_bytes), sampled("live objects", "none", &:live_objects),
          (sampled("allocated since start", &:allocated_bytes) if @profile.allocations?)].compact
       end
-
-      def difference? = @profile.is_a?(Difference)
 
       def sampled(name, unit = "bytes", &number)
         weights = Merged.by_frames(@profile, &number).select { |_frames, weight| weight.positive? }

@@ -21,7 +21,7 @@ module Memscope
 
       # @return [Array<String>]
       def sentences
-        return [rate] if @profile.is_a?(Profile::Difference)
+        return [rate] if @profile.difference?
 
         [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
       end

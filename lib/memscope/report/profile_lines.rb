@@ -21,7 +21,7 @@ module Memscope
         @profile = profile
         @by = by
         @unicode = unicode
-        @signed = profile.is_a?(Profile::Difference)
+        @signed = profile.difference?
         known = profile.stacks.map(&:generation).minmax
         @aged = by != :generation && known.uniq.size > 1 && !@signed
         @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged

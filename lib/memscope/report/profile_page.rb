@@ -38,11 +38,9 @@ module Memscope
       end
 
       # @return [String] the whole in one sentence
-      def summary_text = difference? ? change : state
+      def summary_text = @profile.difference? ? change : state
 
       private
-
-      def difference? = @profile.is_a?(Profile::Difference)
 
       def title
         @page.joined(["memscope #{@profile.memscope}", "ruby #{@profile.ruby}", "malloc profile",
@@ -77,7 +75,7 @@ module Memscope
       end
 
       def table
-        return difference? ? ["  nothing changed"] : dead if @entries.empty?
+        return @profile.difference? ? ["  nothing changed"] : dead if @entries.empty?
 
         [@lines.heading, *shown.flat_map { |entry| @lines.of(entry) }, *others, *dead,
          *(@page.wrapped(@lines.legend) if @lines.legend)]
@@ -85,7 +83,7 @@ module Memscope
 
       # Of a difference both ends: what grew most, and what shrank most.
       def shown
-        return @entries.first(@limit) if !difference? || @entries.size <= @limit
+        return @entries.first(@limit) if !@profile.difference? || @entries.size <= @limit
 
         shrunk = @entries.last(@limit / 4).select { |entry| entry.live_bytes.negative? }
         @entries.first(@limit - shrunk.size) + shrunk
@@ -102,7 +100,7 @@ module Memscope
 
       # What was allocated there is freed again; in a difference, nothing changed there that lives.
       def dead
-        return [] if @dead.empty? || difference?
+        return [] if @dead.empty? || @profile.difference?
 
         [@lines.note("#{count(@dead.size)} #{NOUNS.fetch(@by)[@dead.one? ? 0 : 1]} with nothing live")]
       end

@@ -13,14 +13,18 @@ module Memscope
                 "uPlot.iife.min.js" => "text/javascript; charset=utf-8", "uPlot.min.css" => "text/css; charset=utf-8",
                 "icon.svg" => "image/svg+xml" }.freeze
 
+      # What begins with another file.
+      BEGINNINGS = { "memscope.css" => "base.css" }.freeze
+
       Asset = Struct.new(:type, :body, :digest)
       ALL = TYPES.to_h do |name, type|
-        body = File.binread(File.join(__dir__, "assets", name)).freeze
+        files = [*BEGINNINGS[name], name]
+        body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
         [name, Asset.new(type, body, Digest::SHA256.hexdigest(body)[0, 16].freeze).freeze]
       end.freeze
       # Its URL names its content.
       CACHING = { "cache-control" => "private, max-age=31536000, immutable" }.freeze
-      private_constant :Asset, :ALL, :CACHING
+      private_constant :BEGINNINGS, :Asset, :ALL, :CACHING
 
       module_function
 

@@ -8,7 +8,8 @@ module Memscope
   module Web
     # GET /debug/pprof/heap, as Go has it: the malloc profile that runs, for Pyroscope, Parca and `go tool pprof`; with
     # seconds=N what changed in so many seconds from now. In a cluster the profiles of all workers as one, whichever
-    # worker is asked, or with worker=N that of one.
+    # worker is asked, or with worker=N that of one. Go's text (debug=1) is refused: it is of addresses, which no other
+    # program could name frames of Ruby by.
     #
     # @api private
     class HeapProfile
@@ -29,8 +30,7 @@ module Memscope
       # @param readings [Readings]
       # @return [Array(Integer, Hash, Array<String>)]
       def response(request, readings)
-        given, seconds = request.query.values_at("worker", "seconds").map { |values| values&.last }
-        seconds = seconds(seconds)
+        given, seconds = asked(request)
         profiling = Profiling.new(readings)
         running, missing = running(profiling, profiling.choose(given))
         gzipped(if seconds && !request.head?
@@ -45,6 +45,21 @@ module Memscope
       end
 
       private
+
+      # @return [Array(String, Integer)] the worker, and the seconds of a delta; nil where they were not given
+      def asked(request)
+        worker, seconds, debug = request.query.values_at("worker", "seconds", "debug").map { |values| values&.last }
+        refuse_text(debug)
+        [worker, seconds(seconds)]
+      end
+
+      # As Go has it, 0 is what nothing given is.
+      def refuse_text(debug)
+        return if [nil, "", "0"].include?(debug)
+
+        raise Refusal.new(400, "debug: given #{debug[0, 20].inspect}, allowed: 0. There is no text of Go's here: " \
+                               "/profile.txt has one for people.")
+      end
 
       def seconds(given)
         return if given.nil?

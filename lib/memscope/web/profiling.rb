@@ -85,7 +85,7 @@ module Memscope
       # @return [Profile] of this state, some moments old
       # @raise [Refusal] where there is none, or it does not answer
       def read(place, state)
-        raise none(place) if state[:starts].zero?
+        raise none(place) if state[:session].zero?
 
         answered(place) { @readings.fetch(:profile, place.pid, state) { self.class.snapshot(place.pid) } }
       end

@@ -20,7 +20,9 @@ module Memscope
 
       # One reading.
       class Slot
-        def initialize
+        # @param clock [#call] returns seconds
+        def initialize(clock)
+          @clock = clock
           @mutex = Mutex.new
         end
 
@@ -37,22 +39,20 @@ module Memscope
 
         private
 
-        def fresh? = @until && Process.pid == @pid && now < @until
+        def fresh? = @until && Process.pid == @pid && @clock.call < @until
 
         def take
-          started = now
+          started = @clock.call
           @value = @failure = nil
           begin
             @value = yield
           rescue StandardError, ScriptError => e
             @failure = e
           end
-          finished = now
+          finished = @clock.call
           @pid = Process.pid
           @until = finished + (REST * (finished - started)).clamp(SHORTEST, LONGEST)
         end
-
-        def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
       private_constant :Slot
 
@@ -71,8 +71,10 @@ module Memscope
       }.freeze
 
       # @param kinds [Hash{Symbol => Proc}]
-      def initialize(kinds = KINDS)
+      # @param clock [#call] returns seconds
+      def initialize(kinds = KINDS, clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
         @kinds = kinds
+        @clock = clock
         @mutex = Mutex.new
         @slots = {}
       end
@@ -96,7 +98,7 @@ module Memscope
       def slot(key)
         @mutex.synchronize do
           @slots.shift if @slots.size >= MOST && !@slots.key?(key)
-          @slots[key] ||= Slot.new
+          @slots[key] ||= Slot.new(@clock)
         end
       end
     end

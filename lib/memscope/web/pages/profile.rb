@@ -147,7 +147,7 @@ module Memscope
 
         # @return [Memscope::Profile, nil]
         def profile
-          return unless state[:starts]&.positive?
+          return unless state[:session]&.positive?
 
           @profile ||= reading
         rescue Refusal => e
