@@ -7,19 +7,20 @@ require_relative "floor/servers"
 
 REQUESTS = [File.expand_path("floor/requests.rb", __dir__)].freeze
 LOADED = { "MEMSCOPE" => "1" }.freeze
-PAIRS = 40
-BATCH = 100
+AGAIN = { "AGAIN" => "1" }.freeze
+STARTS = 20
+PAIRS = 5
+BATCH = 20
 COUNTED = 200
 
-plain, again, loaded = [{}, {}, LOADED].map { |env| Server.new(REQUESTS, env) }
-{ "speed with memscope ÷ without" => loaded,
-  "speed without ÷ without (the same twice)" => again }.each do |what, server|
-  ratio, least, most = interval(ratios(server, plain, batch: BATCH, pairs: PAIRS))
+COMPARED = { "speed with memscope ÷ without" => [Side.new(LOADED), Side.new({})],
+             "speed without ÷ without (the same twice)" => [Side.new(AGAIN), Side.new({})] }.freeze
+compare(REQUESTS, COMPARED, starts: STARTS, batch: BATCH, pairs: PAIRS).each do |what, (ratio, least, most)|
   say(what, ratio, "95 % confidence: #{least.round(4)} to #{most.round(4)}")
 end
 
 if valgrind?
-  without, with = [{}, LOADED].map { |env| instructions(REQUESTS, env, count: COUNTED) }
+  without, with = [{}, LOADED].map { |env| instructions(REQUESTS, Side.new(env), count: COUNTED) }
   say("instructions without ÷ with memscope", without / with, "goal ≥ 0.995; #{without.round} a request without")
 else
   puts "valgrind is not installed: instructions are not counted"

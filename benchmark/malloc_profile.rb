@@ -1,82 +1,108 @@
 # frozen_string_literal: true
 
 # What a malloc profile costs loops of strings, JSON and hashes, and a Rails application's requests: the speed with one
-# as a share of that without. In CPU time, in pairs of processes that take turns, beside pairs that are the same; in
-# instructions, under callgrind; then memory_profiler and mwrap on the same loops, and the memory that a live sample
-# takes. PAIRS, LOOPS ("strings,requests") and PARTS ("time,memory") say how much of it is measured.
+# as a share of that without. One loop is run beside as many live samples as two gigabytes have. In CPU time: of a
+# process with the gem and one without it, which take turns, beside one that has loaded optparse instead; and of one
+# process in which a profile is started and stopped by turns, beside the same without. In instructions, under callgrind,
+# of processes with and without all of it. Then memory_profiler and mwrap on the same loops, and the memory that a live
+# sample takes. STARTS, LOOPS ("strings,requests") and PARTS ("idle,memory") say how much of it is measured.
 
 require_relative "floor/servers"
-require "etc"
 require "memscope"
 
-# Processes are started anew: how fast one is depends on where its memory happens to lie.
-STARTS = 5
-PAIRS = Integer(ENV.fetch("PAIRS", "100")) / STARTS
+# Of processes: an application takes seconds to start.
+STARTS = Hash.new(Integer(ENV.fetch("STARTS", "60")))
+STARTS["requests"] = [STARTS["requests"], FEWEST_STARTS].min
+PAIRS = 20 # of each start
+BATCH = 20 # rounds, with two minor collections
+COUNTED_ROUNDS = 200
+RATED = 2000 # rounds
 FLOOR = File.expand_path("floor", __dir__)
 
-# The program, how many rounds are a batch, and how many are counted.
-Loop = Struct.new(:program, :batch, :counted)
-LOOPS = {
-  "strings" => Loop.new(["#{FLOOR}/allocations.rb", "strings"], 20, 200),
-  "JSON" => Loop.new(["#{FLOOR}/allocations.rb", "JSON"], 40, 200),
-  "hashes" => Loop.new(["#{FLOOR}/allocations.rb", "hashes"], 40, 200),
-  "requests" => Loop.new(["#{FLOOR}/requests.rb"], 20, 200)
-}.slice(*ENV.fetch("LOOPS", "strings,JSON,hashes,requests").split(",")).freeze
+# Without gems: JSON is that of this Ruby.
+ALLOCATIONS = ["--disable-gems", "#{FLOOR}/allocations.rb"].freeze
+ALL = {
+  "strings" => [*ALLOCATIONS, "strings"],
+  "JSON" => [*ALLOCATIONS, "JSON"],
+  "hashes" => [*ALLOCATIONS, "hashes"],
+  "requests" => ["#{FLOOR}/requests.rb"],
+  "strings beside 2 GB" => [*ALLOCATIONS, "strings", "4000"],
+  "long strings" => [*ALLOCATIONS, "long strings"]
+}.freeze
+LOOPS = ALL.slice(*ENV.fetch("LOOPS", ALL.keys.join(",")).split(",")).freeze
 
-LOADED = { "MEMSCOPE" => "1" }.freeze
-AGAIN = { "AGAIN" => "1" }.freeze
-JEMALLOC = { "LD_PRELOAD" => "libjemalloc.so.2" }.freeze
-PROFILING = { **JEMALLOC, "MALLOC_CONF" => Memscope::MallocProfile::CONF }.freeze
+# Some times the malloc of the others: what a profile costs there is told, and no goal set.
+WITHOUT_GOAL = ["long strings"].freeze
 
-# The environment with and without what is measured.
-Subject = Struct.new(:name, :env, :without, :goal)
-SUBJECTS = [
-  Subject.new("without twice, glibc", AGAIN, {}, nil),
-  Subject.new("loaded, idle", LOADED, {}, 0.995),
-  Subject.new("backend imports, glibc", { **LOADED, "PROFILE" => "imports" }, {}, 0.95),
-  Subject.new("without twice, jemalloc", { **AGAIN, **JEMALLOC }, JEMALLOC, nil),
-  Subject.new("backend jemalloc", { **LOADED, "PROFILE" => "jemalloc", **PROFILING }, JEMALLOC, 0.98)
+# All collect at the same rounds.
+BARE = { "COLLECT" => "10" }.freeze
+AGAIN = { **BARE, "AGAIN" => "1" }.freeze
+INSTEAD = { **BARE, "INSTEAD" => "optparse" }.freeze
+LOADED = { **BARE, "MEMSCOPE" => "1", "PROFILE" => "imports" }.freeze
+PRELOADED = { **BARE, "LD_PRELOAD" => "libjemalloc.so.2" }.freeze
+JEMALLOC = { **PRELOADED, "MEMSCOPE" => "1", "PROFILE" => "jemalloc",
+                          "MALLOC_CONF" => Memscope::MallocProfile::CONF }.freeze
+
+# What is compared with what; a goal holds but for how far two are apart that should be the same. In a process with a
+# profile by turns that is the same process without one, twice. Beside the idle gem there is a library that does nothing
+# and has as many objects: in 13 MB that alone is seen, in no instruction but in the caches.
+Subject = Struct.new(:name, :side, :floor, :goal, :same)
+TWO = Subject.new("two processes that are the same", Side.new(AGAIN), Side.new(BARE))
+ONE = Subject.new("one process, without twice", Side.new(LOADED), Side.new(LOADED))
+ONE_OF_JEMALLOC = Subject.new("one process of jemalloc's, without twice", Side.new(JEMALLOC), Side.new(JEMALLOC))
+PLACEBO = Subject.new("optparse loaded instead", Side.new(INSTEAD), Side.new(BARE))
+IDLE = [
+  TWO, PLACEBO, Subject.new("loaded, idle", Side.new(LOADED), Side.new(BARE), 0.995, TWO),
+  Subject.new("jemalloc with prof:true, loaded, idle", Side.new(JEMALLOC), Side.new(PRELOADED))
 ].freeze
-ENVIRONMENTS = SUBJECTS.flat_map { |subject| [subject.env, subject.without] }.uniq.freeze
+PROFILED = [
+  ONE, Subject.new("backend imports, glibc", Side.new(LOADED, "profiled"), Side.new(LOADED), 0.95, ONE),
+  ONE_OF_JEMALLOC,
+  Subject.new("backend jemalloc, of one with prof:true", Side.new(JEMALLOC, "profiled"), Side.new(JEMALLOC), 0.98,
+              ONE_OF_JEMALLOC)
+].freeze
+COUNTED = [
+  Subject.new("loaded, idle", Side.new(LOADED), Side.new(BARE), 0.995),
+  Subject.new("backend imports, glibc", Side.new(LOADED, "profiled"), Side.new(BARE), 0.95),
+  Subject.new("backend jemalloc", Side.new(JEMALLOC, "profiled"), Side.new(PRELOADED), 0.98)
+].freeze
 
 # ---- time and instructions -------------------------------------------------------------------------------------------
 
-# All collect at the same rounds.
-def settings(env) = { "COLLECT" => "20", **env }
+def verdict(name, value, goal)
+  return "no goal" if WITHOUT_GOAL.include?(name)
 
-def verdict(value, goal) = "goal ≥ #{goal.round(4)}: #{value >= goal ? 'met' : 'missed'}"
-
-# The speeds of other environments as shares of that of the second in each pair: all ratios, by what `pairs` calls them.
-def take_turns(loop, pairs, count)
-  found = Hash.new { |list, name| list[name] = [] }
-  STARTS.times do
-    servers = pairs.values.flatten.uniq.to_h { |env| [env, Server.new(loop.program, settings(env))] }
-    pairs.each do |name, envs|
-      found[name].concat(ratios(*servers.values_at(*envs), batch: loop.batch, pairs: count))
-    end
-    servers.each_value(&:stop)
-  end
-  found.transform_values { |list| interval(list) }
+  "goal ≥ #{goal.round(4)}: #{value >= goal ? 'met' : 'missed'}"
 end
 
-def time(loop)
-  found = take_turns(loop, SUBJECTS.to_h { |subject| [subject, [subject.env, subject.without]] }, PAIRS)
-  spreads = found.select { |subject,| subject.goal.nil? }.to_h do |subject, (_, least, most)|
-    [subject.without, [1 - least, most - 1].max]
-  end
+def time(name, program, subjects)
+  puts "  #{STARTS[name]} starts of #{PAIRS} pairs each"
+  found = compare(program, subjects.to_h { |subject| [subject, [subject.side, subject.floor]] },
+                  starts: STARTS[name], batch: BATCH, pairs: PAIRS)
   found.each do |subject, (ratio, least, most)|
-    judged = subject.goal && "; the lower one: #{verdict(least, subject.goal - spreads[subject.without])}"
+    if subject.goal
+      _, from, to = found[subject.same]
+      judged = "; the lower one: #{verdict(name, least, subject.goal - [1 - from, to - 1].max)}"
+    end
     say("  #{subject.name}", ratio, "95 %: #{least.round(4)} to #{most.round(4)}#{judged}")
   end
 end
 
-def count(loop)
-  counts = Hash.new { |known, env| known[env] = instructions(loop.program, settings(env), count: loop.counted) }
-  SUBJECTS.select(&:goal).each do |subject|
-    without = counts[subject.without]
-    ratio = without / counts[subject.env]
-    say("  #{subject.name}", ratio, "#{verdict(ratio, subject.goal)}; #{without.round} a round without")
+def count(name, program)
+  counts = Hash.new { |known, side| known[side] = instructions(program, side, count: COUNTED_ROUNDS) }
+  COUNTED.each do |subject|
+    without = counts[subject.floor]
+    ratio = without / counts[subject.side]
+    say("  #{subject.name}", ratio, "#{verdict(name, ratio, subject.goal)}; #{without.round} a round without")
   end
+end
+
+# Bytes of malloc in a second of CPU time, by a profile's own estimate.
+def malloc_rate(program)
+  server = Server.new(program, LOADED)
+  server.ask(RATED, "malloc") / (server.ask(RATED) / 1e9)
+ensure
+  server.stop
 end
 
 # ---- other profilers, on the same loop -------------------------------------------------------------------------------
@@ -88,9 +114,11 @@ def install_mwrap(directory)
   Dir["#{directory}/extensions/**/mwrap.so"].first if status.success?
 end
 
-def compare_others(loop, others)
-  pairs = others.transform_values { |env| [env, {}] }
-  take_turns(loop, pairs, PAIRS / 5).each do |name, (ratio, least, most)|
+def where(gem) = Gem::Specification.find_by_name(gem).full_require_paths.join(":")
+
+def compare_others(program, others)
+  sides = others.transform_values { |env| [Side.new({ **BARE, **env }), Side.new(BARE)] }
+  compare(program, sides, starts: FEWEST_STARTS, batch: BATCH, pairs: PAIRS).each do |name, (ratio, least, most)|
     say("  #{name}", ratio, "95 %: #{least.round(4)} to #{most.round(4)}")
   end
 end
@@ -107,47 +135,54 @@ def bytes_a_sample(backend, env, without, stacks)
       output.split.map(&:to_i)
     end
   end
-  samples = median(grown.last.map(&:last))
-  [(median(grown.last.map(&:first)) - median(grown.first.map(&:first))).fdiv(samples), samples]
+  samples = Floor.median(grown.last.map(&:last))
+  [(Floor.median(grown.last.map(&:first)) - Floor.median(grown.first.map(&:first))).fdiv(samples), samples]
 end
 
 # ---- all of it ------------------------------------------------------------------------------------------------------
 
-def each_loop
-  LOOPS.each do |name, loop|
+def of_each_loop(title)
+  puts title
+  LOOPS.each do |name, program|
     puts " #{name}"
-    yield loop
+    yield name, program
   end
 end
 
 PARTS = {
-  "time" => lambda do
+  "idle" => lambda do
+    of_each_loop("CPU time without ÷ with the gem") { |name, program| time(name, program, IDLE) }
+  end,
+
+  "profiled" => lambda do
     rate = "2^#{Memscope::MallocProfile::RATE.bit_length - 1}"
-    puts "CPU time without ÷ with a malloc profile at #{rate}: #{PAIRS * STARTS} pairs, #{Etc.nprocessors} processors"
-    each_loop { |loop| time(loop) }
+    of_each_loop("CPU time without ÷ with a malloc profile at #{rate}") do |name, program|
+      puts "  #{(malloc_rate(program) / 1e6).round} MB of malloc a second"
+      time(name, program, PROFILED)
+    end
   end,
 
   "instructions" => lambda do
     next puts("valgrind is not installed: instructions are not counted") unless valgrind?
 
-    puts "instructions without ÷ with"
-    each_loop { |loop| count(loop) }
+    of_each_loop("instructions without ÷ with") { |name, program| count(name, program) }
   end,
 
   "others" => lambda do
     Dir.mktmpdir do |directory|
       mwrap = install_mwrap(directory)
-      others = { "memory_profiler and its report" => { "REPORT" => "1" },
+      others = { "memory_profiler and its report" => { "REPORT" => "1", "RUBYLIB" => where("memory_profiler") },
                  "mwrap" => mwrap && { "LD_PRELOAD" => mwrap } }.compact
-      puts "CPU time without ÷ with others: #{PAIRS / 5 * STARTS} pairs"
-      puts " mwrap could not be installed (it needs the headers of liburcu): not compared" unless mwrap
-      each_loop { |loop| compare_others(loop, others) }
+      puts "mwrap could not be installed (it needs the headers of liburcu): not compared" unless mwrap
+      of_each_loop("CPU time without ÷ with others: #{FEWEST_STARTS} starts of #{PAIRS} pairs each") do |_, program|
+        compare_others(program, others)
+      end
     end
   end,
 
   "memory" => lambda do
     puts "resident memory for each live sample of a small block"
-    [["imports", {}, {}], ["jemalloc", PROFILING, JEMALLOC]].product(%w[one each]).each do |way, stacks|
+    [["imports", {}, {}], ["jemalloc", JEMALLOC, PRELOADED]].product(%w[one each]).each do |way, stacks|
       bytes, samples = bytes_a_sample(*way, stacks)
       puts format("  %-41<what>s %<bytes>6d bytes (of %<samples>d, no goal)",
                   what: "backend #{way.first}, #{stacks == 'one' ? 'all of one stack' : 'each its own stack'}",

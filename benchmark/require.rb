@@ -4,6 +4,7 @@
 # is the median over processes of their own.
 
 require "rbconfig"
+require_relative "floor/floor"
 
 LOAD_PATH = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
 
@@ -25,8 +26,6 @@ SCRIPT = <<~'RUBY'
   puts [loaded - start, rss_loaded - rss_before, rss_read - rss_loaded, surfaces.size].join(" ")
 RUBY
 
-def median(values) = values.sort[values.size / 2]
-
 def say(what, value, unit, goal)
   puts("#{what.ljust(22)} #{value.to_f.round(2).to_s.rjust(8)} #{unit}  (goal #{goal})")
 end
@@ -34,7 +33,7 @@ end
 runs = Array.new(21) do
   IO.popen([RbConfig.ruby, "--disable-gems", *LOAD_PATH, "-e", SCRIPT], &:read).split.map(&:to_i)
 end
-time, memory, reading, surfaces = runs.transpose.map { |values| median(values) }
+time, memory, reading, surfaces = runs.transpose.map { |values| Floor.median(values) }
 
 say('require "memscope"', time / 1000.0, "ms", "≤ 5")
 say('require "memscope"', memory / 1024.0, "KiB of RSS", "≤ 512")

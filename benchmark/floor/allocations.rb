@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
-# Loops that do little but allocate, of strings, JSON or hashes: the first argument says which.
+# Loops that do little but allocate, of strings, JSON or hashes: the first argument says which, the second how many
+# blocks of HELD_BYTES are held beside it.
 
 require "json"
 require "memscope" if ENV["MEMSCOPE"]
+require ENV["INSTEAD"] if ENV["INSTEAD"]
 require_relative "answers"
 
 ORDERS = Array.new(40) do |id|
@@ -13,6 +15,10 @@ end
 
 LOOPS = {
   "strings" => lambda do
+    lines = Array.new(200) { |index| "GET /orders/#{index}?#{'x' * (index % 100)} 200 #{index * 3} ms" }
+    lines.join("\n").split("\n").map { |line| line.sub("GET", "POST") }
+  end,
+  "long strings" => lambda do
     lines = Array.new(200) { |index| ("x" * (20 + (index * 2))) << " " << index.to_s }
     lines.join("\n").split("\n").map { |line| line.sub(" ", ": ") }
   end,
@@ -24,4 +30,4 @@ LOOPS = {
 }.freeze
 
 work = LOOPS.fetch(ARGV.fetch(0))
-answer { work.call }
+answer(held: Integer(ARGV.fetch(1, "0"))) { work.call }

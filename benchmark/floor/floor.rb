@@ -26,7 +26,11 @@ module Floor
       Comparison.new(median(pairs.map { |ours, theirs| ours / theirs }), *pairs.transpose.map { |side| median(side) })
     end
 
-    def median(values) = values.sort[values.size / 2]
+    # Of an even number of values the mean of the two in the middle, as either alone would be too low or too high.
+    def median(values)
+      sorted = values.sort
+      (sorted[(sorted.size - 1) / 2] + sorted[sorted.size / 2]) / 2.0
+    end
 
     # The nanoseconds of a block, which does its work count times itself.
     def time

@@ -3,10 +3,12 @@
 # A Rails application in production that answers requests in its own process, without a server: only what Rails and the
 # application do is measured. With MEMSCOPE=1 everything of memscope is loaded, mounted and listening, and idle.
 
+require "bundler/setup" if ENV["BUNDLE_GEMFILE"]
 require "logger"
 require "rails"
 require "action_controller/railtie"
 require "memscope" if ENV["MEMSCOPE"]
+require ENV["INSTEAD"] if ENV["INSTEAD"]
 require_relative "answers"
 
 class App < Rails::Application
