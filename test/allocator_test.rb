@@ -316,7 +316,7 @@ class AllocatorJemallocSettingsTest < AllocatorTest
     etc = Compiled.path("etc")
     FileUtils.cp_r("/etc/.", etc, preserve: true)
     File.symlink("narenas:2,muzzy_decay_ms:77", File.join(etc, "malloc.conf"))
-    ruby = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rmemscope", "-e", READ]
+    ruby = [*ChildProcess.ruby, "-rmemscope", "-e", READ]
     result = ChildProcess.run_command("unshare", "--mount", "sh", "-c",
                                       "mount --bind #{etc} /etc && LD_PRELOAD=#{AllocatorFixtures::JEMALLOC} " \
                                       "exec \"$@\"", "sh", *ruby, env: { "MALLOC_CONF" => "muzzy_decay_ms:88" })

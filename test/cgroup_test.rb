@@ -300,7 +300,7 @@ class CgroupTest < MemscopeTest
   end
 
   # The kernel takes the last process out of its group a little after it was waited for.
-  def remove_group(path, attempts = 50)
+  def remove_group(path, attempts = 3000)
     Dir.rmdir(path)
   rescue Errno::EBUSY
     raise if attempts.zero?
@@ -312,7 +312,7 @@ class CgroupTest < MemscopeTest
   def read_inside(path, wrapper = [])
     script = 'block = "x" * (32 << 20); puts Memscope.cgroup.to_json; block.clear'
     enter = ["sh", "-c", "echo $$ > #{path}/cgroup.procs && exec \"$@\"", "sh"]
-    ruby = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, "-rmemscope", "-e", script]
+    ruby = [*ChildProcess.ruby, "-rmemscope", "-e", script]
     ChildProcess.run_command(*enter, *wrapper, *ruby).json
   end
 end

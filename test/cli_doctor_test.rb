@@ -92,8 +92,9 @@ class CLIDoctorTest < MemscopeTest
 
   def test_growth_of_a_program_since_its_first_diagnosis
     skip_under_sanitizer
-    ran = launch("doctor", "--every", "0.5", "--json", "--", RbConfig.ruby, "-I#{ChildProcess::TEST_EXTENSION_DIRECTORY}",
-                 "-rmemscope_test", "-e", "sleep 0.8; Host.malloc_blocks(1_000, 64_000)")
+    script = "sleep 0.01 while $stderr.stat.size.zero?; Host.malloc_blocks(1_000, 64_000)"
+    ran = launch("doctor", "--every", "0.5", "--json", "--", RbConfig.ruby,
+                 "-I#{ChildProcess::TEST_EXTENSION_DIRECTORY}", "-rmemscope_test", "-e", script)
     last = Memscope::Diagnosis.parse(ran.err.lines.last)
 
     assert_exit 0, ran

@@ -18,9 +18,7 @@ class CLITest < MemscopeTest
   end
 
   # In a process of its own.
-  def command(name)
-    [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, EXECUTABLE, name]
-  end
+  def command(name) = [*ChildProcess.ruby, EXECUTABLE, name]
 
   def assert_refused(message, *arguments)
     ran = memscope(*arguments)

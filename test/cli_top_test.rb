@@ -14,8 +14,8 @@ class CLITopTest < MemscopeTest
     attr_reader :text
 
     def initialize(environment, *arguments)
-      command = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" },
-                 File.join(ChildProcess::ROOT, "exe", "memscope"), "top", "--every", "0.1", *arguments]
+      command = [*ChildProcess.ruby, File.join(ChildProcess::ROOT, "exe", "memscope"), "top", "--every", "0.1",
+                 *arguments]
       script = 'trap : INT TERM; stty -g; "$@"; echo "status $?"; stty -g'
       @output, @input, @pid = PTY.spawn({ "LC_ALL" => "C.UTF-8", **environment }, "sh", "-c", script, "sh", *command)
       resize(24, 80)
@@ -29,30 +29,38 @@ class CLITopTest < MemscopeTest
 
     def press(key) = @input.write(key)
 
-    # What is shown now.
-    def lines = @text.dup.force_encoding("UTF-8").scrub.split("\e[H").last.to_s.split("\r\n").map { |line| plain(line) }
+    # What is shown now, or as much of it as has come.
+    def lines = split(frames.last)
 
+    # What was shown last and is all there, for another has begun.
+    def whole_lines = split(frames[-2])
+
+    # What is shown when it matches; it may be a part of what comes.
     def wait(pattern)
-      wait_for { lines.join("\n").match?(pattern) }
-      lines.join("\n")
+      wait_for(pattern.inspect) { lines.join("\n").then { |shown| shown if shown.match?(pattern) } }
     end
 
-    def wait_for
-      deadline = now + 10
-      sleep 0.02 until yield || now > deadline
+    def wait_for(what)
+      deadline = now + Listening::PATIENCE
+      until (found = yield)
+        raise Minitest::Assertion, "no #{what}:\n#{lines.join("\n")}" if now > deadline
+
+        sleep 0.02
+      end
+      found
     end
 
     # What follows when it has left the screen.
     def ending
-      raise "it goes on: #{lines.join("\n")}" unless @thread.join(10)
+      raise "it goes on: #{lines.join("\n")}" unless @thread.join(Listening::PATIENCE)
 
       @text.dup.force_encoding("UTF-8")
     end
 
-    # The program, below the shell.
-    def signal(name)
-      Process.kill(name, Integer(File.read("/proc/#{@pid}/task/#{@pid}/children").split.first))
-    end
+    def signal(name) = Process.kill(name, program)
+
+    # @return [Boolean] whether the program has been stopped, as by Ctrl-Z
+    def stopped? = File.read("/proc/#{program}/stat")[/.*\) (\S)/m, 1] == "T"
 
     def close
       [@input, @output].each(&:close)
@@ -65,6 +73,13 @@ class CLITopTest < MemscopeTest
     end
 
     private
+
+    # Below the shell.
+    def program = Integer(File.read("/proc/#{@pid}/task/#{@pid}/children").split.first)
+
+    def frames = @text.dup.force_encoding("UTF-8").scrub.split("\e[H")
+
+    def split(frame) = frame.to_s.split("\r\n").map { |line| plain(line) }
 
     def plain(line) = line.gsub(/\e\[[KJ]/, "")
 
@@ -92,13 +107,12 @@ class CLITopTest < MemscopeTest
 
     assert_equal numbers.sort.reverse, numbers, "the sum, then the largest first"
     assert_in_delta numbers.first, numbers.drop(1).sum, 1.0
-    assert_match(/[▁▂▃▄▅▆▇█]{3,}  RSS/, top.wait(/[▁▂▃▄▅▆▇█]{3,}  RSS/))
+    top.wait(/[▁▂▃▄▅▆▇█]{3,}  RSS/)
     top.press("g")
-
-    assert_match(/^gc returned -?[\d.,]+ \S+ in \d+ ms/, top.wait(/^gc returned/))
+    top.wait(/^gc returned -?[\d.,]+ \S+ in \d+ ms/)
     top.press("p")
+    top.wait(/^purge returned [\d.,]+ MiB in \d+ ms/)
 
-    assert_match(/^purge returned [\d.,]+ MiB in \d+ ms/, top.wait(/^purge returned/))
     [[10, 40], [3, 20], [1, 1], [40, 120]].each { |lines, columns| assert_fits(top, lines, columns) }
     top.press("q")
 
@@ -110,13 +124,9 @@ class CLITopTest < MemscopeTest
     top = screen("--pid", process.pid.to_s)
     top.wait(/RSS$/)
     Process.kill(:KILL, process.pid)
-    text = top.wait(/any more/)
-
-    assert_includes text, "there is no process #{process.pid} any more: these are its last numbers"
-    assert_match(/RSS$/, text)
+    top.wait(/RSS$.*^there is no process #{process.pid} any more: these are its last numbers$/m)
     top.press("p")
-
-    assert_match(/^there is no process #{process.pid}$/, top.wait(/^there is no process \d+$/))
+    top.wait(/^there is no process #{process.pid}$/)
     top.press("q")
 
     assert_left_clean(top, 0)
@@ -138,20 +148,18 @@ class CLITopTest < MemscopeTest
   def test_from_outside_and_all
     process = start(requires: [])
     top = screen("--pid", process.pid.to_s)
-
-    assert_match(/seen from outside: it does not listen.*heaps and stacks$/m, top.wait(/heaps and stacks$/))
+    top.wait(/seen from outside: it does not listen.*heaps and stacks$/m)
     top.press("g")
-
-    assert_match(/^process #{process.pid} does not listen: /, top.wait(/^process \d+ does not listen/))
+    top.wait(/^process #{process.pid} does not listen: /)
     top.press("\x03")
 
     assert_left_clean(top, 130)
     top = screen
+    top.resize(200, 80) # as many processes as there may be beside
 
-    assert_match(/^.* +#{process.pid} \S+ +\S*ruby/, top.wait(/ #{process.pid} /))
+    top.wait(/^.* +#{process.pid} \S+ +\S*ruby/)
     top.press("p")
-
-    assert_match(/^p and g are for one process: memscope top --pid N$/, top.wait(/^p and g/))
+    top.wait(/^p and g are for one process: memscope top --pid N$/)
     top.press("q")
 
     assert_left_clean(top, 0)
@@ -173,8 +181,8 @@ class CLITopTest < MemscopeTest
   def test_wide_characters
     process = start("$0 = 'ruby: ' + '記憶體e\u0301🔥' * 40", requires: [])
     top = screen
-    top.resize(24, 80)
-    shown = top.wait(/ #{process.pid} .*記憶體e\u0301🔥記/)[/.* #{process.pid} .*/]
+    top.resize(200, 80)
+    shown = top.wait(/ #{process.pid} .*記憶體e\u0301🔥記.*^q quit/m)[/.* #{process.pid} .*/]
 
     assert_includes 79..80, columns(shown), shown
     line = memscope_ps[/^ *#{process.pid} .*/]
@@ -193,11 +201,11 @@ class CLITopTest < MemscopeTest
     top.wait(/1049l\z/)
 
     assert top.text.end_with?("\e[?25h\e[?1049l")
+    top.wait_for("stop") { top.stopped? } # the terminal is given away a moment before
     drawn = top.text.size
     top.signal(:CONT)
-    top.wait_for { top.text.size > drawn + 500 }
-
-    assert_match(/RSS$/, top.wait(/RSS$/))
+    top.wait_for("new frame") { top.text.size > drawn + 500 }
+    top.wait(/RSS$/)
     top.press("q")
 
     assert_left_clean(top, 0)
@@ -230,8 +238,7 @@ class CLITopTest < MemscopeTest
   def test_no_process
     gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
     top = screen("--pid", gone.to_s)
-
-    assert_match(/^there is no process #{gone}/, top.wait(/^there is no/))
+    top.wait(/^there is no process #{gone}/)
     top.press("q")
 
     assert_left_clean(top, 0)
@@ -264,12 +271,10 @@ class CLITopTest < MemscopeTest
 
   def assert_fits(top, lines, columns)
     top.resize(lines, columns)
-    sleep 0.3
-    shown = top.lines
-
-    assert_operator shown.size, :<=, lines
-    assert_operator shown.map(&:length).max, :<=, columns
-    assert_operator shown.size, :>=, [lines, 5].min
+    top.wait_for("frame that fits #{lines} lines of #{columns} columns") do
+      shown = top.whole_lines
+      shown.size.between?([lines, 5].min, lines) && shown.map(&:length).max <= columns
+    end
   end
 
   # The same settings, the cursor and the usual screen: and the shell goes on.

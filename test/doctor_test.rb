@@ -363,7 +363,7 @@ class DiagnosisTest < DoctorTest
   # What a supervisor sets for the programs that it starts says nothing about itself.
   def test_a_preload_for_children_is_none_of_this_process
     skip_under_sanitizer # which has to be preloaded in the children too
-    preloads = ChildProcess.run(<<~RUBY, requires: %w[json memscope]).json
+    preloads = ChildProcess.run(<<~RUBY, requires: %w[json rbconfig memscope]).json
       read = -> { Memscope.lint.surroundings.environment[:LD_PRELOAD].to_s }
       ENV["LD_PRELOAD"] = "/opt/libjemalloc.so.2"
       before = read.call

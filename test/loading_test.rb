@@ -4,6 +4,8 @@ require_relative "test_helper"
 
 # Files load in any order, and Ruby has nothing to warn of: not of circular requires, nor of anything else.
 class LoadingTest < MemscopeTest
+  parallelize_me!
+
   FILES = Dir.children(File.join(ChildProcess::ROOT, "lib/memscope")).filter_map { |name| name[/\A\w+(?=\.rb\z)/] }
              .sort.freeze
   # They need a gem, and say so. memscope/railtie is for Rails to load.
@@ -35,7 +37,7 @@ class LoadingTest < MemscopeTest
   %w[before after].each do |order|
     define_method("test_each_file_loads_#{order}_memscope") do
       assert_silent_child ChildProcess.run("ARGV.replace(#{[(FILES - NOT_ALONE).join(','), order].inspect})\n#{EACH}",
-                                           ruby_args: ["-w"])
+                                           ruby_args: ["-w"], gems: true)
     end
   end
 

@@ -11,6 +11,7 @@ class MetricsExportersTest < MemscopeTest
     require "json"
     #{MetricsSettings::CHILD}
     Memscope.configuration = [0, true]
+    GC.disable # but for what is asked for: it is counted
   RUBY
 
   PROMETHEUS_CLIENT = <<~RUBY.freeze

@@ -109,8 +109,7 @@ class ProcessMemoryTest < MemscopeTest
   def test_status_fills_in
     skip "needs root" unless Process.uid.zero?
     script = "mount --bind /dev/null /proc/$$/smaps_rollup 2>/dev/null || exit 75; exec \"$@\""
-    ruby = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, "-rmemscope", "-e",
-            "puts Memscope.process_memory.to_json"]
+    ruby = [*ChildProcess.ruby, "-rmemscope", "-e", "puts Memscope.process_memory.to_json"]
     result = ChildProcess.run_command("unshare", "-m", "sh", "-c", script, "sh", *ruby)
     skip "no private mounts here: #{result}" if result.status.exitstatus != 0
     memory = result.json

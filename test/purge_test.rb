@@ -42,6 +42,17 @@ class PurgeTest < MemscopeTest
     assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
   end
 
+  def test_a_compaction_that_cannot_be_done_any_more_says_why
+    reason, levers = child_json(<<~RUBY, requires: %w[json memscope/purge/compaction])
+      Memscope::Purge::Compaction.define_singleton_method(:run) { raise NotImplementedError, "a Ractor was started" }
+      result = Memscope.purge(:compact, :gc)
+      puts JSON.generate([result[:compact].reason, result.levers.map(&:name)])
+    RUBY
+
+    assert_equal "a Ractor was started", reason
+    assert_equal %w[gc compact], levers
+  end
+
   def test_the_result_is_a_reading
     result = Memscope.purge(:gc, settle: 0.01)
 
@@ -234,12 +245,13 @@ class PurgeTest < MemscopeTest
         e.message
       end
       puts JSON.generate([result.returned_bytes, result.rows, result.levers.map(&:name), result.reasons, refused,
-                          Memscope.tune.arenas, result.to_s.lines.size > 3])
+                          Memscope::Purge.missing[:compact], Memscope.tune.arenas, result.to_s.lines.size > 3])
     RUBY
 
     assert_equal [nil, {}, ["gc"]], purged.first(3)
     assert_match(/cannot load it/, purged[3]["extension"])
     assert_match(/:trim is not there: .*cannot load it/, purged[4])
+    assert_match(RUBY_VERSION < "3.3" ? /cannot load it, and GC\.compact may crash/ : /\A\z/, purged[5].to_s)
     assert_equal [[], true], purged.last(2)
   end
 

@@ -99,6 +99,7 @@ class RubyHeapTest < MemscopeTest
     answer = child_json(<<~'RUBY', requires: %w[objspace stringio])
       page_bytes = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
       objects = Array.new(200_000) { |index| index % 500 == 0 ? StringIO.new("text #{index}") : Object.new }
+      Memscope.ruby_heap # makes objects that stay
       heap = Memscope.ruby_heap(collect: true)
       GC.disable
       GC.compact

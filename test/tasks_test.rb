@@ -11,7 +11,7 @@ class TasksTest < MemscopeTest
   PURGE = 'require "memscope/tasks"; Rake::Task["memscope:purge"].invoke'
 
   def test_report
-    ran = ChildProcess.run(RUN)
+    ran = child(RUN)
 
     assert_predicate ran, :success?, ran
     assert_includes ran.out, "= RSS of this reading, to the byte"
@@ -19,14 +19,14 @@ class TasksTest < MemscopeTest
   end
 
   def test_report_as_json
-    ledger = ChildProcess.run(RUN, env: { "FORMAT" => "json" }).json
+    ledger = child(RUN, env: { "FORMAT" => "json" }).json
 
     assert_equal "ledger", ledger["kind"]
     assert_equal(ledger["rss_bytes"], ledger["rows"].sum { |row| row["bytes"] })
   end
 
   def test_purge
-    ran = ChildProcess.run(PURGE, env: { "LEVERS" => "gc" })
+    ran = child(PURGE, env: { "LEVERS" => "gc" })
 
     assert_predicate ran, :success?, ran
     assert_match(/^  gc .* holds the GVL$/, ran.out)
@@ -34,21 +34,21 @@ class TasksTest < MemscopeTest
   end
 
   def test_purge_as_json
-    result = ChildProcess.run(PURGE, env: { "FORMAT" => "json", "DRY_RUN" => "1", "LEVERS" => "compact,gc" }).json
+    result = child(PURGE, env: { "FORMAT" => "json", "DRY_RUN" => "1", "LEVERS" => "compact,gc" }).json
 
     assert_equal ["purge", true], result.values_at("kind", "dry_run")
     assert_equal(%w[gc compact], result["levers"].map { |lever| lever["name"] })
   end
 
   def test_an_unknown_lever_is_refused
-    ran = ChildProcess.run(PURGE, env: { "LEVERS" => "vacuum" })
+    ran = child(PURGE, env: { "LEVERS" => "vacuum" })
 
     refute_predicate ran, :success?
     assert_includes ran.err, "lever: given :vacuum, allowed: :gc"
   end
 
   def test_another_format_is_refused
-    ran = ChildProcess.run(RUN, env: { "FORMAT" => "yaml" })
+    ran = child(RUN, env: { "FORMAT" => "yaml" })
 
     refute_predicate ran, :success?
     assert_includes ran.err, 'FORMAT: given "yaml", allowed: text, json'
@@ -56,7 +56,7 @@ class TasksTest < MemscopeTest
   end
 
   def test_doctor
-    ran = ChildProcess.run('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke')
+    ran = child('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke')
 
     assert_predicate ran, :success?, ran
     assert_includes ran.out, "Nothing wrong"
@@ -65,8 +65,8 @@ class TasksTest < MemscopeTest
 
   def test_doctor_fails_where_something_is_wrong
     skip_under_sanitizer
-    ran = ChildProcess.run('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke',
-                           env: { "JE_MALLOC_CONF" => "narenas:2", "FORMAT" => "json" })
+    ran = child('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke',
+                env: { "JE_MALLOC_CONF" => "narenas:2", "FORMAT" => "json" })
 
     assert_equal 1, ran.status.exitstatus, ran
     assert_equal "unread_settings", JSON.parse(ran.out).dig("findings", 0, "id")
@@ -74,8 +74,8 @@ class TasksTest < MemscopeTest
   end
 
   def test_defining_tasks_does_not_load_memscope
-    ran = ChildProcess.run("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
-                           requires: ["memscope/tasks"])
+    ran = child("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
+                requires: ["memscope/tasks"])
 
     names = %w[arenas doctor metrics purge report size_classes]
 
@@ -83,8 +83,8 @@ class TasksTest < MemscopeTest
   end
 
   def test_the_task_describes_itself
-    ran = ChildProcess.run('require "rake"; Rake::TaskManager.record_task_metadata = true; require "memscope/tasks"; ' \
-                           'puts Rake::Task["memscope:report"].comment')
+    ran = child('require "rake"; Rake::TaskManager.record_task_metadata = true; require "memscope/tasks"; ' \
+                'puts Rake::Task["memscope:report"].comment')
 
     assert_equal "Print where the memory is (PID= or URL= of what, else of this rake process; FORMAT=json)\n", ran.out
   end
@@ -211,11 +211,14 @@ class TasksTest < MemscopeTest
   end
 
   def test_an_application_that_is_not_there
-    port = HTTPAnswers.serve("", &:port)
+    nobody = Socket.new(:INET, :STREAM).tap { |socket| socket.bind(Addrinfo.tcp("127.0.0.1", 0)) } # and does not listen
+    port = nobody.local_address.ip_port
     ran = run_task(:report, env: { "URL" => "http://memory:hunter2@127.0.0.1:#{port}/m" })
 
     assert_match(%r{^memscope:report: URL: http://127.0.0.1:#{port}/m: cannot be asked: .*Connection refused}, ran.err)
     refute_includes ran.err, "hunter2"
+  ensure
+    nobody&.close
   end
 
   # Variables to what is said, without a trace.
@@ -254,7 +257,7 @@ class TasksTest < MemscopeTest
 
   # Where the sockets are is what the application says.
   def test_the_environment_of_an_application_is_loaded_to_find_a_process
-    ran = ChildProcess.run(<<~RUBY, env: { "PID" => "1" })
+    ran = child(<<~RUBY, env: { "PID" => "1" })
       require "memscope/tasks"
       Rake::Task.define_task(:environment) { puts "loaded"; exit }
       Rake::Task["memscope:report"].invoke
@@ -314,10 +317,13 @@ class TasksTest < MemscopeTest
     skip "there is no #{part}" unless File.exist?(File.join(ChildProcess::ROOT, "lib/memscope/#{part}.rb"))
   end
 
+  # Rake is a gem.
+  def child(script, **options) = ChildProcess.run(script, gems: true, **options)
+
   def run_beside(name, directory, env = {})
     task = "require \"memscope/tasks\"; Rake::Task[\"memscope:#{name}\"].invoke"
     options = ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }
-    ChildProcess.run(<<~RUBY, requires: ["memscope"], env: { "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
+    child(<<~RUBY, requires: ["memscope"], env: { "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
       Memscope.listen
       exit(system({ "PID" => Process.pid.to_s }, #{RbConfig.ruby.dump}, *#{options.inspect}, "-e", #{task.dump}))
     RUBY
@@ -325,7 +331,7 @@ class TasksTest < MemscopeTest
 
   # What memscope:report says with each of these environments, and how it ends.
   def reports(environments)
-    ran = ChildProcess.run(<<~RUBY, requires: ["memscope/tasks"])
+    ran = child(<<~RUBY, requires: ["memscope/tasks"])
       #{environments.inspect}.each do |variables|
         ENV.update(variables)
         Rake::Task["memscope:report"].tap(&:reenable).invoke
@@ -341,6 +347,6 @@ class TasksTest < MemscopeTest
   end
 
   def run_task(name, before: "", **options)
-    ChildProcess.run("#{before}require \"memscope/tasks\"; Rake::Task[\"memscope:#{name}\"].invoke", **options)
+    child("#{before}require \"memscope/tasks\"; Rake::Task[\"memscope:#{name}\"].invoke", **options)
   end
 end

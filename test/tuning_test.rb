@@ -1,9 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require_relative "support/workloads/staying_threads"
 
 class TuningTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
+  # More than there are arenas, so that each has one: an arena without a thread is the next one's.
+  FOUR_THREADS = "StayingThreads.start(4) { Host.malloc_blocks(100, 4_000) }"
   FOUR = { "MALLOC_CONF" => "narenas:4,dirty_decay_ms:9000,muzzy_decay_ms:0" }.freeze
 
   def setup
@@ -11,7 +14,7 @@ class TuningTest < MemscopeTest
   end
 
   def under_jemalloc(script, env: FOUR)
-    child_json(script, preload: JEMALLOC, env: env, requires: %w[json memscope_test])
+    child_json(script, preload: JEMALLOC, env: env, requires: ["json", "memscope_test", StayingThreads::PATH])
   end
 
   def times(decay)
@@ -25,7 +28,7 @@ class TuningTest < MemscopeTest
       tuning = Memscope.tune(dirty_decay_ms: 1_000, muzzy_decay_ms: -1)
       again = Memscope.tune(dirty_decay_ms: 0)
       3.times { Thread.new { Host.malloc_blocks(100, 4_000) }.join }
-      Array.new(4) { Thread.new { Host.malloc_blocks(100, 4_000); sleep 0.1 } }.each(&:join)
+      #{FOUR_THREADS}
       decay = ->(index) { Host.mallctl("arena.\#{index}.dirty_decay_ms", 8) }
       puts JSON.generate([tuning.to_h, again.to_h, Array.new(4) { |index| decay.call(index) },
                           Host.mallctl("arenas.dirty_decay_ms", 8)])
@@ -41,7 +44,7 @@ class TuningTest < MemscopeTest
 
   def test_one_arena
     tuning, arenas = under_jemalloc(<<~RUBY)
-      Array.new(4) { Thread.new { Host.malloc_blocks(100, 4_000); sleep 0.1 } }.each(&:join)
+      #{FOUR_THREADS}
       tuning = Memscope.tune(arena: 1, dirty_decay_ms: 50)
       puts JSON.generate([tuning.to_h, Memscope.tune.arenas.map(&:to_h)])
     RUBY

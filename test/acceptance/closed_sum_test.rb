@@ -103,7 +103,7 @@ class ClosedSumTest < MemscopeTest
   private
 
   def assert_closed(script, **options)
-    answer = child_json("#{READING}\n#{script}", timeout: 120, **options)
+    answer = child_json("#{READING}\n#{script}", **options)
     tree = LedgerTree.new(answer["ledger"])
 
     assert_empty(tree.gaps)

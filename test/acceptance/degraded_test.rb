@@ -6,6 +6,8 @@ require_relative "../support/ledger_tree"
 
 # Where the kernel or the allocator refuses something, every reading answers what it can and says why for the rest.
 class DegradedTest < MemscopeTest
+  parallelize_me!
+
   NOBODY = 65_534
 
   # `readings` prints every reading; none of them may raise. All files are loaded while they can still be seen.

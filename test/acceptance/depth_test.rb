@@ -2,6 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/ledger_tree"
+require_relative "../support/workloads/staying_threads"
 
 # What deep:, shared: and objects: say, against sources of their own: mallinfo2, malloc_trim, smaps_rollup, and memory
 # that a C extension holds.
@@ -20,9 +21,9 @@ class DepthTest < MemscopeTest
 
   def test_chunks_sum_to_what_glibc_counts
     skip_under_sanitizer
-    answer = child_json(<<~RUBY)
+    answer = child_json(<<~RUBY, requires: [StayingThreads::PATH])
       #{format(FRAGMENT, seed: 1)}
-      8.times.map { Thread.new { strings.concat(Array.new(20_000) { "y" * rand(1_000) }) } }.each(&:join)
+      StayingThreads.start(8) { strings.concat(Array.new(20_000) { "y" * rand(1_000) }).size }
       require "json"
       GC.disable
       ledger = JSON.parse(Memscope.ledger(deep: true).to_json)

@@ -30,7 +30,7 @@ class DoctorAcceptanceTest < MemscopeTest
 
   def patient(script, preload: nil, **options)
     answer = child_json("#{DIAGNOSE}\nrequire #{"#{WORKLOADS}/patients".dump}\n#{script}",
-                        requires: %w[json memscope_test], preload: preload, timeout: 120, **options)
+                        requires: %w[json memscope_test], preload: preload, **options)
     Patient.new(Memscope::Diagnosis.from_h(answer["diagnosis"]), *answer.values_at("about", "returned", "text"))
   end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/malloc_profile_ways"
 
 # The malloc profile against memory that is held in known ways, under each allocator and with each backend.
 #
@@ -8,25 +9,14 @@ require_relative "../test_helper"
 # (engine/import_sampler.c, seed), jemalloc's from an address (5.3.0 src/tsd.c, tsd_data_init), and both go on from run
 # to run. So a right profiler fails these tests, with the odds that are said: all of them, once in some 8000 times.
 class MallocProfileTest < MemscopeTest
+  extend MallocProfileWays
+
   parallelize_me!
 
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   LONG = Integer(ENV.fetch("SECONDS", "0")) >= 60 # rake stress
-  PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
-
-  # What serves malloc, which backend samples it, and what the child needs for that.
-  WAYS = if ChildProcess::SANITIZER
-           { imports_under_sanitizer: { env: { "BACKEND" => "imports" } } }
-         else
-           { imports_under_glibc: { env: { "BACKEND" => "imports" } },
-             imports_under_jemalloc: { env: { "BACKEND" => "imports" }, preload: "libjemalloc.so.2" },
-             jemalloc: { env: { "BACKEND" => "jemalloc", **PROFILING }, preload: "libjemalloc.so.2" } }
-         end.freeze
-  RATES = { "2^16": 1 << 16, "2^19": 1 << 19 }.freeze
-
-  def self.each_way(name, ways = WAYS, &body)
-    ways.each { |way, settings| define_method("test_#{name}_#{way}") { instance_exec(settings, &body) } }
-  end
+  WAYS = MallocProfileWays::ALL
+  RATES = (ChildProcess::BRIEF ? { "2^16": 1 << 16 } : { "2^16": 1 << 16, "2^19": 1 << 19 }).freeze
 
   RATES.each do |exponent, rate|
     each_way("lines_at_#{exponent}") do |settings|
@@ -45,6 +35,8 @@ class MallocProfileTest < MemscopeTest
   RUNS = if LONG
            [[1 << 16, 320, 300], [1 << 16, 4096, 300], [1 << 16, 32_768, 60], [1 << 16, 1 << 20, 100],
             [1 << 19, 320, 60], [1 << 19, 4096, 300], [1 << 19, 32_768, 300], [1 << 19, 1 << 20, 300]]
+         elsif ChildProcess::BRIEF
+           [[1 << 16, 4096, 60]]
          else
            [[1 << 16, 320, 300], [1 << 16, 4096, 60], [1 << 19, 32_768, 300]]
          end.freeze
@@ -231,6 +223,7 @@ class MallocProfileTest < MemscopeTest
   # with and once without a profile.
   def test_sampling_says_by_how_much_it_inflates_the_allocator
     skip "a sanitizer serves malloc" if ChildProcess::SANITIZER
+    skip_without_jemallocs_profiler
 
     [64, 1000, 8192].each do |block|
       inflated, truth, said = loaded("profile_inflation.rb", WAYS[:jemalloc], "BLOCK" => block.to_s)
@@ -278,9 +271,11 @@ class MallocProfileTest < MemscopeTest
     answer = child_json(<<~RUBY, requires: ["json"])
       Memscope::MallocProfile.start(rate: 512, backend: :imports)
       text = "x" * 1_000_000
-      trap(:USR1) { puts Memscope::MallocProfile.snapshot.to_json }
+      told = nil
+      trap(:USR1) { told = Memscope::MallocProfile.snapshot }
       Process.kill(:USR1, Process.pid)
-      sleep 0.01
+      sleep 0.01 until told
+      puts told.to_json
     RUBY
 
     assert_operator answer.fetch("live_bytes"), :>=, 1_000_000
@@ -312,7 +307,7 @@ class MallocProfileTest < MemscopeTest
   private
 
   def loaded(workload, settings, variables)
-    child_json("load #{File.join(WORKLOADS, workload).dump}", timeout: 120, preload: settings[:preload],
+    child_json("load #{File.join(WORKLOADS, workload).dump}", preload: settings[:preload],
                                                               env: { **settings[:env], **variables })
   end
 
@@ -369,9 +364,13 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
-  # The allocator counts what it gives, and with the imports what was asked for is sampled: up to a sixth less.
+  # The allocator counts what it gives, and with the imports what was asked for is sampled: up to a sixth less. Of
+  # OpenSSL's contexts up to a third, as many of their blocks are smaller than the smallest that glibc gives (0.70,
+  # where both are counted).
   def assert_measured(bytes, found, name)
-    assert_operator found["live_bytes"] + (6 * found["error_bytes"]), :>, bytes * 5 / 6, name
+    least = name.to_s == "openssl" ? 2r / 3 : 5r / 6
+
+    assert_operator found["live_bytes"] + (6 * found["error_bytes"]), :>, bytes * least, name
     assert_operator found["live_bytes"] - (6 * found["error_bytes"]), :<, bytes * 1.02, name
   end
 

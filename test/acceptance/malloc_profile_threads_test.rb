@@ -2,18 +2,15 @@
 
 require_relative "../test_helper"
 require_relative "../support/compiled"
+require_relative "../support/malloc_profile_ways"
 
 # The malloc profile where several threads, fibers and processes use it at once.
 class MallocProfileThreadsTest < MemscopeTest
+  extend MallocProfileWays
+
   parallelize_me!
 
-  PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
-  WAYS = if ChildProcess::SANITIZER
-           { imports_under_sanitizer: { env: { "BACKEND" => "imports" } } }
-         else
-           { imports_under_glibc: { env: { "BACKEND" => "imports" } },
-             jemalloc: { env: { "BACKEND" => "jemalloc", **PROFILING }, preload: "libjemalloc.so.2" } }
-         end.freeze
+  WAYS = MallocProfileWays::EACH_BACKEND
 
   PRELUDE = <<~RUBY
     native = Memscope.const_get(:Native)
@@ -30,12 +27,8 @@ class MallocProfileThreadsTest < MemscopeTest
     settle = -> { Leaks.churn(4000, :here) || true }
   RUBY
 
-  def self.each_way(name, &body)
-    WAYS.each { |way, settings| define_method("test_#{name}_#{way}") { instance_exec(settings, &body) } }
-  end
-
   def child(script, settings, **options)
-    child_json("#{PRELUDE}\n#{script}", requires: %w[json memscope_test], timeout: 120, **settings, **options)
+    child_json("#{PRELUDE}\n#{script}", requires: %w[json memscope_test], **settings, **options)
   end
 
   each_way("one_of_many_that_start_at_once") do |settings|
@@ -114,7 +107,11 @@ class MallocProfileThreadsTest < MemscopeTest
   each_way("readings_while_others_start_and_stop") do |settings|
     answer = child(<<~RUBY, settings)
       finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 3
-      turns = Hash.new(0)
+      turns = { start: 0, stop: 0, read: 0, inflation: 0, generation: 0 }
+      # On a busy machine as long as it takes until there were enough turns.
+      go_on = lambda do
+        Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish || turns.values_at(:start, :stop, :read).min <= 5
+      end
       known = Hash.new(0)
       faults = []
       check = lambda do |taken|
@@ -125,7 +122,7 @@ class MallocProfileThreadsTest < MemscopeTest
       end
       behind = lambda do |name, &act|
         Thread.new do
-          while Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish
+          while go_on.call
             begin
               act.call
               turns[name] += 1
@@ -175,7 +172,7 @@ class MallocProfileThreadsTest < MemscopeTest
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" } })
       profile.start(rate: 1 << 12, backend: backend)
       Host.look_up_behind
-      hangs = ->(pid) { 100.times { Process.wait(pid, Process::WNOHANG) ? (break false) : sleep(0.02) } }
+      hangs = ->(pid) { 1_500.times { Process.wait(pid, Process::WNOHANG) ? (break false) : sleep(0.02) } }
       hanging = 15.times.any? do
         pid = fork { Host.import_slots && exit!(0) }
         hangs.call(pid) && Process.kill(:KILL, pid)
@@ -190,6 +187,7 @@ class MallocProfileThreadsTest < MemscopeTest
 
   def test_where_jemalloc_has_nowhere_to_write
     skip_under_sanitizer
+    skip_without_jemallocs_profiler
 
     answer = child(<<~RUBY, WAYS.fetch(:jemalloc))
       profile.start(rate: 1 << 12, backend: backend)
@@ -220,6 +218,25 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 2 << 20, answer.fetch("a"), 500_000
     assert_in_delta 2 << 20, answer.fetch("b"), 500_000
     assert_in_delta 7 << 20, answer.fetch(""), 1_200_000
+  end
+
+  # As docs/profile.md has it: 2,500 have room, 4,096 fill it.
+  each_way("a_tag_without_room_is_said_to_be_one") do |settings|
+    answer = child(<<~RUBY, settings)
+      names = Array.new(2500) { |number| "OrdersController#action_\#{number}" }
+      names.each { |name| Memscope.tag(name) { nil } }
+      profile.start(rate: 1 << 12, backend: backend)
+      settle.call
+      names.values_at(0, -1).each { |name| Memscope.tag(name) { hold.call(4096, 250) } }
+      20_000.times { |number| Memscope.tag("another \#{number}") { nil } }
+      Memscope.tag("one too many") { hold.call(4096, 250) }
+      Memscope.tag(names.first) { hold.call(4096, 250) }
+      puts JSON.generate(tags.call(profile.stop))
+    RUBY
+
+    assert_equal %w[OrdersController#action_0 OrdersController#action_2499 [overflow]], answer.keys.sort
+    assert_in_delta 2 << 20, answer.fetch("OrdersController#action_0"), 500_000
+    assert_in_delta 1 << 20, answer.fetch("[overflow]"), 500_000
   end
 
   each_way("a_fiber_that_begins_under_a_tag_takes_it_over") do |settings|

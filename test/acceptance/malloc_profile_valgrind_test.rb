@@ -2,16 +2,15 @@
 
 require "tmpdir"
 require_relative "../test_helper"
+require_relative "../support/malloc_profile_ways"
 
 # A profile with each backend under valgrind, which sees what AddressSanitizer does not: what Ruby's own code touches
 # when the profile has it read frames, and jemalloc, which a sanitizer does not let serve malloc.
 class MallocProfileValgrindTest < MemscopeTest
+  extend MallocProfileWays
+
   # Memory that jemalloc serves it does not follow; what is unmapped or on a stack, it does.
-  WAYS = {
-    imports: { "BACKEND" => "imports" },
-    jemalloc: { "BACKEND" => "jemalloc", "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true",
-                "LD_PRELOAD" => "libjemalloc.so.2" }
-  }.freeze
+  WAYS = MallocProfileWays::EACH_BACKEND
   VALGRIND = %w[valgrind --quiet --num-callers=100 --error-limit=no --leak-check=no --xml=yes
                 --soname-synonyms=somalloc=nouserintercepts].freeze
 
@@ -41,17 +40,15 @@ class MallocProfileValgrindTest < MemscopeTest
     skip "no valgrind: bin/packages valgrind" unless system("valgrind", "--version", out: File::NULL, err: File::NULL)
   end
 
-  WAYS.each do |way, env|
-    define_method("test_#{way}") do
-      Dir.mktmpdir do |directory|
-        command = [*VALGRIND, "--xml-file=#{directory}/%p.xml", RbConfig.ruby,
-                   *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rjson", "-rmemscope", "-rmemscope_test"]
-        answer = ChildProcess.run_command(*command, "-e", SCRIPT, env: env, timeout: 300).json
+  each_way("leaves_no_errors") do |settings|
+    Dir.mktmpdir do |directory|
+      command = [*VALGRIND, "--xml-file=#{directory}/%p.xml", RbConfig.ruby,
+                 *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rjson", "-rmemscope", "-rmemscope_test"]
+      answer = ChildProcess.run_command(*command, "-e", SCRIPT, timeout: 300, **settings).json
 
-        assert answer["child"]
-        answer["samples"].each { |samples| assert_operator samples, :>, 100 }
-        assert_empty(Dir["#{directory}/*.xml"].flat_map { |path| errors(File.read(path)) })
-      end
+      assert answer["child"]
+      answer["samples"].each { |samples| assert_operator samples, :>, 100 }
+      assert_empty(Dir["#{directory}/*.xml"].flat_map { |path| errors(File.read(path)) })
     end
   end
 

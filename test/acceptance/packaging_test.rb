@@ -26,7 +26,7 @@ class PackagingTest < MemscopeTest
 
   def run_gem(*arguments)
     result = ChildProcess.run_command(RbConfig.ruby, "-C", ChildProcess::ROOT, "-S", "gem", *arguments,
-                                      env: { "MAKEFLAGS" => "-j#{Etc.nprocessors}" }, timeout: 180)
+                                      env: { "MAKEFLAGS" => "-j#{Etc.nprocessors}" }, timeout: 600)
 
     assert_predicate(result, :success?, result.to_s)
   end

@@ -11,6 +11,8 @@ require_relative "../support/served_application"
 class PrometheusAcceptanceTest < MemscopeTest
   parallelize_me!
 
+  def self.waits? = true
+
   PANELS = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json"))).fetch("panels")
 
   private
@@ -250,14 +252,15 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     end
   end
 
-  # A worker reports each second, or as seldom as its share of a core wants it; and each report is a new one.
+  # A worker reports each second, or as seldom as its share of a core wants it: 0.1 s of work, as it may take on a busy
+  # machine, is 20 s of rest. Each report is a new one.
   def assert_reports(prometheus, name, scrapes)
     prometheus.query(%(memscope_worker_report_time_seconds{job="#{name}"}[5m])).each do |series|
       reports = series["values"].map(&:last).uniq.size
       ages = series["values"].map { |time, report| time - Float(report) }
 
       assert_operator reports, :>=, scrapes / 6, "#{name}: #{series['metric']}"
-      assert_operator ages.max, :<, 15, "#{name}: #{series['metric']}"
+      assert_operator ages.max, :<, 30, "#{name}: #{series['metric']}"
     end
   end
 end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/malloc_profile_ways"
 
 class StressTest < MemscopeTest
   parallelize_me!
@@ -45,25 +46,18 @@ end
 
 # The malloc profile's stress, its three ways beside each other: thirty seconds in bin/test, of six of each other one.
 class MallocProfileStressTest < MemscopeTest
+  extend MallocProfileWays
+
   parallelize_me!
 
   SECONDS = StressTest::SECONDS < 60 ? StressTest::SECONDS * 5 / 3 : StressTest::SECONDS
-  # What samples, what serves malloc, and what the child needs for that.
-  WAYS = {
-    imports_under_glibc: [nil, { "BACKEND" => "imports" }],
-    imports_under_jemalloc: ["libjemalloc.so.2", { "BACKEND" => "imports" }],
-    jemalloc: ["libjemalloc.so.2", { "BACKEND" => "jemalloc",
-                                     "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }]
-  }.freeze
+  WAYS = MallocProfileWays::ALL
 
-  WAYS.each do |way, (preload, env)|
-    define_method("test_#{way}") do
-      skip_under_sanitizer unless way == :imports_under_glibc
-      answer = child_json("load #{File.join(StressTest::WORKLOADS, 'profile_stress.rb').dump}",
-                          preload: preload, env: { "SECONDS" => SECONDS.to_s, **env }, timeout: SECONDS + 120)
+  each_way("samples_without_faults") do |settings|
+    answer = child_json("load #{File.join(StressTest::WORKLOADS, 'profile_stress.rb').dump}",
+                        timeout: SECONDS + 120, **settings, env: { "SECONDS" => SECONDS.to_s, **settings[:env] })
 
-      assert_empty answer["faults"]
-      assert_operator answer["samples"], :>, 1000
-    end
+    assert_empty answer["faults"]
+    assert_operator answer["samples"], :>, 1000
   end
 end

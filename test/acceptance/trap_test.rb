@@ -5,6 +5,8 @@ require_relative "../support/ledger_tree"
 
 # Readings in the two places where Ruby allows least: a trap handler, and beside or inside another Ractor.
 class TrapTest < MemscopeTest
+  parallelize_me!
+
   both_allocators "readings in a trap handler" do |preload|
     answer = child_json(<<~RUBY, preload: preload)
       names = %i[rss ledger allocator process_memory cgroup ruby_heap snapshot]

@@ -95,11 +95,10 @@ class WorkersProfileTest < MemscopeTest
       assert_match(/Worker 1 \(pid #{pids[1]}\): .*a malloc profile runs already/, page)
       assert_equal %w[all 0 1], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
       Process.kill(:STOP, pids[0])
-      asked = Thread.new { get("/profile?worker=0") }
+      @server.until_found("a worker that has stopped") { File.read("/proc/#{pids[0]}/stat")[/\) (\w)/, 1] == "T" }
 
-      assert_match(/Worker 0 .* gave nothing back: process #{pids[0]} does not answer within/, asked.value)
-    ensure
-      Process.kill(:CONT, pids[0])
+      assert_match(/Worker 0 .* gave nothing back: process #{pids[0]} does not answer within/,
+                   get("/profile?worker=0"))
     end
   end
 
@@ -118,7 +117,7 @@ class WorkersProfileTest < MemscopeTest
       assert_equal 2, comments.size
       [0, 1].cycle(2) { |index| assert_equal [pids[index].to_s], pids_in(pprof("?worker=#{index}")) }
       delta = Thread.new { pprof("?seconds=2") }
-      keep_in(pids)
+      keep_in(pids) while delta.alive? # from before it begins, however late that is, until it has ended
 
       assert_equal pids.map(&:to_s).sort, pids_in(delta.value)
     end

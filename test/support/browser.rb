@@ -3,6 +3,8 @@
 # Debian's Chromium, one for all tests; it is started when first asked for. Each page notes whatever the browser has to
 # complain of, and every request.
 module Browser
+  # Seconds in which it starts, answers, and shows what it is waited for, on a loaded machine.
+  PATIENCE = 60
   PROGRAMS = %w[chromium chromium-browser google-chrome].freeze
   # Evaluated in a page: everything with text whose contrast to what is behind it is less than 4.5 to 1.
   CONTRAST = <<~'JS'
@@ -90,7 +92,7 @@ module Browser
       require "ferrum"
       options = { "host-resolver-rules" => "MAP evil.test 127.0.0.1" }
       options["no-sandbox"] = nil if Process.uid.zero?
-      Ferrum::Browser.new(browser_path: program, process_timeout: 30, timeout: 20, browser_options: options)
+      Ferrum::Browser.new(browser_path: program, process_timeout: PATIENCE, timeout: PATIENCE, browser_options: options)
     end
   end
 
@@ -136,7 +138,7 @@ module Browser
     end
 
     def until_found(what)
-      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 15
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
       until (found = yield)
         raise Minitest::Assertion, "no #{what}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
 

@@ -36,13 +36,12 @@ module Launching
     path(name)
   end
 
-  def memscope(*arguments)
-    [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |place| "-I#{place}" }, EXECUTABLE, *arguments]
-  end
+  def memscope(*arguments, gems: false) = [*ChildProcess.ruby(gems: gems), EXECUTABLE, *arguments]
 
   # Runs memscope and waits for what it has become.
-  def launch(*arguments, env: {}, **options)
-    ChildProcess.run_command(*memscope(*arguments), env: { "XDG_CONFIG_HOME" => directory, **env }, **options)
+  def launch(*arguments, env: {}, gems: false, **options)
+    env = { "XDG_CONFIG_HOME" => directory, **env }
+    ChildProcess.run_command(*memscope(*arguments, gems: gems), env: env, **options)
   end
 
   def assert_exit(status, ran, out: nil, err: nil)

@@ -8,10 +8,13 @@ require_relative "child_process"
 
 # Starts processes that listen, and talks to their sockets as a stranger would.
 module Listening
+  # Seconds in which anything here happens, on a loaded machine.
+  PATIENCE = 60
+
   # A process that runs a script and waits for its standard input to be closed.
   Listening = Struct.new(:pid, :input, :output, keyword_init: true) do
     # What the script says next.
-    def gets = Timeout.timeout(20) { output.gets&.chomp }
+    def gets = Timeout.timeout(PATIENCE) { output.gets&.chomp }
 
     def tell(line) = input.puts(line)
 
@@ -41,7 +44,7 @@ module Listening
 
   # Ends the script with a loop that evaluates what it is told, a line each, and prints what comes back.
   def start(script = "", env: {}, requires: ["memscope"], preload: nil, uid: nil)
-    command = [RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, *requires.map { |name| "-r#{name}" },
+    command = [*ChildProcess.ruby, *requires.map { |name| "-r#{name}" },
                "-e", "$stdout.sync = true; #{script}; puts :ready; " \
                      "while (line = gets); puts eval(line).inspect; end"]
     command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", *command] if uid
@@ -72,13 +75,13 @@ module Listening
 
   def socket_of(process) = File.join(sockets, "#{process.pid}.sock")
 
-  def client(process, **options) = Memscope::Client.new(process.pid, timeout: 10, **options)
+  def client(process, **options) = Memscope::Client.new(process.pid, timeout: PATIENCE, **options)
 
   # Sends bytes, and reads what comes back until the other side closes.
   def raw(process, bytes)
     UNIXSocket.open(socket_of(process)) do |socket|
       socket.write(bytes)
-      Timeout.timeout(10) { socket.read }
+      Timeout.timeout(PATIENCE) { socket.read }
     end
   end
 

@@ -3,7 +3,7 @@
 require_relative "child_process"
 
 # malloc_info's text as an XML library understands it: an oracle for what memscope reads of it. The library comes with
-# Ruby, but is in no bundle, so the text is parsed in a child.
+# Ruby as a gem, but is in no bundle, so the text is parsed in a child.
 class MallocInfoXML
   SCRIPT = <<~'RUBY'
     begin
@@ -46,7 +46,7 @@ class MallocInfoXML
     parsed = Tempfile.create("malloc_info") do |file|
       file.write(text)
       file.flush
-      ChildProcess.run(SCRIPT, env: { "MALLOC_INFO" => file.path })
+      ChildProcess.run(SCRIPT, env: { "MALLOC_INFO" => file.path }, gems: true)
     end
     raise Minitest::Skip, parsed.err if parsed.err.start_with?("rexml is not installed")
 

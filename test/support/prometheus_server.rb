@@ -25,7 +25,7 @@ class PrometheusServer
   end
 
   def initialize(directory, jobs)
-    @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
+    @port = free_port
     @log = File.join(directory, "log")
     scraped = jobs.map { |job, target| settings(job, **(target.is_a?(Hash) ? target : { port: target })) }
     configuration = File.join(directory, "prometheus.yml")
@@ -78,6 +78,16 @@ class PrometheusServer
   end
 
   private
+
+  # Below those that the kernel gives to whoever asks for any, or connects: until Prometheus listens there, nobody else
+  # is given it.
+  def free_port
+    any = File.read("/proc/sys/net/ipv4/ip_local_port_range").to_i
+    port = rand(10_000...any.clamp(20_000, 32_768))
+    TCPServer.open("127.0.0.1", port) { port }
+  rescue Errno::EADDRINUSE
+    retry
+  end
 
   def settings(job, port:, **others)
     { job_name: job, static_configs: [{ targets: ["127.0.0.1:#{port}"] }], **others }

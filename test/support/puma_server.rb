@@ -16,6 +16,10 @@ class PumaServer
     Dir.mktmpdir do |directory|
       server = new(directory, configuration, **options)
       yield server
+    rescue Minitest::Assertion, StandardError => e
+      raise if e.is_a?(Minitest::Skip) || server.nil?
+
+      raise e.class, "#{e.message}\n--- Puma's log\n#{server.log}", e.backtrace
     ensure
       server&.stop
     end
@@ -56,7 +60,7 @@ class PumaServer
   end
 
   # @return [Memscope::Workers] as the process says that answers
-  def workers = Memscope::Workers.from_h(JSON.parse(get("/workers")))
+  def workers = until_found("workers") { answered_workers }
 
   # @return [Memscope::Workers] each with a reading of its own from now on
   def fresh_workers
@@ -68,8 +72,8 @@ class PumaServer
   # @return [Memscope::Workers] the first of them for which the block holds
   def workers_when(what)
     until_found(what) do
-      workers = self.workers
-      workers if yield(workers)
+      workers = answered_workers
+      workers if workers && yield(workers)
     end
   end
 
@@ -83,8 +87,9 @@ class PumaServer
     found
   end
 
+  # Workers that a test has stopped go on first.
   def stop
-    Process.kill(:CONT, @pid)
+    Process.kill(:CONT, -@pid)
     Process.kill(:TERM, @pid)
     return if @waiter.join(PATIENCE)
 
@@ -95,6 +100,9 @@ class PumaServer
   end
 
   private
+
+  # nil where none answers: the one that was to may have been killed just then.
+  def answered_workers = get("/workers")&.then { |text| Memscope::Workers.from_h(JSON.parse(text)) }
 
   def clock = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

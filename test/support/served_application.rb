@@ -14,6 +14,8 @@ require "tmpdir"
 # free port, has two workers and loads the application before it forks them, unless told otherwise.
 class ServedApplication
   ROOT = ChildProcess::ROOT
+  # Seconds in which anything here happens, on a loaded machine.
+  PATIENCE = 90
 
   # Rails' own skeleton without what is not needed here.
   GENERATE = %w[rails new living --minimal --skip-bundle --skip-git --skip-active-record --skip-asset-pipeline
@@ -175,9 +177,9 @@ class ServedApplication
     pids
   end
 
-  # @yield until it is true, at most half a minute
+  # @yield until it is true
   def wait(what)
-    deadline = now + 90
+    deadline = now + PATIENCE
     until yield
       raise ChildProcess::Failure, "#{what}: waited in vain\n#{log}" if now > deadline || ended?
 
@@ -207,7 +209,7 @@ class ServedApplication
     return unless @pid
 
     Process.kill(:TERM, @pid)
-    Timeout.timeout(10) { Process.wait(@pid) }
+    Timeout.timeout(PATIENCE) { Process.wait(@pid) }
   rescue Errno::ESRCH, Errno::ECHILD
     nil
   rescue Timeout::Error
@@ -224,7 +226,7 @@ class ServedApplication
   end
 
   def request(request)
-    answer = Net::HTTP.start("127.0.0.1", port, read_timeout: 30) { |http| http.request(request) }
+    answer = Net::HTTP.start("127.0.0.1", port, read_timeout: PATIENCE) { |http| http.request(request) }
     Response.new(status: answer.code.to_i, headers: answer.each_header.to_h, body: answer.body)
   end
 end

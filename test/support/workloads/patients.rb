@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "memscope_test"
+require_relative "staying_threads"
 
 # Processes for the doctor, sick and healthy, of any size. Each method brings one about and returns how many bytes it
 # is about, by its own count.
@@ -14,15 +15,7 @@ module Patients
   # As many threads as glibc makes arenas for two processors, each with small blocks of which every other one is freed:
   # no page is free, and no other thread can use the rest.
   def glibc_arenas(mebibytes, threads: 16)
-    ready = Queue.new
-    threads.times do
-      Thread.new do
-        allocate(mebibytes * 2 / threads.fdiv(1))
-        ready << true
-        sleep
-      end
-    end
-    threads.times { ready.pop }
+    StayingThreads.start(threads) { allocate(mebibytes * 2 / threads.fdiv(1)) }
     Host.free_blocks(keep: 2)
   end
 
@@ -38,13 +31,14 @@ module Patients
     Host.free_blocks(keep: 256)
   end
 
-  # Under jemalloc, pages that threads have just freed; the child that is forked then has none of the threads, and
-  # does what the block says. Background threads, where they were asked for, do not run in it either.
-  def dirty_after_fork(mebibytes, threads: 4)
-    blocks = mebibytes * MEBIBYTE / BLOCK
-    Array.new(threads) { Thread.new { Host.malloc_blocks(BLOCK, blocks / threads) } }.each(&:join)
-    freed = Host.free_blocks(count: blocks)
-    in_fork { yield freed }
+  # Under jemalloc, pages that a forked child frees in the arenas of threads that it has not got; then it does what the
+  # block says. Background threads, where they were asked for, do not run in it either. In the parent they would take
+  # some of what is freed, and so may one call of a thousand, always a whole run of free pages: of each 16 blocks one is
+  # kept, so that no run has more than a MiB.
+  def dirty_after_fork(mebibytes, threads: 4, keep: 16)
+    blocks = mebibytes * MEBIBYTE / BLOCK * keep / (keep - 1)
+    StayingThreads.start(threads) { Host.malloc_blocks(BLOCK, blocks / threads) }
+    in_fork { yield Host.free_blocks(count: blocks, keep: keep) }
   end
 
   # Objects of which one in fifty stays, all over the heap.

@@ -2,17 +2,20 @@
 
 # Levers for ENV["SECONDS"], beside eight threads that allocate without the GVL: one lever every 100 ms, and in two
 # other threads purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a
-# result, how many were refused because the other was in flight, and what went wrong.
+# result, how many were refused because the other was in flight, and what went wrong. On a busy machine it goes on until
+# five levers a second were pulled, each of them, and a purge has given a result.
 
 require "json"
 require "memscope_test"
 
 module PurgeStress
-  FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + Integer(ENV.fetch("SECONDS"))
+  SECONDS = Integer(ENV.fetch("SECONDS"))
+  FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SECONDS
   INTERVAL = 0.1
   NATIVE = Memscope.const_get(:Native)
   LEVERS = Memscope::Purge.missing.select { |_lever, missing| missing.nil? }.keys
   PULLS = LEVERS.to_h { |lever| [lever, 0] }
+  RESULTS = Queue.new
   FAULTS = Queue.new
   JEMALLOC = Memscope.allocator.name == :jemalloc
 
@@ -20,7 +23,9 @@ module PurgeStress
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-  def time_left? = now < FINISH
+  def time_left? = now < FINISH || !enough?
+
+  def enough? = PULLS.values.min.positive? && PULLS.values.sum >= SECONDS * 5 && !RESULTS.empty?
 
   def guarded
     yield
@@ -29,7 +34,7 @@ module PurgeStress
   end
 
   def pull(lever)
-    return lever == :gc ? GC.start : GC.compact if Memscope::Purge::HOLDING_GVL.include?(lever)
+    return lever == :gc ? GC.start : NATIVE.compact if Memscope::Purge::HOLDING_GVL.include?(lever)
 
     _, failure = NATIVE.pull(lever, nil)
     FAULTS << "#{lever}: #{failure}" if failure
@@ -49,11 +54,11 @@ module PurgeStress
   end
 
   # Two threads do this: each is told when the other is in flight, or does what it wants; it is never made to wait.
-  def purge_and_tune(results, busy)
+  def purge_and_tune(busy)
     count = 0
     while time_left?
       begin
-        results << check(Memscope.purge(LEVERS[(count += 1) % LEVERS.size]))
+        RESULTS << check(Memscope.purge(LEVERS[(count += 1) % LEVERS.size]))
         Memscope.tune(dirty_decay_ms: count % 100, background_thread: count.even?) if JEMALLOC
       rescue Memscope::Purge::Busy
         busy << true
@@ -68,13 +73,12 @@ module PurgeStress
 
   def run
     Host.start_churning(8)
-    results = Queue.new
     busy = Queue.new
-    jobs = Array.new(2) { Thread.new { guarded { purge_and_tune(results, busy) } } }
+    jobs = Array.new(2) { Thread.new { guarded { purge_and_tune(busy) } } }
     pull_each
     jobs.each(&:join)
     Host.stop_churning
-    { pulls: PULLS, results: results.size, busy: busy.size, faults: Array.new(FAULTS.size) { FAULTS.pop } }
+    { pulls: PULLS, results: RESULTS.size, busy: busy.size, faults: Array.new(FAULTS.size) { FAULTS.pop } }
   end
 end
 

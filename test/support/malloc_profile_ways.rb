@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+require_relative "child_process"
+
+# The ways in which malloc is profiled: what serves it, which backend samples it, and what a child needs for that. To
+# extend a MemscopeTest that has WAYS, some of these.
+module MallocProfileWays
+  PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
+
+  # @return [Hash{Symbol => Hash}] options of ChildProcess.run; its ENV["BACKEND"] is for MallocProfile.start
+  ALL = if ChildProcess::SANITIZER
+          { imports_under_sanitizer: { env: { "BACKEND" => "imports" } } }
+        else
+          { imports_under_glibc: { env: { "BACKEND" => "imports" } },
+            imports_under_jemalloc: { env: { "BACKEND" => "imports" }, preload: "libjemalloc.so.2" },
+            jemalloc: { env: { "BACKEND" => "jemalloc", **PROFILING }, preload: "libjemalloc.so.2" } }
+        end.freeze
+
+  EACH_BACKEND = ALL.except(:imports_under_jemalloc).freeze
+
+  # Defines one test for each way; the block gets its options.
+  def each_way(name, ways = self::WAYS, &body)
+    ways.each do |way, options|
+      define_method("test_#{name}_#{way}") do
+        skip_without_jemallocs_profiler if way == :jemalloc
+        instance_exec(options, &body)
+      end
+    end
+  end
+end

@@ -1,0 +1,26 @@
+# frozen_string_literal: true
+
+# Which files of tests are run where not all of them are.
+module Suites
+  # @return [Array<String>] paths from the root of the tree, in order
+  def self.files(*patterns) = Dir[*patterns, base: File.expand_path("../..", __dir__)].sort.freeze
+
+  ALL = files("test/**/*_test.rb")
+
+  # Of Ruby alone: surfaces call nothing in C that the others do not.
+  SURFACES = files("test/{*report,cli_*,configuration,doctor,exec,facade_documentation,generator,launch,lint}_test.rb",
+                   "test/{listener,loading,metrics*,profile_*,program_profile,prometheus,rack_tags}_test.rb",
+                   "test/{railtie,tasks,workers}_test.rb")
+
+  # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
+  # a sanitized flavour of their own.
+  SANITIZED = (files("test/*_test.rb", "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
+               SURFACES).freeze
+
+  # What another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, what becomes of
+  # the heap and of malloc, and of the surfaces what the dynamic linker and Ruby's own warnings are part of. Whatever
+  # lives in an application or is packaged with gems is not.
+  OF_THE_SYSTEM = (ALL - SURFACES + files("test/{exec,loading,listener,cli_profile}_test.rb") -
+                   files("test/web/*_test.rb",
+                         "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
+end
