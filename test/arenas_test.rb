@@ -3,6 +3,7 @@
 require_relative "test_helper"
 require_relative "support/bodies"
 require_relative "support/malloc_info_xml"
+require_relative "support/workloads/arenas"
 
 class ArenasTest < MemscopeTest
   parallelize_me!
@@ -51,11 +52,12 @@ class ArenasTest < MemscopeTest
   end
 
   def test_every_number_of_jemallocs_arenas_is_what_it_prints
-    printed, reading, took = described("arenas", preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:18" })
+    printed, reading, took = described("arenas", preload: JEMALLOC, env: ManyArenas::JEMALLOC)
     page = printed.dig("arenas", "page")
     names = printed["stats.arenas"].keys.grep(/\A\d+\z/)
 
     assert_operator names.size, :>=, 16
+    assert_operator reading["arenas"].sum { |arena| arena["dirty_purged_pages"] }, :>, 0
     assert_equal(names, reading["arenas"].map { |arena| arena["index"].to_s })
     [*names.zip(reading["arenas"]), ["merged", reading["merged"]]].each do |name, arena|
       told = arena.except("index", "name", "huge", "uptime_ns", "mutexes", "allocated_bytes", "metadata_bytes")
@@ -104,7 +106,7 @@ class ArenasTest < MemscopeTest
   def test_every_number_of_the_size_classes_is_what_jemalloc_prints
     [nil, 3].each do |arena|
       printed, reading = described("size_classes(arena: #{arena.inspect})", preload: JEMALLOC,
-                                                                            env: { "MALLOC_CONF" => "narenas:18" })
+                                                                            env: ManyArenas::JEMALLOC)
       small, large = reading["classes"].partition { |size_class| size_class["kind"] == "small" }
       counted = printed.dig("stats.arenas", (arena || "merged").to_s)
 
@@ -141,7 +143,7 @@ class ArenasTest < MemscopeTest
 
   # The reading itself makes a few objects before it reads malloc's numbers: they must be within 64 KiB of each other.
   def test_jemallocs_fragmentation_is_what_it_prints
-    printed, reading = described("fragmentation", preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:18" })
+    printed, reading = described("fragmentation", preload: JEMALLOC, env: ManyArenas::JEMALLOC)
     stats = printed["stats"]
     merged = printed.dig("stats.arenas", "merged")
     page = printed.dig("arenas", "page")
