@@ -9,7 +9,22 @@ require "stringio"
 class CLIProfileTest < MemscopeTest
   include Listening
 
-  KEEPER = "$kept = []; Thread.new { loop { $kept << ('x' * 10_000); sleep 0.001 } }"
+  # Keeps something all the time, and a MB before a profile is read: else its thread may not have had a turn, and what
+  # the requests leave be more. On one line.
+  KEEPER = <<~RUBY.lines(chomp: true).join("; ").freeze
+    $kept = []
+    Thread.new { loop { $kept << ("x" * 10_000); sleep 0.001 } }
+    keeping = Module.new do
+      %i[stop snapshot].each do |name|
+        define_method(name) do
+          enough = $kept.size + 100
+          sleep 0.001 until $kept.size >= enough
+          super()
+        end
+      end
+    end
+    Memscope::MallocProfile.singleton_class.prepend(keeping)
+  RUBY
   RECORD = %w[--backend=imports --rate=4096 --format=json].freeze
 
   def setup
