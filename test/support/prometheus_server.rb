@@ -38,12 +38,6 @@ class PrometheusServer
   # @return [Array<Hash>] results of an instant query, each with "metric" and "value"
   def query(expression) = result("query", query: expression)
 
-  # @param times [Range<Float>] since 1970
-  # @return [Array<Hash>] results at each second of these, each with "metric" and "values"
-  def range(expression, times)
-    result("query_range", query: expression, start: times.begin, end: times.end, step: 1)
-  end
-
   # @return [Float, nil] the only result's value
   def value(expression)
     results = query(expression)

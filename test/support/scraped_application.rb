@@ -9,9 +9,9 @@ class ScrapedApplication
 
   # @param rackup [String] the source of its config.ru
   # @yieldparam port [Integer] of 127.0.0.1
-  def self.run(rackup, preload: nil)
+  def self.run(rackup, preload: nil, env: {})
     Dir.mktmpdir do |directory|
-      application = new(directory, rackup, preload)
+      application = new(directory, rackup, preload, env)
       begin
         yield application.port
       ensure
@@ -20,11 +20,11 @@ class ScrapedApplication
     end
   end
 
-  def initialize(directory, rackup, preload)
+  def initialize(directory, rackup, preload, env)
     @log = File.join(directory, "log")
     File.write(File.join(directory, "config.ru"), rackup)
     environment = { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), "LD_PRELOAD" => preload,
-                    "MALLOC_CONF" => nil, "RUBYOPT" => "-W0" }
+                    "MALLOC_CONF" => nil, "RUBYOPT" => "-W0", **env }
     @pid = spawn(environment, RbConfig.ruby, *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rbundler/setup",
                  "-e", 'load Gem.bin_path("puma", "puma")', "--", "-b", "tcp://127.0.0.1:0", "-t", "1:2", "config.ru",
                  chdir: directory, in: File::NULL, out: @log, err: @log)
