@@ -17,13 +17,13 @@ class WebApplicationTest < WebCase
   JSON_PLEASE = { "HTTP_ACCEPT" => "application/json" }.freeze
 
   # Cheap readings, and how often each was taken.
-  def counting(clock: nil, **kinds)
+  def counting(clock: nil, own_work: nil, **kinds)
     counts = Hash.new(0)
     mutex = Mutex.new
     known = kinds.to_h do |kind, read|
       [kind, ->(*arguments) { mutex.synchronize { counts[kind] += 1 }.then { read.call(*arguments) } }]
     end
-    [Memscope::Web::Readings.new(known, **{ clock: clock }.compact), counts]
+    [Memscope::Web::Readings.new(known, **{ clock: clock, own_work: own_work }.compact), counts]
   end
 
   def test_every_page_is_html_json_and_text
@@ -377,6 +377,39 @@ class WebApplicationTest < WebCase
 
       assert_equal 2, counts[:ledger]
     end
+  end
+
+  # A master that was late once is asked again, and another worker has said what is newer.
+  def test_what_workers_have_told_rests_ten_times_as_long_as_it_was_work_to_ask
+    now = work = 0.0
+    %i[workers metrics].each do |kind|
+      readings, counts = counting(clock: -> { now }, own_work: -> { work }, kind => lambda do
+        now += 2
+        work += 0.125
+      end)
+      readings.fetch(kind)
+      now += 1.125
+      readings.fetch(kind)
+
+      assert_equal 1, counts[kind]
+      now += 0.25
+      readings.fetch(kind)
+
+      assert_equal 2, counts[kind]
+    end
+  end
+
+  # Time goes by with each look at the clock: who asks looks at it once.
+  def test_those_who_wait_for_what_workers_have_told_share_it
+    now = Queue.new
+    clock = -> { (now << nil).size.to_f }
+    readings, counts = counting(clock: clock, own_work: -> { 0.0 }, workers: -> { sleep 0.01 until now.size >= 20 })
+    Array.new(20) { Thread.new { readings.fetch(:workers) } }.each(&:join)
+
+    assert_equal 1, counts[:workers]
+    readings.fetch(:workers)
+
+    assert_equal 2, counts[:workers]
   end
 
   def test_a_reading_that_fails_fails_for_all_who_wait_and_is_not_taken_again_at_once

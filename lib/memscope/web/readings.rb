@@ -2,8 +2,8 @@
 
 module Memscope
   module Web
-    # Readings for whoever asks: each is taken by one thread at a time, others wait for that one, and it is kept for a
-    # second, or ten times as long as it took. So reading takes at most a tenth of the time, however many ask.
+    # Readings for whoever asks: each is taken by one thread at a time, those who wait for it share it, and it is kept
+    # for a second, or ten times as long as it took. So reading takes at most a tenth of the time, however many ask.
     #
     # What failed is kept as well. Nothing is kept across a fork.
     #
@@ -18,19 +18,31 @@ module Memscope
       MOST = 64
       private_constant :SHORTEST, :LONGEST, :REST, :MOST
 
+      # What workers have told their master, who only repeats it. To wait for that is no work; and what one worker kept
+      # would be older than what another has said meanwhile: counters would go back.
+      TOLD = %i[workers metrics].freeze
+      WALL = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+      OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
+      private_constant :TOLD, :WALL, :OWN_WORK
+
       # One reading.
       class Slot
         # @param clock [#call] returns seconds
-        def initialize(clock)
+        # @param work [#call] returns seconds, of what counts as work of a reading
+        # @param shortest [Float] seconds for which it is kept at least
+        def initialize(clock:, work:, shortest:)
           @clock = clock
+          @work = work
+          @shortest = shortest
           @mutex = Mutex.new
         end
 
-        # @yield where there is none that is fresh
+        # @yield where there is none that is fresh, or that has ended since this was called
         # @return [Object] what the block returned, now or a moment ago
         def fetch(&block)
+          asked = @clock.call
           @mutex.synchronize do
-            take(&block) unless fresh?
+            take(&block) unless fresh?(asked)
             raise @failure if @failure
 
             @value
@@ -39,19 +51,19 @@ module Memscope
 
         private
 
-        def fresh? = @until && Process.pid == @pid && @clock.call < @until
+        def fresh?(asked) = Process.pid == @pid && (asked < @finished || @clock.call < @until)
 
         def take
-          started = @clock.call
+          started = @work.call
           @value = @failure = nil
           begin
             @value = yield
           rescue StandardError, ScriptError => e
             @failure = e
           end
-          finished = @clock.call
+          @finished = @clock.call
+          @until = @finished + (REST * (@work.call - started)).clamp(@shortest, LONGEST)
           @pid = Process.pid
-          @until = finished + (REST * (finished - started)).clamp(SHORTEST, LONGEST)
         end
       end
       private_constant :Slot
@@ -72,9 +84,11 @@ module Memscope
 
       # @param kinds [Hash{Symbol => Proc}]
       # @param clock [#call] returns seconds
-      def initialize(kinds = KINDS, clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
+      # @param own_work [#call] returns seconds that this thread has worked
+      def initialize(kinds = KINDS, clock: WALL, own_work: OWN_WORK)
         @kinds = kinds
         @clock = clock
+        @own_work = own_work
         @mutex = Mutex.new
         @slots = {}
       end
@@ -98,8 +112,12 @@ module Memscope
       def slot(key)
         @mutex.synchronize do
           @slots.shift if @slots.size >= MOST && !@slots.key?(key)
-          @slots[key] ||= Slot.new(@clock)
+          @slots[key] ||= empty(TOLD.include?(key.first))
         end
+      end
+
+      def empty(told)
+        Slot.new(clock: @clock, work: told ? @own_work : @clock, shortest: told ? 0.0 : SHORTEST)
       end
     end
   end
