@@ -219,11 +219,9 @@ static bool walk_from(struct frame *frame, struct walk *walk) {
         if (!find_object(frame->address - 1, &known))
             return true;
         rule = rule_at(&known, frame->address);
-        if (rule.kind == MEMSCOPE_UNWIND_UNDESCRIBED)
-            return true;
         if (rule.kind == MEMSCOPE_UNWIND_OTHER)
             return false;
-        if (!take_frame(walk, frame->address, rule.ends) || rule.kind == MEMSCOPE_UNWIND_OUTERMOST)
+        if (!take_frame(walk, frame->address, rule.ends) || rule.kind <= MEMSCOPE_UNWIND_OUTERMOST)
             return true;
         if (!step(frame, rule))
             return false;
