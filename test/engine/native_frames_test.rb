@@ -63,6 +63,19 @@ class EngineNativeFramesTest < MemscopeTest
     assert_operator found.without_rule, :<, found.frames / 1000
   end
 
+  # All is where it was, but for the room in a frame: what was learnt of the one is wrong for the other.
+  def test_frames_of_a_library_that_is_rebuilt
+    builds = [12_288, 4096].map { |room| Compiled.shared("room.c", "-DROOM=#{room}", as: "room_#{room}.so") }
+    program = Compiled.program("fixtures/reload.c", arguments: ["-ldl"])
+
+    builds.permutation.each do |libraries|
+      found = compare(program, *libraries)
+
+      assert_equal 0, found.different
+      assert_operator found.stacks, :>=, 4
+    end
+  end
+
   private
 
   def compare(*command)

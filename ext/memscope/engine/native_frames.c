@@ -112,26 +112,29 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
  * What libgcc does anew at every frame, in some 2,000 instructions and many cache lines of tables, is kept for the
  * addresses that come again.
  *
- * The rules of an object that is unloaded stay until others take their place. What is loaded there later is told from
- * it by a digest of where it and its tables lie and how those begin. Where all of that is the same in two builds of one
- * object that a program loads one after the other, a wrong rule may be used: the stack then ends early or has a wrong
- * frame, or, within STEP_LIMIT of its top, what lies above it is read.
+ * The rules of an object that is unloaded stay until others take their place. What is loaded there later may be another
+ * build of it, in which all is where it was, but for the size of a frame: by the old rule what is read may lie behind
+ * the end of the stack. So each comes with the place and a digest of the description that it was read from, which is
+ * looked at again whenever it is used.
  */
 #define KEPT_RULES 2048
 #define STEP_LIMIT ((uintptr_t)64 << 10)
+#define DESCRIPTION_LIMIT 16384 /* bytes; libruby's longest has 2,476 */
 
 /*
- * Written and read by all threads without a lock: two halves of unlike rules do not fit each other, but for one chance
- * in 2^64 that they do.
+ * Written and read by all threads without a lock: parts of unlike rules do not fit each other, but for one chance in
+ * 2^64 that they do.
  */
 static struct kept_rule {
-    _Atomic(uint64_t) lock; /* lock_of address and rule */
-    _Atomic(uint64_t) rule; /* struct packed_rule */
+    _Atomic(uint64_t) lock;   /* lock_of address, rule and source */
+    _Atomic(uint64_t) rule;   /* struct packed_rule */
+    _Atomic(uint64_t) source; /* struct source */
 } kept_rules[KEPT_RULES];
 
-static uint64_t lock_of(uintptr_t address, uint64_t rule) {
+static uint64_t lock_of(uintptr_t address, uint64_t rule, uint64_t source) {
     uint64_t mixed = (rule ^ rule >> 32) * UINT64_C(0xC2B2AE3D27D4EB4F);
 
+    mixed = (mixed ^ mixed >> 29 ^ source) * UINT64_C(0x9E3779B97F4A7C15);
     return address ^ mixed ^ mixed >> 29;
 }
 
@@ -140,6 +143,13 @@ struct packed_rule {
     uint64_t kind : 3, ends : 1, cfa : 20, rbp : 13, digest : 27;
 };
 _Static_assert(sizeof(struct packed_rule) == sizeof(uint64_t), "it fits a word");
+
+/* Where a description is, from the unwind index on, and a digest of what it says. */
+struct source {
+    int32_t place;
+    uint32_t digest;
+};
+_Static_assert(sizeof(struct source) == sizeof(uint64_t), "it fits a word");
 
 struct frame {
     uintptr_t address, rsp, rbp;
@@ -169,9 +179,34 @@ static bool find_object(uintptr_t address, struct known_object *known) {
     return true;
 }
 
-static struct packed_rule work_out(const struct known_object *known, uintptr_t address) {
+/* Of a description: its length, 4 bytes, and as many bytes; some 30 mostly, one in a hundred has more than 128. */
+static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
+    const uint8_t *at = object->unwind_index + place;
+    uintptr_t left = object->extent.end - (uintptr_t)at;
+    uint64_t mixed = 0, word = 0;
+    uint32_t length;
+
+    if (place == 0 || !memscope_range_contains(object->extent, (uintptr_t)at) || left < sizeof length)
+        return 0;
+    memcpy(&length, at, sizeof length);
+    if (length > DESCRIPTION_LIMIT || length > left - sizeof length)
+        return 0;
+    mixed = length;
+    for (at += sizeof length; length >= sizeof word; length -= sizeof word, at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        mixed = (mixed ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+        mixed ^= mixed >> 29;
+    }
+    word = 0;
+    memcpy(&word, at, length);
+    mixed = (mixed ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return (uint32_t)(mixed >> 32);
+}
+
+static struct packed_rule work_out(const struct known_object *known, uintptr_t address, struct source *source) {
     struct memscope_unwind_rule rule = memscope_unwind_rule_of(&known->object, address);
 
+    *source = (struct source){rule.description, digest_of_description(&known->object, rule.description)};
     return (struct packed_rule){.kind = rule.kind,
                                 .ends = is_end(rule.function),
                                 .cfa = (uint32_t)rule.cfa / sizeof(uintptr_t),
@@ -182,16 +217,21 @@ static struct packed_rule work_out(const struct known_object *known, uintptr_t a
 static struct packed_rule rule_at(const struct known_object *known, uintptr_t address) {
     struct kept_rule *kept = &kept_rules[address * UINT64_C(0x9E3779B97F4A7C15) >> 53];
     uint64_t word = atomic_load_explicit(&kept->rule, memory_order_relaxed);
+    uint64_t source_word = atomic_load_explicit(&kept->source, memory_order_relaxed);
     struct packed_rule rule;
+    struct source source;
 
     memcpy(&rule, &word, sizeof rule);
-    if (atomic_load_explicit(&kept->lock, memory_order_relaxed) == lock_of(address, word) &&
-        rule.digest == known->digest)
+    memcpy(&source, &source_word, sizeof source);
+    if (atomic_load_explicit(&kept->lock, memory_order_relaxed) == lock_of(address, word, source_word) &&
+        rule.digest == known->digest && source.digest == digest_of_description(&known->object, source.place))
         return rule;
-    rule = work_out(known, address);
+    rule = work_out(known, address, &source);
     memcpy(&word, &rule, sizeof word);
+    memcpy(&source_word, &source, sizeof source_word);
     atomic_store_explicit(&kept->rule, word, memory_order_relaxed);
-    atomic_store_explicit(&kept->lock, lock_of(address, word), memory_order_relaxed);
+    atomic_store_explicit(&kept->source, source_word, memory_order_relaxed);
+    atomic_store_explicit(&kept->lock, lock_of(address, word, source_word), memory_order_relaxed);
     return rule;
 }
 

@@ -465,5 +465,6 @@ struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded
     function = (uintptr_t)index + (uintptr_t)(intptr_t)entry->function;
     rule = memscope_unwind_rule_parse((const uint8_t *)index + entry->description, object->extent, address - function);
     rule.function = rule.kind == MEMSCOPE_UNWIND_UNDESCRIBED ? 0 : function;
+    rule.description = entry->description;
     return rule;
 }

@@ -29,7 +29,8 @@ enum memscope_unwind_kind {
 struct memscope_unwind_rule {
     enum memscope_unwind_kind kind;
     int32_t cfa, rbp;
-    uintptr_t function; /* where it starts; 0 for MEMSCOPE_UNWIND_UNDESCRIBED */
+    uintptr_t function;  /* where it starts; 0 for MEMSCOPE_UNWIND_UNDESCRIBED */
+    int32_t description; /* what this was read from, in bytes from the object's unwind index; 0: nothing */
 };
 
 /* The rule for a frame of this object, which has an unwind index, that a call returns to at address. */
