@@ -76,6 +76,19 @@ class EngineNativeFramesTest < MemscopeTest
     end
   end
 
+  # The stack of a malloc in it is not to be had by it: it would wait for the lock that it has.
+  %w[rules imports].each do |way|
+    define_method("test_an_unwinder_that_allocates_by_#{way}") do
+      program = Compiled.program("fixtures/registered_frames.c",
+                                 engine: [*ENGINE, "import_sampler.c", "imports.c", "sample_table.c", "protections.c"],
+                                 arguments: ["-pthread", "-ldl", "-lm"])
+      result = ChildProcess.run_command(program, way, timeout: 30)
+
+      assert_predicate result, :success?, result
+      assert_operator Integer(result.out), :>, 0
+    end
+  end
+
   private
 
   def compare(*command)

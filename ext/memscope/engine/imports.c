@@ -1,5 +1,6 @@
 #include "imports.h"
 
+#include "native_frames.h"
 #include "object_lookup.h"
 #include "shared_objects.h"
 
@@ -97,9 +98,10 @@ static void change_slot(const struct memscope_import_slot *slot, void *context) 
     }
 }
 
-/* The linker's own malloc serves nobody else; this object's calls are memscope's. */
+/* The linker's own malloc serves nobody else; this object's calls are memscope's; the unwinder is asked in malloc. */
 static bool is_left_alone(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||
+           memscope_native_frames_unwinder(object) ||
            memscope_shared_object_contains(object, (uintptr_t)(void *)is_left_alone);
 }
 

@@ -29,10 +29,11 @@ struct memscope_import_patches {
 
 /*
  * Puts the replacements in place of the originals while wanted is true, or takes them back, in every loaded object but
- * the one that this code is in, and the dynamic linker. A slot that holds anything else than the original is left alone
- * (a function that another tool has put there; another allocator's malloc), unless the dynamic linker has not filled it
- * in yet. Wanted is looked at under the linker's lock: set it to false before restoring, and no other thread replaces
- * after. MEMSCOPE_DENIED when a slot could not be made writable; those before it are patched then.
+ * the one that this code is in, the dynamic linker, and libgcc's unwinder. A slot that holds anything else than the
+ * original is left alone (a function that another tool has put there; another allocator's malloc), unless the dynamic
+ * linker has not filled it in yet. Wanted is looked at under the linker's lock: set it to false before restoring, and
+ * no other thread replaces after. MEMSCOPE_DENIED when a slot could not be made writable; those before it are patched
+ * then.
  */
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
                                               const atomic_bool *wanted, struct memscope_import_patches *patches);

@@ -28,7 +28,7 @@ __attribute__((noinline)) void memscope_probe_stack(void) {
 
 static uintptr_t ends[END_LIMIT];
 static unsigned end_count;
-static struct memscope_range own, skipped;
+static struct memscope_range own, skipped, unwinder;
 
 struct search {
     uintptr_t address;
@@ -53,6 +53,18 @@ static struct memscope_range extent_of(const void *address) {
 
 void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
+}
+
+/* Not a program that libgcc is linked into: it has frames of its own. */
+bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
+    return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)_Unwind_Backtrace);
+}
+
+static bool find_unwinder(const struct memscope_shared_object *object, void *unused) {
+    (void)unused;
+    if (memscope_native_frames_unwinder(object))
+        unwinder = memscope_shared_object_extent(object);
+    return true;
 }
 
 struct walk {
@@ -249,22 +261,24 @@ __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struc
     return true;
 }
 
-/* Whether all that belongs to the walk was found. */
+/* Whether all that belongs to the walk was found, or libgcc's unwinder must not be asked: it is what allocates. */
 static bool walk_from(struct frame *frame, struct walk *walk) {
     struct known_object known = {.digest = 0};
+    bool unwinding = false;
 
     for (;;) {
         struct packed_rule rule;
 
         if (!find_object(frame->address - 1, &known))
             return true;
+        unwinding = unwinding || memscope_range_contains(unwinder, frame->address);
         rule = rule_at(&known, frame->address);
         if (rule.kind == MEMSCOPE_UNWIND_OTHER)
-            return false;
+            return unwinding;
         if (!take_frame(walk, frame->address, rule.ends) || rule.kind <= MEMSCOPE_UNWIND_OUTERMOST)
             return true;
         if (!step(frame, rule))
-            return false;
+            return unwinding;
     }
 }
 
@@ -299,6 +313,7 @@ void memscope_native_frames_learn_callers(unsigned count) {
     struct walk walk = {.words = functions, .room = count < END_LIMIT ? count : END_LIMIT, .learning = true};
 
     own = extent_of((const void *)(uintptr_t)memscope_native_frames);
+    memscope_each_shared_object(find_unwinder, NULL);
     if (memscope_object_lookup_possible())
         _Unwind_Backtrace(visit, &walk);
     end_count = walk.count;
@@ -327,6 +342,11 @@ void memscope_native_frames_learn_callers(unsigned count) {
 
 void memscope_native_frames_skip_object_of(const void *address) {
     (void)address;
+}
+
+bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
+    (void)object;
+    return false;
 }
 
 #endif

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared_objects.h"
+
 /*
  * Return addresses, leaf first, at most room. Leaves out the frames of this library, and of the object to skip, at the
  * leaf. Where leaf_only, ends at the first of the functions that were learnt.
@@ -19,6 +21,13 @@ unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 
 /* The same by libgcc's unwinder alone: slower by an order of magnitude, and what the above falls back to. */
 unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only);
+
+/*
+ * Whether this is the object of libgcc's unwinder. It allocates under a lock of its own, for the frames that a JIT
+ * compiler registers (gcc 12 libgcc/unwind-dw2-fde.c, init_object; since 13 unwind-dw2-btree.h, btree_allocate_node),
+ * and would wait for that lock when it is asked for the stack of such a malloc: none of them is to be sampled.
+ */
+bool memscope_native_frames_unwinder(const struct memscope_shared_object *object);
 
 /* What is resident of what it keeps. */
 size_t memscope_native_frames_resident_bytes(void);
