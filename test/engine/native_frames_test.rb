@@ -54,6 +54,15 @@ class EngineNativeFramesTest < MemscopeTest
     end
   end
 
+  # The C library tells of one segment at a time then: tables that are in another one are for libgcc.
+  def test_frames_of_a_program_with_gaps_between_its_segments
+    gaps = %w[-no-pie -Wl,-z,separate-code -Wl,-z,max-page-size=0x200000]
+    found = compare(Compiled.program("fixtures/frames.c", arguments: ["-pthread", *gaps], as: "gaps"))
+
+    assert_equal 0, found.different
+    assert_operator found.stacks, :>=, 15
+  end
+
   def test_frames_of_ruby
     found = compare(RbConfig.ruby, "-W0", "-e", RUBY)
 

@@ -22,9 +22,9 @@ module Compiled
     end
 
     # @return [String] the path of a program built from test/<source> and these files of the engine
-    def program(source, engine: [], compiler: "cc", arguments: [])
+    def program(source, engine: [], compiler: "cc", arguments: [], as: "#{compiler}-#{name_of(source)}")
       sources = engine.map { |file| File.join(ENGINE, file) }
-      build("#{compiler}-#{name_of(source)}", "-I#{ENGINE}", File.join(ROOT, "test", source), *sources, *arguments,
+      build(as, "-I#{ENGINE}", File.join(ROOT, "test", source), *sources, *arguments,
             compiler: compiler)
     end
 

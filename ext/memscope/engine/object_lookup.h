@@ -11,8 +11,8 @@
 #include "range.h"
 
 struct memscope_loaded_object {
-    struct memscope_range extent;
-    const uint8_t *unwind_index; /* its .eh_frame_hdr; NULL: has none */
+    struct memscope_range extent; /* of the segment alone that the address is in, where there are gaps between them */
+    const uint8_t *unwind_index;  /* its .eh_frame_hdr; NULL: has none */
 };
 
 /* Whether this C library has such a lookup. */

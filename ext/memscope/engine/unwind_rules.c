@@ -97,7 +97,7 @@ struct saved {
 struct row {
     enum { FROM_OTHER, FROM_RSP, FROM_RBP } base; /* of the CFA */
     int64_t cfa;
-    struct saved rbp, return_address;
+    struct saved rbp, rsp, return_address;
 };
 
 /* A common part (CIE) of descriptions, and what runs through its instructions and theirs. */
@@ -112,6 +112,8 @@ struct program {
 static void save(struct program *program, uint64_t number, struct saved saved) {
     if (number == RBP)
         program->row.rbp = saved;
+    else if (number == RSP)
+        program->row.rsp = saved;
     else if (number == RETURN_ADDRESS)
         program->row.return_address = saved;
 }
@@ -119,6 +121,8 @@ static void save(struct program *program, uint64_t number, struct saved saved) {
 static void restore(struct program *program, uint64_t number) {
     if (number == RBP)
         program->row.rbp = program->initial.rbp;
+    else if (number == RSP)
+        program->row.rsp = program->initial.rsp;
     else if (number == RETURN_ADDRESS)
         program->row.return_address = program->initial.return_address;
 }
@@ -373,14 +377,15 @@ static bool fits(int64_t offset, int64_t limit) {
     return offset % WORD == 0 && offset > -limit && offset < limit;
 }
 
+/* Where nothing is said of rsp, the caller's is the CFA: else the function has changed stacks. */
 static struct memscope_unwind_rule rule_of_row(const struct row *row) {
     const struct saved *rbp = &row->rbp, *returns = &row->return_address;
     struct memscope_unwind_rule rule = {.kind = MEMSCOPE_UNWIND_OTHER};
 
     if (returns->where == NOWHERE) {
         rule.kind = MEMSCOPE_UNWIND_OUTERMOST;
-    } else if (row->base != FROM_OTHER && row->cfa > 0 && fits(row->cfa, CFA_LIMIT) && returns->where == AT_CFA &&
-               returns->offset == -WORD &&
+    } else if (row->base != FROM_OTHER && row->rsp.where == IN_REGISTER && row->cfa > 0 && fits(row->cfa, CFA_LIMIT) &&
+               returns->where == AT_CFA && returns->offset == -WORD &&
                (rbp->where == IN_REGISTER ||
                 (rbp->where == AT_CFA && fits(rbp->offset, SAVED_LIMIT) && rbp->offset < 0))) {
         rule.kind = row->base == FROM_RSP ? MEMSCOPE_UNWIND_BY_RSP : MEMSCOPE_UNWIND_BY_RBP;
@@ -434,6 +439,13 @@ static bool is_searchable(const struct index *index) {
            index->table_encoding == 0x3b && index->count > 0;
 }
 
+/* A whole unwinder would read on behind the object. */
+static bool is_whole(const struct index *index, uintptr_t end) {
+    uintptr_t table = (uintptr_t)index->table;
+
+    return end >= table && index->count <= (end - table) / sizeof *index->table;
+}
+
 /* The last entry that does not begin behind position; NULL: they all do. */
 static const struct entry *search(const struct index *index, int64_t position) {
     const struct entry *table = index->table;
@@ -456,10 +468,10 @@ struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded
     const struct entry *entry;
     uintptr_t function;
 
-    if (!is_searchable(index))
+    if (!memscope_range_contains(object->extent, (uintptr_t)index) || !is_searchable(index))
         return rule;
     rule.kind = MEMSCOPE_UNWIND_UNDESCRIBED;
-    entry = search(index, (int64_t)(address - 1 - (uintptr_t)index));
+    entry = is_whole(index, object->extent.end) ? search(index, (int64_t)(address - 1 - (uintptr_t)index)) : NULL;
     if (!entry)
         return rule;
     function = (uintptr_t)index + (uintptr_t)(intptr_t)entry->function;

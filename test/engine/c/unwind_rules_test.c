@@ -3,6 +3,8 @@
 #include "unwind_rules.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define ROOM 128
 #define SIZE 0x40 /* of the function, in bytes of code */
@@ -82,6 +84,15 @@ static void test_registers(void) {
     expect_rule(PARSE(1, 0x11, 6, 0x7f), MEMSCOPE_UNWIND_OTHER, 0, 0); /* above it */
 }
 
+/* Only a stack that the function has changed to needs a rule for rsp. */
+static void test_stack_pointer(void) {
+    expect_rule(PARSE(1, 0x80 | 7, 2), MEMSCOPE_UNWIND_OTHER, 0, 0);
+    expect_rule(PARSE(1, 0x16, 7, 1, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
+    expect_rule(PARSE(1, 0x09, 7, 3), MEMSCOPE_UNWIND_OTHER, 0, 0);
+    expect_rule(PARSE(1, 0x80 | 7, 2, 0xc0 | 7), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
+    expect_rule(PARSE(1, 0x0a, 0x80 | 7, 2, 0x0b), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
+}
+
 static void test_cfa(void) {
     expect_rule(PARSE(1, 0x0c, 6, 16), MEMSCOPE_UNWIND_BY_RBP, 16, 0);
     expect_rule(PARSE(1, 0x12, 6, 0x7e), MEMSCOPE_UNWIND_BY_RBP, 16, 0);
@@ -124,11 +135,26 @@ static void test_common_parts(void) {
     expect_rule(WITH_COMMON(1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x00, 0x0c, 7, 8, 0x90, 1), MEMSCOPE_UNWIND_OTHER, 0, 0);
 }
 
+/* An index whose table begins at the end of what can be read. */
+static void test_index_that_says_too_much(void) {
+    const uint8_t header[] = {1, 0x1b, 0x03, 0x3b, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct memscope_loaded_object object = {.extent = {(uintptr_t)pages, (uintptr_t)pages + page}};
+
+    EXPECT(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0);
+    object.unwind_index = memcpy(pages + page - sizeof header, header, sizeof header);
+    expect_rule(memscope_unwind_rule_of(&object, (uintptr_t)pages + 16), MEMSCOPE_UNWIND_UNDESCRIBED, 0, 0);
+    munmap(pages, 2 * page);
+}
+
 int main(void) {
     test_places();
     test_registers();
+    test_stack_pointer();
     test_cfa();
     test_what_is_not_understood();
     test_common_parts();
+    test_index_that_says_too_much();
     return 0;
 }
