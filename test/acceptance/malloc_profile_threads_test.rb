@@ -185,6 +185,17 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_equal [false], answer
   end
 
+  # Each has a lock that the other waits for: of the dynamic linker, and of who patches what it has loaded.
+  def test_a_lookup_in_a_visit_of_the_loaded_objects
+    answer = child(<<~RUBY, { env: { "BACKEND" => "imports" }, timeout: 60 })
+      profile.start(rate: 1 << 12, backend: backend)
+      Host.look_up_in_a_visit
+      puts JSON.generate([true])
+    RUBY
+
+    assert_equal [true], answer
+  end
+
   def test_where_jemalloc_has_nowhere_to_write
     skip_under_sanitizer
     skip_without_jemallocs_profiler

@@ -53,12 +53,31 @@ static _Atomic(uint64_t) patched_generation; /* no generation while an object is
 static pthread_mutex_t patching = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool patching_here;
 
+#define PATCHING_NS 200000000 /* a millisecond or two, and what another thread needs to get a processor */
+
 static bool begin_patching(void) {
     if (patching_here)
         return false;
     patching_here = true;
     pthread_mutex_lock(&patching);
     return true;
+}
+
+/*
+ * Who calls dlsym may be a visitor of dl_iterate_phdr's, which has the dynamic linker's lock; whoever patches waits for
+ * that one. So this does not wait for longer than patching takes.
+ */
+static bool begin_patching_soon(void) {
+    struct timespec limit;
+
+    if (patching_here)
+        return false;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_nsec += PATCHING_NS;
+    limit.tv_sec += limit.tv_nsec / 1000000000;
+    limit.tv_nsec %= 1000000000;
+    patching_here = true;
+    return patching_here = pthread_mutex_timedlock(&patching, &limit) == 0;
 }
 
 static void end_patching(void) {
@@ -289,7 +308,7 @@ static void *patching_dlsym(void *handle, const char *name) {
 void memscope_import_sampler_patch_new(void) {
     uint64_t generation;
 
-    if (!begin_patching())
+    if (!begin_patching_soon())
         return;
     generation = memscope_shared_objects_generation();
     if (generation != atomic_load(&patched_generation) && atomic_load(&running)) {

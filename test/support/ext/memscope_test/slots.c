@@ -6,7 +6,10 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 static const unsigned long call = R_X86_64_JUMP_SLOT, table = R_X86_64_GLOB_DAT, data = R_X86_64_64;
@@ -101,7 +104,53 @@ static VALUE host_look_up_behind(VALUE self) {
     return Qnil;
 }
 
+static _Atomic(pid_t) waiting; /* who is about to call dlsym, or has */
+
+static void *look_up_once(void *unused) {
+    (void)unused;
+    atomic_store(&waiting, gettid());
+    (void)dlsym(RTLD_DEFAULT, "malloc");
+    return NULL;
+}
+
+/* Whether a thread sleeps. */
+static bool sleeps(pid_t thread) {
+    char path[64], state = 0;
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    file = fopen(path, "r");
+    if (file) {
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        fclose(file);
+    }
+    return state == 'S';
+}
+
+/* Under the dynamic linker's lock, which the other thread waits for in its own dlsym where a profile runs. */
+static int look_up_visiting(struct dl_phdr_info *info, size_t size, void *thread) {
+    (void)info, (void)size;
+    if (pthread_create(thread, NULL, look_up_once, NULL) != 0)
+        return -1;
+    while (atomic_load(&waiting) == 0 || !sleeps(atomic_load(&waiting)))
+        usleep(1000);
+    (void)dlsym(RTLD_DEFAULT, "free");
+    return 1;
+}
+
+/* Host.look_up_in_a_visit -> nil: while a profile runs, dlsym in a callback of dl_iterate_phdr beside another one. */
+static VALUE host_look_up_in_a_visit(VALUE self) {
+    pthread_t thread;
+
+    if (dl_iterate_phdr(look_up_visiting, &thread) != 1)
+        rb_sys_fail("pthread_create");
+    pthread_join(thread, NULL);
+    return Qnil;
+}
+
 void init_slots(VALUE host) {
+    rb_define_singleton_method(host, "look_up_in_a_visit", host_look_up_in_a_visit, 0);
     rb_define_singleton_method(host, "look_up_behind", host_look_up_behind, 0);
     rb_define_singleton_method(host, "load_beside_lookups", host_load_beside_lookups, 1);
     rb_define_singleton_method(host, "import_slots", host_import_slots, 0);
