@@ -185,6 +185,19 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_equal [false], answer
   end
 
+  each_way("a_signal_handler_on_a_small_stack") do |settings|
+    skip_under_sanitizer # its malloc takes more of it
+    answer = child(<<~RUBY, settings)
+      profile.start(rate: 512, backend: backend)
+      settle.call
+      Host.malloc_on_a_signal_stack
+      hold.call
+      puts JSON.generate([profile.stop.total_live_bytes])
+    RUBY
+
+    assert_in_delta 500 * 4096, answer.first, 100 * 4096
+  end
+
   # Each has a lock that the other waits for: of the dynamic linker, and of who patches what it has loaded.
   def test_a_lookup_in_a_visit_of_the_loaded_objects
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" }, timeout: 60 })

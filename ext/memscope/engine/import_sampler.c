@@ -156,8 +156,7 @@ static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
         return block;
     if ((thread.inside || memscope_sample_table_is_held()) && PROTECTS(inside))
         return block;
-    memscope_probe_stack();
-    return take_sample(block, size);
+    return memscope_probe_stack() ? take_sample(block, size) : block;
 }
 
 /*

@@ -193,8 +193,7 @@ static bool active_before;
 /* prof_hook.h of 5.3.0. */
 static void hook(void **words, unsigned *length, unsigned room) {
     _Static_assert(sizeof *words == sizeof(uint64_t), "a word is an address");
-    memscope_probe_stack();
-    *length = read_stack((uint64_t *)words, room);
+    *length = memscope_probe_stack() ? read_stack((uint64_t *)words, room) : 0;
 }
 
 static bool read_key(const char *key, void *value, size_t size) {

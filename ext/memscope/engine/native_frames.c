@@ -6,13 +6,30 @@
 #include "shared_objects.h"
 #include "unwind_rules.h"
 
-__attribute__((noinline)) void memscope_probe_stack(void) {
-    char page[4000];
+#include <signal.h>
+
+#define PROBED_BYTES 4000
+
+/* Nothing is written there: what lies below a signal handler's stack is read at most. */
+static __attribute__((noinline)) void read_below(void) {
+    char page[PROBED_BYTES];
     const volatile char *lowest = page;
 
     __asm__ volatile("" ::"r"(page) : "memory"); /* for all that the compiler knows, it has been written to */
     if (PROTECTS(stack_probe))
         (void)*lowest;
+}
+
+bool memscope_probe_stack(void) {
+    uintptr_t lowest = (uintptr_t)__builtin_frame_address(0) - PROBED_BYTES;
+    stack_t handlers;
+
+    /* 0.1 microseconds. Unsigned: below its start is far behind its end. */
+    if (sigaltstack(NULL, &handlers) == 0 && handlers.ss_flags & SS_ONSTACK &&
+        lowest - (uintptr_t)handlers.ss_sp >= handlers.ss_size && PROTECTS(stack_probe))
+        return false;
+    read_below();
+    return true;
 }
 
 #if defined(__linux__) && defined(__GLIBC__)

@@ -42,12 +42,14 @@ void memscope_native_frames_learn_callers(unsigned count);
 void memscope_native_frames_skip_object_of(const void *address);
 
 /*
- * Reads from 4 KB of stack below, more than a sample takes (2.9 KB measured on x86-64 with glibc 2.36). At the end of a
- * stack Ruby makes an exception of the fault, where it is on the stack pointer's page (signal.c 3.1.2,
- * check_stack_overflow in line 832), and jumps out of malloc: that has to happen before anything is held. (Left out, it
- * did not fail at 160 ends of stacks: a sample has to meet the end while it holds something.) Nothing is written: a
- * signal handler's stack may be small, and have no guard.
+ * Whether the stack has room for a sample, which takes up to 3.1 KB of it (measured on x86-64 with glibc 2.36).
+ *
+ * False on a signal handler's own stack that has too little: it may have a guard, or other data, below it. Of other
+ * stacks it reads from 4 KB below: at the end of one Ruby makes an exception of the fault, where it is on the stack
+ * pointer's page (signal.c 3.1.2, check_stack_overflow in line 832), and jumps out of malloc: that has to happen before
+ * anything is held. (Left out, it did not fail at 160 ends of stacks: a sample has to meet the end while it holds
+ * something.)
  */
-void memscope_probe_stack(void);
+bool memscope_probe_stack(void);
 
 #endif

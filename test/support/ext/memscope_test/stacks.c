@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,47 @@ static __attribute__((noinline)) void touch_below(size_t bytes) {
 /* Host.touch_stack(bytes) -> nil: writes to so many bytes below the running thread's or fiber's stack pointer. */
 static VALUE host_touch_stack(VALUE self, VALUE bytes) {
     touch_below(NUM2SIZET(bytes));
+    return Qnil;
+}
+
+#define SIGNAL_STACK_BYTES 16384
+#define LEFT_BYTES 3500 /* what a malloc takes, but no sample of it */
+
+static char *signal_stack;
+static void *volatile allocated_there;
+
+static __attribute__((noinline)) void allocate_large(void) {
+    allocated_there = malloc(100000);
+    free(allocated_there);
+}
+
+static void allocate_at_the_end(int signal) {
+    char here, *taken = alloca((size_t)(&here - signal_stack) - LEFT_BYTES);
+
+    (void)signal;
+    __asm__ volatile("" ::"r"(taken) : "memory");
+    allocate_large();
+    __asm__ volatile("" ::"r"(taken) : "memory");
+}
+
+/* Host.malloc_on_a_signal_stack -> nil: where it has 3.5 KB left, and nothing is mapped below it. */
+static VALUE host_malloc_on_a_signal_stack(VALUE self) {
+    struct sigaction action = {.sa_handler = allocate_at_the_end, .sa_flags = SA_ONSTACK}, before;
+    char *pages =
+        mmap(NULL, page_size + SIGNAL_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack, stack_before;
+
+    if (pages == MAP_FAILED || mprotect(pages, page_size, PROT_NONE) != 0)
+        rb_sys_fail("mmap");
+    signal_stack = pages + page_size;
+    stack = (stack_t){.ss_sp = signal_stack, .ss_size = SIGNAL_STACK_BYTES};
+    allocate_large(); /* binds malloc: the dynamic linker takes more stack than that */
+    if (sigaltstack(&stack, &stack_before) != 0 || sigaction(SIGRTMIN + 5, &action, &before) != 0)
+        rb_sys_fail("sigaltstack");
+    raise(SIGRTMIN + 5);
+    sigaction(SIGRTMIN + 5, &before, NULL);
+    sigaltstack(&stack_before, NULL);
+    munmap(pages, page_size + SIGNAL_STACK_BYTES);
     return Qnil;
 }
 
@@ -129,6 +171,7 @@ static VALUE host_sleeping_pthread(VALUE self, VALUE stack_bytes, VALUE touched_
 }
 
 void init_stacks(VALUE host) {
+    rb_define_singleton_method(host, "malloc_on_a_signal_stack", host_malloc_on_a_signal_stack, 0);
     rb_define_singleton_method(host, "touch_stack", host_touch_stack, 1);
     rb_define_singleton_method(host, "start_churning", host_start_churning, -1);
     rb_define_singleton_method(host, "stop_churning", host_stop_churning, 0);
