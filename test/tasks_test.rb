@@ -130,7 +130,7 @@ class TasksTest < MemscopeTest
     HTTPAnswers.serve(HTTPAnswers.response(diagnosis)) do |server|
       ran = run_task(:doctor, env: { "URL" => "http://127.0.0.1:#{server.port}", "FORMAT" => "json" })
 
-      assert_equal JSON.parse(diagnosis), ran.json
+      assert_equal JSON.parse(diagnosis), JSON.parse(ran.out)
       assert_match(%r{\AGET /doctor HTTP}, server.requests.first)
       refute_match(/^Authorization/, server.requests.first)
     end

@@ -25,8 +25,11 @@ module ManyArenas
     THREADS.times { ready.pop }
     GC.start
     GC.disable
-    Memscope.purge(:purge, arena: 1) if Memscope.allocator.name == :jemalloc
+    Memscope.purge(:purge, arena: dirtiest) if Memscope.allocator.name == :jemalloc
   end
+
+  # @return [Integer] the index of an arena
+  def dirtiest = Memscope.arenas.arenas.max_by(&:dirty_bytes).index
 
   # Read twice, so that whatever is loaded or cached the first time is not in the second.
   def described
