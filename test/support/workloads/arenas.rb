@@ -6,7 +6,7 @@
 module ManyArenas
   THREADS = 40
   # Any call in a thousand, by chance, gives back what has been free for a while: not between two numbers that are to be
-  # the same. One arena is purged before, so that there is something to count.
+  # the same.
   JEMALLOC = { "MALLOC_CONF" => "narenas:18,dirty_decay_ms:-1" }.freeze
 
   module_function
@@ -25,11 +25,17 @@ module ManyArenas
     THREADS.times { ready.pop }
     GC.start
     GC.disable
-    Memscope.purge(:purge, arena: dirtiest) if Memscope.allocator.name == :jemalloc
+    free_pages if Memscope.allocator.name == :jemalloc
   end
 
-  # @return [Integer] the index of an arena
-  def dirtiest = Memscope.arenas.arenas.max_by(&:dirty_bytes).index
+  # In the main thread's arena: 4 MiB that are purged, and 4 that stay.
+  def free_pages
+    2.times do |round|
+      Host.malloc_blocks(65_536, 64)
+      Host.free_blocks
+      Memscope.purge(:purge, arena: 0) if round.zero?
+    end
+  end
 
   # Read twice, so that whatever is loaded or cached the first time is not in the second.
   def described
