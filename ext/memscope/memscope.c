@@ -27,14 +27,11 @@ void Init_memscope(void) {
     Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
-    Init_memscope_heap_pins();
     Init_memscope_heap_compaction();
-    Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();
     Init_memscope_arenas();
     Init_memscope_levers();
     Init_memscope_program();
-    Init_memscope_malloc_profile();
-    Init_memscope_malloc_profile_tags();
-    Init_memscope_malloc_profile_binding();
+    Init_memscope_profile_control();
+    Init_memscope_profile_reading();
 }

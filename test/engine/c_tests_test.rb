@@ -14,7 +14,7 @@ class CTestsTest < Minitest::Test
   ROOT = File.expand_path("../..", __dir__)
   # The engine, and what of ruby/ is arithmetic.
   SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/compaction_bounds}.c")].freeze
-  FLAGS = [*%w[-std=c11 -D_GNU_SOURCE -g -Wall -Wextra],
+  FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
   FLAVOURS = { gcc: %w[gcc -O1], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze

@@ -158,9 +158,11 @@ static void learn_the_rule(void) {
     free_slots_floor = slots_from_environment("RUBY_GC_HEAP_INIT_SLOTS", 10000);
 }
 
-void Init_memscope_ruby_heap_binding(void) {
+void Init_memscope_ruby_heap(void) {
     VALUE stat = rb_hash_new();
 
+    memscope_ruby_heap_learn();
+    memscope_heap_pins_learn();
     rb_gc_stat(stat);
     symbol_old_objects = memscope_symbol("old_objects");
     symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");

@@ -1,6 +1,5 @@
 #include "values.h"
 
-#include "init.h"
 #include "ruby/heap_fit.h"
 #include "ruby/heap_pins.h"
 #include "ruby/ruby_private.h"
@@ -302,13 +301,13 @@ void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memsc
     count_left_pages(listing, pins);
 }
 
-void Init_memscope_heap_pins(void) {
+void memscope_heap_pins_learn(void) {
     learn_identity_type();
 }
 
 #else
 
-void Init_memscope_heap_pins(void) {
+void memscope_heap_pins_learn(void) {
 }
 
 void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {

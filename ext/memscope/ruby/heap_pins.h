@@ -32,6 +32,9 @@ struct memscope_heap_pins {
     const char *refusal; /* why it is not known; NULL when it is */
 };
 
+/* Learns this Ruby's layout of Hashes, when the extension is loaded. */
+void memscope_heap_pins_learn(void);
+
 /*
  * Reads the flags of every live object, and asks those for their references that pin them: 9 to 16 ms for a million
  * objects. GVL held; creates no objects. Runs the mark functions of C extensions, as any garbage collection does, so no

@@ -1,10 +1,9 @@
 #include "ruby/stack_reader.h"
 
-#include "init.h"
-#include "ruby/interned.h"
-
 #include "base/protections.h"
+#include "ruby/interned.h"
 #include "ruby/ruby_private.h"
+#include "ruby/tags.h"
 #include "sampling/native_frames.h"
 
 #include <pthread.h>
@@ -268,44 +267,24 @@ void memscope_forget_interned(void) {
     atomic_store(&nanoseconds, 0);
 }
 
-/* Native.prepare_profile -> true; false for want of memory. Once; what it makes stays. */
-static VALUE native_prepare_profile(VALUE self) {
+bool memscope_stack_reader_prepare(void) {
     static bool prepared;
 
     if (!memscope_interned_open())
-        return Qfalse;
-    if (!prepared) {
-        prepared = true;
-        /* Of any data but NULL, which would be neither marked nor freed. */
-        rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
-        ruby_vm_at_exit(at_vm_exit);
-        pthread_atfork(NULL, NULL, in_forked_child);
+        return false;
+    if (prepared)
+        return true;
+    prepared = true;
+    /* Of any data but NULL, which would be neither marked nor freed. */
+    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
+    ruby_vm_at_exit(at_vm_exit);
+    pthread_atfork(NULL, NULL, in_forked_child);
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
-        rb_internal_thread_add_event_hook(note_thread, THREAD_EVENTS, NULL);
+    rb_internal_thread_add_event_hook(note_thread, THREAD_EVENTS, NULL);
 #endif
-    }
-    return Qtrue;
+    return true;
 }
 
-/* Native.learn_interpreter: called from Ruby code at the bottom of a thread's stack. Once: it may be unwinding by then.
- */
-static VALUE native_learn_interpreter(VALUE self) {
-    static bool learnt;
-
-    if (!learnt)
-        memscope_native_frames_learn_callers(3);
-    learnt = true;
-    return Qnil;
-}
-
-/* Native.read_frames_without_gvl(whether). */
-static VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
-    frames_without_gvl = RTEST(whether);
-    return whether;
-}
-
-void Init_memscope_malloc_profile(void) {
-    rb_define_module_function(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
-    rb_define_module_function(rb_mMemscopeNative, "learn_interpreter", native_learn_interpreter, 0);
-    rb_define_module_function(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
+void memscope_stack_reader_reads_without_gvl(bool whether) {
+    frames_without_gvl = whether;
 }

@@ -14,8 +14,11 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
-/* The index of the tag of the fiber that this thread runs; 0: none. Inside malloc too, in any thread and state. */
-uint32_t memscope_current_tag(void);
+/* Before the first profile; false for want of memory. What it makes stays. With the GVL. */
+bool memscope_stack_reader_prepare(void);
+
+/* Whether it reads the frames of threads that wait without the GVL. With the GVL. */
+void memscope_stack_reader_reads_without_gvl(bool whether);
 
 /* A profile begins: forgets what was interned for the one before. With the GVL. */
 void memscope_forget_interned(void);

@@ -1,12 +1,7 @@
-/*
- * Memscope.tag: what the fiber that runs is for. All but memscope_current_tag is called by Ruby, with the GVL, and
- * never inside malloc.
- */
-#include "ruby/interned.h"
+#include "ruby/tags.h"
 
-#include "init.h"
+#include "ruby/interned.h"
 #include "ruby/ruby_private.h"
-#include "ruby/stack_reader.h"
 
 #include <ruby/debug.h>
 #include <ruby/thread.h>
@@ -30,7 +25,7 @@ static uint32_t tag_of_fiber(VALUE thread) {
 }
 
 /* A frozen thread keeps nothing: its fibers share its tag. */
-static void set_tag(uint32_t index) {
+void memscope_set_tag(uint32_t index) {
     VALUE thread = rb_thread_current();
 
     if (!OBJ_FROZEN(thread))
@@ -48,7 +43,7 @@ static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID metho
     int line;
 
     if (tag != 0 && rb_profile_frames(0, 1, &frame, &line) == 0)
-        set_tag(tag);
+        memscope_set_tag(tag);
     else
         tag = tag_of_fiber(rb_thread_current());
 }
@@ -79,24 +74,7 @@ static void begin_following(void) {
     follow_threads();
 }
 
-static VALUE yield_nothing(VALUE unused) {
-    return rb_yield_values(0); /* a lambda takes no nil for nothing */
-}
-
-static VALUE restore_tag(VALUE before) {
-    set_tag(NUM2UINT(before));
-    return Qnil;
-}
-
-/* Native.tag(name) { … } -> the block's value. The name's first 64 bytes count. */
-static VALUE native_tag(VALUE self, VALUE name) {
-    uint32_t before = tag;
-
+uint32_t memscope_tag_of(const char *name, size_t length) {
     begin_following();
-    set_tag(memscope_intern_tag(RSTRING_PTR(name), (size_t)RSTRING_LEN(name)));
-    return rb_ensure(yield_nothing, Qnil, restore_tag, UINT2NUM(before));
-}
-
-void Init_memscope_malloc_profile_tags(void) {
-    rb_define_module_function(rb_mMemscopeNative, "tag", native_tag, 1);
+    return memscope_intern_tag(name, length);
 }

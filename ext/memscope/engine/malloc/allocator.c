@@ -6,6 +6,7 @@
 #include "elf/shared_objects.h"
 #include "malloc/allocator_environment.h"
 #include "malloc/jemalloc.h"
+#include "malloc/mallinfo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -294,3 +295,19 @@ void memscope_allocator_load(void) {
 }
 
 #endif
+
+bool memscope_allocator_live_bytes(uint64_t *bytes) {
+    struct memscope_jemalloc_stats stats;
+    struct memscope_mallinfo totals;
+
+    if (memscope_jemalloc_read_stats(&stats) == MEMSCOPE_OK &&
+        memscope_jemalloc_has(&stats, MEMSCOPE_JEMALLOC_HAS_allocated_bytes)) {
+        *bytes = stats.allocated_bytes;
+        return true;
+    }
+    if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_GLIBC ||
+        memscope_mallinfo_read(&totals) != MEMSCOPE_OK)
+        return false;
+    *bytes = totals.uordblks + totals.hblkhd;
+    return true;
+}

@@ -96,6 +96,12 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
     return index == text.length && string[index] == '\0';
 }
 
+/*
+ * Bytes that the allocator counts as given out; false where it does not count them. Under glibc it walks the free lists
+ * of all arenas, which takes milliseconds; no GVL needed.
+ */
+bool memscope_allocator_live_bytes(uint64_t *bytes);
+
 enum memscope_setting_type {
     MEMSCOPE_SETTING_NOT_KNOWN,
     MEMSCOPE_SETTING_BOOLEAN,
