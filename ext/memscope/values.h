@@ -1,7 +1,7 @@
 /*
- * What the binding's files share: the Ruby modules, and the few ways in which structs become VALUEs.
+ * What bindings share: the Ruby modules, and how structs become VALUEs.
  *
- * The GVL is held in every function declared here. The engine's headers know nothing of this file.
+ * Every function here needs the GVL, but memscope_now_ns. The engine does not know this file.
  */
 #ifndef MEMSCOPE_VALUES_H
 #define MEMSCOPE_VALUES_H

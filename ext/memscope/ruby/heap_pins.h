@@ -1,6 +1,6 @@
 /*
- * Which heap pages hold objects that compaction cannot move. Ruby notes pins only while it compacts, so this goes by
- * what pins: a mark function that has no compaction beside it, a finalizer, a root.
+ * Which heap pages hold objects that compaction cannot move. Ruby records pins only while it compacts, so they are
+ * inferred from what pins: a type with `dmark` but no `dcompact`, a finalizer, a root.
  */
 #ifndef MEMSCOPE_HEAP_PINS_H
 #define MEMSCOPE_HEAP_PINS_H

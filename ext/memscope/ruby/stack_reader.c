@@ -53,15 +53,15 @@ static const bool thread_ended = false;
 /*
  * 0: the thread's Ruby frames can be read.
  *
- * Without the first look a process crashes when it ends, without the one at the native thread at once. The others could
- * not be made to fail by leaving them out, and are needed all the same:
- *
- * - thread_ended: where Ruby does not clear what ruby_native_thread_p looks at (3.1.2 does, thread_pthread.c line 711),
- *   it is still there when the thread has ended, and its execution context has been freed.
- * - the GVL: frames on the control frame stack of a thread that does not hold it are its own, but what they point to is
- *   moved by compaction beside it (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
- * - during GC: in a step of sweeping or compaction a frame may point to what has been moved and not been updated yet
- *   (gc_sweep_continue in line 5737; gc_update_references comes last), and in marking nothing may be pinned any more.
+ * Removing the ruby_ended check crashes at exit; removing the native-thread check crashes immediately. No test fails
+ * without the others, which are needed all the same:
+ * - thread_ended: where Ruby does not clear what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), it
+ *   is still set when the thread has ended and its execution context is freed.
+ * - the GVL: the control frame stack of a thread without it is the thread's own, but compaction moves its referents
+ *   beside it (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
+ * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, before the reference
+ *   is updated (gc_sweep_continue in line 5737; gc_update_references comes last), and during marking nothing more may
+ *   be pinned.
  */
 static enum memscope_stack_state state_of_thread(void) {
     if (atomic_load_explicit(&ruby_ended, memory_order_relaxed) && PROTECTS(ruby_ended))

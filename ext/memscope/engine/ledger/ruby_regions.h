@@ -1,6 +1,6 @@
 /*
- * Memory that Ruby maps for itself besides its heap pages in use: heap pages it keeps empty, the transient heap of
- * Ruby 3.1 and 3.2, shape tables. The binding gives the layout of the running Ruby; here it is matched against memory.
+ * Memory that Ruby maps besides its heap pages in use: empty heap pages, the transient heap of Ruby 3.1 and 3.2, shape
+ * tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
 #ifndef MEMSCOPE_RUBY_REGIONS_H
 #define MEMSCOPE_RUBY_REGIONS_H

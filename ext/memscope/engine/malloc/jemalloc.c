@@ -10,7 +10,7 @@
 
 #define PROBE_SIZE 12345
 
-/* Epochs that a reading may take to find one whose figures agree. */
+/* How many epochs to try until the figures of one agree. */
 #define ATTEMPTS 3
 
 bool memscope_jemalloc_bound(void) {
@@ -63,7 +63,7 @@ bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested
     return *risen >= PROBE_SIZE;
 }
 
-/* What is found out once a process and then only read. */
+/* Resolved once per process, then only read. */
 struct key_table {
     struct memscope_mib fields[MEMSCOPE_JEMALLOC_FIELD_COUNT];
     struct memscope_mib epoch, nbins, bin_size, bin_nregs, bin_curregs, bin_curslabs;
@@ -113,8 +113,8 @@ static void resolve(struct key_table *keys) {
 }
 
 /*
- * The table, resolved once a process without a lock, so that a trap handler or a forked child can never wait for it:
- * whoever finds it incomplete resolves its own into local, and the first to finish shares it.
+ * The table, resolved once per process without a lock, so that a trap handler or a forked child never waits: a caller
+ * that finds it incomplete resolves its own into local, and the first to finish shares it.
  */
 static const struct key_table *resolved(struct key_table *local) {
     enum { EMPTY, BEING_COPIED, COMPLETE };
@@ -171,7 +171,10 @@ static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const st
            epoch_after == stats->epoch;
 }
 
-/* Arenas and bins are locked one after the other while statistics are taken: threads that allocate pull them apart. */
+/*
+ * jemalloc locks arenas and bins one after the other while it takes statistics, so threads that allocate meanwhile make
+ * them disagree.
+ */
 static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
     return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||
            stats->resident_bytes < (stats->pactive + stats->pdirty) * stats->page_bytes ||

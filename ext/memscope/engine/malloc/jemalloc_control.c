@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/types.h>
 
-/* The keys, all of them; arena.0 stands for any index. */
+/* All keys; arena.0 stands for any index. */
 enum key { NARENAS, DECAY, PURGE, FLUSH, DIRTY_MS, MUZZY_MS, LATER_DIRTY_MS, LATER_MUZZY_MS, BACKGROUND_THREAD };
 
 static const char *const keys[] = {
@@ -28,9 +28,8 @@ static bool serves_malloc(void) {
 }
 
 /*
- * One mallctl. Sizes are those of what the pointers point to; NULL and 0 for none, as actions demand (EPERM otherwise).
- * EFAULT is what arena.<i>.*_decay_ms say of an arena that is not in use; background_thread says it when it could not
- * start one, and its caller knows.
+ * One mallctl. size is that of the values pointed to; NULL and 0 for none, as actions demand (EPERM otherwise). EFAULT
+ * means "arena not in use", except for background_thread, where it means the thread could not start.
  */
 static enum memscope_status control(enum key key, unsigned arena, void *old, const void *new, size_t size) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
