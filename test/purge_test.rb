@@ -38,7 +38,7 @@ class PurgeTest < MemscopeTest
     )
   end
 
-  def test_levers_are_pulled_in_order_and_once
+  def test_levers_run_in_order_and_once
     assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
   end
 
@@ -133,7 +133,7 @@ class PurgeTest < MemscopeTest
     answers = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
       native = Memscope.const_get(:Native)
       indexes = [native.arena_limit, 4096, 4097, 2**31]
-      puts JSON.generate(indexes.map { |index| [native.pull(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
+      puts JSON.generate(indexes.map { |index| [native.run_lever(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
     RUBY
 
     assert_equal [["not there", []], [nil, []], ["not there", []], ["not there", []]], answers

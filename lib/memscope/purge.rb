@@ -59,7 +59,7 @@ module Memscope
       # @raise [Busy]
       def alone
         result = nil
-        raise Busy unless Native.fly { result = yield }
+        raise Busy unless Native.with_exclusive_purge { result = yield }
 
         result
       end

@@ -53,15 +53,15 @@ static void test_a_full_heap_keeps_all(void) {
 }
 
 /* Objects that would go to another slot size need a free slot there. */
-static void test_misfits(void) {
+static void test_resizes(void) {
     struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
                                          {.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
                                          {.slot_bytes = 80, .slot_count = SLOTS, .live_count = 90}};
-    uint8_t pinned[] = {MEMSCOPE_PAGE_MISFITS, MEMSCOPE_PAGE_MISFITS, 0};
+    uint8_t pinned[] = {MEMSCOPE_PAGE_RESIZES, MEMSCOPE_PAGE_RESIZES, 0};
     struct memscope_heap_pins pins = {.pages = pinned, .slot_sizes = 2};
 
-    pins.misfits[0] = (struct memscope_misfits){.slot_bytes = 40, .leaving = 20, .left_pages = 2};
-    pins.misfits[1] = (struct memscope_misfits){.slot_bytes = 80, .entering = 20};
+    pins.resizes[0] = (struct memscope_resizes){.slot_bytes = 40, .source = 20, .source_pages = 2};
+    pins.resizes[1] = (struct memscope_resizes){.slot_bytes = 80, .target = 20};
     memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
     EXPECT(sizes.count == 2);
     EXPECT(sizes.list[0].pinned_pages_min == 1); /* 10 of the 20 have a place: half of the two pages keep theirs */
@@ -77,6 +77,6 @@ int main(void) {
     test_sums();
     test_pins_keep_pages();
     test_a_full_heap_keeps_all();
-    test_misfits();
+    test_resizes();
     return 0;
 }

@@ -93,7 +93,7 @@ static void add_identity(VALUE hash, VALUE reasons) {
         memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr(allocator->proof));
     if (allocator->version[0] == '\0')
         memscope_hash_set(reasons, "version",
-                          rb_utf8_str_new_cstr(allocator->proved ? "this allocator does not say its version"
+                          rb_utf8_str_new_cstr(allocator->proved ? "this allocator reports no version"
                                                                  : "the allocator is not known"));
     if (allocator->path[0] == '\0')
         memscope_hash_set(reasons, "path",

@@ -53,7 +53,7 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
         const struct memscope_slot_size *size = &scan->sizes.list[index];
         VALUE item = rb_hash_new();
 
-        memscope_hash_set(item, "slot_size", SIZET2NUM(size->misfits.slot_bytes));
+        memscope_hash_set(item, "slot_size", SIZET2NUM(size->resizes.slot_bytes));
         set_sums(item, size, scan);
         rb_ary_push(list, item);
     }

@@ -21,12 +21,12 @@ static void add_page(struct memscope_slot_size *size, const struct memscope_heap
 static struct memscope_slot_size *size_of(struct memscope_slot_sizes *sizes, size_t slot_bytes) {
     size_t at = 0;
 
-    while (at < sizes->count && sizes->list[at].misfits.slot_bytes != slot_bytes)
+    while (at < sizes->count && sizes->list[at].resizes.slot_bytes != slot_bytes)
         at++;
     if (at == MEMSCOPE_SLOT_SIZES)
         return NULL;
     if (at == sizes->count)
-        sizes->list[sizes->count++].misfits.slot_bytes = slot_bytes;
+        sizes->list[sizes->count++].resizes.slot_bytes = slot_bytes;
     return &sizes->list[at];
 }
 
@@ -46,24 +46,23 @@ static void add_size(struct memscope_slot_size *total, const struct memscope_slo
 /* ---- bounds --------------------------------------------------------------------------------------------------- */
 
 /*
- * Of the pages with misfits only so many can lose them as free slots elsewhere take in: those whose share of all
- * misfits there is room for.
+ * Free slots of the target sizes limit how many resizing objects move; the pages of the others stay, in proportion.
  */
-static void pin_misfits(struct memscope_slot_sizes *sizes) {
+static void pin_resizes(struct memscope_slot_sizes *sizes) {
     size_t room = 0;
 
     for (size_t index = 0; index < sizes->count; index++) {
         const struct memscope_slot_size *size = &sizes->list[index];
         size_t vacant = size->slots - size->live_slots;
 
-        room += size->misfits.entering < vacant ? size->misfits.entering : vacant;
+        room += size->resizes.target < vacant ? size->resizes.target : vacant;
     }
     for (size_t index = 0; index < sizes->count; index++) {
         struct memscope_slot_size *size = &sizes->list[index];
-        size_t staying = size->misfits.leaving > room ? size->misfits.leaving - room : 0;
+        size_t staying = size->resizes.source > room ? size->resizes.source - room : 0;
 
         if (staying > 0)
-            size->pinned_pages_min += size->misfits.left_pages * staying / size->misfits.leaving;
+            size->pinned_pages_min += size->resizes.source_pages * staying / size->resizes.source;
     }
 }
 
@@ -71,9 +70,9 @@ static size_t pages_for(const struct memscope_slot_size *size, size_t slots) {
     return (slots + size->most_slots - 1) / size->most_slots;
 }
 
-/* Perfect packing around what is surely pinned, all misfits gone. */
+/* Perfect packing around what is surely pinned, all resizing objects gone. */
 static size_t fewest_pages(const struct memscope_slot_size *size) {
-    size_t needed = pages_for(size, size->live_slots - size->misfits.leaving);
+    size_t needed = pages_for(size, size->live_slots - size->resizes.source);
 
     return needed > size->pinned_pages_min ? needed : size->pinned_pages_min;
 }
@@ -86,7 +85,7 @@ static size_t most_pages(const struct memscope_slot_size *size, bool pinned_page
     size_t pinned = size->pinned_pages_max, needed;
 
     if (pinned_pages_first) {
-        needed = pages_for(size, size->live_slots + size->misfits.entering);
+        needed = pages_for(size, size->live_slots + size->resizes.target);
         needed = (needed > pinned ? needed : pinned) + 1;
     } else {
         needed = pages_for(size, size->live_slots > pinned ? size->live_slots - pinned : 0) + pinned + 1;
@@ -100,14 +99,14 @@ void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t coun
     memset(sizes, 0, sizeof *sizes);
     sizes->count = pins->slot_sizes;
     for (size_t index = 0; index < pins->slot_sizes; index++)
-        sizes->list[index].misfits = pins->misfits[index];
+        sizes->list[index].resizes = pins->resizes[index];
     for (size_t index = 0; index < count; index++) {
         struct memscope_slot_size *size = size_of(sizes, pages[index].slot_bytes);
 
         if (size != NULL)
             add_page(size, &pages[index], pins->pages == NULL ? 0 : pins->pages[index]);
     }
-    pin_misfits(sizes);
+    pin_resizes(sizes);
     for (size_t index = 0; index < sizes->count; index++) {
         struct memscope_slot_size *size = &sizes->list[index];
 

@@ -13,7 +13,7 @@ struct memscope_slot_size {
     size_t pages, hidden_empty_pages, slots, live_slots, most_slots;
     size_t pinned_pages_min, pinned_pages_max;
     size_t tenths[MEMSCOPE_TENTHS]; /* pages by the tenth of their slots that is live */
-    struct memscope_misfits misfits;
+    struct memscope_resizes resizes;
     size_t fewest_pages, most_pages; /* after compaction */
 };
 

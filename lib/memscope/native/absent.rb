@@ -54,7 +54,7 @@ module Memscope
       # Asked before Ruby 3.3 only.
       def can_compact? = false
 
-      def fly # rubocop:disable Naming/PredicateMethod -- it does
+      def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- it does
         yield
         true
       end

@@ -65,7 +65,7 @@ module Memscope
       end
 
       def pull_allocators(name)
-        wall_ns, failure = Native.pull(name, @plan.arena)
+        wall_ns, failure = Native.run_lever(name, @plan.arena)
         [wall_ns / 1000, failure]
       end
 

@@ -82,8 +82,7 @@ static bool open_collector(struct collector *collector, struct memscope_scratch 
 }
 
 /*
- * Whether the scan itself grew RSS behind its own back, by touching new scratch pages. Then the room is made now and
- * the scan is worth a second time.
+ * Whether the scan grew RSS by touching new scratch pages; if so, reserve and scan again.
  */
 static bool outgrew_its_room(struct collector *collector) {
     if (collector->count <= collector->room)

@@ -32,7 +32,7 @@ const char *memscope_lever_missing(enum memscope_lever lever);
  * Runs it. arena is an index for decay and purge, else MEMSCOPE_ALL_ARENAS (jemalloc.h). MEMSCOPE_UNSUPPORTED where
  * this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
  */
-enum memscope_status memscope_lever_pull(enum memscope_lever lever, unsigned arena);
+enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena);
 
 /* Free resident bytes in tcmalloc's page heap, which collect returns; false under any other allocator. */
 bool memscope_lever_collectable_bytes(uint64_t *bytes);

@@ -287,13 +287,13 @@ static void *counted_memalign(size_t alignment, size_t size) {
  * Ruby loads an extension with dlopen and finds its Init_ with dlsym: dlsym patches it before it runs. Objects that
  * other code loads are patched at the next reading.
  */
-static struct memscope_import arrivals[] = {{"dlsym", NULL, patching_dlsym}};
+static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
 
 static void *patching_dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)
         memscope_import_sampler_patch_new();
     /* A tail call: the C library finds the scope of RTLD_NEXT by its return address. */
-    return ((void *(*)(void *, const char *))arrivals[0].original)(handle, name);
+    return ((void *(*)(void *, const char *))late_hooks[0].original)(handle, name);
 }
 
 /*
@@ -321,7 +321,7 @@ static bool find_originals(void) {
     for (size_t index = 0; index < IMPORT_COUNT; index++)
         if (!imports[index].original && !(imports[index].original = dlsym(RTLD_DEFAULT, imports[index].name)))
             return false;
-    return arrivals[0].original || (arrivals[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
+    return late_hooks[0].original || (late_hooks[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
 }
 
 static bool patching_for_fork;
@@ -371,7 +371,7 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
     generation = memscope_shared_objects_generation();
     status = memscope_imports_replace(imports, IMPORT_COUNT, &running, &patches);
     if (status == MEMSCOPE_OK)
-        status = memscope_imports_replace(arrivals, 1, &running, &ignored);
+        status = memscope_imports_replace(late_hooks, 1, &running, &ignored);
     atomic_store(&patched_generation, patches.complete && ignored.complete ? generation : 0);
     end_patching();
     if (status != MEMSCOPE_OK)
@@ -382,7 +382,7 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
 void memscope_import_sampler_stop(void) {
     atomic_store(&running, false);
     begin_patching();
-    memscope_imports_restore(arrivals, 1);
+    memscope_imports_restore(late_hooks, 1);
     memscope_imports_restore(imports, IMPORT_COUNT);
     end_patching();
 }

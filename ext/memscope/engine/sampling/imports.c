@@ -101,10 +101,10 @@ static void change_slot(const struct memscope_import_slot *slot, void *context) 
 /*
  * The linker's own malloc serves nobody else, this object's calls are memscope's, and the unwinder runs inside malloc.
  */
-static bool is_left_alone(const struct memscope_shared_object *object) {
+static bool is_excluded(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||
            memscope_native_frames_unwinder(object) ||
-           memscope_shared_object_contains(object, (uintptr_t)(void *)is_left_alone);
+           memscope_shared_object_contains(object, (uintptr_t)(void *)is_excluded);
 }
 
 static bool change_object(const struct memscope_shared_object *object, void *context) {
@@ -113,7 +113,7 @@ static bool change_object(const struct memscope_shared_object *object, void *con
 
     if (change->wanted && !atomic_load(change->wanted))
         return false;
-    if (is_left_alone(object))
+    if (is_excluded(object))
         return true;
     change->object = object;
     change->mixed = false;
@@ -133,7 +133,7 @@ static bool find_others(const struct memscope_shared_object *object, void *conte
     const void *function = memscope_shared_object_symbol(object, change->imports[0].name);
 
     /* The C library has its own, which another allocator in front of it has replaced for all. */
-    if (function && function != change->imports[0].original && !is_left_alone(object) &&
+    if (function && function != change->imports[0].original && !is_excluded(object) &&
         !memscope_shared_object_symbol(object, "__libc_start_main"))
         change->others = true;
     return !change->others;
