@@ -53,7 +53,7 @@ class DoctorRulesTest < DoctorTest
                                                               prefix: "", reason: "loaded but serves nothing" }] } }],
     private_allocator: [:info, nil, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/r.so",
                                                               prefix: "_rjem_", reason: "a private copy" }] } }],
-    preload_without_effect: [:warning, nil, { surroundings: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
+    preload_without_effect: [:warning, nil, { environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
     invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
     unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
@@ -62,7 +62,7 @@ class DoctorRulesTest < DoctorTest
                                          allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
     empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600 } }],
-    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], surroundings: { yjit: true },
+    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], environment: { yjit: true },
                                     ledger: { ruby: "3.1.2" } }],
     touched_main_stack: [:info, 8, { rows: [Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:main, "", 8)])],
                                      ledger: { ruby: "3.3.8" } }]
@@ -133,7 +133,7 @@ class DoctorRulesTest < DoctorTest
   def test_swap_counts_as_the_platform_has_it
     swapped = { process_memory: { swap_bytes: mebibytes(32) } }
 
-    { "Heroku's quota" => { surroundings: { environment: { DYNO: "web.1" } } },
+    { "Heroku's quota" => { environment: { variables: { DYNO: "web.1" } } },
       "counts memory and swap together" => { cgroup: { memory_and_swap_limit_bytes: mebibytes(600) } },
       "limits swap by itself" => { cgroup: { swap_limit_bytes: mebibytes(100) } },
       "no limit on swap" => {} }.each do |words, platform|
@@ -177,9 +177,9 @@ class DoctorRulesTest < DoctorTest
 
   def test_what_is_preloaded_and_there
     assert_clear :preload_without_effect,
-                 diagnose(surroundings: { environment: { LD_PRELOAD: "/opt/libsomething.so" } })
+                 diagnose(environment: { variables: { LD_PRELOAD: "/opt/libsomething.so" } })
     assert_clear :preload_without_effect,
-                 diagnose(malloc: jemalloc, surroundings: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
+                 diagnose(malloc: jemalloc, environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
   end
 
   def test_what_cannot_be_read_is_unknown
@@ -230,19 +230,19 @@ class DoctorDirtyPagesTest < DoctorTest
   end
 
   def test_background_threads_lost_by_a_fork
-    lost = { allocator: { settings: { background_thread: true } }, surroundings: { forked: true } }
+    lost = { allocator: { settings: { background_thread: true } }, environment: { forked: true } }
 
     assert_dirty :warning, :certain, dirty(**lost)
     assert_nil dirty(malloc: { background_threads: 1 }, **lost)
   end
 
   def test_a_fork_that_gives_nothing_back
-    forked = { surroundings: { forked: true } }
+    forked = { environment: { forked: true } }
 
     assert_dirty :warning, :likely, dirty(**forked, later: { dirty_npurge: 7 })
     assert_dirty :info, :likely, dirty(**forked, later: { dirty_npurge: 8 })
     assert_dirty :info, :likely, dirty(**forked)
-    assert_dirty :info, :likely, dirty(system: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
+    assert_dirty :info, :likely, dirty(environment: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
   end
 
   # One reading cannot tell an idle process from one that has just freed memory.
@@ -291,13 +291,13 @@ class DoctorSinceTest < DoctorTest
 
     assert_match(/no earlier/, reason.call(diagnose))
     assert_match(/of another process/, reason.call(later(earlier(pid: 8))))
-    assert_match(/of another process/, reason.call(later(earlier, surroundings: { started: 1_001 })))
+    assert_match(/of another process/, reason.call(later(earlier, environment: { started: 1_001 })))
     assert_match(/is not earlier/, reason.call(diagnose(ledger: { at: EARLIER, pid: 7 }, since: earlier)))
   end
 
   def test_caches_stranded_by_a_fork
     parent = earlier(pid: 1, malloc: jemalloc(tcache: 20))
-    found = finding(later(parent, malloc: jemalloc(tcache: 1), surroundings: { forked: true, parent_pid: 1 }),
+    found = finding(later(parent, malloc: jemalloc(tcache: 1), environment: { forked: true, parent_pid: 1 }),
                     :stranded_thread_caches)
 
     assert_equal [:warning, mebibytes(19)], [found.severity, found.affected_bytes]
@@ -356,18 +356,18 @@ class DiagnosisTest < DoctorTest
     assert_equal Process.pid, diagnosis.pid
     assert_operator diagnosis.cost.wall_us, :positive?
     assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
-    assert_equal Process.ppid, diagnosis.evidence.lint.surroundings.parent_pid
-    assert_empty diagnosis.evidence.lint.surroundings.environment.keys - %i[LD_PRELOAD DYNO]
+    assert_equal Process.ppid, diagnosis.evidence.lint.environment.parent_pid
+    assert_empty diagnosis.evidence.lint.environment.variables.keys - %i[LD_PRELOAD DYNO]
   end
 
   # What a supervisor sets for the programs that it starts says nothing about itself.
   def test_a_preload_for_children_is_none_of_this_process
     skip_under_sanitizer # which has to be preloaded in the children too
     preloads = ChildProcess.run(<<~RUBY, requires: %w[json rbconfig memscope]).json
-      read = -> { Memscope.lint.surroundings.environment[:LD_PRELOAD].to_s }
+      read = -> { Memscope.lint.environment.variables[:LD_PRELOAD].to_s }
       ENV["LD_PRELOAD"] = "/opt/libjemalloc.so.2"
       before = read.call
-      script = "print(Memscope.lint.surroundings.environment[:LD_PRELOAD])"
+      script = "print(Memscope.lint.environment.variables[:LD_PRELOAD])"
       path = $LOAD_PATH.map { |directory| "-I\#{directory}" }
       started = IO.popen([RbConfig.ruby, *path, "-rmemscope", "-e", script], &:read)
       puts JSON.generate([before.include?("/opt"), started.include?("/opt")])

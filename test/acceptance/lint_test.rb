@@ -73,7 +73,7 @@ class LintAcceptanceTest < MemscopeTest
 
   # abort_conf ends a process at the first pair that jemalloc does not take.
   WRONG["jemalloc"].each_with_index do |text, index|
-    define_method("test_what_is_wrong_is_repaired_for_jemalloc_#{index}") do
+    define_method("test_what_is_wrong_is_left_out_for_jemalloc_#{index}") do
       reading, = lint(ChildProcess::ALLOCATORS[:jemalloc], { "MALLOC_CONF" => text })
       next unless reading.recommended
 
@@ -87,7 +87,7 @@ class LintAcceptanceTest < MemscopeTest
   end
 
   WRONG["glibc"].each_with_index do |text, index|
-    define_method("test_what_is_wrong_is_repaired_for_glibc_#{index}") do
+    define_method("test_what_is_wrong_is_left_out_for_glibc_#{index}") do
       reading, = lint(nil, { "GLIBC_TUNABLES" => text })
 
       refute_empty reading.problems, text
@@ -98,7 +98,7 @@ class LintAcceptanceTest < MemscopeTest
   # glibc's own list of what it has taken.
   def test_glibc_lists_what_was_recommended
     linker = Dir["/lib*/ld-linux*.so.*"].first
-    reading, = lint(nil, { "GLIBC_TUNABLES" => "glibc.malloc.arenamax=3,glibc.malloc.toppad=64k" })
+    reading, = lint(nil, { "GLIBC_TUNABLES" => "glibc.malloc.arena_max=3:glibc.malloc.top_pad=65536" })
     listed = ChildProcess.run_command(linker, "--list-tunables", env: bare.merge(assigned(reading.recommended))).out
 
     assert_equal "MALLOC_ARENA_MAX=3 MALLOC_TOP_PAD_=65536", reading.recommended
@@ -166,8 +166,9 @@ class LintAcceptanceTest < MemscopeTest
     reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" },
                     script: "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}")
 
-    assert_equal [:misspelt_variable], reading.problems.map(&:id)
-    assert_match(/MALLOC_TRIM_THRESHOLD_=65536/, reading.recommended)
+    assert_equal [[:misspelt_variable, "unset MALLOC_TRIM_THRESHOLD"]],
+                 reading.problems.map { |problem| [problem.id, problem.replacement] }
+    assert_match(/did you mean MALLOC_TRIM_THRESHOLD_\?/, reading.problems.first.text)
   end
 
   # Capabilities that a program gains from its file make the kernel set AT_SECURE.
@@ -193,7 +194,7 @@ class LintAcceptanceTest < MemscopeTest
     library = AllocatorFixtures.shared("mallopt_caller")
     reading, = lint(nil, script: "require 'fiddle'; Fiddle.dlopen(#{library.dump}); #{LINT}")
 
-    assert_match(/mallopt_caller\S* can have changed settings by mallopt/, reading.reasons[:mallopt])
+    assert_match(/mallopt_caller\S* may have changed settings with mallopt/, reading.reasons[:mallopt])
     assert_nil lint(nil).first.reasons[:mallopt]
   end
 

@@ -10,14 +10,14 @@ module Charts
 
   # Differences are in MiB where they are memory.
   def evidence(malloc: glibc, **differences)
-    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, surroundings: {}, **differences }
+    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, environment: {}, **differences }
     Memscope::Diagnosis::Evidence.capture(
       { ledger: ledger(malloc, differences), snapshot: reading(:Snapshot, snapshot(malloc), differences[:snapshot]),
         second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
-        lint: lint(malloc[:name], differences[:problems] || [], differences[:surroundings]) }
+        lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]) }
     )
   end
 
@@ -78,10 +78,10 @@ module Charts
   end
 
   def lint(allocator, problems, differences)
-    surroundings = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
-                     cpu_seconds: 0.2, yjit: false, environment: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
+    environment = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
+                     cpu_seconds: 0.2, yjit: false, variables: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
     problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
-    Memscope::Lint.capture({ allocator: allocator, surroundings: surroundings, settings: [], recommendations: [],
+    Memscope::Lint.capture({ allocator: allocator, environment: environment, settings: [], recommendations: [],
                              problems: problems, reasons: {}, cost: Bodies.cost })
   end
 

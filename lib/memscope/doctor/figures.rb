@@ -25,7 +25,7 @@ module Memscope
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint
-      def_delegators :lint, :surroundings
+      def_delegators :lint, :environment
 
       # @param evidence [Diagnosis::Evidence]
       # @param earlier [Diagnosis::Evidence, nil]
@@ -125,7 +125,7 @@ module Memscope
 
       # @return [String, nil] the allocator in LD_PRELOAD that is not in this process
       def missing_preload
-        name = surroundings.environment[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
+        name = environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
         name unless name.nil? || [allocator, *allocator.others].any? { |found| found.name.name == name }
       end
 
@@ -168,7 +168,7 @@ module Memscope
       def background_threads? = (jemalloc(:background_threads) || 0).positive?
 
       # @return [Boolean] whether background threads were asked for, and do not run since the process was forked
-      def background_threads_lost? = surroundings.forked? && setting(:background_thread) == true && !background_threads?
+      def background_threads_lost? = environment.forked? && setting(:background_thread) == true && !background_threads?
 
       # @return [Integer] freed pages in arenas that have no thread any more: nobody there gives them back
       def stranded_dirty_bytes = dirty_in { |arena| arena[:threads]&.zero? }
@@ -188,7 +188,7 @@ module Memscope
       # @return [Boolean] whether the process was forked, has hardly worked since, and gives no pages back: a worker
       #   that serves requests frees pages all the time, and between two of them looks just as idle
       def idle_since_fork?
-        surroundings.forked? && purging_now? == false && (surroundings.cpu_seconds || 0) < SOME_WORK_SECONDS
+        environment.forked? && purging_now? == false && (environment.cpu_seconds || 0) < SOME_WORK_SECONDS
       end
 
       # @return [Boolean] whether pages were purged since the earlier diagnosis
@@ -224,12 +224,12 @@ module Memscope
 
       # @return [Boolean] whether the earlier diagnosis is of this process
       def same_process?
-        !earlier.nil? && earlier.ledger.pid == ledger.pid && earlier.surroundings.started == surroundings.started
+        !earlier.nil? && earlier.ledger.pid == ledger.pid && earlier.environment.started == environment.started
       end
 
       # @return [Integer, nil] in the thread caches of the parent before the fork, less than what is in this process's
       def stranded_cache_bytes
-        return unless earlier && earlier.ledger.pid == surroundings.parent_pid
+        return unless earlier && earlier.ledger.pid == environment.parent_pid
 
         before = earlier.jemalloc(:tcache_bytes)
         before && [before - jemalloc(:tcache_bytes), 0].max

@@ -17,8 +17,8 @@ module Memscope
       LIMITED = ->(f) { "the container has no limit that can be read" unless f.cgroup.limit_bytes }
       # What the kernel says of huge pages, for the evidence.
       HUGE = lambda do |f|
-        { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.surroundings.thp_mode,
-          huge_page_gaps: f.surroundings.thp_gaps }
+        { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.environment.thp_mode,
+          huge_page_gaps: f.environment.thp_gaps }
       end
       private_constant :MEBIBYTE, :GLIBC, :JEMALLOC, :LIMITED, :HUGE
 

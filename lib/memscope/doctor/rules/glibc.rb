@@ -52,7 +52,7 @@ module Memscope
               "runs Ruby."
           end,
           evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.surroundings.cpus,
+            { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.environment.cpus,
               arenas_bytes: f.bytes(:malloc, :arenas), in_use_bytes: f.bytes(:malloc, :arenas, :in_use),
               free_bytes: f.bytes(:malloc, :arenas, :free),
               thread_cache_bytes: f.bytes(:malloc, :arenas, :thread_caches) }

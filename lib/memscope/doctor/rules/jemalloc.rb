@@ -77,8 +77,8 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), dirty_decay_ms: f.setting(:dirty_decay_ms),
               background_thread: f.setting(:background_thread), background_threads: f.jemalloc(:background_threads),
-              without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.surroundings.forked?,
-              cpu_seconds: f.surroundings.cpu_seconds,
+              without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.environment.forked?,
+              cpu_seconds: f.environment.cpu_seconds,
               threads: f.threads }
           end,
           remedy: ->(f) { "Memscope.purge(:purge)\n#{STAYS.call(f)[3]}" },
@@ -108,9 +108,9 @@ module Memscope
           subject: "thread caches stranded by a fork",
           inapplicable: lambda do |f|
             next "jemalloc does not serve malloc" unless f.jemalloc?
-            next "the process was not forked" unless f.surroundings.forked?
+            next "the process was not forked" unless f.environment.forked?
 
-            "only an earlier diagnosis of the parent tells" unless f.earlier&.ledger&.pid == f.surroundings.parent_pid
+            "only an earlier diagnosis of the parent tells" unless f.earlier&.ledger&.pid == f.environment.parent_pid
           end,
           affected: :stranded_cache_bytes,
           floor: MEBIBYTE,
@@ -135,8 +135,8 @@ module Memscope
           confidence: :likely,
           title: ->(_, bytes) { "#{size(bytes)} that jemalloc gave back are resident again" },
           explanation: lambda do |f|
-            "The kernel fills in pages to make huge ones (transparent huge pages: #{f.surroundings.thp_mode}; up to " \
-              "#{f.surroundings.thp_gaps} of 512 pages): #{size(f.process_memory.anonymous_huge_bytes || 0)} are huge."
+            "The kernel fills in pages to make huge ones (transparent huge pages: #{f.environment.thp_mode}; up to " \
+              "#{f.environment.thp_gaps} of 512 pages): #{size(f.process_memory.anonymous_huge_bytes || 0)} are huge."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, retained_resident_bytes: f.bytes(:malloc, :retained_resident),

@@ -5,7 +5,7 @@ module Memscope
     module Rules
       # What swap counts as, by what the platform says of itself.
       SWAP_COUNTS = lambda do |f|
-        if f.surroundings.environment.key?(:DYNO)
+        if f.environment.variables.key?(:DYNO)
           "Heroku's quota counts it together with the RSS"
         elsif f.cgroup.memory_and_swap_limit_bytes
           "the container's limit of #{size(f.cgroup.memory_and_swap_limit_bytes)} counts memory and swap together"

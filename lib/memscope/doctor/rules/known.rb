@@ -8,7 +8,7 @@ module Memscope
         Rule.new(
           id: :wasteful_yjit,
           subject: "a YJIT that touches all its memory",
-          inapplicable: ->(f) { "this is not Ruby 3.1 with YJIT" unless f.ruby?("3.1") && f.surroundings.yjit? },
+          inapplicable: ->(f) { "this is not Ruby 3.1 with YJIT" unless f.ruby?("3.1") && f.environment.yjit? },
           affected: ->(f) { f.bytes(:jit) },
           floor: FLOOR, ratio: 0.10,
           recoverable: "YJIT of Ruby 3.1 gives nothing back.",

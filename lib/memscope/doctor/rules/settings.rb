@@ -33,7 +33,7 @@ module Memscope
           end,
           evidence: lambda do |f|
             { serves: f.allocator.name, path: f.allocator.path, idle: f.idle_allocators.map(&:path),
-              malloc_bytes: f.bytes(:malloc), LD_PRELOAD: f.surroundings.environment[:LD_PRELOAD] }
+              malloc_bytes: f.bytes(:malloc), LD_PRELOAD: f.environment.variables[:LD_PRELOAD] }
           end,
           remedy: lambda do |f|
             idle = f.idle_allocators.first
@@ -61,7 +61,7 @@ module Memscope
           title: ->(f) { "LD_PRELOAD names #{f.missing_preload}, but #{f.allocator.name} serves malloc" },
           explanation: "The library is not in this process: the dynamic linker did not find it, or could not use it, " \
                        "and only says so on standard error.",
-          evidence: ->(f) { { LD_PRELOAD: f.surroundings.environment[:LD_PRELOAD], serves: f.allocator.name } },
+          evidence: ->(f) { { LD_PRELOAD: f.environment.variables[:LD_PRELOAD], serves: f.allocator.name } },
           remedy: "memscope exec -- COMMAND",
           remedy_cost: "a restart"
         ),
