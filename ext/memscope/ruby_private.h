@@ -85,6 +85,22 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
+/* Whether a plain object holds its variables in its slot. ROBJECT_HEAP replaced ROBJECT_EMBED in 4.0; 4.1dev has neither. */
+#if defined(ROBJECT_HEAP)
+#define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
+#elif defined(ROBJECT_EMBED)
+#define MEMSCOPE_OBJECT_IS_EMBEDDED(object) RB_FL_TEST_RAW(object, ROBJECT_EMBED)
+#else
+#define MEMSCOPE_OBJECT_IS_EMBEDDED(object) false
+#endif
+
+/* The mark function of untyped data, which is gone in 4.1dev. */
+#if RUBY_API_VERSION_CODE < 40100
+#define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)
+#else
+#define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) NULL
+#endif
+
 /* imemo_type(object) of a captured environment (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
     (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
