@@ -121,6 +121,21 @@ module Memscope
     # @return [Float, nil] live slots of all slots; nil without slots
     def occupancy = RubyHeap.ratio(live_slots, slots)
 
+    # Rubies whose GC.compact takes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in 3.1.4
+    # and 3.2.1.
+    UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
+    private_constant :UNSAFE_TO_COMPACT
+
+    # @api private
+    # @param ruby [String] a version
+    # @return [String, nil] why memscope never compacts a heap of this Ruby; nil where it can
+    def self.compaction_refusal(ruby = RUBY_VERSION)
+      return unless UNSAFE_TO_COMPACT.include?(ruby)
+
+      "GC.compact can crash Ruby #{ruby} (ruby/ruby#7081): upgrade to 3.1.4, 3.2.1 or newer; until then only a " \
+        "restart returns these pages"
+    end
+
     # @api private
     def self.ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil
   end

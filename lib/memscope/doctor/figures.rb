@@ -89,12 +89,17 @@ module Memscope
 
       # @return [Range, String] what the documented compaction returns of them, or why that cannot be said
       def compaction
+        return "#{compaction_refusal}." if compaction_refusal
+
         forecast = Purge::Compaction.forecast(ruby_heap)
         return "What compaction returns cannot be said: #{forecast.reason}." unless forecast.range
 
         least, most = [forecast.min_bytes, forecast.max_bytes].map { |bytes| bytes - (returned_empty_bytes || 0) }
         [least, 0].max..[most, 0].max
       end
+
+      # @return [String, nil] why this Ruby's heap is never compacted
+      def compaction_refusal = RubyHeap.compaction_refusal(ruby_heap.ruby)
 
       # @return [Integer] of what a compaction would empty, what Ruby keeps for a setting
       def kept_compactable_bytes
