@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -76,6 +77,11 @@ module Memscope
 
     # @return [Hash{Symbol => Setting}] frozen, by name
     attr_reader :settings
+
+    # What Memscope.allocator does.
+    #
+    # @return [Allocator]
+    def self.read = capture(Native.allocator)
 
     def initialize(values)
       @settings = values[:settings].to_h { |setting| [setting.name.to_sym, setting] }.freeze

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -231,6 +232,11 @@ module Memscope
     # @!attribute [r] mmapped_blocks
     #   @return [Integer, nil] of these
     field :mmapped_blocks, :count
+
+    # What Memscope.arenas does.
+    #
+    # @return [Arenas]
+    def self.read = capture(Native.arenas(true))
 
     # @yield [Arena] each, by index
     # @return [Enumerator<Arena>, self] an Enumerator without a block

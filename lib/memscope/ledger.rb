@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 require_relative "allocator"
 require_relative "lookup"
@@ -119,6 +120,31 @@ module Memscope
     # @!attribute [r] rows
     #   @return [Array<Row>] largest first
     field :rows, [Row], null: false
+
+    # The reason of :malloc while jemalloc samples.
+    INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
+               "bytes more than the program asked for"
+    private_constant :INFLATED
+
+    # What Memscope.ledger does.
+    #
+    # @param deep [Boolean]
+    # @param shared [Boolean]
+    # @param objects [Boolean]
+    # @param strict [Boolean]
+    # @return [Ledger]
+    # @raise [ArgumentError] unless each of them is true or false
+    def self.read(deep: false, shared: false, objects: false, strict: false)
+      check_switch(:deep, deep)
+      check_switch(:shared, shared)
+      check_switch(:objects, objects)
+      check_switch(:strict, strict)
+      allocator = Native.allocator
+      body = Native.ledger(deep, shared, objects, strict).update(allocator: allocator)
+      inflation = Native.profile_inflation
+      body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
+      capture(body)
+    end
 
     # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
     def self.capture(body, envelope = nil)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -48,6 +49,11 @@ module Memscope
     # @!attribute [r] mappings
     #   @return [Array<Mapping>] by address
     field :mappings, [Mapping], null: false
+
+    # What Memscope.mappings does.
+    #
+    # @return [Mappings]
+    def self.read = capture(Native.mappings)
 
     # @yield [Mapping] each, by address
     # @return [Enumerator<Mapping>, self] an Enumerator without a block

@@ -76,6 +76,18 @@ module Memscope
         super(envelope ? body.update(envelope) : stamped(body))
       end
 
+      # Checks an argument of `read`, which is the call of the same name in Memscope.
+      #
+      # @api private
+      # @param name [Symbol] the argument
+      # @return [Boolean] the value
+      # @raise [ArgumentError] unless it is true or false
+      def check_switch(name, value)
+        return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
+
+        raise ArgumentError, "Memscope.#{kind}: #{name}: given #{value.inspect}, allowed: true, false"
+      end
+
       private
 
       def stamped(body)

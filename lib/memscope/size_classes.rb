@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -105,6 +106,20 @@ module Memscope
     # @!attribute [r] classes
     #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
     field :classes, [SizeClass], null: false, counters: SizeClass.counters
+
+    # What Memscope.size_classes does.
+    #
+    # @param arena [Integer, nil]
+    # @return [SizeClasses]
+    # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
+    def self.read(arena: nil)
+      known = Native.arenas(true)[:arenas].map { |body| body[:index] } if arena
+      if known&.none?(arena)
+        raise ArgumentError, "Memscope.size_classes: arena: given #{arena.inspect}, allowed: nil, #{known.join(', ')}"
+      end
+
+      capture(Native.size_classes(arena, arena.nil?))
+    end
 
     # @yield [SizeClass] each, by size
     # @return [Enumerator<SizeClass>, self] an Enumerator without a block
