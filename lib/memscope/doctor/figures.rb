@@ -82,9 +82,12 @@ module Memscope
       # @return [Integer, nil] pages without an object that Ruby counts among those in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
-      # @return [Integer, nil] pages that compaction empties; those without an object are not among them
+      # @return [Integer, nil] pages that compaction empties, and those that Ruby keeps empty; those without an object
+      #   that Ruby counts among those in use are not among them
       def compactable_bytes
-        ruby_heap.compactable_bytes && [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max
+        return unless ruby_heap.compactable_bytes
+
+        [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max + ruby_heap.empty_bytes
       end
 
       # @return [Range, String] what the documented compaction returns of them, or why that cannot be said

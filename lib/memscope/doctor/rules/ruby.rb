@@ -78,7 +78,7 @@ module Memscope
           floor: FLOOR, ratio: 0.10,
           confidence: :likely,
           recoverable: :compaction,
-          title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap are pages that few objects hold open" },
+          title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap are pages that few objects hold open, or none" },
           explanation: lambda do |f|
             heap = f.ruby_heap
             ["#{percent(heap.occupancy)} of #{count(heap.slots)} slots are in use, on #{count(heap.pages)} pages.",
