@@ -152,7 +152,7 @@ class DoctorRulesTest < DoctorTest
 
   # 450,000 of a million slots are in use, on 2,560 pages: at 65 % free Ruby 3.1 keeps all of them, at 25 % 1,536.
   def test_what_ruby_keeps_for_a_setting
-    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.2" }
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.4" }
     kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
 
     assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
@@ -163,6 +163,18 @@ class DoctorRulesTest < DoctorTest
 
       assert_equal ["Memscope.purge(:compact)", 0],
                    [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
+    end
+  end
+
+  def test_a_compaction_that_can_crash_is_not_advised
+    %w[3.1.0 3.1.3 3.2.0].each do |ruby|
+      found = assert_found(:warning, :compactable_heap,
+                           ruby_heap: { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, ruby: ruby })
+
+      assert_equal [nil, nil, nil], [found.remedy, found.remedy_cost, found.recoverable_bytes]
+      assert_match(/\AGC\.compact can crash Ruby #{ruby} .*: upgrade to 3\.1\.4, 3\.2\.1 or newer; .* restart .*\.\z/,
+                   found.unrecoverable_reason)
+      refute_includes found.explanation, "the setting"
     end
   end
 

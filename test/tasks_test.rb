@@ -34,10 +34,10 @@ class TasksTest < MemscopeTest
   end
 
   def test_purge_as_json
-    result = child(PURGE, env: { "FORMAT" => "json", "DRY_RUN" => "1", "LEVERS" => "compact,gc" }).json
+    result = child(PURGE, env: { "FORMAT" => "json", "DRY_RUN" => "1", "LEVERS" => "trim,gc" }).json
 
     assert_equal ["purge", true], result.values_at("kind", "dry_run")
-    assert_equal(%w[gc compact], result["levers"].map { |lever| lever["name"] })
+    assert_equal(%w[gc trim], result["levers"].map { |lever| lever["name"] })
   end
 
   def test_an_unknown_lever_is_refused

@@ -112,6 +112,7 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 
   sick "compactable" do |mebibytes|
+    skip_without_compaction
     # Process.warmup trims malloc as well.
     patient = patient(<<~RUBY)
       of_heap = ->(rows) { rows.sum { |row, bytes| row.start_with?("ruby_heap/") ? bytes : 0 } }
@@ -185,6 +186,7 @@ class DoctorSettingTest < DoctorAcceptanceTest
     empty_heap_pages: [40_000, "8.times { GC.start }"] }.each do |id, (run, call)|
     define_method("test_#{id}") do
       skip_under_sanitizer
+      skip_without_compaction if id == :compactable_heap
       skip "Ruby goes by another rule since 3.2" if (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 2]) >= 0
       usual = half_full(run, call)
       finding = assert_first(id, usual)

@@ -82,19 +82,27 @@ module Memscope
       # @return [Integer, nil] pages without an object that Ruby counts among those in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
-      # @return [Integer, nil] pages that compaction empties; those without an object are not among them
+      # @return [Integer, nil] pages that compaction empties, and those that Ruby keeps empty; those without an object
+      #   that Ruby counts among those in use are not among them
       def compactable_bytes
-        ruby_heap.compactable_bytes && [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max
+        return unless ruby_heap.compactable_bytes
+
+        [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max + ruby_heap.empty_bytes
       end
 
       # @return [Range, String] what the documented compaction returns of them, or why that cannot be said
       def compaction
+        return "#{compaction_refusal}." if compaction_refusal
+
         forecast = Purge::Compaction.forecast(ruby_heap)
         return "What compaction returns cannot be said: #{forecast.reason}." unless forecast.range
 
         least, most = [forecast.min_bytes, forecast.max_bytes].map { |bytes| bytes - (returned_empty_bytes || 0) }
         [least, 0].max..[most, 0].max
       end
+
+      # @return [String, nil] why this Ruby's heap is never compacted
+      def compaction_refusal = RubyHeap.compaction_refusal(ruby_heap.ruby)
 
       # @return [Integer] of what a compaction would empty, what Ruby keeps for a setting
       def kept_compactable_bytes

@@ -26,6 +26,8 @@ module Memscope
         ["#{KEEP_LESS}\n#{remedy}", "for the setting a restart, and more garbage collections; then #{cost}"]
       end
       COMPACT = lambda do |f|
+        next [nil, nil] if f.compaction_refusal
+
         time = milliseconds(f.ruby_heap.live_slots + (f.ruby_heap.slots / 10))
         KEEPING_LESS.call(f.kept_compactable_bytes, "Memscope.purge(:compact)",
                           "about #{time} in which no Ruby code runs")
@@ -76,11 +78,11 @@ module Memscope
           floor: FLOOR, ratio: 0.10,
           confidence: :likely,
           recoverable: :compaction,
-          title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap are pages that few objects hold open" },
+          title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap are pages that few objects hold open, or none" },
           explanation: lambda do |f|
             heap = f.ruby_heap
             ["#{percent(heap.occupancy)} of #{count(heap.slots)} slots are in use, on #{count(heap.pages)} pages.",
-             KEPT_BY_SETTING.call(f, f.kept_compactable_bytes)].compact.join(" ")
+             (KEPT_BY_SETTING.call(f, f.kept_compactable_bytes) unless f.compaction_refusal)].compact.join(" ")
           end,
           evidence: lambda do |f|
             heap = f.ruby_heap
