@@ -43,8 +43,8 @@ class DoctorRulesTest < DoctorTest
     muzzy_pages: [:info, 64, { malloc: Charts.jemalloc(muzzy: 64) }],
     retained_resident: [:warning, 64, { malloc: Charts.jemalloc(retained_resident: 64) }],
     huge_pages: [:info, 90, { process_memory: { anonymous_huge_bytes: 90 * MEBIBYTE } }],
-    rss_above_ruby: [:info, 148, { malloc: Charts.glibc(nobody: 116, main_free: 4) }],
-    native_memory: [:info, 50, { malloc: Charts.glibc(nobody: 50) }],
+    rss_above_ruby: [:info, 148, { malloc: Charts.glibc(untracked: 116, main_free: 4) }],
+    native_memory: [:info, 50, { malloc: Charts.glibc(untracked: 50) }],
     swapped: [:warning, 32, { process_memory: { swap_bytes: 32 * MEBIBYTE } }],
     near_limit: [:warning, 300, { cgroup: { limit_bytes: 330 * MEBIBYTE } }],
     out_of_memory: [:warning, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE, events: { oom_kill: 2 } } }],
@@ -157,7 +157,7 @@ class DoctorRulesTest < DoctorTest
 
     assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
     assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nMemscope.purge(:compact)", kept.remedy
-    assert_match(/Of that 16\.0 MiB stay whatever is collected: Ruby keeps up to 65 % /, kept.explanation)
+    assert_match(/16\.0 MiB of that stays after any collection: Ruby keeps up to 65 % /, kept.explanation)
     [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
       found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
 
@@ -274,22 +274,22 @@ class DoctorSinceTest < DoctorTest
   def later(since, pid: 7, **chart) = diagnose(**chart, ledger: { at: LATER, pid: pid }, since: since)
 
   def test_native_growth
-    since = earlier(malloc: Charts.glibc(nobody: 2))
-    grown = later(since, malloc: Charts.glibc(nobody: 42))
+    since = earlier(malloc: Charts.glibc(untracked: 2))
+    grown = later(since, malloc: Charts.glibc(untracked: 42))
     found = finding(grown, :native_growth)
 
     assert_equal [:warning, mebibytes(40), nil, 60.0],
                  [found.severity, found.affected_bytes, found.recoverable_bytes, found.evidence[:seconds]]
     assert_includes found.explanation, "2,400.0 MiB an hour"
     [since.to_json, since.to_h].each do |given|
-      assert_equal grown.findings, later(given, malloc: Charts.glibc(nobody: 42)).findings
+      assert_equal grown.findings, later(given, malloc: Charts.glibc(untracked: 42)).findings
     end
   end
 
   def test_what_stays_or_falls_is_no_growth
-    since = earlier(malloc: Charts.glibc(nobody: 42))
+    since = earlier(malloc: Charts.glibc(untracked: 42))
 
-    [42, 2].each { |nobody| assert_clear :native_growth, later(since, malloc: Charts.glibc(nobody: nobody)) }
+    [42, 2].each { |untracked| assert_clear :native_growth, later(since, malloc: Charts.glibc(untracked: untracked)) }
   end
 
   def test_growth_of_objects_informs
@@ -348,10 +348,10 @@ class DiagnosisTest < DoctorTest
 
     assert_match(/^  1 critical and 2 warnings in .* MiB resident\. 100\.0 MiB can go back now\.$/, text)
     assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
-    assert_match(/^  WARNING  100\.0 MiB are freed pages/, text)
+    assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > Memscope\.purge\(:purge\)$/, text)
     assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\)$/, text)
-    assert_match(/^           A slab goes back only when/, text)
+    assert_match(/^           jemalloc returns a slab only when/, text)
   end
 
   def test_the_first_line_says_what_goes_back

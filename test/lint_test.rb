@@ -390,7 +390,7 @@ class LintGlibcTest < LintTest
     variables = { MALLOC_ARENA_MAX: "2", GLIBC_TUNABLES: "glibc.malloc.arena_max=3" }
     reading = glibc(variables, options: { arena_max: 3 }, given: { arena_max: %w[GLIBC_TUNABLES 3] })
 
-    assert_problem reading, :given_twice, /MALLOC_ARENA_MAX: GLIBC_TUNABLES says 3 and wins/, severity: :info
+    assert_problem reading, :given_twice, /MALLOC_ARENA_MAX: GLIBC_TUNABLES sets 3 and wins/, severity: :info
     assert_equal "MALLOC_ARENA_MAX=3", reading.recommended
   end
 

@@ -28,7 +28,7 @@ module Memscope
   autoload :Fragmentation, File.join(__dir__, "fragmentation.rb")
   autoload :Diagnosis, File.join(__dir__, "diagnosis.rb")
   autoload :Doctor, File.join(__dir__, "doctor.rb")
-  autoload :Finding, File.join(__dir__, "finding.rb")
+  autoload :Finding, File.join(__dir__, "diagnosis.rb")
   autoload :Lint, File.join(__dir__, "lint.rb")
   autoload :Listener, File.join(__dir__, "listener.rb")
   autoload :MallocProfile, File.join(__dir__, "malloc_profile.rb")

@@ -10,10 +10,6 @@ module Memscope
   #   lint.problems.each { |problem| warn problem.text }
   #   lint.recommended  # => "MALLOC_CONF=narenas:2,dirty_decay_ms:1000"
   class Lint < Reading
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
     # One setting of the allocator.
     class Setting < Record
       # @!attribute [r] name
@@ -81,7 +77,7 @@ module Memscope
     field :environment, HostEnvironment, null: false
     # @!attribute [r] settings
     #   @return [Array<Setting>] in the allocator's order
-    field :settings, [Setting], null: false
+    collection :settings, [Setting]
     # @!attribute [r] problems
     #   @return [Array<Problem>] warnings first
     field :problems, [Problem], null: false
@@ -109,18 +105,6 @@ module Memscope
     def self.body_of(inputs)
       { jemalloc: Jemalloc, glibc: Glibc }.fetch(inputs.allocator.name, Verdict).new(inputs).body
     end
-
-    # @yield [Setting] each, in the allocator's order
-    # @return [Enumerator<Setting>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { settings.size } unless block
-
-      settings.each(&block)
-      self
-    end
-
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
 
     # @param unicode [Boolean] false: plain ASCII
     # @return [String] for people, 80 columns: what is set, what is wrong, and what is recommended

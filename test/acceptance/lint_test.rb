@@ -166,9 +166,11 @@ class LintAcceptanceTest < MemscopeTest
     reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" },
                     script: "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}")
 
-    assert_equal [[:misspelt_variable, "unset MALLOC_TRIM_THRESHOLD"]],
-                 reading.problems.map { |problem| [problem.id, problem.replacement] }
-    assert_match(/did you mean MALLOC_TRIM_THRESHOLD_\?/, reading.problems.first.text)
+    problem, = reading.problems
+
+    assert_equal [:misspelt_variable], reading.problems.map(&:id)
+    assert_match(/did you mean MALLOC_TRIM_THRESHOLD_\?/, problem.text)
+    assert_equal "unset MALLOC_TRIM_THRESHOLD", problem.replacement
   end
 
   # Capabilities that a program gains from its file make the kernel set AT_SECURE.

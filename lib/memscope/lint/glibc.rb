@@ -101,7 +101,7 @@ module Memscope
           loser = @variables[variable]
           next unless loser && winner&.source == Variables::TUNABLES && winner.given != loser
 
-          problem(:given_twice, :info, "#{variable}: #{Variables::TUNABLES} says #{winner.given} and wins", replacement)
+          problem(:given_twice, :info, "#{variable}: #{Variables::TUNABLES} sets #{winner.given} and wins", replacement)
         end
       end
 
