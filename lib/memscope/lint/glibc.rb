@@ -78,7 +78,7 @@ module Memscope
           text = [name, value].compact.join("=").inspect
           return [tunable_mistake(:malformed, "#{text}; valid: name=value with a colon between two")]
         end
-        return [] if name.match?(FOREIGN) || names.include?(name.delete_prefix(MALLOC))
+        return [] if name.match?(FOREIGN) || names.any? { |known| name == "#{MALLOC}#{known}" }
 
         [tunable_mistake(:unknown_option, "#{name}: glibc has no such tunable#{hint(name)}")]
       end

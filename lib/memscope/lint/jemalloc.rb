@@ -15,7 +15,8 @@ module Memscope
       USUAL_MS = 10_000
       private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS
 
-      # Options that jemalloc takes and does not report: the form of their values, and how to write them.
+      # Options that jemalloc takes and does not report: the form of their values, and how to write them. Whether it
+      # takes `log` depends on its build.
       SIZES = [/\A(\d+-\d+:[1-9]\d?(\||\z))+\z/, "SIZE-SIZE:NUMBER, with | between two"].freeze
       RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
       BYTES = [/\A\d+\z/, "an integer"].freeze
@@ -23,7 +24,7 @@ module Memscope
       UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
                      "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
                      "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
-                     "san_guard_large" => BYTES, "log" => [/\A[a-z._|]+\z/, "names with | between two"] }.freeze
+                     "san_guard_large" => BYTES, "log" => [nil, "in a build with --enable-log only"] }.freeze
       # jemalloc makes as many arenas as it has room for (MALLOCX_ARENA_LIMIT in jemalloc/internal/arena_types.h).
       NUMBERS = { "narenas" => 1..4094, "max_background_threads" => 1..4, "lg_prof_sample" => 0..62,
                   "lg_prof_interval" => -1..62 }.freeze

@@ -17,7 +17,7 @@ module Memscope
         next if kept < FLOOR
 
         "#{size(kept)} of that stays after any collection: Ruby keeps up to " \
-          "#{percent(f.ruby_heap.free_slots_max_ratio)} of its slots free, unless it is started with the setting."
+          "#{percent(f.ruby_heap.free_slots_max_ratio)} of its slots free, unless it is started with a lower ratio."
       end
       # A remedy and its cost, after the setting where that gains something.
       KEEPING_LESS = lambda do |kept, remedy, cost|
@@ -77,7 +77,7 @@ module Memscope
           floor: FLOOR, ratio: 0.10,
           confidence: :likely,
           recoverable: :compaction,
-          title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap is pages with few objects or none" },
+          title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap is pages with few or no objects" },
           explanation: lambda do |f|
             heap = f.ruby_heap
             ["#{percent(heap.occupancy)} of #{count(heap.slots)} slots are in use, on #{count(heap.pages)} pages.",
@@ -153,7 +153,7 @@ module Memscope
           affected: ->(f) { f.growth(&:ruby_bytes) },
           floor: FLOOR, ratio: 0.10,
           severity: :info,
-          recoverable: "Objects hold it, including garbage that no GC has found yet.",
+          recoverable: "Ruby objects hold it, including garbage that no GC has found yet.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f|
             "In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \

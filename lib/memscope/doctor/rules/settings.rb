@@ -70,7 +70,8 @@ module Memscope
             recoverable: NO_AMOUNT,
             title: ->(f) { f.problems(problems).first.text },
             explanation: lambda do |f|
-              [*f.problems(problems).drop(1).map { |problem| "#{problem.text}." }, SEE].join(" ")
+              others = f.problems(problems).drop(1).map(&:text)
+              [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE].join(" ")
             end,
             evidence: lambda do |f|
               { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended }
