@@ -14,7 +14,7 @@ class DoctorTest < MemscopeTest
 
   def mebibytes(number) = number * MEBIBYTE
 
-  # The one finding, but for those that only inform; or of that id.
+  # The finding of that id.
   def finding(diagnosis, id)
     diagnosis.find { |found| found.id == id } || flunk("no #{id}:\n#{diagnosis}")
   end
@@ -105,7 +105,7 @@ class DoctorRulesTest < DoctorTest
                  found.evidence.values_at(:floor_bytes, :floor_ratio, :floor_ratio_of)
   end
 
-  # Between two collections Ruby lets malloc grow, so that much is free in any process that makes garbage.
+  # Ruby lets malloc grow between two collections: any process that makes garbage has that much free.
   def test_room_for_garbage_is_not_a_warning
     assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 40, main_trimmable: 40)
     assert_found :warning, :trimmable, malloc: Charts.glibc(main_free: 60, main_trimmable: 60)
@@ -372,7 +372,7 @@ class DiagnosisTest < DoctorTest
     assert_empty diagnosis.evidence.lint.environment.variables.keys - %i[LD_PRELOAD DYNO]
   end
 
-  # What a supervisor sets for the programs that it starts says nothing about itself.
+  # A supervisor may set LD_PRELOAD for the programs that it starts, without having been started with it.
   def test_a_preload_for_children_is_none_of_this_process
     skip_under_sanitizer # which has to be preloaded in the children too
     preloads = ChildProcess.run(<<~RUBY, requires: %w[json rbconfig memscope]).json

@@ -27,7 +27,7 @@ class LintTest < MemscopeTest
     problem
   end
 
-  # What jemalloc would have said of a text in MALLOC_CONF whose pairs it all takes.
+  # The inputs for a MALLOC_CONF of which jemalloc takes every pair.
   def taken(**values)
     { text: values.map { |name, value| "#{name}:#{value}" }.join(","), options: values,
       given: values.to_h { |name, value| [name, ["MALLOC_CONF", value.to_s]] } }
@@ -539,7 +539,7 @@ class LintHostEnvironmentTest < LintTest
   HostEnvironment = Memscope::Lint::HostEnvironment
 
   def test_this_process
-    threads = [tasks] # native ones, which end a moment after those of Ruby
+    threads = [tasks] # native threads, which end a moment after Ruby's
     now = HostEnvironment.read(Memscope.cgroup)
     threads << tasks
 

@@ -5,10 +5,10 @@ require_relative "../support/allocator_fixtures"
 require "memscope/lint"
 require "shellwords"
 
-# What the linter recommends is given to a process like the one that it was recommended for: the allocator takes all of
-# it, and nothing is left to say.
+# Each recommendation is tried in a process like the one that it was made for: the allocator takes all of it, and the
+# linter finds no further problem.
 class LintAcceptanceTest < MemscopeTest
-  # Each is a row of child processes, which take all the time: two at once on two processors.
+  # Each test waits for several child processes: two run at once on two processors.
   parallelize_me!
 
   # As many threads as a small server has.
@@ -29,13 +29,13 @@ class LintAcceptanceTest < MemscopeTest
     [Memscope::Lint.from_h(JSON.parse(result.out.lines.last)), result.err]
   end
 
-  # What may be set where the tests run.
+  # Unsets what may be set where the tests run.
   def bare = ENV.keys.grep(/MALLOC|TUNABLE/).to_h { |name| [name, nil] }
 
   # The environment that an assignment makes; a value may be quoted.
   def assigned(recommended) = Shellwords.split(recommended).to_h { |assignment| assignment.split("=", 2) }
 
-  # That the process takes it, every pair, and the linter has nothing more to say.
+  # The process takes every pair, and the linter finds no further problem.
   def assert_taken(recommended, preload)
     reading, err = lint(preload, assigned(recommended))
 
@@ -106,7 +106,7 @@ class LintAcceptanceTest < MemscopeTest
     assert_match(/^glibc\.malloc\.top_pad: 0x10000 /, listed)
   end
 
-  # The ranges that memscope has jemalloc take: their ends are taken, and what is behind them is not.
+  # The ranges that the linter states: jemalloc takes their ends, and nothing beyond.
   def test_jemallocs_ranges
     { "narenas:1" => true, "narenas:4094" => true, "narenas:4095" => false, "dirty_decay_ms:18446744072000" => true,
       "dirty_decay_ms:18446744072001" => false, "muzzy_decay_ms:-1" => true, "muzzy_decay_ms:-2" => false,
@@ -173,7 +173,7 @@ class LintAcceptanceTest < MemscopeTest
     assert_equal "unset MALLOC_TRIM_THRESHOLD", problem.replacement
   end
 
-  # Capabilities that a program gains from its file make the kernel set AT_SECURE.
+  # The kernel sets AT_SECURE for a program whose file has capabilities.
   def test_a_program_that_glibc_does_not_listen_to
     skip "only root can give a file capabilities" unless Process.uid.zero?
     skip "setcap is not installed" unless system("setcap", "-h", %i[out err] => File::NULL)

@@ -2,7 +2,7 @@
 
 require_relative "bodies"
 
-# Evidence for the doctor, made by hand: a healthy process of 200 MiB, and what a test says that is different.
+# Evidence for the doctor, made by hand: a healthy process of 200 MiB, and the differences that a test states.
 module Charts
   MEBIBYTE = Bodies::MEBIBYTE
 

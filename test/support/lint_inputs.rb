@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Inputs for the linter, made by hand: a usual process, and what a test says that is different.
+# Inputs for the linter, made by hand: a usual process, and the differences that a test states.
 module LintInputs
   COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
 
@@ -17,8 +17,8 @@ module LintInputs
 
   module_function
 
-  # options: what jemalloc says now, by name; given: of options that a text sets, [source, text, ignored].
-  # The keywords are those of Inputs, and of HostEnvironment.
+  # options: jemalloc's current values by name; given: [source, text, ignored] of each option that a text sets. The
+  # other keywords are those of Inputs and HostEnvironment.
   def jemalloc(text = nil, options: {}, given: {}, others: [], link: nil, current: nil, variables: {}, secure: false,
                variable: "MALLOC_CONF", **environment)
     values = { **JEMALLOC, **options }
