@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../native"
 require_relative "../reading"
 require_relative "conf_text"
 require_relative "spelling"
@@ -20,7 +21,7 @@ module Memscope
                      "prof_log" => /\A(true|false)\z/, "prof_unbias" => /\A(true|false)\z/ }.freeze
       # Of more than it has room for jemalloc makes as many as it has (MALLOCX_ARENA_LIMIT in
       # include/jemalloc/internal/arena_types.h), and of times it takes what fits into 64 bits of nanoseconds.
-      DECAY = (-1..18_446_744_072_000)
+      DECAY = (-1..Native::MAX_DECAY_MS)
       NUMBERS = { "narenas" => 1..4094, "dirty_decay_ms" => DECAY, "muzzy_decay_ms" => DECAY,
                   "max_background_threads" => 1..4, "lg_prof_sample" => 0..62, "lg_prof_interval" => -1..62 }.freeze
       WORDS = { "dss" => %w[disabled primary secondary], "percpu_arena" => %w[disabled percpu phycpu],
