@@ -52,7 +52,7 @@ module Memscope
       end
 
       def kernels_view(error)
-        found = Outside.read(@pid)
+        found = ExternalProcess.read(@pid)
         warn "memscope:report: #{error.message}; this is the kernel's view only"
         found
       rescue Client::Unreachable => e # it has ended meanwhile
