@@ -7,7 +7,6 @@ void Init_memscope_process(void);
 void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
-void Init_memscope_heap_compaction(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);

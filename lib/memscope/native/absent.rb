@@ -51,9 +51,6 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
 
-      # Asked before Ruby 3.3 only.
-      def can_compact? = false
-
       def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- it does
         yield
         true
