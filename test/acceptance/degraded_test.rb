@@ -37,11 +37,11 @@ class DegradedTest < MemscopeTest
   end
 
   both_allocators "no process_vm_readv" do |preload|
-    assert_closed(read("Host.deny_process_vm_readv!", preload: preload))
+    assert_closed(read("Host.forbid_process_vm_readv!", preload: preload))
   end
 
   both_allocators "neither" do |preload|
-    assert_closed(read("Host.deny_pagemap_scan!; Host.deny_process_vm_readv!", preload: preload))
+    assert_closed(read("Host.deny_pagemap_scan!; Host.forbid_process_vm_readv!", preload: preload))
   end
 
   # A process that gave up root without exec may not read its own pagemap any more.

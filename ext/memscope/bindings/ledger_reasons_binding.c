@@ -102,9 +102,15 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
                               memscope_status_text(ledger->stacks_status)));
     if (ledger->own_memory_status != MEMSCOPE_OK)
         add_reason(reasons, "own_memory",
-                   rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
-                              "unattributed",
+                   rb_sprintf("/proc/self/mem: %s, and a pipe in its place: %s; arenas, mmapped blocks and thread "
+                              "stacks are unattributed",
+                              memscope_status_text(ledger->own_memory_refusal),
                               memscope_status_text(ledger->own_memory_status)));
+    else if (ledger->own_memory_refusal != MEMSCOPE_OK)
+        add_reason(reasons, "own_memory",
+                   rb_sprintf("/proc/self/mem: %s; this process's own memory is copied through a pipe, which is as "
+                              "exact and slower",
+                              memscope_status_text(ledger->own_memory_refusal)));
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         add_jemalloc_reasons(reasons, ledger);
     return reasons;

@@ -118,6 +118,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
         (status = memscope_scratch_open(&ledger->claims)) != MEMSCOPE_OK)
         return status;
     ledger->own_memory_status = memscope_own_memory_open(&reading.memory);
+    ledger->own_memory_refusal = reading.memory.refusal;
     status = read_mappings(&reading);
     if (status == MEMSCOPE_OK)
         status = read_residency(&reading);
