@@ -90,8 +90,9 @@ static enum memscope_status read_residency(struct memscope_ledger_reading *readi
 static enum memscope_status attribute(struct memscope_ledger_reading *reading) {
     struct memscope_ledger *ledger = reading->ledger;
 
-    if (ledger->jemalloc_status == MEMSCOPE_OK && ledger->residency.source == MEMSCOPE_RESIDENCY_SMAPS)
-        memscope_ledger_tell_jemalloc_by_noreserve(reading); /* the residency reader has listed the mappings anew */
+    if (ledger->jemalloc_status == MEMSCOPE_OK && ledger->residency.relisted &&
+        !memscope_ledger_tell_jemalloc_by_exclusion(reading))
+        memscope_ledger_tell_jemalloc_by_noreserve(reading);
     memscope_ledger_claim_found(reading);
     if (!reading->claims.exhausted)
         memscope_ledger_sweep(reading);

@@ -158,6 +158,21 @@ static VALUE host_mmap_anonymous(int argc, VALUE *argv, VALUE self) {
     return ULL2NUM((uintptr_t)start);
 }
 
+/* Host.reserve(bytes) -> nil: address space that nothing may touch, as databases and virtual machines reserve it. */
+static VALUE host_reserve(VALUE self, VALUE bytes) {
+    (void)map_apart(NUM2SIZET(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    return Qnil;
+}
+
+/* Host.read_zero_pages(bytes) -> nil: reads memory that nobody has written, which is the kernel's page of zeros. */
+static VALUE host_read_zero_pages(VALUE self, VALUE bytes) {
+    const volatile char *start = map_apart(NUM2SIZET(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+    for (size_t offset = 0; offset < NUM2SIZET(bytes); offset += page_size)
+        (void)start[offset];
+    return Qnil;
+}
+
 /* Host.mmap_file(path) -> [address, bytes]: the whole file, private and read-only, every page read. */
 static VALUE host_mmap_file(VALUE self, VALUE path) {
     int descriptor = open(StringValueCStr(path), O_RDONLY | O_CLOEXEC);
@@ -237,6 +252,8 @@ void init_memory(VALUE host) {
     rb_define_singleton_method(host, "mallctl", host_mallctl, 2);
     rb_define_singleton_method(host, "free_blocks", host_free_blocks, -1);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
+    rb_define_singleton_method(host, "reserve", host_reserve, 1);
+    rb_define_singleton_method(host, "read_zero_pages", host_read_zero_pages, 1);
     rb_define_singleton_method(host, "mmap_file", host_mmap_file, 1);
     rb_define_singleton_method(host, "shared_memory", host_shared_memory, 2);
     rb_define_singleton_method(host, "unmap", host_unmap, 2);
