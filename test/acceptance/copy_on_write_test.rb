@@ -79,7 +79,7 @@ class CopyOnWriteTest < MemscopeTest
         puts JSON.generate(readings.transform_values { |reading| in_child { reading.call && nil } })
       RUBY
 
-    assert_empty children.select { |_, child| child["uss"] > USS_LIMIT }, "KiB that became private"
+      assert_empty children.select { |_, child| child["uss"] > USS_LIMIT }, "KiB that became private"
       assert_empty children.select { |_, child| child["available"] > AVAILABLE_LIMIT }, "KiB" if ALONE
     end
   end

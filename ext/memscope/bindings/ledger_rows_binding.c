@@ -97,7 +97,7 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *r
     if (!memscope_ledger_malloc_in_use(reading, &in_use))
         return;
     memscope_hash_set(detail, "in_use_bytes", ULL2NUM(in_use));
-    if (!reading->held.known)
+    if (!reading->held.known || reading->held.left_out_objects > 0)
         return;
     memscope_hash_set(detail, "held_by_objects_bytes", ULL2NUM(reading->held.bytes));
     memscope_hash_set(detail, "held_by_nobody_bytes", LL2NUM((int64_t)in_use - (int64_t)reading->held.bytes));

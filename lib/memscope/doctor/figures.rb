@@ -61,9 +61,9 @@ module Memscope
 
       # --- What Ruby says
 
-      # @return [Integer, nil] live slots, and what objects say they hold through malloc
+      # @return [Integer, nil] live slots, and what objects say they hold through malloc; nil where some are left out
       def ruby_bytes
-        live = bytes(:ruby_heap, :live_slots)
+        live = bytes(:ruby_heap, :live_slots) unless ledger.reasons.key?(:held_by_objects_bytes)
         live && (live + (ledger.held_by_objects_bytes || 0))
       end
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Every block begins with a pointer to the one made before it: keeping them takes no memory of its own. */
@@ -245,8 +246,56 @@ static VALUE host_nameless(VALUE self, VALUE bytes) {
     return object;
 }
 
+/* An object whose size function takes a while, and the calls of that function in all. */
+struct slow {
+    size_t bytes, nanoseconds;
+};
+static size_t slow_calls;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static size_t slow_size(const void *data) {
+    const struct slow *slow = data;
+    uint64_t end = slow->nanoseconds > 0 ? now_ns() + slow->nanoseconds : 0;
+
+    slow_calls++;
+    while (end > 0 && now_ns() < end)
+        ;
+    return sizeof *slow + slow->bytes;
+}
+
+static const rb_data_type_t slow_type = {.wrap_struct_name = "Host::Slow",
+                                         .function = {.dfree = RUBY_DEFAULT_FREE, .dsize = slow_size}};
+static const rb_data_type_t quick_type = {.wrap_struct_name = "Host::Quick",
+                                          .function = {.dfree = RUBY_DEFAULT_FREE, .dsize = slow_size}};
+
+/*
+ * Host.sized(bytes, nanoseconds) -> an object that says it holds bytes: of the type Host::Slow, whose size function
+ * takes so long; of Host::Quick where that is 0.
+ */
+static VALUE host_sized(VALUE self, VALUE bytes, VALUE nanoseconds) {
+    const rb_data_type_t *type = NUM2SIZET(nanoseconds) > 0 ? &slow_type : &quick_type;
+    struct slow *slow;
+    VALUE object = TypedData_Make_Struct(rb_cObject, struct slow, type, slow);
+
+    *slow = (struct slow){NUM2SIZET(bytes), NUM2SIZET(nanoseconds)};
+    return object;
+}
+
+/* Host.size_calls -> Integer: how often a size function of Host.sized was called. */
+static VALUE host_size_calls(VALUE self) {
+    return SIZET2NUM(slow_calls);
+}
+
 void init_memory(VALUE host) {
     rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
+    rb_define_singleton_method(host, "sized", host_sized, 2);
+    rb_define_singleton_method(host, "size_calls", host_size_calls, 0);
     rb_define_singleton_method(host, "nameless", host_nameless, 1);
     rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
     rb_define_singleton_method(host, "mallctl", host_mallctl, 2);
