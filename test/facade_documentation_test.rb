@@ -22,7 +22,7 @@ class FacadeDocumentationTest < MemscopeTest
 
   # The comment above each public method of Memscope, by name.
   def comments
-    facade = SOURCE[/^  class << self\n(.*?)^    private$/m, 1]
+    facade = SOURCE[/^  class << self\n(.*?)^  end$/m, 1]
     facade.scan(/((?:^    #.*\n)+)^    def (\w+\??)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
   end
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -76,6 +77,14 @@ module Memscope
 
     # @return [Hash{Symbol => Setting}] frozen, by name
     attr_reader :settings
+
+    # What Memscope.allocator does.
+    #
+    # @return [Allocator]
+    def self.read = capture(Native.allocator)
+
+    # @return [String, nil] without what a build adds: "5.3.0" of "5.3.0-0-g54eaed1d8b56"
+    def short_version = version && (version[/\A\d+(\.\d+)+/] || version)
 
     def initialize(values)
       @settings = values[:settings].to_h { |setting| [setting.name.to_sym, setting] }.freeze

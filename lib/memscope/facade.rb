@@ -46,11 +46,6 @@ module Memscope
   autoload :Worker, File.join(__dir__, "workers.rb")
   autoload :Workers, File.join(__dir__, "workers.rb")
 
-  # A reason of the ledger's malloc, while jemalloc samples.
-  INFLATED = "a malloc profile runs, for which jemalloc gives each small block that it samples an extent of its own: " \
-             "about %d bytes more than the program asked for"
-  private_constant :INFLATED
-
   class << self
     # @!method rss
     #   The resident set, from one read of /proc/self/statm. Tier T0.
@@ -59,7 +54,7 @@ module Memscope
     # Which library serves malloc, shown by behaviour. Tier T0.
     #
     # @return [Allocator]
-    def allocator = Allocator.capture(Native.allocator)
+    def allocator = Allocator.read
 
     # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1; T2 with `malloc`.
     #
@@ -67,7 +62,7 @@ module Memscope
     #   milliseconds in a large fragmented heap
     # @return [Snapshot]
     # @raise [ArgumentError] unless `malloc` is true or false
-    def snapshot(malloc: false) = Snapshot.capture(Native.snapshot(switch(:snapshot, :malloc, malloc)))
+    def snapshot(malloc: false) = Snapshot.read(malloc: malloc)
 
     # Every resident page, by its proven owner. Tier T2.
     #
@@ -79,29 +74,21 @@ module Memscope
     # @return [Ledger]
     # @raise [ArgumentError] unless each of them is true or false
     def ledger(deep: false, shared: false, objects: false, strict: false)
-      switch(:ledger, :deep, deep)
-      switch(:ledger, :shared, shared)
-      switch(:ledger, :objects, objects)
-      switch(:ledger, :strict, strict)
-      malloc = Native.allocator
-      body = Native.ledger(deep, shared, objects, strict).update(allocator: malloc)
-      inflation = Native.profile_inflation
-      body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
-      Ledger.capture(body)
+      Ledger.read(deep: deep, shared: shared, objects: objects, strict: strict)
     end
 
     # Every mapping, with the ledger rows that own it. Tier T2. Loads memscope/mappings when first used; require that
     # beforehand where it is to be called in a trap handler.
     #
     # @return [Mappings]
-    def mappings = Mappings.capture(Native.mappings)
+    def mappings = Mappings.read
 
     # The allocator's arenas. Tier T1 under jemalloc, whose statistics are refreshed: 6.5 µs an arena. T2 under glibc,
     # where malloc_info walks the free lists under the arenas' locks: 37 ms with 84,000 free blocks. Loads
     # memscope/arenas when first used.
     #
     # @return [Arenas]
-    def arenas = Arenas.capture(Native.arenas(true))
+    def arenas = Arenas.read
 
     # The allocator's size classes: how full their slabs are. jemalloc only. Tier T1. Loads memscope/size_classes when
     # first used.
@@ -109,14 +96,7 @@ module Memscope
     # @param arena [Integer, nil] of one arena; nil for all of them together
     # @return [SizeClasses]
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
-    def size_classes(arena: nil)
-      unless arena.nil? || arenas.any? { |known| known.index == arena }
-        raise ArgumentError, "Memscope.size_classes: arena: given #{arena.inspect}, allowed: nil, " \
-                             "#{arenas.map(&:index).join(', ')}"
-      end
-
-      SizeClasses.capture(Native.size_classes(arena, arena.nil?))
-    end
+    def size_classes(arena: nil) = SizeClasses.read(arena: arena)
 
     # Ratios of what to what, and what of malloc's free memory can come back how. Tier T2: Ruby's heap is walked as
     # ruby_heap does; under glibc malloc's chunks are too. Loads memscope/fragmentation when first used.
@@ -130,15 +110,12 @@ module Memscope
     # @param collect [Boolean] collect all garbage first, as GC.start does: live slots are then those of live objects
     # @return [RubyHeap]
     # @raise [ArgumentError] when `collect` is neither true nor false
-    def ruby_heap(collect: false)
-      switch(:ruby_heap, :collect, collect)
-      RubyHeap.capture(Native.ruby_heap(collect))
-    end
+    def ruby_heap(collect: false) = RubyHeap.read(collect: collect)
 
     # What the kernel accounts to this process: PSS, USS, swap. Tier T2.
     #
     # @return [ProcessMemory]
-    def process_memory = ProcessMemory.capture(Native.process_memory)
+    def process_memory = ProcessMemory.read
 
     # The container's limit and what counts against it. Tier T1.
     #
@@ -282,13 +259,5 @@ module Memscope
 
     # @return [String, nil] why it is not
     def unsupported_reason = Native.absence
-
-    private
-
-    def switch(call, name, value)
-      return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- makes no Array
-
-      raise ArgumentError, "Memscope.#{call}: #{name}: given #{value.inspect}, allowed: true, false"
-    end
   end
 end

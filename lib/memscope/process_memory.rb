@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -90,6 +91,11 @@ module Memscope
     # @!method thp_enabled?
     #   @return [Boolean, nil] whether this process may get transparent huge pages (THP_enabled); CRuby turns them off
     field :thp_enabled, :boolean
+
+    # What Memscope.process_memory does.
+    #
+    # @return [ProcessMemory]
+    def self.read = capture(Native.process_memory)
 
     # @return [Integer, nil] pages that another process maps too: Shared_Clean + Shared_Dirty
     def shared_bytes = shared_clean_bytes && shared_dirty_bytes && (shared_clean_bytes + shared_dirty_bytes)

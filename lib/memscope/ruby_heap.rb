@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -114,6 +115,13 @@ module Memscope
     # @!attribute [r] gc_state
     #   @return [String, nil] what the GC was doing: "none", "marking" or "sweeping"
     field :gc_state, :string
+
+    # What Memscope.ruby_heap does.
+    #
+    # @param collect [Boolean]
+    # @return [RubyHeap]
+    # @raise [ArgumentError] unless `collect` is true or false
+    def self.read(collect: false) = capture(Native.ruby_heap(check_switch(:collect, collect)))
 
     # @return [Integer, nil] bytes of all pages, empty ones included where their number is known
     def bytes = pages && (page_bytes * (pages + (empty_pages || 0)))

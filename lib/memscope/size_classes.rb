@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -89,10 +90,6 @@ module Memscope
   #
   #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
   class SizeClasses < Reading
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
     # @!attribute [r] allocator
     #   @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
@@ -104,15 +101,20 @@ module Memscope
     field :epoch, :count
     # @!attribute [r] classes
     #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
-    field :classes, [SizeClass], null: false, counters: SizeClass.counters
+    collection :classes, [SizeClass], counters: SizeClass.counters
 
-    # @yield [SizeClass] each, by size
-    # @return [Enumerator<SizeClass>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { classes.size } unless block
+    # What Memscope.size_classes does.
+    #
+    # @param arena [Integer, nil]
+    # @return [SizeClasses]
+    # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
+    def self.read(arena: nil)
+      known = Native.arenas(true)[:arenas].map { |body| body[:index] } if arena
+      if known&.none?(arena)
+        raise ArgumentError, "Memscope.size_classes: arena: given #{arena.inspect}, allowed: nil, #{known.join(', ')}"
+      end
 
-      classes.each(&block)
-      self
+      capture(Native.size_classes(arena, arena.nil?))
     end
 
     # @return [Integer, nil] free regions of all slabs, in bytes; nil where there are no classes
@@ -125,16 +127,6 @@ module Memscope
       find { |size_class| size_class.size_bytes == size_bytes } or
         raise KeyError.new("no size class of #{size_bytes.inspect} bytes; there are: #{map(&:size_bytes).join(', ')}",
                            receiver: self, key: size_bytes)
-    end
-
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
-
-    # @return [String] a table, by size, of those that hold anything
-    def to_s
-      require_relative "report"
-      require_relative "report/size_classes_table"
-      Report::SizeClassesTable.new(self).to_s
     end
 
     # @api private

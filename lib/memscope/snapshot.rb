@@ -51,5 +51,12 @@ module Memscope
     # @!attribute [r] glibc
     #   @return [Hash{Symbol => Integer}, nil] mallinfo2; nil unless it was asked for and glibc serves malloc
     field :glibc, :hash
+
+    # What Memscope.snapshot does.
+    #
+    # @param malloc [Boolean]
+    # @return [Snapshot]
+    # @raise [ArgumentError] unless `malloc` is true or false
+    def self.read(malloc: false) = capture(Native.snapshot(check_switch(:malloc, malloc)))
   end
 end
