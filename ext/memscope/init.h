@@ -9,7 +9,6 @@ void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
 void Init_memscope_held_memory(void);
 void Init_memscope_heap_pins(void);
-void Init_memscope_heap_compaction(void);
 void Init_memscope_ruby_heap_binding(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);

@@ -29,7 +29,6 @@ void Init_memscope(void) {
     Init_memscope_ruby_heap();
     Init_memscope_held_memory();
     Init_memscope_heap_pins();
-    Init_memscope_heap_compaction();
     Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();
     Init_memscope_arenas();

@@ -53,10 +53,10 @@ static void test_jemalloc_without_a_place_is_not_verified(void) {
     static struct memscope_ledger ledger = {.jemalloc = {.mapped_bytes = 64 * MIB, .allocated_bytes = 8 * MIB},
                                             .jemalloc_space_bytes = 64 * MIB};
 
-    ledger.bytes[MEMSCOPE_ROW_in_use] = 16 * MIB;
+    ledger.bytes[MEMSCOPE_ROW_malloc] = 16 * MIB;
     memscope_ledger_split_jemalloc(&ledger);
     EXPECT(ledger.jemalloc_space_bytes == memscope_ledger_jemalloc_expected(&ledger));
-    ledger.bytes[MEMSCOPE_ROW_in_use] = 0;
+    ledger.bytes[MEMSCOPE_ROW_malloc] = 0;
     memscope_ledger_split_jemalloc(&ledger);
     EXPECT(ledger.jemalloc_space_bytes == 0);
 }
