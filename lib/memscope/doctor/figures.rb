@@ -59,7 +59,7 @@ module Memscope
       #   asked
       def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
 
-      # @return [Integer, nil] in use in malloc, beyond what objects report to hold; nil where not every object was asked
+      # @return [Integer, nil] in use in malloc, beyond what objects report to hold; nil where not every one was asked
       def untracked_bytes
         in_use = detail(:malloc, :in_use_bytes)
         held = ledger.held_by_objects_bytes unless objects_left_out?
