@@ -33,6 +33,30 @@ static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *
                                    "mappings are its: they are unattributed"));
 }
 
+/* "3 of A::Type, 2 of types without a name": NULL-terminated names of C, which may have any encoding. */
+static VALUE left_out_text(const struct memscope_held_memory *held) {
+    VALUE text = rb_utf8_str_new_cstr("");
+    uint64_t listed = 0;
+
+    for (size_t index = 0; index < held->left_out_count; index++) {
+        const struct memscope_left_out *type = &held->left_out[index];
+
+        rb_str_catf(text, "%s%" PRIu64 " of %s", index == 0 ? "" : ", ", type->objects,
+                    type->name == NULL ? "a type without a name" : type->name);
+        listed += type->objects;
+    }
+    if (listed < held->left_out_objects)
+        rb_str_catf(text, ", %" PRIu64 " of other types", held->left_out_objects - listed);
+    return text;
+}
+
+static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
+    if (held->left_out_objects > 0)
+        add_reason(reasons, "held_by_objects_bytes",
+                   rb_sprintf("at least: their size functions are slow, so these objects are left out: %" PRIsVALUE,
+                              left_out_text(held)));
+}
+
 /* What was asked for beyond the plain ledger and could not be had. */
 static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
@@ -82,6 +106,7 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
     add_residency_reason(reasons, &ledger->residency);
     add_malloc_reason(reasons, call);
     add_option_reasons(reasons, call);
+    add_left_out_reason(reasons, &call->held);
     if (call->listing.refusal != NULL)
         add_reason(reasons, "ruby_heap", rb_str_new_cstr(call->listing.refusal));
     else if (call->listing.finished_gc)
@@ -101,9 +126,15 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
                               memscope_status_text(ledger->stacks_status)));
     if (ledger->own_memory_status != MEMSCOPE_OK)
         add_reason(reasons, "own_memory",
-                   rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
-                              "unattributed",
+                   rb_sprintf("/proc/self/mem: %s, and a pipe in its place: %s; arenas, mmapped blocks and thread "
+                              "stacks are unattributed",
+                              memscope_status_text(ledger->own_memory_refusal),
                               memscope_status_text(ledger->own_memory_status)));
+    else if (ledger->own_memory_refusal != MEMSCOPE_OK)
+        add_reason(reasons, "own_memory",
+                   rb_sprintf("/proc/self/mem: %s; this process's own memory is copied through a pipe, which is as "
+                              "exact and slower",
+                              memscope_status_text(ledger->own_memory_refusal)));
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         add_jemalloc_reasons(reasons, ledger);
     return reasons;

@@ -2,6 +2,7 @@
 
 #include "init.h"
 #include "ruby/compaction_bounds.h"
+#include "ruby/held_memory.h"
 #include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
@@ -162,6 +163,7 @@ void Init_memscope_ruby_heap(void) {
     VALUE stat = rb_hash_new();
 
     memscope_ruby_heap_learn();
+    memscope_held_memory_learn();
     memscope_heap_pins_learn();
     rb_gc_stat(stat);
     symbol_old_objects = memscope_symbol("old_objects");

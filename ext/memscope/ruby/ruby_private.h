@@ -85,7 +85,8 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
-/* Whether a plain object holds its variables in its slot. ROBJECT_HEAP replaced ROBJECT_EMBED in 4.0; 4.1dev has neither. */
+/* Whether a plain object holds its variables in its slot. ROBJECT_HEAP replaced ROBJECT_EMBED in 4.0; 4.1dev has
+ * neither. */
 #if defined(ROBJECT_HEAP)
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
 #elif defined(ROBJECT_EMBED)

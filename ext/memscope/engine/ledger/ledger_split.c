@@ -6,13 +6,16 @@
 /*
  * Splits jemalloc's resident memory by jemalloc's own counters. They include some pages that were never touched, or lie
  * in a mapping that may be another's (not_resident, negative), and omit some resident pages (retained ones that huge
- * pages filled again).
+ * pages filled again). Where allocated memory has no resident page, the mappings found are not jemalloc's, even if
+ * their sizes match.
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
     int64_t *bytes = ledger->bytes, resident = bytes[MEMSCOPE_ROW_malloc], rest;
     uint64_t caches = stats->tcache_bytes + stats->tcache_stashed_bytes;
 
+    if (resident == 0 && stats->allocated_bytes > 0)
+        ledger->jemalloc_space_bytes = 0;
     bytes[MEMSCOPE_ROW_malloc] = 0;
     bytes[MEMSCOPE_ROW_in_use] = (int64_t)(stats->allocated_bytes - caches);
     bytes[MEMSCOPE_ROW_thread_caches] = (int64_t)caches;
