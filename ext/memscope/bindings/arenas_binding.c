@@ -268,7 +268,7 @@ static VALUE close_call(VALUE argument) {
     return Qnil;
 }
 
-/* An interrupt that arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back. */
+/* An interrupt that arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory. */
 static VALUE perform(struct arenas_call call) {
     call.allocator = memscope_allocator_current()->name;
     call.start_ns = memscope_now_ns();

@@ -81,7 +81,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         add_reason(reasons, "objects", rb_str_new_cstr("what malloc has given out is known with deep: true"));
 }
 
-/* Where its mappings are not all told. */
+/* When some of its mappings were not identified. */
 static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
     if (ledger->ambiguous_mappings > 0)
         add_reason(reasons, "unattributed",

@@ -222,7 +222,7 @@ static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uin
 static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
     struct frames frames = {rb_ary_new(), rb_hash_new(), &scan->symbols};
     VALUE list = rb_ary_new_capa((long)scan->stacks.count);
-    uint64_t live_bytes = 0, samples = 0; /* sums of what is shown, not of what was rounded */
+    uint64_t live_bytes = 0, samples = 0; /* sums of the shown, rounded numbers */
     double variance = 0;
     bool all = true;
 

@@ -63,7 +63,7 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
         set_sums(hash, &scan->sizes.total, scan);
 }
 
-/* What Ruby itself counts, and what its rule for freeing pages goes by. */
+/* Ruby's own counts, and the inputs of its rule for freeing pages. */
 static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_state) {
     const struct memscope_heap_listing *listing = &scan->listing;
 
@@ -132,7 +132,7 @@ static VALUE native_ruby_heap(VALUE self, VALUE collect) {
 
 /* ---- the rule for freeing pages ------------------------------------------------------------------------------- */
 
-/* As gc.c reads its variables: what is out of bounds, or no number, is ignored (get_envparam_double, …_size). */
+/* As gc.c reads its variables: ignores a value out of bounds or that is no number (get_envparam_double, …_size). */
 static double ratio_from_environment(const char *name, double otherwise, double more_than, double at_most) {
     const char *given = getenv(name);
     char *end;

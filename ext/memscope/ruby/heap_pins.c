@@ -212,7 +212,7 @@ static void survey_object(struct survey *survey, VALUE object) {
     default:
         break;
     }
-    if (RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE)) /* the table of finalizers goes by address */
+    if (RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE)) /* the table of finalizers is keyed by address */
         mark_page(survey, object, MEMSCOPE_PAGE_PINS);
 }
 

@@ -74,7 +74,7 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 }
 
 /*
- * The clock of the first call is cheap, and goes on while other processes run. So it only begins a watch, by the
+ * The clock of the first call is cheap, but also counts time of other processes. So it only begins a watch, by the
  * thread's own time, which takes a system call to read.
  */
 static size_t ask_timed(struct walk *walk, struct asked_type *type, VALUE object) {

@@ -1,6 +1,6 @@
 /*
  * The only declarations of Ruby symbols that are in no public header, and the only constants of Ruby's inside that no
- * interface tells: each with the versions that have it, and what is done where it is missing. To be deleted line by
+ * interface exposes: each with the versions that have it, and the fallback where it is missing. To be deleted line by
  * line as Ruby publishes them.
  */
 #ifndef MEMSCOPE_RUBY_PRIVATE_H
@@ -75,7 +75,7 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 /* struct ar_table_struct (internal/hash.h): 8 pairs and a byte of hint for each. */
 #define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
 
-/* Which slot size an object would take by now, 0 for its own: what compaction goes by. Exported by 3.4 (gc.c). */
+/* Which slot size an object would take by now, 0 for its own: which compaction uses. Exported by 3.4 (gc.c). */
 #ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
 size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
@@ -109,7 +109,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 /* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
 
-/* A Ruby thread may go on in another native thread (RUBY_MN_THREADS=1), and says so. */
+/* A Ruby thread may continue in another native thread (RUBY_MN_THREADS=1), which raises an event. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_THREADS_MIGRATE 1
 #else
@@ -137,7 +137,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_SHAPE_CACHE_BYTES 0
 #endif
 
-/* The address of a shape; shape 0 begins the list. Exported by 3.3 and 3.4; elsewhere the list is told by its size. */
+/* The address of a shape; shape 0 begins the list. Exported by 3.3 and 3.4; elsewhere the list is found by its size. */
 #ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
 const void *rb_shape_get_shape_by_id(unsigned int id);
 #endif

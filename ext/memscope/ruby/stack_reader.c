@@ -29,7 +29,7 @@ static atomic_bool ruby_ended;
 static bool frames_without_gvl; /* see may_read */
 
 /*
- * Set in a thread that has ended for Ruby while its native thread goes on (TLS destructors, the thread cache). 3.1
+ * Set in a thread that has ended for Ruby while its native thread lives on (TLS destructors, the thread cache). 3.1
  * clears what ruby_native_thread_p looks at itself (thread_pthread.c, native_thread_destroy); later ones do not.
  *
  * Since 3.3 a native thread may run one Ruby thread after another (those of Ractors other than the main one, and with
@@ -79,7 +79,7 @@ static enum memscope_stack_state state_of_thread(void) {
  * Readers announce themselves, for two who wait for them.
  *
  * A thread that waits without the GVL has frames that do not change: but for compaction, which moves what they point
- * to. So a reader gives up where a GC is under way; GC, whose marking comes before it moves anything, waits in
+ * to. So a reader stops where a GC is under way; GC, whose marking comes before it moves anything, waits in
  * mark_interned for the readers that were there first. Both orders are seq_cst: either the reader sees during_gc, or
  * the marking sees the reader. (Left out, it did not fail in minutes: a reading takes a microsecond.) A reader that
  * holds the GVL is none that a GC can meet; but a thread that queues for the GVL counts as having it (thread.c 3.1.2,
@@ -218,7 +218,7 @@ uint32_t memscope_next_generation(void) {
     return (atomic_fetch_add(&generation, 1) + 1) & 0xffffff;
 }
 
-/* ---- what the garbage collector is told -----------------------------------------------------------------------------
+/* ---- what the garbage collector sees -----------------------------------------------------------------------------
  */
 
 static void mark_interned(void *unused) {
@@ -236,7 +236,7 @@ static size_t interned_bytes(const void *unused) {
 }
 
 /*
- * Not write-barrier protected, on purpose: what is interned inside malloc tells the collector of no new reference, so
+ * Not write-barrier protected, on purpose: interning inside malloc cannot report a new reference to the collector, so
  * it has to look at this object in every minor collection, as it does at all that are old and not protected
  * (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). Protected, its new frames would not be marked until the next major
  * one, which is to do without the marking.

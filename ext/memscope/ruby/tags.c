@@ -9,7 +9,7 @@
 
 /*
  * A tag is a fiber's: where it is kept while others run, under a name of Thread#[]. What malloc looks at is a copy,
- * which is there in any state of the process; it is taken where a thread goes on with another fiber.
+ * which exists in any state of the process; it is made when a thread switches to another fiber.
  */
 static ID tag_key;
 static __thread uint32_t tag;
@@ -54,7 +54,8 @@ static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_
 }
 #endif
 
-/* With RUBY_MN_THREADS=1 a thread goes on in another native thread. (Other Ractors, which always do, have no tags.) */
+/* With RUBY_MN_THREADS=1 a thread may continue in another native thread. (Other Ractors always may, and have no tags.)
+ */
 static void follow_threads(void) {
 #if MEMSCOPE_THREADS_MIGRATE
     const char *setting = getenv("RUBY_MN_THREADS");

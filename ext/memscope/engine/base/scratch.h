@@ -2,7 +2,7 @@
  * Scratch memory of one reading: its own mapping, so that measuring touches neither Ruby's heap nor malloc's.
  *
  * A scratch belongs to the thread that opened it. Its address space is reserved at once and committed as it is
- * taken; close gives everything back. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch
+ * taken; close unmaps everything. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch
  * of the process is listed, so that a ledger can own the scratch of another thread's ledger too. No GVL needed; not
  * async-signal-safe only in that mmap's errno is left behind.
  */

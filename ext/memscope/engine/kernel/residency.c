@@ -38,7 +38,7 @@ struct scan_request {
 #define LARGE_MAPPING ((uintptr_t)4 << 30)
 /* Beyond this (128 MB of pagemap; sanitizers map terabytes) smaps alone must do. */
 #define LARGEST_MAPPING ((uintptr_t)64 << 30)
-/* Pages that a reading may see beyond RSS because the process goes on meanwhile. */
+/* Pages that a reading may see beyond RSS because the process runs on meanwhile. */
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
 /*

@@ -155,7 +155,7 @@ static void sweep_ranges(struct sweep *sweep) {
 
 /* ---- the sweep where only each mapping's Rss is known --------------------------------------------------------- */
 
-/* Address space in one mapping by owner; what is resident of it lies between two bounds. */
+/* Address space in one mapping by owner; its resident part lies between two bounds. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;

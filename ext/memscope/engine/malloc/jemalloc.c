@@ -2,8 +2,6 @@
 
 #include "malloc/jemalloc_keys.h"
 
-#ifdef __linux__
-
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -205,44 +203,3 @@ const char *memscope_jemalloc_unsupported_reason(void) {
 
     return resolved(&local)->unsupported;
 }
-
-#else
-
-bool memscope_jemalloc_bound(void) {
-    return false;
-}
-
-memscope_mallctl memscope_jemalloc_entry(void) {
-    return NULL;
-}
-
-const char *memscope_jemalloc_prefix(void) {
-    return "";
-}
-
-const char *memscope_jemalloc_program_conf(void) {
-    return NULL;
-}
-
-enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size) {
-    (void)key, (void)value, (void)size;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested, uint64_t *risen) {
-    (void)by_name;
-    *requested = 0;
-    *risen = 0;
-    return false;
-}
-
-enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
-    *stats = (struct memscope_jemalloc_stats){0};
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-const char *memscope_jemalloc_unsupported_reason(void) {
-    return "not supported on this platform";
-}
-
-#endif

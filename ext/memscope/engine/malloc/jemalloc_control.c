@@ -3,8 +3,6 @@
 #include "malloc/allocator.h"
 #include "malloc/jemalloc_keys.h"
 
-#ifdef __linux__
-
 #include <errno.h>
 #include <sys/types.h>
 
@@ -125,48 +123,3 @@ enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
     status = control(BACKGROUND_THREAD, 0, NULL, &on, sizeof on);
     return status == MEMSCOPE_NOT_FOUND ? MEMSCOPE_IO : status;
 }
-
-#else
-
-unsigned memscope_jemalloc_arena_count(void) {
-    return 0;
-}
-
-enum memscope_status memscope_jemalloc_decay(unsigned arena) {
-    (void)arena;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_purge(unsigned arena) {
-    (void)arena;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_flush_thread_cache(void) {
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
-                                                     int64_t *ms) {
-    (void)arena, (void)kind;
-    *ms = 0;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
-                                                    int64_t ms) {
-    (void)arena, (void)kind, (void)ms;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_read_background_thread(bool *on) {
-    *on = false;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
-    (void)on;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

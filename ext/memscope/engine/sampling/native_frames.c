@@ -114,7 +114,7 @@ static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *ob
     return memscope_object_at(address, object) && object->unwind_index;
 }
 
-/* Frames of no object (compiled by a JIT) end the walk: for them libgcc gives the function of the frame before. */
+/* Frames of no object (compiled by a JIT) end the walk: libgcc returns the preceding frame's function for them. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
     uintptr_t address = _Unwind_GetIP(context), function = _Unwind_GetRegionStart(context);

@@ -62,7 +62,7 @@ void memscope_sample_table_after_fork(void);
 /* ---- the filter: whether an address may be that of a sample --------------------------------------------------- */
 
 #define MEMSCOPE_FILTER_BITS 17
-#define MEMSCOPE_FILTER_GROUP 4    /* so many counters have one bit */
+#define MEMSCOPE_FILTER_GROUP 4    /* counters per bit */
 #define MEMSCOPE_FILTER_WORDS 1024 /* of 32 such bits */
 
 /*
