@@ -25,6 +25,12 @@ static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
 /* {tier:, wall_us:, gvl_us:, scratch_bytes:}, as every reading carries it. */
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes);
 
+/* Does the work without the GVL and returns the nanoseconds that it took. */
+uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
+
+/* NULL and "" become nil. Marked as UTF-8, whatever the bytes. */
+VALUE memscope_text_or_nil(const char *text);
+
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t memscope_now_ns(void);
 

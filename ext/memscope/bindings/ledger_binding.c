@@ -6,8 +6,6 @@
 
 #include "init.h"
 
-#include <ruby/thread.h>
-
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
 static enum memscope_ledger_malloc malloc_kind(void) {
@@ -20,11 +18,10 @@ static enum memscope_ledger_malloc malloc_kind(void) {
     return MEMSCOPE_LEDGER_MALLOC_OTHER;
 }
 
-static void *read_without_gvl(void *argument) {
+static void scan(void *argument) {
     struct memscope_ledger_call *call = argument;
 
     call->status = memscope_ledger_read(&call->request, &call->ledger);
-    return NULL;
 }
 
 static void perform(struct memscope_ledger_call *call) {
@@ -41,9 +38,9 @@ static void perform(struct memscope_ledger_call *call) {
     call->request.images = &call->images;
     call->gvl_ns = memscope_now_ns() - start;
     if (call->strict)
-        read_without_gvl(call);
+        scan(call);
     else
-        rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
+        memscope_without_gvl(scan, call);
     call->wall_ns = memscope_now_ns() - start;
     if (call->strict)
         call->gvl_ns = call->wall_ns;

@@ -11,7 +11,6 @@
 #include "malloc/jemalloc_control.h"
 #include "malloc/levers.h"
 
-#include <ruby/thread.h>
 #include <unistd.h>
 
 /* ---- one purge at a time ------------------------------------------------------------------------------------- */
@@ -58,16 +57,12 @@ struct lever_run {
     enum memscope_lever lever;
     unsigned arena;
     enum memscope_status status;
-    uint64_t wall_ns;
 };
 
-static void *run_without_gvl(void *argument) {
+static void run_lever(void *argument) {
     struct lever_run *run = argument;
-    uint64_t start = memscope_now_ns();
 
     run->status = memscope_lever_run(run->lever, run->arena);
-    run->wall_ns = memscope_now_ns() - start;
-    return NULL;
 }
 
 static enum memscope_lever lever_of(VALUE name) {
@@ -96,9 +91,10 @@ static VALUE failure(const struct lever_run *run) {
  */
 static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
     struct lever_run run = {.lever = lever_of(name), .arena = arena_or_all(arena)};
+    uint64_t wall_ns;
 
-    rb_thread_call_without_gvl(run_without_gvl, &run, NULL, NULL);
-    return rb_assoc_new(ULL2NUM(run.wall_ns), failure(&run));
+    wall_ns = memscope_without_gvl(run_lever, &run);
+    return rb_assoc_new(ULL2NUM(wall_ns), failure(&run));
 }
 
 /* Native.collectable_bytes -> Integer: what collect will return; nil where the allocator does not say. */
@@ -141,7 +137,6 @@ struct tuning {
     struct arena_decay later;
     bool old_background_thread, new_background_thread;
     enum memscope_status background_status, set_background_status;
-    uint64_t wall_ns;
 };
 
 static void tune_arena(const struct tuning *tuning, unsigned index, struct arena_decay *arena) {
@@ -159,9 +154,8 @@ static void tune_arena(const struct tuning *tuning, unsigned index, struct arena
     }
 }
 
-static void *tune_without_gvl(void *argument) {
+static void tune(void *argument) {
     struct tuning *tuning = argument;
-    uint64_t start = memscope_now_ns();
 
     tuning->background_status = memscope_jemalloc_read_background_thread(&tuning->old_background_thread);
     if (tuning->sets_background_thread)
@@ -171,8 +165,6 @@ static void *tune_without_gvl(void *argument) {
         tune_arena(tuning, MEMSCOPE_LATER_ARENAS, &tuning->later);
     for (unsigned index = 0; index < tuning->count; index++)
         tune_arena(tuning, tuning->first + index, &tuning->arenas[index]);
-    tuning->wall_ns = memscope_now_ns() - start;
-    return NULL;
 }
 
 static VALUE decay_to_hash(const struct arena_decay *arena) {
@@ -224,7 +216,7 @@ static void set_background_thread(VALUE body, VALUE reasons, const struct tuning
         memscope_hash_set(reasons, "background_thread", rb_utf8_str_new_cstr("jemalloc could not start its threads"));
 }
 
-static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
+static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint64_t without_gvl_ns) {
     enum memscope_allocator_name allocator = memscope_allocator_current()->name;
     bool every = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && !tuning->one_arena;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
@@ -238,7 +230,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
         memscope_hash_set(reasons, "arenas", rb_utf8_str_new_cstr("only jemalloc can be tuned while it runs"));
     memscope_hash_set(body, "reasons", reasons);
     wall_ns = memscope_now_ns() - start_ns;
-    memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - tuning->wall_ns, 0));
+    memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - without_gvl_ns, 0));
     return body;
 }
 
@@ -247,7 +239,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
  * it is, and for all arenas together. For jemalloc only.
  */
 static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
-    uint64_t start = memscope_now_ns();
+    uint64_t start = memscope_now_ns(), without_gvl_ns;
     const VALUE ms[KINDS] = {[MEMSCOPE_JEMALLOC_DIRTY] = dirty_ms, [MEMSCOPE_JEMALLOC_MUZZY] = muzzy_ms};
     struct tuning tuning = {.one_arena = !NIL_P(arena),
                             .sets_background_thread = !NIL_P(background_thread),
@@ -261,8 +253,8 @@ static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms
     tuning.first = NIL_P(arena) ? 0 : NUM2UINT(arena);
     tuning.count = NIL_P(arena) ? memscope_jemalloc_arena_count() : 1;
     tuning.arenas = ALLOCV_N(struct arena_decay, room, tuning.count);
-    rb_thread_call_without_gvl(tune_without_gvl, &tuning, NULL, NULL);
-    body = tuning_to_hash(&tuning, start);
+    without_gvl_ns = memscope_without_gvl(tune, &tuning);
+    body = tuning_to_hash(&tuning, start, without_gvl_ns);
     ALLOCV_END(room);
     return body;
 }

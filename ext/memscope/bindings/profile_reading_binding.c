@@ -15,7 +15,6 @@
 
 #include <math.h>
 #include <ruby/debug.h>
-#include <ruby/thread.h>
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
@@ -163,7 +162,7 @@ struct scan {
     size_t table_bytes;
 };
 
-static void *read_without_gvl(void *argument) {
+static void read_samples(void *argument) {
     struct scan *scan = argument;
 
     scan->status = scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS
@@ -172,7 +171,6 @@ static void *read_without_gvl(void *argument) {
     scan->knows_live_bytes = memscope_allocator_live_bytes(&scan->live_bytes);
     scan->table_bytes = memscope_interned_bytes() + memscope_native_frames_resident_bytes() +
                         (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS ? memscope_sample_table_bytes() : 0);
-    return NULL;
 }
 
 static VALUE overhead(const struct scan *scan) {
@@ -295,7 +293,7 @@ static VALUE read_profile(VALUE argument) {
 
     if (memscope_profile.running && memscope_profile.backend == MEMSCOPE_BACKEND_IMPORTS)
         memscope_import_sampler_patch_new();
-    rb_thread_call_without_gvl(read_without_gvl, scan, NULL, NULL);
+    memscope_without_gvl(read_samples, scan);
     if (scan->session != memscope_session())
         return Qundef;
     if (scan->status != MEMSCOPE_OK)
@@ -326,17 +324,16 @@ static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
     return body;
 }
 
-static void *measure_without_gvl(void *argument) {
+static void measure(void *argument) {
     struct scan *scan = argument;
 
     scan->status = memscope_jemalloc_profile_read(&scan->scratch, &scan->stacks);
-    return NULL;
 }
 
 static VALUE measure_inflation(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
 
-    rb_thread_call_without_gvl(measure_without_gvl, scan, NULL, NULL);
+    memscope_without_gvl(measure, scan);
     return scan->status == MEMSCOPE_OK ? ULL2NUM(memscope_jemalloc_profile_inflation(&scan->stacks)) : Qnil;
 }
 

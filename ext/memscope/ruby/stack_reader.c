@@ -22,8 +22,7 @@
 #define RUBY_LIMIT 64
 #define LABELS 4 /* words after the frames: state, tag, thread, generation */
 
-/* ---- whether Ruby's frames may be read ------------------------------------------------------------------------------
- */
+/* ---- whether Ruby's frames may be read -------------------------------------------------------------------------- */
 
 static atomic_bool ruby_ended;
 static bool frames_without_gvl; /* see may_read */
@@ -218,8 +217,7 @@ uint32_t memscope_next_generation(void) {
     return (atomic_fetch_add(&generation, 1) + 1) & 0xffffff;
 }
 
-/* ---- what the garbage collector sees -----------------------------------------------------------------------------
- */
+/* ---- what the garbage collector sees ---------------------------------------------------------------------------- */
 
 static void mark_interned(void *unused) {
     if (PROTECTS(waiting))

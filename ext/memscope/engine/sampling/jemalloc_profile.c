@@ -256,8 +256,7 @@ void memscope_jemalloc_profile_stop(void) {
     exchange_hook(&ours, hook_before);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static enum memscope_status dump_into(int descriptor) {
     char path[64];
