@@ -230,8 +230,7 @@ static void insert_slot_size(struct memscope_heap_pins *pins, size_t slot_bytes)
     pins->slot_sizes++;
 }
 
-/* The slot size that compaction would give it: the smallest for what is too large (gc.c, gc_compact_destination_pool).
- */
+/* The slot size that compaction would use: the smallest for a large object (gc.c, gc_compact_destination_pool). */
 static struct memscope_resizes *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
     for (size_t at = 0; at < pins->slot_sizes; at++)
         if (bytes <= pins->resizes[at].slot_bytes)

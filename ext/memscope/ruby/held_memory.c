@@ -118,8 +118,7 @@ static bool counts_a_mapped_stack(VALUE object) {
            (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
 }
 
-/* 0 for what cannot be asked. Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers).
- */
+/* 0 for an object without a memsize. Ruby 4.0 may crash on that of a class under construction (seen by profilers). */
 static size_t ask(struct walk *walk, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_NONE:

@@ -54,8 +54,7 @@ static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_
 }
 #endif
 
-/* With RUBY_MN_THREADS=1 a thread may continue in another native thread. (Other Ractors always may, and have no tags.)
- */
+/* With RUBY_MN_THREADS=1 a thread may continue in another native thread, as in other Ractors, which have no tags. */
 static void follow_threads(void) {
 #if MEMSCOPE_THREADS_MIGRATE
     const char *setting = getenv("RUBY_MN_THREADS");
@@ -65,8 +64,7 @@ static void follow_threads(void) {
 #endif
 }
 
-/* From the first tag on, for good: 0.05 microseconds a switch, and nothing else (no event that code is compiled for).
- */
+/* From the first tag on: 0.05 µs per switch and nothing else, since no code is compiled for this event. */
 static void begin_following(void) {
     if (tag_key)
         return;

@@ -240,8 +240,7 @@ static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast,
     return true;
 }
 
-/* Moves what the arena's fast bins hold from in use to free. They are short-lived lists: what cannot be read is left.
- */
+/* Moves the chunks in the arena's fast bins from in use to free; skips what cannot be read of these short lists. */
 static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
                              struct fast_chunks *fast) {
     uintptr_t bins[FASTBIN_COUNT];

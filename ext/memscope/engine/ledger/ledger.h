@@ -40,8 +40,7 @@ struct memscope_ledger_request {
     bool shared;                          /* tell what other processes share: reads 8 bytes for each resident page */
 };
 
-/* Resident bytes of one mapping that belong to one row: to Ruby's heap as a whole, to malloc as far as it is one place.
- */
+/* Resident bytes of one mapping in one row: Ruby's heap counts as a whole, malloc's memory by place. */
 struct memscope_ledger_owner {
     const struct memscope_mapping *mapping;
     enum memscope_row row;

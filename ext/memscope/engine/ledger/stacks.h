@@ -23,8 +23,7 @@ struct memscope_stack_counts {
     uint64_t fiber_stacks;  /* in use or pooled */
 };
 
-/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED where there is no such list.
- */
+/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED without such a list. */
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
                                                    const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,

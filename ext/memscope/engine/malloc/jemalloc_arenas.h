@@ -78,8 +78,7 @@ struct memscope_jemalloc_classes {
     unsigned narenas;
     struct memscope_jemalloc_class *list; /* by size */
     size_t count;
-    bool large_by_pages; /* large allocations round up to pages, not to their class's size: that size is an upper bound
-                          */
+    bool large_by_pages; /* large allocations round up to pages; their class's size is an upper bound */
     bool mixed_epochs;
 };
 
