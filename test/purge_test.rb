@@ -3,7 +3,6 @@
 require_relative "test_helper"
 require_relative "support/bodies"
 require "memscope/report"
-require "memscope/report/purge_table"
 
 class PurgeTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
@@ -256,7 +255,7 @@ class PurgeTest < MemscopeTest
   end
 
   def test_the_table
-    text = Memscope::Report::PurgeTable.new(result(settled: 63)).to_s
+    text = Memscope::Report.render(result(settled: 63))
 
     assert_match(/^  lever       predicted MiB   returned         ms$/, text)
     assert_match(/^  trim         41\.0 to 42\.0       40\.0        1\.5$/, text)
@@ -265,7 +264,7 @@ class PurgeTest < MemscopeTest
     assert_match(/^    -40\.0  malloc$/, text)
     assert_match(/^  trim: it is a range$/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
-    assert_predicate Memscope::Report::PurgeTable.new(result, unicode: false).to_s, :ascii_only?
+    assert_predicate Memscope::Report.render(result, unicode: false), :ascii_only?
   end
 
   def test_the_table_of_a_dry_run

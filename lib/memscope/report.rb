@@ -24,10 +24,10 @@ module Memscope
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
       # @param options [Hash{Symbol => Object}] of its page: `by` and `limit` of a profile
-      # @return [String] what `inspect` returns where its kind has no page
+      # @return [String] for people; what `inspect` returns where its kind has no page
       def render(reading, unicode: true, **options)
         file, page = PAGES[reading.kind]
-        return "#{reading.inspect}\n" unless file
+        return reading.inspect unless file
 
         require_relative "report/#{file}"
         const_get(page).new(reading, unicode: unicode, **options).to_s

@@ -41,7 +41,7 @@ module Memscope
         def check(stack, sampled, where)
           allowed = 0...sampled.frames.size
           wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
-          refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") if wrong.any?
+          refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
           return if sampled.difference?
 
           Stack::GROWING.each do |number|

@@ -39,11 +39,11 @@ module Memscope
       # Who in Ruby holds the memory that malloc has handed out, where both are known.
       def holders
         detail = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
-        in_use, objects, untracked = detail.values_at(:in_use_bytes, :held_by_objects_bytes, :untracked_bytes)
-        return [] unless in_use && objects
+        allocated, held = detail.values_at(:in_use_bytes, :held_by_objects_bytes)
+        return [] unless allocated && held
 
-        [@page.wrapped("Of #{size(in_use)} in use in malloc, Ruby objects account for #{size(objects)}; " \
-                       "#{size(untracked)} is untracked by Ruby.")]
+        [@page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}; " \
+                       "#{size(allocated - held)} is untracked.")]
       end
 
       def checks
@@ -62,7 +62,7 @@ module Memscope
         reasons.empty? ? [] : ["  unavailable or approximate:", *explained(reasons, indent: "    ")]
       end
 
-      def footer = [@page.joined([super.first, against_statm, agreement].compact, indent: "  ")]
+      def footer = [@page.joined([cost, against_statm, agreement].compact, indent: "  ")]
 
       # statm is read before and after the scan; a scan between the two values differs by 0.
       def against_statm

@@ -14,33 +14,29 @@ module Memscope
          *("epoch #{@reading.epoch}" if @reading.epoch)]
       end
 
-      def reasons = explained(@reading.reasons.slice(:epoch, :extension, *self.class::EXPLAINED))
+      def reasons = explained(@reading.reasons.slice(:epoch, :extension, *explains))
     end
 
     # Arenas, one a line. Under jemalloc also how long each keeps unused pages, and the mutexes that threads waited for
     # longest.
     class ArenasPage < MallocPage
-      JEMALLOC = { "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
-                   "muzzy" => :muzzy_bytes, "retained" => :retained_bytes, "metadata" => :metadata_bytes,
-                   "caches" => :tcache_bytes }.freeze
-      GLIBC = { "system" => :system_bytes, "at most" => :system_max_bytes, "allocated" => :allocated_bytes,
-                "free" => :free_bytes, "fast" => :fast_bytes }.freeze
       # How many mutexes are shown.
       MUTEXES = 3
-      EXPLAINED = %i[arenas].freeze
-      private_constant :JEMALLOC, :GLIBC, :MUTEXES, :EXPLAINED
+      private_constant :MUTEXES
 
       private
+
+      def explains = %i[arenas]
 
       def sections = @reading.known? ? [table, decay, waits] : []
 
       def jemalloc? = @reading.allocator == :jemalloc
 
       def table
-        shown = jemalloc? ? JEMALLOC : GLIBC
+        shown = Arena::COLUMNS.fetch(@reading.allocator)
         headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("blocks" unless jemalloc?)]
         rows = [*@reading, @reading.merged].map do |arena|
-          [name(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
+          [@reading.label(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
            *shown.values.map { |field| cell(arena.public_send(field)) },
            *(counted_cell(arena.free_blocks) unless jemalloc?)]
         end
@@ -52,12 +48,6 @@ module Memscope
       def units(heading, names)
         ends = names.map { |name| heading.index(/(?<= )#{name}(?= |\z)/) + name.size }
         ends.each_with_object(+"") { |column, line| line << "MiB".rjust(column - line.size) }
-      end
-
-      def name(arena)
-        return "all" unless arena.index
-
-        @reading.allocator == :glibc && arena.index.zero? ? "main" : "#{'huge ' if arena.huge?}#{arena.index}"
       end
 
       # Blocks outside all arenas.
@@ -100,10 +90,11 @@ module Memscope
     # Size classes with any memory, one a line: what is in use, and what is free in slabs.
     class SizeClassesPage < MallocPage
       HEADINGS = ["bytes", "in use", "MiB in use", "slabs", "partly", "used %", "MiB slack", "allocs"].freeze
-      EXPLAINED = %i[classes].freeze
-      private_constant :HEADINGS, :EXPLAINED
+      private_constant :HEADINGS
 
       private
+
+      def explains = %i[classes]
 
       def sections
         return [] unless @reading.known?
@@ -145,10 +136,11 @@ module Memscope
       SIZES = 8
       WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
                 allocated_bytes: "allocated" }.freeze
-      EXPLAINED = %i[rss_bytes allocator jemalloc classes deep].freeze
-      private_constant :SIZES, :WHERE, :EXPLAINED
+      private_constant :SIZES, :WHERE
 
       private
+
+      def explains = %i[rss_bytes allocator jemalloc classes deep]
 
       def sections = @reading.known? ? [ratios, split] : []
 

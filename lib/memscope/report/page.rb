@@ -135,7 +135,7 @@ module Memscope
 
       # @return [String]
       def to_s
-        parts = [[title], *sections, reasons, footer].reject(&:empty?)
+        parts = [[*title], *sections, reasons, footer].reject(&:empty?)
         @page.encoded(parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
       end
 
@@ -147,9 +147,11 @@ module Memscope
 
       def reasons = explained(@reading.reasons)
 
-      def footer
+      def footer = ["  #{cost}"]
+
+      def cost
         cost = @reading.cost
-        ["  read in #{milliseconds(cost.wall_us)} (#{milliseconds(cost.gvl_us)} under the GVL)"]
+        "read in #{milliseconds(cost.wall_us)} (#{milliseconds(cost.gvl_us)} under the GVL)"
       end
 
       # @param reasons [Hash{Symbol => String}]

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../report"
-require_relative "../../report/worker_purges_table"
 
 module Memscope
   module Web
@@ -22,7 +21,7 @@ module Memscope
         def json = reading.to_json
 
         # @return [String]
-        def text = Memscope::Report::WorkerPurgesTable.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
 
         # @return [String]
         def title = "Returned"
