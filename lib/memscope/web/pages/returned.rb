@@ -31,7 +31,7 @@ module Memscope
             levers = levers(form.fetch("lever", []))
             worker = form["worker"]&.last
             reading = relay.purge(levers, dry_run: form["dry_run"]&.last == "1", worker: worker)
-            return ReturnedByWorkers.new(reading) if reading.is_a?(Purge::OfWorkers)
+            return ReturnedByWorkers.new(reading) if reading.is_a?(Purge::WorkerResults)
 
             new(reading, worker ? {} : form)
           rescue ArgumentError => e

@@ -9,10 +9,10 @@ module Memscope
       #
       # @api private
       class ReturnedByWorkers
-        # @return [Purge::OfWorkers]
+        # @return [Purge::WorkerResults]
         attr_reader :reading
 
-        # @param reading [Purge::OfWorkers]
+        # @param reading [Purge::WorkerResults]
         def initialize(reading)
           @reading = reading
         end
@@ -29,7 +29,7 @@ module Memscope
         # @return [Symbol]
         def template = :returned_by_workers
 
-        # @return [Array<Purge::OfWorkers::Part>] that purged
+        # @return [Array<Purge::WorkerResults::Part>] that purged
         def purged = reading.workers.select(&:result)
       end
     end
