@@ -68,4 +68,13 @@ class MallocProfileInterruptTest < MemscopeTest
 
     assert_equal [true, false], ended
   end
+
+  def test_a_process_with_a_lease_ends_at_once
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    ran = ChildProcess.run("Memscope::MallocProfile::Lease.start(seconds: 600, backend: :imports)",
+                           requires: %w[memscope memscope/malloc_profile/lease])
+
+    assert_predicate ran, :success?, ran
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 60
+  end
 end
