@@ -5,7 +5,7 @@ require_relative "test_helper"
 class MallocProfileInterruptTest < MemscopeTest
   # Interrupts the main thread when Native.start_profile, or what starts it, returns: the profile runs, and nobody has
   # been told so yet.
-  INTERRUPT = <<~'RUBY'
+  INTERRUPT = <<~RUBY
     require "memscope/malloc_profile/lease"
     Memscope.malloc_profile(backend: :imports) { nil }
     at_return = lambda do |name, &interrupt|

@@ -79,8 +79,8 @@ module Memscope
         # @return [Boolean] whether it was started as shared
         def shared? = @shared == true && held?
 
-        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running, shared; jemalloc: whether its profiler
-        #   is ready
+        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running; shared; jemalloc: whether its
+        #   profiler is ready
         def state
           { session: MallocProfile.session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
