@@ -346,8 +346,8 @@ class DiagnosisTest < DoctorTest
     slack = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16))
     both = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16, dirty: 200))
 
-    assert_match(/^  1 warning in .*: none of it recoverable now\.$/, slack.to_s)
-    assert_match(/: none of it recoverable now, but\s+200\.0 MiB of other memory\.$/, both.to_s)
+    assert_match(/^  1 warning in .*: no remedy while the process runs\.$/, slack.to_s)
+    assert_match(/no remedy while the process runs;\s+200\.0\s+MiB\s+of other memory recoverable now\.$/, both.to_s)
   end
 
   def test_of_this_process

@@ -47,7 +47,7 @@ module Memscope
         return "#{amount} recoverable now" if amount
 
         amount = returned(others)
-        "none of it recoverable now#{", but #{amount} of other memory" if amount}"
+        "no remedy while the process runs#{"; #{amount} of other memory recoverable now" if amount}"
       end
 
       # As a text; nil for nothing.
@@ -89,7 +89,13 @@ module Memscope
         end
         [*listed("checked, nothing significant", clear), *listed("could not be checked", unknown),
          *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
-         *("  rules that do not apply to this process: #{inapplicable.size}" if inapplicable.any?)]
+         *not_applied(inapplicable.size)]
+      end
+
+      def not_applied(number)
+        return [] if number.zero?
+
+        ["  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"]
       end
 
       def listed(words, checks)

@@ -82,8 +82,8 @@ module Memscope
         PROGRAM = "ruby"
         private_constant :ALLOCATED, :LIVE, :PROGRAM
 
-        # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with labels for
-        #   all of its samples
+        # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the
+        #   labels of all its samples
         # @param comments [Array<String>]
         def initialize(parts, comments: [])
           @parts = parts
