@@ -21,7 +21,8 @@ module Memscope
       def initialize(levers, arena:, dry_run:, settle:)
         Purge.check_arena(CALL, arena)
         refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
-        check_settle(settle)
+        seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
+        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
         check_levers(levers, arena)
         @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
         @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
@@ -61,12 +62,6 @@ module Memscope
       end
 
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
-
-      def check_settle(settle)
-        return if settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
-
-        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}")
-      end
 
       def refuse(argument, given, allowed)
         raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
