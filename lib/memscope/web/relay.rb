@@ -2,7 +2,6 @@
 
 require_relative "../client"
 require_relative "../purge"
-require_relative "../purge"
 require_relative "refusal"
 
 module Memscope
@@ -102,8 +101,8 @@ module Memscope
         parts = in_turn(workers) { |worker, seconds| part(worker, levers, dry_run, seconds) }
         results = parts.filter_map { |one| one[:result] }
         returned = results.filter_map(&:returned_bytes)
-        Purge::WorkerResults.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts,
-                                   reasons: {}, cost: cost(results, now - since) })
+        Purge::WorkerResults.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?),
+                                       workers: parts, reasons: {}, cost: cost(results, now - since) })
       end
 
       # While others purge, this process waits without the GVL.
