@@ -1,27 +1,23 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "other_process"
-require_relative "output_file"
 require_relative "../purge"
-require_relative "../report"
 require_relative "../report/purge_table"
 
 module Memscope
   module CLI
-    # `memscope purge [LEVER...]`: gives memory of a process that listens back, or of the one that runs it, and prints
-    # how much.
+    # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the one that runs it.
     class PurgeCommand < Command
-      include OtherProcess
-
-      # @return [String]
-      def self.title = "purge"
-
-      # @return [String]
-      def self.summary = "give unused memory back, and print how much that was"
-
-      # @return [String]
-      def self.example = "memscope purge --pid 4711 gc trim"
+      TITLE = "purge"
+      NOTES = <<~TEXT
+        The levers run in this order: #{Purge::LEVERS.join(', ')}.
+        By default, all that the process has run. Without --pid, memscope purges itself.
+      TEXT
+      FORMS = {
+        process: { summary: "return unused memory to the kernel, and print how much",
+                   example: "memscope purge --pid 4711 gc trim", notes: NOTES }
+      }.freeze
+      private_constant :NOTES
 
       private
 
@@ -29,30 +25,25 @@ module Memscope
         @options = {}
         declare_pid(parser)
         parser.on("--dry-run", "predict only, and change nothing") { @options[:dry_run] = true }
-        parser.on("--arena N", Integer, "one of jemalloc's arenas, for decay and purge") { |n| @options[:arena] = n }
-        parser.on("--settle S", Float, "look again S seconds later") { |seconds| @options[:settle] = seconds }
-        parser.on("--json", "print one JSON object") { @json = true }
-        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
+        parser.on("--arena N", Integer, "one jemalloc arena (for decay and purge)") { |n| @options[:arena] = n }
+        parser.on("--settle S", Float, "read again S seconds later") { |seconds| @options[:settle] = seconds }
+        declare_json(parser, "")
+        declare_output(parser)
       end
 
       def operands = "[LEVER...]"
 
-      def notes
-        "Levers, in the order in which they are pulled: #{Purge::LEVERS.join(', ')};\nby default all that " \
-          "the process has. Without --pid it purges itself.\n"
-      end
-
-      def take(rest)
-        @levers = rest.map(&:to_sym)
+      def take(operands)
+        @levers = operands.map(&:to_sym)
       end
 
       def perform
         result = other? ? asking { of_other(**@options) } : own
-        write(result)
+        deliver { |unicode| text(result, unicode) }
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      # It is waited for here: in the other process that would keep all who ask it waiting.
+      # memscope waits here: the other process would keep all its clients waiting.
       def of_other(settle: 0, **options)
         unless settle.between?(0, Purge::LONGEST_SETTLE)
           raise ArgumentError, "settle: given #{settle}, allowed: a number of seconds from 0 to #{Purge::LONGEST_SETTLE}"
@@ -67,22 +58,14 @@ module Memscope
 
       def own
         result = Memscope.purge(*@levers, **@options)
-        @err.puts "memscope purge: of the memscope process itself; for one of yours: memscope purge --pid N"
+        say("this is the memscope process itself; for another one: memscope purge --pid N")
         result
       rescue ArgumentError => e
-        raise Failure.new(e.message.delete_prefix("Memscope.purge: "), USAGE)
+        usage_error(e.message.delete_prefix("Memscope.purge: "))
       end
 
-      def write(result)
-        return OutputFile.write(@output, text(result, Encoding::UTF_8)) if @output
-
-        self.class.write(@out, text(result, Memscope::Report.encoding(@out)))
-      end
-
-      def text(result, encoding)
-        return "#{result.to_json}\n" if @json
-
-        Memscope::Report::PurgeTable.new(result, unicode: encoding == Encoding::UTF_8).to_s
+      def text(result, unicode)
+        @json ? "#{result.to_json}\n" : Report::PurgeTable.new(result, unicode: unicode).to_s
       end
     end
   end
