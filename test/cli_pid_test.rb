@@ -51,7 +51,7 @@ class CLIPidTest < MemscopeTest
     silent = "process #{pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
     ran = memscope("report", "--pid", pid)
 
-    assert_equal [0, "memscope report: #{silent}; this is the view from outside\n"], [ran.status, ran.err]
+    assert_equal [0, "memscope report: #{silent}; this is the kernel's view only\n"], [ran.status, ran.err]
     assert_match(/pid #{pid} seen from outside/, ran.out)
     assert_equal "outside", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
     [%w[report --deep], %w[report --arenas], %w[doctor], %w[purge]].each do |command|
@@ -63,7 +63,7 @@ class CLIPidTest < MemscopeTest
   def test_a_socket
     path, process = listening_at_a_path
 
-    assert_match(/this is the view from outside/, memscope("report", "--pid", process.pid.to_s).err)
+    assert_match(/this is the kernel's view only/, memscope("report", "--pid", process.pid.to_s).err)
     [%w[report], %w[doctor], %w[purge gc], %w[report --arenas]].each do |command|
       assert_match(/\bpid #{process.pid}$/, memscope(*command, "--socket", path).out)
     end

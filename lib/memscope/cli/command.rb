@@ -165,6 +165,15 @@ module Memscope
         self.class.write(@out, yield(unicode?))
       end
 
+      # Writes readings as JSON, one a line, or as pages.
+      def deliver_readings(readings)
+        deliver do |unicode|
+          next readings.map { |reading| "#{reading.to_json}\n" }.join if @json
+
+          readings.map { |reading| reading.to_s(unicode: unicode) }.join("\n")
+        end
+      end
+
       def unicode? = Report.encoding(@out) == Encoding::UTF_8
 
       # Creates FILE, for its owner only: all of it, or nothing.

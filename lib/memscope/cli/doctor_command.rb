@@ -42,7 +42,7 @@ module Memscope
         refuse("--settings and --since exclude each other") if @settings && @since
         since = earlier
         reading = other? ? asking { of_other(since) } : own(since)
-        deliver { |unicode| @json ? "#{reading.to_json}\n" : reading.to_s(unicode: unicode) }
+        deliver_readings([reading])
         status(reading)
       end
 

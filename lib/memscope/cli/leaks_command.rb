@@ -12,7 +12,6 @@ module Memscope
       THRESHOLD = 1 << 20
       # Seconds, by default.
       WARM_UP = 1.0
-      private_constant :NOTES, :RATE, :THRESHOLD, :WARM_UP
 
       TITLE = "leaks"
       NOTES = <<~TEXT
@@ -31,6 +30,7 @@ module Memscope
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
                    notes: NOTES }
       }.freeze
+      private_constant :RATE, :THRESHOLD, :WARM_UP, :NOTES
 
       private
 

@@ -2,7 +2,6 @@
 
 require_relative "command"
 require_relative "../purge"
-require_relative "../report/purge_table"
 
 module Memscope
   module CLI
@@ -39,7 +38,7 @@ module Memscope
 
       def perform
         result = other? ? asking { of_other(**@options) } : own
-        deliver { |unicode| text(result, unicode) }
+        deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
@@ -62,10 +61,6 @@ module Memscope
         result
       rescue ArgumentError => e
         usage_error(e.message.delete_prefix("Memscope.purge: "))
-      end
-
-      def text(result, unicode)
-        @json ? "#{result.to_json}\n" : Report::PurgeTable.new(result, unicode: unicode).to_s
       end
     end
   end

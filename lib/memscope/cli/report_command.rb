@@ -78,7 +78,7 @@ module Memscope
       def perform
         refuse_depths
         readings = other? ? asking { readings_of_other } : own_readings
-        deliver { |unicode| text(readings, unicode) }
+        deliver_readings(readings)
         readings.all?(&:known?) ? FINE : INPUT_OUTPUT
       end
 
@@ -96,13 +96,6 @@ module Memscope
         outside = Outside.read(@pid)
         say("#{e.message}; this is the kernel's view only")
         [outside]
-      end
-
-      def text(readings, unicode)
-        return readings.map { |reading| "#{reading.to_json}\n" }.join if @json
-        return readings.join("\n") unless readings.first.is_a?(Ledger)
-
-        Report.new(readings.first, unicode: unicode).to_s
       end
 
       def start(program)

@@ -61,13 +61,6 @@ module Memscope
         settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?
       end
 
-      # @return [String] a table for people; plain ASCII where the locale is not UTF-8
-      def to_s
-        require_relative "../report"
-        require_relative "../report/purge_table"
-        Report::PurgeTable.new(self, unicode: Encoding.default_external == Encoding::UTF_8).to_s
-      end
-
       private
 
       def parts = levers
