@@ -197,7 +197,7 @@ class ExecRefusalTest < ExecTest
   end
 
   def test_a_static_program
-    assert_refused "program is linked statically: nothing can be preloaded", command: [program("-static")]
+    assert_refused "program is linked statically: its malloc is its own", command: [program("-static")]
     assert_refused "program is linked statically: its malloc is its own", "--allocator=glibc",
                    command: [program("-static")]
   end

@@ -21,15 +21,13 @@ module Memscope
     class VersionCommand < Command
       TITLE = "version"
       FORMS = { process: { summary: "print the version of memscope and of Ruby",
-                           example: "memscope version --json" } }.freeze
+                           example: "memscope version --json", options: TEXT.first(1) } }.freeze
 
       private
 
-      def declare(parser) = declare_json(parser, "")
-
       def perform
         require "json"
-        json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @json
+        json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @given[:json]
         self.class.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
       end
     end

@@ -22,8 +22,8 @@ module Memscope
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
     # A subclass has a TITLE and FORMS, one or both of `:process`, which reads this process or another one, and
-    # `:program`, which becomes COMMAND: each with a summary, an example and, where needed, notes. For the first it
-    # defines `declare` (options) and `perform`, for the second `declare_program` and `start`.
+    # `:program`, which becomes COMMAND. Each has a summary, an example, options (as for OptionParser#on) and, if
+    # needed, defaults and notes. For the first the subclass defines `perform`, for the second `start`.
     class Command
       # The exit status of success.
       FINE = 0
@@ -35,7 +35,14 @@ module Memscope
       WIDTH = 80
       # Seconds: a day.
       LONGEST = 86_400
-      private_constant :WIDTH, :LONGEST
+
+      # Options of several commands.
+      PROCESS = [["--pid N", Integer, "process N, started with MEMSCOPE_LISTEN=1"],
+                 ["--socket PATH", "the process that listens at PATH"]].freeze
+      TEXT = [["--json", "print JSON, one object a line"],
+              ["--output FILE", "write to FILE, which must not exist yet"]].freeze
+      HELP = ["-h", "--help", "print this"].freeze
+      private_constant :WIDTH, :LONGEST, :PROCESS, :TEXT, :HELP
 
       class << self
         # @return [String]
@@ -82,10 +89,13 @@ module Memscope
         @form = form
         @out = out
         @err = err
+        @given = self.class::FORMS.dig(form, :defaults).to_h.dup
         @parser = OptionParser.new
         @parser.version = VERSION
-        program? ? declare_program(@parser) : declare(@parser)
-        @parser.on("-h", "--help", "print this") { @help = true }
+        [*self.class::FORMS.dig(form, :options), HELP].each do |words|
+          name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
+          @parser.on(*words) { |value| give(name, value) }
+        end
       end
 
       # @param arguments [Array<String>] the options and operands
@@ -94,7 +104,7 @@ module Memscope
       # @raise [Failure]
       def run(arguments, command = [])
         rest = @parser.parse(arguments)
-        return self.class.write(@out, self.class.help) if @help
+        return self.class.write(@out, self.class.help) if @given[:help]
 
         take(rest)
         program? ? launch(command) : perform
@@ -111,9 +121,12 @@ module Memscope
 
       private
 
-      def program? = @form == :program
+      # Takes an option.
+      def give(name, value)
+        @given[name] = value
+      end
 
-      def declare(parser); end
+      def program? = @form == :program
 
       def take(operands)
         refuse("unexpected argument: #{operands.first}") unless operands.empty?
@@ -142,33 +155,24 @@ module Memscope
 
       def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
 
-      def check_seconds(name, seconds)
+      def check_seconds(name)
+        seconds = @given[name]
         return if seconds.nil? || (seconds.positive? && seconds <= LONGEST)
 
         usage_error("--#{name}: given #{seconds}, allowed: a number of seconds above 0, up to #{LONGEST}")
-      end
-
-      def declare_json(parser, unit)
-        parser.on("--json", "print one JSON object#{unit}") { @json = true }
-      end
-
-      def declare_output(parser)
-        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
       end
 
       # Writes to FILE, else to standard output.
       #
       # @yieldparam unicode [Boolean] whether the text may have more than ASCII
       def deliver
-        return create(yield(true)) if @output
-
-        self.class.write(@out, yield(unicode?))
+        output ? create(yield(true)) : self.class.write(@out, yield(unicode?))
       end
 
       # Writes readings as JSON, one a line, or as pages.
       def deliver_readings(readings)
         deliver do |unicode|
-          next readings.map { |reading| "#{reading.to_json}\n" }.join if @json
+          next readings.map { |reading| "#{reading.to_json}\n" }.join if @given[:json]
 
           readings.map { |reading| reading.to_s(unicode: unicode) }.join("\n")
         end
@@ -176,45 +180,43 @@ module Memscope
 
       def unicode? = Report.encoding(@out) == Encoding::UTF_8
 
+      def output = @given[:output]
+
       # Creates FILE, for its owner only: all of it, or nothing.
       def create(text)
         created = false
-        File.open(@output, File::WRONLY | File::CREAT | File::EXCL, 0o600) do |file|
+        File.open(output, File::WRONLY | File::CREAT | File::EXCL, 0o600) do |file|
           created = true
           file.write(text)
         end
       rescue SystemCallError => e
-        File.unlink(@output) if created
-        failure("--output #{@output}: #{e.class.new.message}; allowed: a file that does not exist yet, " \
+        File.unlink(output) if created
+        failure("--output #{output}: #{e.class.new.message}; allowed: a file that does not exist yet, " \
                 "in a directory that can be written to")
       end
 
       # Creates FILE empty before anything starts, and removes it if the block fails.
       def reserve_output
-        create("") if @output
+        create("") if output
         begin
           yield
         rescue Failure, Launch::Program::Unavailable
-          File.unlink(@output) if @output
+          File.unlink(output) if output
           raise
         end
       end
 
-      def declare_pid(parser)
-        parser.on("--pid N", Integer, "process N (started with MEMSCOPE_LISTEN=1)") { |pid| @pid = pid }
-        parser.on("--socket PATH", "the process that listens at PATH") { |path| @socket = path }
-      end
-
       # Whether the command is about another process.
-      def other? = !(@pid || @socket).nil?
+      def other? = @given.key?(:pid) || @given.key?(:socket)
 
       # The client of the other process.
       def other = @other ||= asking { client }
 
       def client
-        refuse("--pid and --socket exclude each other") if @pid && @socket
+        pid, socket = @given.values_at(:pid, :socket)
+        refuse("--pid and --socket exclude each other") if pid && socket
 
-        @socket ? Client.at(@socket) : Client.new(@pid)
+        socket ? Client.at(socket) : Client.new(pid)
       end
 
       # Runs a block that calls the other process.
@@ -250,8 +252,8 @@ module Memscope
 
       # Becomes the program, with an order for launch/autorun.
       def hand_over(mode, program, environment, **order)
-        output = File.expand_path(@output) if @output
-        Launch::Handoff.write(mode, environment, title: self.class.title, output: output, status: INPUT_OUTPUT, **order)
+        path = File.expand_path(output) if output
+        Launch::Handoff.write(mode, environment, title: self.class.title, output: path, status: INPUT_OUTPUT, **order)
         refuse_assignments(program, environment)
         reserve_output { become(program, environment) }
       end

@@ -14,10 +14,12 @@ module Memscope
       TEXT
       FORMS = {
         process: { summary: "diagnose the memory of a process, with remedies",
-                   example: "memscope doctor --json --output diagnosis.json", notes: NOTES },
-        program: { **superclass::FORMS.fetch(:program),
-                   summary: "run a Ruby program and diagnose its memory when it ends",
-                   example: "memscope doctor --every 600 --output app.txt -- bundle exec puma" }
+                   example: "memscope doctor --json --output diagnosis.json", notes: NOTES,
+                   options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since FILE, a --json diagnosis"],
+                             ["--settings", "instead, check the allocator's settings"]] },
+        program: { summary: "run a Ruby program and diagnose its memory when it ends",
+                   example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
+                   notes: PROGRAM_NOTES }
       }.freeze
       # The exit status by the worst finding.
       STATUSES = { critical: 2, warning: 1, info: FINE, nil => FINE }.freeze
@@ -25,52 +27,44 @@ module Memscope
 
       private
 
-      def declare(parser)
-        declare_pid(parser)
-        declare_json(parser, "")
-        declare_output(parser)
-        parser.on("--since FILE", "judge growth since FILE, which --json wrote") { |path| @since = path }
-        parser.on("--settings", "instead, check the allocator's settings") { @settings = true }
-      end
-
-      def declare_program(parser)
-        choose(:doctor)
-        declare_every(parser)
-      end
-
       def perform
-        refuse("--settings and --since exclude each other") if @settings && @since
+        refuse("--settings and --since exclude each other") if settings? && @given[:since]
         since = earlier
         reading = other? ? asking { of_other(since) } : own(since)
         deliver_readings([reading])
         status(reading)
       end
 
+      def settings? = @given.key?(:settings)
+
+      # The reading that the program reports.
+      def chosen = [:doctor]
+
       def own(since)
         say("this is the memscope process itself; for your program: memscope doctor -- COMMAND")
-        @settings ? Memscope.lint : Memscope.doctor(since: since)
+        settings? ? Memscope.lint : Memscope.doctor(since: since)
       end
 
       # Growth is judged here: an earlier diagnosis is larger than a request may be.
       def of_other(since)
-        return other.call(:lint) if @settings
+        return other.call(:lint) if settings?
 
         diagnosis = other.call(:doctor)
         since ? Doctor.diagnose(diagnosis.evidence, since: since) : diagnosis
       end
 
       def status(reading)
-        return reading.problems.any? { |problem| problem.severity == :warning } ? 1 : FINE if @settings
+        return reading.problems.any? { |problem| problem.severity == :warning } ? 1 : FINE if settings?
 
         reading.evidence.ledger.rss_bytes ? STATUSES.fetch(reading.severity) : INPUT_OUTPUT
       end
 
       def earlier
-        Diagnosis.parse(File.read(@since)) if @since
+        Diagnosis.parse(File.read(@given[:since])) if @given[:since]
       rescue SystemCallError => e
-        failure("--since #{@since}: #{e.class.new.message}")
+        failure("--since #{@given[:since]}: #{e.class.new.message}")
       rescue ArgumentError => e
-        usage_error("--since #{@since}: #{e.message}")
+        usage_error("--since #{@given[:since]}: #{e.message}")
       end
     end
   end

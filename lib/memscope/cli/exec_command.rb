@@ -7,7 +7,7 @@ module Memscope
     # `memscope exec`: becomes a program whose malloc a chosen allocator is proved to serve.
     class ExecCommand < Command
       TITLE = "exec"
-      NOTES = <<~TEXT
+      NOTES = <<~TEXT.freeze
         COMMAND starts only if the allocator is proved to serve malloc in this environment.
         A Ruby program proves it again before its script. For any other program, its dynamic
         linker reports which malloc it binds; a malloc that it does not export is invisible.
@@ -21,30 +21,26 @@ module Memscope
       TEXT
       FORMS = {
         program: { summary: "start a program under a proven jemalloc, or another allocator",
-                   example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES }
+                   example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
+                   options: [["--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library"],
+                             ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
+                             ["--profile", "make jemalloc's profiler ready, for", "memscope profile and MallocProfile"],
+                             ["--if-present", "without proof, start COMMAND unchanged"]] }
       }.freeze
       private_constant :NOTES
 
       private
 
-      def declare_program(parser)
-        parser.on("--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library") do |name|
-          @allocator = name
-        end
-        parser.on("--conf PAIRS", "merge into MALLOC_CONF, replacing keys") { |pairs| configure(pairs) }
-        parser.on("--profile", "make jemalloc's profiler ready, for", "memscope profile and MallocProfile") do
-          configure(MallocProfile::CONF)
-        end
-        parser.on("--if-present", "without proof, start COMMAND unchanged") { @if_present = true }
-      end
+      # --conf may be repeated, and --profile is one of them.
+      def give(name, value)
+        return super unless %i[conf profile].include?(name)
 
-      def configure(pairs)
-        @pairs = [@pairs, pairs].compact.join(",")
+        @given[:conf] = [*@given[:conf], name == :conf ? value : MallocProfile::CONF].join(",")
       end
 
       def start(program)
-        choice = Launch::AllocatorChoice.read(@allocator, ENV)
-        usage_error("--conf is for jemalloc; #{choice.name} does not read it") if @pairs && !choice.configurable?
+        choice = Launch::AllocatorChoice.read(@given[:allocator], ENV)
+        usage_error("--conf is for jemalloc; #{choice.name} does not read it") if @given[:conf] && !choice.configurable?
 
         become(program, choice.off? ? Launch::Environment.new(ENV) : proved(program, choice))
       end
@@ -52,12 +48,12 @@ module Memscope
       def proved(program, choice)
         environment = Launch::Environment.new(ENV)
         choice.library ? environment.preload(choice.library) : environment.drop_allocators
-        environment.configure(@pairs) if @pairs
+        environment.configure(@given[:conf]) if @given[:conf]
         prove(program, choice, environment)
         refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
         environment
       rescue Launch::Refusal => e
-        raise unless @if_present
+        raise unless @given[:if_present]
 
         say("#{e.message}; #{@command.first} is started without (--if-present)")
         Launch::Environment.new(ENV)
@@ -65,14 +61,13 @@ module Memscope
 
       def prove(program, choice, environment)
         allocator = Launch::Proof.before(choice, environment.changes)
-        raise Launch::Refusal, "--conf is for jemalloc, and this is #{allocator}" if @pairs && allocator != "jemalloc"
-
-        objection = program.objection(choice.library, environment.changes)
+        objection = "--conf is for jemalloc, and this is #{allocator}" if @given[:conf] && allocator != "jemalloc"
+        objection ||= program.objection(choice.library, environment.changes)
         raise Launch::Refusal, objection if objection
         return unless program.ruby?
 
         Launch::Handoff.write("prove", environment, title: TITLE, expected: choice.name, status: INPUT_OUTPUT,
-                                                    if_present: @if_present)
+                                                    if_present: @given[:if_present])
       end
     end
   end

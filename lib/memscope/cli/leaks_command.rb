@@ -28,34 +28,29 @@ module Memscope
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
-                   notes: NOTES }
+                   notes: NOTES, defaults: { rate: RATE, format: :text, threshold: THRESHOLD },
+                   options: [*sampling(RATE), ["--threshold BYTES", Integer, "what a line may keep (#{THRESHOLD})"],
+                             ["--warmup SECONDS", Float, "ignore allocations until then (1)"],
+                             ["--after SIGNAL", "ignore allocations until SIGNAL, as USR2"], GENERATIONS] }
       }.freeze
       private_constant :RATE, :THRESHOLD, :WARM_UP, :NOTES
 
       private
 
-      def declare_program(parser)
-        @threshold = THRESHOLD
-        declare_sampling(parser, RATE)
-        declare_format(parser)
-        parser.on("--threshold BYTES", Integer, "a line may keep so many (#{THRESHOLD})") { |n| @threshold = n }
-        parser.on("--warmup SECONDS", Float, "ignore allocations until then (1)") { |seconds| @warmup = seconds }
-        parser.on("--after SIGNAL", "ignore allocations until SIGNAL, as USR2") { |name| @after = name }
-        declare_generations(parser)
-      end
-
       def check_options
         super
-        check_seconds("warmup", @warmup)
-        refuse("--warmup and --after exclude each other") if @warmup && @after
-        unless @after.nil? || Signal.list.key?(@after.delete_prefix("SIG"))
-          usage_error("--after: given #{@after}, allowed: a signal's name, such as USR2")
+        check_seconds(:warmup)
+        warmup, signal, threshold = @given.values_at(:warmup, :after, :threshold)
+        refuse("--warmup and --after exclude each other") if warmup && signal
+        unless signal.nil? || Signal.list.key?(signal.delete_prefix("SIG"))
+          usage_error("--after: given #{signal}, allowed: a signal's name, such as USR2")
         end
-        usage_error("--threshold: given #{@threshold}, allowed: a number of bytes above 0") unless @threshold.positive?
+        usage_error("--threshold: given #{threshold}, allowed: a number of bytes above 0") unless threshold.positive?
       end
 
       def order
-        { **super, threshold: @threshold, after: @after, warmup: (@warmup || WARM_UP unless @after) }
+        warmup = @given.fetch(:warmup, WARM_UP) unless @given.key?(:after)
+        { **super, **@given.slice(:threshold, :after), warmup: warmup }
       end
     end
   end

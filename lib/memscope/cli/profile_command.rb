@@ -27,64 +27,51 @@ module Memscope
         Without --backend, the program starts under a jemalloc with its profiler ready, if
         there is one, else with the backend imports; the report names the backend.
       TEXT
+      # Bytes between samples, by default.
+      RATE = MallocProfile::RATE
+      GENERATIONS = ["--generations SECONDS", Float, "begin a generation at this interval"].freeze
+
+      # @param rate [Integer] the default
+      # @return [Array<Array>] the options of every profile
+      def self.sampling(rate)
+        [["--backend NAME", "jemalloc, or imports (for any malloc)"],
+         ["--rate BYTES", Integer, "bytes between samples, a power of two", "(#{rate})"],
+         ["--format NAME", Profile::Formats::ALL.keys, "text (default), json, collapsed,",
+          "speedscope, pprof, firefox, html"], TEXT.last]
+      end
+      private_class_method :sampling
+
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
-                   example: "memscope profile --pid 4711 --seconds 60", notes: NOTES },
-        program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory when it ends",
+                   example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
+                   defaults: { rate: RATE, format: :text, seconds: 60.0 },
+                   options: [*PROCESS, *sampling(RATE), ["--seconds N", Float, "how long to profile (60)"],
+                             ["--from FILE", "instead, read FILE, a --format=json profile"]] },
+        program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
-                   notes: PROGRAM_NOTES }
+                   notes: PROGRAM_NOTES, defaults: { rate: RATE, format: :text },
+                   options: [*sampling(RATE), ["--seconds N", Float, "profile the first N seconds only"],
+                             GENERATIONS] }
       }.freeze
-      private_constant :NOTES, :PROGRAM_NOTES
+      private_constant :NOTES, :PROGRAM_NOTES, :RATE, :GENERATIONS
 
       private
 
-      def declare(parser)
-        @seconds = 60.0
-        declare_pid(parser)
-        declare_sampling(parser)
-        parser.on("--seconds N", Float, "how long to profile (60)") { |n| @seconds = n }
-        parser.on("--from FILE", "instead, read FILE, which --format=json wrote") { |path| @from = path }
-        declare_format(parser)
-      end
-
-      def declare_program(parser)
-        declare_sampling(parser)
-        declare_format(parser)
-        parser.on("--seconds N", Float, "profile the first N seconds only, then report") { |n| @seconds = n }
-        declare_generations(parser)
-      end
-
-      def declare_sampling(parser, rate = MallocProfile::RATE)
-        @rate = rate
-        parser.on("--backend NAME", "jemalloc, or imports (for any malloc)") { |name| @backend = name.to_sym }
-        parser.on("--rate BYTES", Integer, "bytes between samples, a power of two", "(#{rate})") { |n| @rate = n }
-      end
-
-      def declare_format(parser)
-        @format = :text
-        names = Profile::Formats::ALL.keys
-        parser.on("--format NAME", names, *names.each_slice(4).map { |some| some.join(", ") }) { |name| @format = name }
-        declare_output(parser)
-      end
-
-      def declare_generations(parser)
-        parser.on("--generations SECONDS", Float, "begin a generation at this interval") { |n| @generations = n }
-      end
+      def backend = @given.fetch(:backend, :auto).to_sym
 
       def check_options
-        MallocProfile.check(rate: @rate, backend: @backend || :auto)
-        check_seconds("seconds", @seconds)
-        check_seconds("generations", @generations)
+        MallocProfile.check(rate: @given[:rate], backend: backend)
+        %i[seconds generations].each { |name| check_seconds(name) }
       rescue ArgumentError => e
         usage_error("--#{e.message[/(rate|backend): .*/].gsub(/(?<= ):(?=\w)/, '')}")
       end
 
       def perform
         check_options
-        refuse("--from excludes --pid and --socket") if @from && other?
-        usage_error("no process given; allowed: --pid N, --socket PATH, --from FILE, -- COMMAND") unless @from || other?
+        refuse("--from excludes --pid and --socket") if from && other?
+        usage_error("no process given; allowed: --pid N, --socket PATH, --from FILE, -- COMMAND") unless from || other?
 
-        reserve_output { write(@from ? read : asking { asked }) }
+        reserve_output { write(from ? read : asking { asked }) }
         FINE
       end
 
@@ -95,14 +82,14 @@ module Memscope
         earlier = other.call(:malloc_profile_snapshot)
         say("process #{earlier.pid} is being profiled already, with the backend #{earlier.backend} and one sample " \
             "for each #{earlier.rate_bytes} bytes: that profile continues, and this report is its change in " \
-            "#{format('%g', @seconds)} seconds")
+            "#{format('%g', @given[:seconds])} seconds")
         wait
         other.call(:malloc_profile_snapshot) - earlier
       end
 
       # If this command is killed, the other process stops profiling by itself.
       def recorded
-        token = other.call(:malloc_profile_start, seconds: @seconds, rate: @rate, backend: @backend || :auto)
+        token = other.call(:malloc_profile_start, seconds: @given[:seconds], rate: @given[:rate], backend: backend)
         begin
           wait
         rescue SignalException
@@ -113,63 +100,62 @@ module Memscope
       end
 
       def wait
-        sleep(@seconds)
+        sleep(@given[:seconds])
       rescue Interrupt
         say("stopped early")
       end
 
+      def from = @given[:from]
+
       def read
-        text = File.read(@from, encoding: Encoding::UTF_8)
+        text = File.read(from, encoding: Encoding::UTF_8)
         kind = text[0, 200].match?(/"kind"\s*:\s*"profile_difference"/) ? Profile::Difference : Profile
         kind.from_json(text)
       rescue SystemCallError => e
-        failure("--from #{@from}: #{e.class.new.message}")
+        failure("--from #{from}: #{e.class.new.message}")
       rescue ArgumentError => e
-        failure("--from #{@from}: #{e.message}")
+        failure("--from #{from}: #{e.message}")
       end
 
       def write(profile)
-        text = Profile::Formats.write(profile, @format)
-        @output ? File.binwrite(@output, text) : self.class.write(@out, text)
+        text = Profile::Formats.write(profile, @given[:format])
+        output ? File.binwrite(output, text) : self.class.write(@out, text)
       rescue SystemCallError => e
-        failure("--output #{@output}: #{e.class.new.message}")
+        failure("--output #{output}: #{e.class.new.message}")
       rescue LoadError => e
         failure(e.message)
       end
 
       def start(program)
         check_options
-        check_pprof if @format == :pprof
+        check_pprof if @given[:format] == :pprof
         refuse_other_programs(program, "be profiled")
-        environment = prepared
-        hand_over("profile", program, environment, **order)
+        environment, backend = prepared
+        hand_over("profile", program, environment, backend: backend, **order)
       end
 
       def check_pprof
-        usage_error("--format=pprof is binary: give --output FILE") unless @output
+        usage_error("--format=pprof is binary: give --output FILE") unless output
 
         require "google/protobuf"
       rescue LoadError
         failure("--format=pprof needs the gem google-protobuf: gem install google-protobuf")
       end
 
-      def order
-        { backend: @backend, rate: @rate, format: @format, seconds: @seconds, generations: @generations }
-      end
+      def order = @given.slice(:rate, :format, :seconds, :generations)
 
-      # The environment, with a jemalloc whose profiler is ready if that is wanted and possible.
+      # The environment, with a jemalloc whose profiler is ready if that is wanted and possible; and the backend.
       def prepared
-        return Launch::Environment.new(ENV) if @backend == :imports
+        return [Launch::Environment.new(ENV), :imports] if backend == :imports
 
         environment = with_jemalloc
-        @backend ||= :auto
-        environment
+        say("profiling with jemalloc's own profiler") if backend == :auto
+        [environment, backend]
       rescue Launch::Refusal => e
-        raise if @backend == :jemalloc
+        raise if backend == :jemalloc
 
         say("#{e.message}; profiling with the backend imports")
-        @backend = :imports
-        Launch::Environment.new(ENV)
+        [Launch::Environment.new(ENV), :imports]
       end
 
       def with_jemalloc
@@ -182,7 +168,6 @@ module Memscope
         allocator = Launch::Proof.before(choice, environment.changes)
         raise Launch::Refusal, "#{choice.name} is #{allocator}, which has no profiler" if allocator != "jemalloc"
 
-        say("profiling with jemalloc's own profiler") unless @backend
         environment
       end
     end

@@ -19,7 +19,8 @@ module Memscope
       TEXT
       FORMS = {
         process: { summary: "list the Ruby processes, and which accept connections",
-                   example: "memscope ps --json", notes: NOTES }
+                   example: "memscope ps --json", notes: NOTES,
+                   options: TEXT.first(1) }
       }.freeze
       # Seconds to wait for a process that listens.
       PATIENCE = 2
@@ -59,11 +60,9 @@ module Memscope
 
       private
 
-      def declare(parser) = declare_json(parser, " a process")
-
       def perform
         entries = self.class.entries
-        deliver { |unicode| @json ? json(entries) : text(entries, Report::Page.new(unicode: unicode)) }
+        deliver { |unicode| @given[:json] ? json(entries) : text(entries, Report::Page.new(unicode: unicode)) }
       end
 
       def json(entries) = entries.map { |entry| "#{entry.outside.to_json}\n" }.join

@@ -8,27 +8,20 @@ module Memscope
     # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the one that runs it.
     class PurgeCommand < Command
       TITLE = "purge"
-      NOTES = <<~TEXT
+      NOTES = <<~TEXT.freeze
         The levers run in this order: #{Purge::LEVERS.join(', ')}.
         By default, all that the process has run. Without --pid, memscope purges itself.
       TEXT
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",
-                   example: "memscope purge --pid 4711 gc trim", notes: NOTES }
+                   example: "memscope purge --pid 4711 gc trim", notes: NOTES,
+                   options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
+                             ["--arena N", Integer, "one jemalloc arena (for decay and purge)"],
+                             ["--settle S", Float, "read again S seconds later"], *TEXT] }
       }.freeze
       private_constant :NOTES
 
       private
-
-      def declare(parser)
-        @options = {}
-        declare_pid(parser)
-        parser.on("--dry-run", "predict only, and change nothing") { @options[:dry_run] = true }
-        parser.on("--arena N", Integer, "one jemalloc arena (for decay and purge)") { |n| @options[:arena] = n }
-        parser.on("--settle S", Float, "read again S seconds later") { |seconds| @options[:settle] = seconds }
-        declare_json(parser, "")
-        declare_output(parser)
-      end
 
       def operands = "[LEVER...]"
 
@@ -37,10 +30,12 @@ module Memscope
       end
 
       def perform
-        result = other? ? asking { of_other(**@options) } : own
+        result = other? ? asking { of_other(**options) } : own
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
+
+      def options = @given.slice(:dry_run, :arena, :settle)
 
       # memscope waits here: the other process would keep all its clients waiting.
       def of_other(settle: 0, **options)
@@ -56,7 +51,7 @@ module Memscope
       end
 
       def own
-        result = Memscope.purge(*@levers, **@options)
+        result = Memscope.purge(*@levers, **options)
         say("this is the memscope process itself; for another one: memscope purge --pid N")
         result
       rescue ArgumentError => e

@@ -16,7 +16,8 @@ module Memscope
       TEXT
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",
-                   example: "memscope top --pid 4711", notes: NOTES }
+                   example: "memscope top --pid 4711", notes: NOTES, defaults: { every: 2.0 },
+                   options: [*PROCESS, ["--every SECONDS", Float, "seconds between readings (2)"]] }
       }.freeze
       # Seconds.
       INTERVALS = (0.1..3600)
@@ -26,28 +27,23 @@ module Memscope
 
       private
 
-      def declare(parser)
-        @every = 2.0
-        declare_pid(parser)
-        parser.on("--every SECONDS", Float, "seconds between readings (2)") { |seconds| @every = seconds }
-      end
-
       def perform
-        unless INTERVALS.cover?(@every)
-          usage_error("--every: given #{@every}, allowed: #{INTERVALS.min} to #{INTERVALS.max} seconds")
+        every = @given[:every]
+        unless INTERVALS.cover?(every)
+          usage_error("--every: given #{every}, allowed: #{INTERVALS.min} to #{INTERVALS.max} seconds")
         end
 
         source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
-        watch(Top::Terminal.new($stdin, @out), source)
+        watch(Top::Terminal.new($stdin, @out), source, every)
       rescue Interrupt
         INTERRUPTED
       end
 
-      def watch(terminal, source)
+      def watch(terminal, source, every)
         usage_error("there is no terminal; allowed: memscope ps, memscope report --pid N") unless terminal.there?
 
         view = Top::View.new(unicode: unicode?)
-        reader = Top::Reader.new(source, @every)
+        reader = Top::Reader.new(source, every)
         terminal.open { answer_keys(terminal, reader, view) }
       ensure
         reader&.stop

@@ -73,11 +73,11 @@ module Memscope
         def write(mode, environment, **order)
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
           environment[variable(mode)] = values.map { |key, value| "#{key}=#{value}".b.dump }.join("\n")
-          prepend(environment, "RUBYOPT", option, " ")
+          put_first(environment, "RUBYOPT", option, " ")
           return unless spaced?
           raise Refusal, "#{LIBRARY}: Ruby takes no path with both a space and a colon" if LIBRARY.include?(":")
 
-          prepend(environment, "RUBYLIB", LIBRARY, ":")
+          put_first(environment, "RUBYLIB", LIBRARY, ":")
         end
 
         # Called by autorun.rb. Removes the traces that no later program of this process needs.
@@ -118,7 +118,7 @@ module Memscope
         end
 
         # Once: several modes share it.
-        def prepend(environment, name, value, separator)
+        def put_first(environment, name, value, separator)
           environment[name] = [value, *environment[name].split(separator) - [value]].join(separator)
         end
 

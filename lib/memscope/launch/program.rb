@@ -32,21 +32,21 @@ module Memscope
       ASSIGNMENT = /\A[^-=][^=]*=/
       # The kernel ignores set-gid on a file that its group may not execute (bprm_fill_uid of Linux, fs/exec.c).
       GROUP_MAY_EXECUTE = 0o010
-      # By the first bytes of an ELF file (elf(5)): how it packs addresses; where its header has the position of the
-      # segments' headers, and their size and number; where a segment's header has its position and size.
-      ELF = { "\x7FELF\x01".b => ["L", 28, 42, 4, 16], "\x7FELF\x02".b => ["Q", 32, 54, 8, 32] }.freeze
+      # By the first bytes of an ELF file (elf(5)), where to find: in its header, the position, size and number of its
+      # segments' headers; in one of these, the segment's type, position and size.
+      ELF = { "\x7FELF\x01".b => ["@28L@42S2", "L@4L@16L"], "\x7FELF\x02".b => ["@32Q@54S2", "L@8Q@32Q"] }.freeze
       # The type of the segment that names the dynamic linker, and the longest path that the kernel takes there.
       PT_INTERP = 3
       PATH_MAX = 4096
       # A line of ld.so --list: the requested name, and the file if that differs.
-      MAPPED = /^\s*(?<name>\S.*?) (?:=> (?<file>.+) )?\(0x\h+\)$/
+      MAPPED = /^\s*(\S.*?) (?:=> (.+) )?\(0x\h+\)$/
       # glibc's C library, which has a malloc of its own.
       LIBC = "libc.so.6"
       # With these, ld.so of glibc binds all symbols of a program and reports them, without running it (ld.so(8)). Only
       # glibc's: that of musl would run it.
       BIND = { "LD_TRACE_LOADED_OBJECTS" => "1", "LD_WARN" => "yes", "LD_BIND_NOW" => "yes",
                "LD_DEBUG" => "bindings", "LD_DEBUG_OUTPUT" => nil }.freeze
-      BOUND = /binding file (?<from>.+) \[0\] to (?<to>.+) \[0\]: normal symbol `malloc'/
+      BOUND = /binding file (.+) \[0\] to (.+) \[0\]: normal symbol `malloc'/
       private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE, :ELF,
                        :PT_INTERP, :PATH_MAX, :MAPPED, :LIBC, :BIND, :BOUND
 
@@ -83,16 +83,8 @@ module Memscope
       # @raise [Refusal] if the file is damaged or cannot be read
       def dynamic_linker
         File.open(executable, "rb") do |file|
-          header = file.pread(64, 0)
-          address, headers_at, size_at, *range_at = ELF.fetch(header[0, 5])
-          size, count = header.unpack("S2", offset: size_at).map { |number| Integer(number) }
-          headers = header.unpack1(address, offset: headers_at)
-          segments = count.times.lazy.map { |index| file.pread(size, headers + (index * size)) }
-          interpreter = segments.find { |segment| segment.unpack1("L") == PT_INTERP }
-          return unless interpreter
-
-          position, length = range_at.map { |offset| interpreter.unpack1(address, offset: offset) }
-          file.pread([length, PATH_MAX].min, position).delete_suffix("\0")
+          _, position, length = segments(file).find { |type, *| type == PT_INTERP }
+          file.pread([length, PATH_MAX].min, position).delete_suffix("\0") if length
         end
       rescue SystemCallError, IOError, ArgumentError, IndexError, RangeError, TypeError => e
         raise Refusal, "#{executable}: its ELF header cannot be read: #{e.message}"
@@ -113,41 +105,44 @@ module Memscope
         return if ruby?
 
         linker = dynamic_linker
-        unless linker
-          return "#{executable} is linked statically: " \
-                 "#{library ? 'nothing can be preloaded into it' : 'its malloc is its own'}"
-        end
+        return "#{executable} is linked statically: its malloc is its own" unless linker
 
-        out, _, status = Open3.capture3(changes, linker, "--list", executable)
-        mapped = status.success? ? files(out) : {}
-        expected = mapped[(library || LIBC).b]
-        return usurped(linker, expected, changes) if expected && mapped.key?(LIBC)
+        name = library || LIBC
+        mapped = mapped_by(linker, changes)
+        return "#{linker} does not map #{name} into #{executable}" unless mapped.key?(name.b) && mapped.key?(LIBC)
 
-        "#{linker} does not map #{library || LIBC} into #{executable}"
+        usurped(linker, mapped[name.b], changes)
       rescue SystemCallError => e
         raise Refusal, "#{executable}: its dynamic linker #{linker}: #{e.class.new.message}"
       end
 
       private
 
-      def files(out)
-        matches = out.b.lines.filter_map { |line| MAPPED.match(line) }
-        matches.to_h { |match| [match[:name], path_of(match[:file] || match[:name])] }
+      def segments(file)
+        start = file.pread(64, 0)
+        header, segment = ELF.fetch(start[0, 5])
+        position, size, count = start.unpack(header)
+        Integer(count).times.lazy.map { |index| file.pread(size, position + (index * size)).unpack(segment) }
       end
 
-      # A path is bytes, whatever the locale.
-      def path_of(bytes) = bytes.dup.force_encoding(Encoding.default_external)
+      # The files by their requested names. Paths are bytes, whatever the locale.
+      def mapped_by(linker, changes)
+        out, _, status = Open3.capture3(changes, linker, "--list", executable)
+        status.success? ? out.b.scan(MAPPED).to_h { |name, file| [name, file || name] } : {}
+      end
 
       # The executable comes before preloaded libraries. If it does not call malloc, the C library decides; others may
       # prefer a malloc of their own.
       def usurped(linker, expected, changes)
         _, err, = Open3.capture3(changes.merge(BIND), linker, executable)
-        bindings = err.b.lines.filter_map { |line| BOUND.match(line) }
-        bindings.select! { |match| match[:from] == executable.b || File.basename(match[:from]) == LIBC }
-        return "#{linker} does not report which malloc #{executable} binds" if bindings.empty?
+        bound = err.b.scan(BOUND).select { |from, _| from == executable.b || File.basename(from) == LIBC }
+        return "#{linker} does not report which malloc #{executable} binds" if bound.empty?
 
-        other = bindings.map { |match| path_of(match[:to]) }.find { |file| !File.identical?(file, expected) }
-        "malloc in #{executable} is served by #{other}, not by #{expected}" if other
+        other = bound.map(&:last).find { |file| !File.identical?(file, expected) }
+        return unless other
+
+        files = [other, expected].map { |path| path.force_encoding(Encoding.default_external) }
+        "malloc in #{executable} is served by #{files.join(', not by ')}"
       end
 
       # The kernel would start it in secure mode.

@@ -13,9 +13,7 @@ module Memscope
       RUBY
       # jemalloc's messages about MALLOC_CONF.
       REJECTED = /^<jemalloc>: (.*\bconf.*)$/i
-      # The message of glibc's ld.so about an object that it does not preload.
-      LEFT_OUT = /object '(?<object>.+?)' from LD_PRELOAD cannot be preloaded(?: \((?<why>.+?)\))?: ignored/
-      private_constant :SCRIPT, :REJECTED, :LEFT_OUT
+      private_constant :SCRIPT, :REJECTED
 
       class << self
         # @param choice [AllocatorChoice]
@@ -26,14 +24,12 @@ module Memscope
           require "open3"
           require "rbconfig"
           out, err, status = Open3.capture3(changes, *command(choice.name))
-          rejected = err.scrub.scan(REJECTED).flatten.uniq
-          raise Refusal, "jemalloc rejects MALLOC_CONF: #{rejected.join('; ')}" unless rejected.empty?
+          refuse_complaints(err.scrub, choice.library)
+          verdict, text = out.scrub.lines.last.to_s.match(/\A(proved|not proved) (.*)$/)&.captures
+          raise Refusal, "the probe ended early: #{status}: #{err.scrub.strip.tr("\n", ' ')}" unless verdict
+          raise Refusal, text if verdict != "proved"
 
-          complaint = choice.library && linkers_complaint(err, choice.library)
-          raise Refusal, complaint if complaint
-
-          answer(out.scrub.lines.last.to_s.chomp) ||
-            raise(Refusal, "the probe ended early: #{status}: #{err.scrub.strip.tr("\n", ' ')}")
+          text
         end
 
         # Ends this process unless the expected allocator serves it. Proves it in a copy, so that nothing of memscope
@@ -69,20 +65,19 @@ module Memscope
            "-e", SCRIPT, __FILE__, expected]
         end
 
-        # ld.so reports a library for another processor only as one that it cannot open.
-        def linkers_complaint(err, library)
-          why = err.scrub.each_line.filter_map { |line| LEFT_OUT.match(line) }
-                   .find { |left_out| left_out[:object] == library }&.then { |left_out| left_out[:why] || "no reason given" }
-          return unless why
+        # What jemalloc and the dynamic linker print. ld.so reports a library for another processor only as one that it
+        # cannot open.
+        def refuse_complaints(err, library)
+          rejected = err.scan(REJECTED).flatten.uniq
+          raise Refusal, "jemalloc rejects MALLOC_CONF: #{rejected.join('; ')}" unless rejected.empty?
 
+          ignored = err.match(/object '#{Regexp.escape(library.to_s)}' from LD_PRELOAD .*?(?: \((.+?)\))?: ignored/)
+          return unless ignored
+
+          why = ignored[1] || "no reason given"
           there = why.start_with?("cannot open") && File.file?(library)
-          "the dynamic linker ignores #{library}: #{why}#{'; the file exists, likely for another architecture' if there}"
-        end
-
-        def answer(line)
-          raise Refusal, line.delete_prefix("not proved ") if line.start_with?("not proved ")
-
-          line.delete_prefix("proved ") if line.start_with?("proved ")
+          why += "; the file exists, likely for another architecture" if there
+          raise Refusal, "the dynamic linker ignores #{library}: #{why}"
         end
 
         def objection_of_a_copy(expected, load_path)

@@ -7,7 +7,7 @@ module Memscope
     module Top
       # A terminal to draw on, restored afterwards whatever happens.
       class Terminal
-        # The alternate screen, without cursor and line wrap (only the terminal knows how wide a character is); and back.
+        # The alternate screen, without cursor and line wrap, since only the terminal knows how wide characters are.
         ENTER = "\e[?1049h\e[?25l\e[?7l"
         LEAVE = "\e[?7h\e[?25h\e[?1049l"
         # Columns and lines of a terminal that does not report them.
