@@ -80,8 +80,8 @@ class CLIProfileTest < MemscopeTest
       assert_equal [0, 8192, "true"], [status, change.rate_bytes, running?(process)]
       assert_includes 0.49..(took + 0.01), change.seconds, "of which both ends are cut to a ms"
       assert_equal ["-e", 1], [change.by(:line).first.path, change.by(:line).first.lineno]
-      assert_operator err, :start_with?, "memscope profile: process #{process.pid} is being profiled already, with the " \
-                                         "backend imports and one sample"
+      assert_operator err, :start_with?, "memscope profile: process #{process.pid} is being profiled already, with " \
+                                         "the backend imports and one sample"
       assert_read_back out
     end
   end

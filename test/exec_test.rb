@@ -191,7 +191,7 @@ class ExecRefusalTest < ExecTest
     skip "not installed: mimalloc" unless AllocatorFixtures.available?(AllocatorFixtures::MIMALLOC)
     mimalloc = AllocatorFixtures.archive(AllocatorFixtures::MIMALLOC)
 
-    assert_refused "--conf is for jemalloc, and this is mimalloc", "--conf=narenas:2", "--allocator=#{mimalloc}"
+    assert_refused "MALLOC_CONF is for jemalloc, and this is mimalloc", "--conf=narenas:2", "--allocator=#{mimalloc}"
     assert_exit 64, exec("--allocator=glibc", "--conf=narenas:2", "--", "true"),
                 err: "memscope exec: --conf is for jemalloc; glibc does not read it\n"
   end

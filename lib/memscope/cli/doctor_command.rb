@@ -9,8 +9,8 @@ module Memscope
     class DoctorCommand < ReportCommand
       TITLE = "doctor"
       NOTES = <<~TEXT
-        The exit status is 0 if nothing is wrong, 1 if there are findings, 2 if one of them
-        is critical. Findings of severity "info" do not count.
+        The exit status is 0 if nothing is wrong, 1 if there are findings, 2 if one of
+        them is critical. Findings of severity "info" do not count.
       TEXT
       FORMS = {
         process: { summary: "diagnose the memory of a process, with remedies",

@@ -8,9 +8,9 @@ module Memscope
     class ExecCommand < Command
       TITLE = "exec"
       NOTES = <<~TEXT.freeze
-        COMMAND starts only if the allocator is proved to serve malloc in this environment.
-        A Ruby program proves it again before its script. For any other program, its dynamic
-        linker reports which malloc it binds; a malloc that it does not export is invisible.
+        COMMAND starts only if the allocator is proved to serve malloc in its environment.
+        A Ruby program proves it again before its script. The dynamic linker of any other
+        program reports which malloc it binds; one that it does not export is invisible.
         Without proof, memscope prints the reason and exits with 74; with 127 if it cannot
         find COMMAND, with 126 if it cannot execute it, else with COMMAND's own status.
 
@@ -46,10 +46,12 @@ module Memscope
       end
 
       def proved(program, choice)
-        environment = Launch::Environment.new(ENV)
-        choice.library ? environment.preload(choice.library) : environment.drop_allocators
-        environment.configure(@given[:conf]) if @given[:conf]
-        prove(program, choice, environment)
+        environment = Launch::Proof.environment(choice, @given[:conf])
+        objection = program.objection(choice.library, environment.changes)
+        raise Launch::Refusal, objection if objection
+
+        order = { title: TITLE, expected: choice.name, status: INPUT_OUTPUT, if_present: @given[:if_present] }
+        Launch::Handoff.write("prove", environment, **order) if program.ruby?
         refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
         environment
       rescue Launch::Refusal => e
@@ -57,17 +59,6 @@ module Memscope
 
         say("#{e.message}; #{@command.first} is started without (--if-present)")
         Launch::Environment.new(ENV)
-      end
-
-      def prove(program, choice, environment)
-        allocator = Launch::Proof.before(choice, environment.changes)
-        objection = "--conf is for jemalloc, and this is #{allocator}" if @given[:conf] && allocator != "jemalloc"
-        objection ||= program.objection(choice.library, environment.changes)
-        raise Launch::Refusal, objection if objection
-        return unless program.ruby?
-
-        Launch::Handoff.write("prove", environment, title: TITLE, expected: choice.name, status: INPUT_OUTPUT,
-                                                    if_present: @given[:if_present])
       end
     end
   end

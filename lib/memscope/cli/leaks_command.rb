@@ -15,21 +15,20 @@ module Memscope
 
       TITLE = "leaks"
       NOTES = <<~TEXT
-        When COMMAND ends, memscope collects garbage and prints, by line, what was allocated
-        after the warm-up and is still live, with its age in generations. The exit status is
-        1 if a line kept more than the threshold by two standard errors of the estimate, 74
-        if COMMAND ended during its warm-up, and otherwise COMMAND's own.
+        When COMMAND ends, memscope collects garbage and prints, by line, what was
+        allocated after the warm-up and is still live, with its age in generations. The
+        exit status is 1 if a line kept more than the threshold by two standard errors
+        of the estimate, 74 if COMMAND ended in its warm-up, otherwise COMMAND's own.
 
-        COMMAND should repeat the same work. --warmup or --after ends the warm-up; so does
-        Memscope::MallocProfile.next_generation in COMMAND. The report goes to standard
-        error, or to FILE; the verdict to standard error. Both cover only the process that
-        memscope starts, not its children.
+        COMMAND should repeat the same work. --warmup or --after ends the warm-up; so
+        does Memscope::MallocProfile.next_generation in COMMAND. The report goes to standard
+        error, or to FILE; the verdict to standard error. Neither covers child processes.
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
-                   notes: NOTES, defaults: { rate: RATE, format: :text, threshold: THRESHOLD },
-                   options: [*sampling(RATE), ["--threshold BYTES", Integer, "what a line may keep (#{THRESHOLD})"],
+                   notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
+                   options: [*SAMPLING, ["--threshold BYTES", Integer, "what a line may keep (#{THRESHOLD})"],
                              ["--warmup SECONDS", Float, "ignore allocations until then (1)"],
                              ["--after SIGNAL", "ignore allocations until SIGNAL, as USR2"], GENERATIONS] }
       }.freeze

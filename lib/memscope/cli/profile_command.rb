@@ -10,50 +10,40 @@ module Memscope
     class ProfileCommand < Command
       TITLE = "profile"
       NOTES = <<~TEXT
-        memscope profiles process N for so many seconds, unless its setting `actions` is
-        false. Earlier allocations are unknown. The default backend is jemalloc's own
-        profiler, which must be ready from the start (memscope exec --profile). If a profile
-        is running already, it continues, with its own backend and rate; the report is its
-        change in so many seconds, and says so.
+        Process N must allow actions (its setting `actions`). Earlier allocations are
+        unknown. The default backend is jemalloc's profiler, which must be ready from
+        the start (memscope exec --profile). If a profile is running already, it continues with
+        its own backend and rate; the report is its change in N seconds, and says so.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         memscope collects garbage first, so that the report shows what stays. The report
-        goes to standard error, or to FILE. Each process that COMMAND forks, such as a Puma
-        worker, reports when it ends, with what it inherited: to standard error, or to FILE
-        with its pid in the name (heap.4711.html). No report if a process calls exit! or is
-        killed, nor from other programs that COMMAND starts. To profile a process that is
-        running and listens (MEMSCOPE_LISTEN=1), use --pid. The exit status is COMMAND's own.
+        goes to standard error, or to FILE. Each process that COMMAND forks, such as a
+        Puma worker, reports when it ends, with what it inherited: to standard error, or
+        to FILE with its pid in the name (heap.4711.html). No report if a process calls
+        exit! or is killed, nor from other programs that COMMAND starts. For a process
+        that is running and listens, use --pid. The exit status is COMMAND's own.
 
-        Without --backend, the program starts under a jemalloc with its profiler ready, if
-        there is one, else with the backend imports; the report names the backend.
+        Without --backend, the program starts under a jemalloc with its profiler ready,
+        if there is one, else with the backend imports; the report names the backend.
       TEXT
-      # Bytes between samples, by default.
-      RATE = MallocProfile::RATE
+      SAMPLING = [["--backend NAME", "jemalloc, or imports (for any malloc)"],
+                  ["--rate BYTES", Integer, "bytes between samples, a power of two", "(#{MallocProfile::RATE}; leaks 4096)"],
+                  ["--format NAME", Profile::Formats::ALL.keys, "text (default), json, collapsed,",
+                   "speedscope, pprof, firefox, html"], TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "begin a generation at this interval"].freeze
-
-      # @param rate [Integer] the default
-      # @return [Array<Array>] the options of every profile
-      def self.sampling(rate)
-        [["--backend NAME", "jemalloc, or imports (for any malloc)"],
-         ["--rate BYTES", Integer, "bytes between samples, a power of two", "(#{rate})"],
-         ["--format NAME", Profile::Formats::ALL.keys, "text (default), json, collapsed,",
-          "speedscope, pprof, firefox, html"], TEXT.last]
-      end
-      private_class_method :sampling
-
+      DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
-                   defaults: { rate: RATE, format: :text, seconds: 60.0 },
-                   options: [*PROCESS, *sampling(RATE), ["--seconds N", Float, "how long to profile (60)"],
+                   defaults: { **DEFAULTS, seconds: 60.0 },
+                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile (60)"],
                              ["--from FILE", "instead, read FILE, a --format=json profile"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
-                   notes: PROGRAM_NOTES, defaults: { rate: RATE, format: :text },
-                   options: [*sampling(RATE), ["--seconds N", Float, "profile the first N seconds only"],
-                             GENERATIONS] }
+                   notes: PROGRAM_NOTES, defaults: DEFAULTS,
+                   options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
       }.freeze
-      private_constant :NOTES, :PROGRAM_NOTES, :RATE, :GENERATIONS
+      private_constant :NOTES, :PROGRAM_NOTES, :SAMPLING, :GENERATIONS, :DEFAULTS
 
       private
 
@@ -148,7 +138,10 @@ module Memscope
       def prepared
         return [Launch::Environment.new(ENV), :imports] if backend == :imports
 
-        environment = with_jemalloc
+        choice = Launch::AllocatorChoice.read(nil, ENV)
+        raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
+
+        environment = Launch::Proof.environment(choice, MallocProfile::CONF)
         say("profiling with jemalloc's own profiler") if backend == :auto
         [environment, backend]
       rescue Launch::Refusal => e
@@ -156,19 +149,6 @@ module Memscope
 
         say("#{e.message}; profiling with the backend imports")
         [Launch::Environment.new(ENV), :imports]
-      end
-
-      def with_jemalloc
-        choice = Launch::AllocatorChoice.read(nil, ENV)
-        raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
-
-        environment = Launch::Environment.new(ENV)
-        environment.preload(choice.library)
-        environment.configure(MallocProfile::CONF)
-        allocator = Launch::Proof.before(choice, environment.changes)
-        raise Launch::Refusal, "#{choice.name} is #{allocator}, which has no profiler" if allocator != "jemalloc"
-
-        environment
       end
     end
   end

@@ -12,10 +12,10 @@ module Memscope
 
       TITLE = "ps"
       NOTES = <<~TEXT
-        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) accepts --pid of report,
-        doctor, purge, profile and top. Of others memscope has the kernel's view only: "?"
-        marks a malloc that is mapped, which does not prove that it serves. Only root sees
-        the processes of other users in full.
+        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) accepts --pid of
+        report, doctor, purge, profile and top. Others show the kernel's view only: "?"
+        marks a malloc that is mapped, which does not prove that it serves. Only root
+        sees the processes of other users in full.
       TEXT
       FORMS = {
         process: { summary: "list the Ruby processes, and which accept connections",
@@ -62,10 +62,10 @@ module Memscope
 
       def perform
         entries = self.class.entries
-        deliver { |unicode| @given[:json] ? json(entries) : text(entries, Report::Page.new(unicode: unicode)) }
-      end
+        return deliver_readings(entries.map(&:outside)) if @given[:json]
 
-      def json(entries) = entries.map { |entry| "#{entry.outside.to_json}\n" }.join
+        deliver { |unicode| text(entries, Report::Page.new(unicode: unicode)) }
+      end
 
       def text(entries, page)
         return "no other Ruby process is visible\n" if entries.empty?

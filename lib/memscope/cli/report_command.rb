@@ -8,17 +8,17 @@ module Memscope
     class ReportCommand < Command
       TITLE = "report"
       PROGRAM_NOTES = <<~TEXT
-        The report goes to standard error, or to FILE. Only the process that memscope
-        starts reports, once, whichever Ruby programs it execs; its children do not. No
-        report if it calls exit!, is killed, execs another kind of program, ignores
-        RUBYOPT, or continues in the background by Process.daemon. The exit status is
-        COMMAND's own. With --every, Ruby does not detect a deadlock of all threads.
+        The report goes to standard error, or to FILE. Only the started process reports,
+        once, whichever Ruby programs it execs. No report if it calls exit!, is killed,
+        execs another kind of program, ignores RUBYOPT, or continues as Process.daemon.
+        The exit status is COMMAND's own. With --every, Ruby does not detect a deadlock
+        of all threads.
       TEXT
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "ask objects what they hold in malloc" }.freeze
       # The readings other than the ledger, by the calls that read them.
-      READINGS = { mappings: "each mapping and its ledger rows", arenas: "malloc's arenas",
+      READINGS = { mappings: "each mapping and its rows", arenas: "malloc's arenas",
                    size_classes: "slab use by size (jemalloc)", fragmentation: "free memory, by how to return it",
                    workers: "each process of the Puma cluster" }.freeze
       EVERY = [*TEXT, ["--every SECONDS", Float, "report at this interval too"]].freeze

@@ -11,8 +11,8 @@ module Memscope
     class TopCommand < Command
       TITLE = "top"
       NOTES = <<~TEXT
-        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket, of a
-        process that listens. Without a listener, top shows the kernel's view only.
+        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket, of
+        a process that listens. Others show the kernel's view only.
       TEXT
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",

@@ -17,19 +17,17 @@ module Memscope
 
       class << self
         # @param choice [AllocatorChoice]
-        # @param changes [Hash{String => String, nil}] to the environment
-        # @return [String] the allocator that is proved
+        # @param pairs [String, nil] for MALLOC_CONF
+        # @return [Environment] in which the allocator is proved
         # @raise [Refusal] saying why it is not the chosen one
-        def before(choice, changes)
-          require "open3"
-          require "rbconfig"
-          out, err, status = Open3.capture3(changes, *command(choice.name))
-          refuse_complaints(err.scrub, choice.library)
-          verdict, text = out.scrub.lines.last.to_s.match(/\A(proved|not proved) (.*)$/)&.captures
-          raise Refusal, "the probe ended early: #{status}: #{err.scrub.strip.tr("\n", ' ')}" unless verdict
-          raise Refusal, text if verdict != "proved"
+        def environment(choice, pairs)
+          environment = Environment.new(ENV)
+          choice.library ? environment.preload(choice.library) : environment.drop_allocators
+          environment.configure(pairs) if pairs
+          allocator = probe(choice, environment.changes)
+          return environment if allocator == "jemalloc" || pairs.nil?
 
-          text
+          raise Refusal, "MALLOC_CONF is for jemalloc, and this is #{allocator}"
         end
 
         # Ends this process unless the expected allocator serves it. Proves it in a copy, so that nothing of memscope
@@ -60,6 +58,18 @@ module Memscope
 
         private
 
+        def probe(choice, changes)
+          require "open3"
+          require "rbconfig"
+          out, err, status = Open3.capture3(changes, *command(choice.name))
+          refuse_complaints(err.scrub, choice.library)
+          verdict, text = out.scrub.lines.last.to_s.match(/\A(proved|not proved) (.*)$/)&.captures
+          raise Refusal, "the probe ended early: #{status}: #{err.scrub.strip.tr("\n", ' ')}" unless verdict
+          raise Refusal, text if verdict != "proved"
+
+          text
+        end
+
         def command(expected)
           [RbConfig.ruby, "--disable=gems,rubyopt", *Handoff.load_path.map { |directory| "-I#{directory}" },
            "-e", SCRIPT, __FILE__, expected]
@@ -81,24 +91,18 @@ module Memscope
         end
 
         def objection_of_a_copy(expected, load_path)
-          reader, writer = IO.pipe
-          child = fork { report_objection(expected, load_path, writer) }
-          writer.close
-          answer = reader.read.scrub
-          _, status = Process.wait2(child)
-          return "the proof ended early: #{status}" unless answer.end_with?("\n")
+          answer = IO.popen("-") { |child| child ? child.read.scrub : report_objection(expected, load_path) }
+          return "the proof ended early: #{Process.last_status}" unless answer.end_with?("\n")
 
           answer.chomp unless answer == "\n"
         rescue SystemCallError => e
           "the proof failed: #{e.message}"
-        ensure
-          reader&.close
         end
 
-        def report_objection(expected, load_path, writer)
+        def report_objection(expected, load_path)
           $LOAD_PATH.unshift(*load_path)
-          writer.puts(attempt(expected).last.to_s.chomp)
-          writer.close
+          $stdout.puts(attempt(expected).last.to_s.chomp)
+          $stdout.flush
         ensure
           exit!
         end
