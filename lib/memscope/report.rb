@@ -22,8 +22,8 @@ module Memscope
       "arenas" => ["report/arenas_table", :ArenasTable],
       "size_classes" => ["report/size_classes_table", :SizeClassesTable],
       "fragmentation" => ["report/fragmentation_page", :FragmentationPage],
-      "mappings" => ["report/mappings_table", :MappingsTable], "workers" => ["report/workers_table", :WorkersTable],
-      "outside" => ["report/outside_page", :OutsidePage], "purge" => ["report/purge_table", :PurgeTable]
+      "external_process" => ["report/outside_page", :OutsidePage], "purge" => ["report/purge_table", :PurgeTable],
+      "mappings" => ["report/mappings_table", :MappingsTable], "workers" => ["report/workers_table", :WorkersTable]
     }.freeze
     private_constant :SCANS, :RENDERERS
 

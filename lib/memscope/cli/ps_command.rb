@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "../outside"
+require_relative "../remote/external_process"
 require_relative "../report/columns"
 
 module Memscope
@@ -27,12 +27,12 @@ module Memscope
       private_constant :NOTES, :PATIENCE
 
       # A process, and the name of its proven malloc, if it listens and reports one.
-      Entry = Struct.new(:outside, :malloc) do
+      Entry = Struct.new(:process, :malloc) do
         # @return [String] what serves malloc; with "?" what is mapped, which proves nothing
         def malloc_text
           return malloc.name if malloc
 
-          mapped = outside.mallocs.map(&:name)
+          mapped = process.mallocs.map(&:name)
           (mapped - %i[glibc musl] + mapped).first.then { |name| name ? "#{name}?" : "?" }
         end
       end
@@ -40,13 +40,13 @@ module Memscope
       class << self
         # @return [Array<Entry>] the visible Ruby processes but this one, largest first
         def entries
-          entries = (Outside.rubies - [Process.pid]).filter_map do |pid|
-            outside = Outside.read(pid, cgroup: false)
-            Entry.new(outside, (malloc(pid) if outside.listens?))
+          entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
+            process = ExternalProcess.read(pid, cgroup: false)
+            Entry.new(process, (malloc(pid) if process.listens?))
           rescue Client::Unreachable
             nil # it has ended meanwhile
           end
-          entries.sort_by { |entry| [-(entry.outside.rss_bytes || 0), entry.outside.pid] }
+          entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
         end
 
         private
@@ -62,7 +62,7 @@ module Memscope
 
       def perform
         entries = self.class.entries
-        return deliver_readings(entries.map(&:outside)) if @given[:json]
+        return deliver_readings(entries.map(&:process)) if @given[:json]
 
         deliver { |unicode| text(entries, Report::Page.new(unicode: unicode)) }
       end
@@ -73,15 +73,15 @@ module Memscope
         rows = entries.map { |entry| cells(entry, page) }
         units = ["", "", "MiB", "MiB", "MiB", "", ""]
         numbers = Report::Columns.new(%w[pid uid RSS PSS USS malloc listens], [units, *rows]).lines
-        commands = ["command", "", *entries.map { |entry| entry.outside.command.to_s }]
+        commands = ["command", "", *entries.map { |entry| entry.process.command.to_s }]
         numbers.zip(commands).map { |line, command| "#{page.cut("#{line}  #{command}", WIDTH).rstrip}\n" }.join
       end
 
       def cells(entry, page)
-        outside = entry.outside
-        sizes = [outside.rss_bytes, outside.pss_bytes, outside.uss_bytes]
-        [outside.pid.to_s, outside.uid.to_s, *sizes.map { |bytes| bytes ? mebibytes(bytes) : page.unknown },
-         entry.malloc_text.to_s, outside.listens? ? "yes" : "no"]
+        process = entry.process
+        sizes = [process.rss_bytes, process.pss_bytes, process.uss_bytes]
+        [process.pid.to_s, process.uid.to_s, *sizes.map { |bytes| bytes ? mebibytes(bytes) : page.unknown },
+         entry.malloc_text.to_s, process.listens? ? "yes" : "no"]
       end
     end
   end

@@ -64,9 +64,9 @@ module Memscope
       rescue Client::Unreachable => e
         raise if @given.key?(:socket) || chosen.any? || depths.any? || e.why == :gone
 
-        outside = Outside.read(@given[:pid])
+        process = ExternalProcess.read(@given[:pid])
         say("#{e.message}; this is the kernel's view only")
-        [outside]
+        [process]
       end
 
       def start(program)

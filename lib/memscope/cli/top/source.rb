@@ -3,7 +3,7 @@
 # At once, not when first used: the reader's thread may be stopped at any moment, and RubyGems complains about a thread
 # that ends while it requires.
 require_relative "../../client"
-require_relative "../../outside"
+require_relative "../../remote/external_process"
 require_relative "../../purge"
 require_relative "../../report/quantity"
 require_relative "../ps_command"
@@ -53,9 +53,9 @@ module Memscope
         def look
           entries = PsCommand.entries
           rows = entries.map do |entry|
-            outside = entry.outside
-            words = [outside.pid.to_s.rjust(7), entry.malloc_text.to_s.ljust(9), outside.command]
-            [outside.pid, outside.rss_bytes, words.join(" ")]
+            process = entry.process
+            words = [process.pid.to_s.rjust(7), entry.malloc_text.to_s.ljust(9), process.command]
+            [process.pid, process.rss_bytes, words.join(" ")]
           end
           { title: "#{entries.size} Ruby process#{'es' unless entries.one?}, by RSS", rows: rows }
         end
@@ -113,10 +113,10 @@ module Memscope
         end
 
         def kernels_view
-          outside = Outside.read(@client.pid, cgroup: false)
-          { title: "pid #{outside.pid}: kernel's view only (process does not listen)",
-            rows: [[:rss, outside.rss_bytes, "RSS"],
-                   *KERNELS.map { |name, text| [name, outside.public_send(name), text] }] }
+          process = ExternalProcess.read(@client.pid, cgroup: false)
+          { title: "pid #{process.pid}: kernel's view only (process does not listen)",
+            rows: [[:rss, process.rss_bytes, "RSS"],
+                   *KERNELS.map { |name, text| [name, process.public_send(name), text] }] }
         end
       end
 
