@@ -94,7 +94,8 @@ module Memscope
         @parser.version = VERSION
         [*self.class::FORMS.dig(form, :options), HELP].each do |words|
           name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
-          @parser.on(*words) { |value| give(name, value) }
+          default = "default: #{@given[name]}" if @given.key?(name)
+          @parser.on(*words, *default) { |value| give(name, value) }
         end
       end
 

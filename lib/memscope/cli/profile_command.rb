@@ -27,16 +27,15 @@ module Memscope
         if there is one, else with the backend imports; the report names the backend.
       TEXT
       SAMPLING = [["--backend NAME", "jemalloc, or imports (for any malloc)"],
-                  ["--rate BYTES", Integer, "bytes between samples, a power of two", "(#{MallocProfile::RATE}; leaks 4096)"],
-                  ["--format NAME", Profile::Formats::ALL.keys, "text (default), json, collapsed,",
-                   "speedscope, pprof, firefox, html"], TEXT.last].freeze
+                  ["--rate BYTES", Integer, "bytes between samples, a power of two"],
+                  ["--format NAME", Profile::Formats::ALL.keys, "text, json, collapsed, speedscope,", "pprof, firefox, html"], TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "begin a generation at this interval"].freeze
       DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
-                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile (60)"],
+                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
                              ["--from FILE", "instead, read FILE, a --format=json profile"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",

@@ -17,7 +17,7 @@ module Memscope
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",
                    example: "memscope top --pid 4711", notes: NOTES, defaults: { every: 2.0 },
-                   options: [*PROCESS, ["--every SECONDS", Float, "seconds between readings (2)"]] }
+                   options: [*PROCESS, ["--every SECONDS", Float, "seconds between readings"]] }
       }.freeze
       # Seconds.
       INTERVALS = (0.1..3600)

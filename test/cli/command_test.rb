@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/listening"
+require_relative "../test_helper"
+require_relative "../support/listening"
 require "memscope/cli"
 require "stringio"
 
@@ -73,7 +73,8 @@ class CLIPidTest < MemscopeTest
                  "top", "--socket", path)
     process.stop
 
-    assert_fails(74, "memscope top: no process listens at #{path}: No such file or directory\n", "top", "--socket", path)
+    assert_fails(74, "memscope top: no process listens at #{path}: No such file or directory\n",
+                 "top", "--socket", path)
   end
 
   def test_sockets_that_are_refused

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/charts"
-require_relative "support/launching"
+require_relative "../test_helper"
+require_relative "../support/charts"
+require_relative "../support/launching"
 require "memscope/cli"
 require "stringio"
 require "tmpdir"

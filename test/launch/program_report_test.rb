@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/allocator_fixtures"
-require_relative "support/launching"
+require_relative "../test_helper"
+require_relative "../support/allocator_fixtures"
+require_relative "../support/launching"
 
 class ProgramReportTest < MemscopeTest
   include Launching
