@@ -19,9 +19,9 @@ module Memscope
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command
-      TITLE = "version"
       FORMS = { process: { summary: "print the version of memscope and of Ruby",
                            example: "memscope version --json", options: TEXT.first(1) } }.freeze
+      private_constant :FORMS
 
       private
 

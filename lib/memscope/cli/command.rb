@@ -21,7 +21,7 @@ module Memscope
 
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
-    # A subclass has a TITLE and FORMS, one or both of `:process`, which reads this process or another one, and
+    # A subclass has FORMS, one or both of `:process`, which reads this process or another one, and
     # `:program`, which becomes COMMAND. Each has a summary, an example, options (as for OptionParser#on) and, if
     # needed, defaults and notes. For the first the subclass defines `perform`, for the second `start`.
     class Command
@@ -46,10 +46,13 @@ module Memscope
 
       class << self
         # @return [String]
-        def title = self::TITLE
+        def title = name.split("::").last.delete_suffix("Command").downcase
 
         # @return [String] one line
-        def summary = self::FORMS.values.first.fetch(:summary)
+        def summary = forms.values.first.fetch(:summary)
+
+        # @return [Hash{Symbol => Hash}] the subclass's FORMS
+        def forms = const_get(:FORMS)
 
         # @param arguments [Array<String>] those after the command's name
         # @param out [IO]
@@ -58,14 +61,14 @@ module Memscope
         # @raise [Failure]
         def run(arguments, out:, err:)
           own = arguments.take_while { |argument| argument != "--" }
-          programs = self::FORMS.key?(:program) && (own != arguments || self::FORMS.one?)
+          programs = forms.key?(:program) && (own != arguments || forms.one?)
           return new(:process, out: out, err: err).run(arguments) unless programs
 
           new(:program, out: out, err: err).run(own, arguments.drop(own.size + 1))
         end
 
         # @return [String] the help of each form
-        def help = self::FORMS.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
+        def help = forms.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
 
         # Writes all of a text.
         #
@@ -89,10 +92,10 @@ module Memscope
         @form = form
         @out = out
         @err = err
-        @given = self.class::FORMS.dig(form, :defaults).to_h.dup
+        @given = self.class.forms.dig(form, :defaults).to_h.dup
         @parser = OptionParser.new
         @parser.version = VERSION
-        [*self.class::FORMS.dig(form, :options), HELP].each do |words|
+        [*self.class.forms.dig(form, :options), HELP].each do |words|
           name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
           default = "default: #{@given[name]}" if @given.key?(name)
           @parser.on(*words, *default) { |value| give(name, value) }
@@ -115,7 +118,7 @@ module Memscope
 
       # @return [String] the help of this form
       def help
-        summary, example, notes = self.class::FORMS.fetch(@form).values_at(:summary, :example, :notes)
+        summary, example, notes = self.class.forms.fetch(@form).values_at(:summary, :example, :notes)
         [usage, "#{summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
          "example:\n  #{example}\n"].compact.join("\n")
       end
@@ -147,11 +150,8 @@ module Memscope
       def usage
         start = "usage: memscope #{self.class.title}"
         words = [*(allowed - ["--help"]).map { |option| "[#{option}]" }, *operands]
-        lines = words.each_with_object([+""]) do |word, filled|
-          filled << +"" if start.size + filled.last.size + word.size >= WIDTH
-          filled.last << " " << word
-        end
-        "#{start}#{lines.join("\n#{' ' * start.size}")}\n"
+        lines = words.join(" ").scan(/\S.{0,#{WIDTH - start.size - 2}}(?= \[(?!ARG)| -- |\z)/)
+        "#{start} #{lines.join("\n#{' ' * start.size} ")}\n"
       end
 
       def say(note) = @err.puts("memscope #{self.class.title}: #{note}")

@@ -7,7 +7,6 @@ module Memscope
     # `memscope doctor`: a diagnosis of a process; `memscope doctor -- COMMAND`: of a Ruby program when it ends. With
     # --every, growth is since the first diagnosis.
     class DoctorCommand < ReportCommand
-      TITLE = "doctor"
       NOTES = <<~TEXT
         The exit status is 0 if nothing is wrong, 1 if there are findings, 2 if one of
         them is critical. Findings of severity "info" do not count.
@@ -23,7 +22,7 @@ module Memscope
       }.freeze
       # The exit status by the worst finding.
       STATUSES = { critical: 2, warning: 1, info: FINE, nil => FINE }.freeze
-      private_constant :NOTES, :STATUSES
+      private_constant :FORMS, :NOTES, :STATUSES
 
       private
 

@@ -6,13 +6,12 @@ module Memscope
   module CLI
     # `memscope exec`: becomes a program whose malloc a chosen allocator is proved to serve.
     class ExecCommand < Command
-      TITLE = "exec"
       NOTES = <<~TEXT.freeze
-        COMMAND starts only if the allocator is proved to serve malloc in its environment.
-        A Ruby program proves it again before its script. The dynamic linker of any other
-        program reports which malloc it binds; one that it does not export is invisible.
-        Without proof, memscope prints the reason and exits with 74; with 127 if it cannot
-        find COMMAND, with 126 if it cannot execute it, else with COMMAND's own status.
+        COMMAND starts only if the allocator is proved to serve malloc in its
+        environment. A Ruby program proves it again before its script. The dynamic linker
+        of any other program reports which malloc it binds; one that it does not export
+        is invisible. Without proof, memscope prints the reason and exits with 74; with
+        127 if it cannot find COMMAND, 126 if it cannot execute it, else COMMAND's own.
 
         Without --allocator, the first of these that exists decides: the variable
         #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
@@ -27,7 +26,7 @@ module Memscope
                              ["--profile", "make jemalloc's profiler ready, for", "memscope profile and MallocProfile"],
                              ["--if-present", "without proof, start COMMAND unchanged"]] }
       }.freeze
-      private_constant :NOTES
+      private_constant :FORMS, :NOTES
 
       private
 
@@ -50,8 +49,7 @@ module Memscope
         objection = program.objection(choice.library, environment.changes)
         raise Launch::Refusal, objection if objection
 
-        order = { title: TITLE, expected: choice.name, status: INPUT_OUTPUT, if_present: @given[:if_present] }
-        Launch::Handoff.write("prove", environment, **order) if program.ruby?
+        order_proof(choice, environment) if program.ruby?
         refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
         environment
       rescue Launch::Refusal => e
@@ -59,6 +57,11 @@ module Memscope
 
         say("#{e.message}; #{@command.first} is started without (--if-present)")
         Launch::Environment.new(ENV)
+      end
+
+      def order_proof(choice, environment)
+        Launch::Handoff.write("prove", environment, title: self.class.title, status: INPUT_OUTPUT,
+                                                    expected: choice.name, if_present: @given[:if_present])
       end
     end
   end

@@ -12,17 +12,16 @@ module Memscope
       THRESHOLD = 1 << 20
       # Seconds, by default.
       WARM_UP = 1.0
-
-      TITLE = "leaks"
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, what was
         allocated after the warm-up and is still live, with its age in generations. The
         exit status is 1 if a line kept more than the threshold by two standard errors
         of the estimate, 74 if COMMAND ended in its warm-up, otherwise COMMAND's own.
 
-        COMMAND should repeat the same work. --warmup or --after ends the warm-up; so
-        does Memscope::MallocProfile.next_generation in COMMAND. The report goes to standard
-        error, or to FILE; the verdict to standard error. Neither covers child processes.
+        COMMAND should repeat the same work. --warmup, --after or, in COMMAND,
+        Memscope::MallocProfile.next_generation ends the warm-up. The report goes to
+        standard error, or to FILE; the verdict to standard error. Neither covers child
+        processes.
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",
@@ -32,7 +31,7 @@ module Memscope
                              ["--warmup SECONDS", Float, "ignore allocations until then (default: 1)"],
                              ["--after SIGNAL", "ignore allocations until SIGNAL, as USR2"], GENERATIONS] }
       }.freeze
-      private_constant :RATE, :THRESHOLD, :WARM_UP, :NOTES
+      private_constant :FORMS, :RATE, :THRESHOLD, :WARM_UP, :NOTES
 
       private
 

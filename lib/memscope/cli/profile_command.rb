@@ -8,12 +8,11 @@ module Memscope
     # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:
     # of a Ruby program, from its first line until it ends.
     class ProfileCommand < Command
-      TITLE = "profile"
       NOTES = <<~TEXT
         Process N must allow actions (its setting `actions`). Earlier allocations are
         unknown. The default backend is jemalloc's profiler, which must be ready from
-        the start (memscope exec --profile). If a profile is running already, it continues with
-        its own backend and rate; the report is its change in N seconds, and says so.
+        the start (memscope exec --profile). A profile that is running already continues
+        with its own backend and rate; the report is its change in N seconds, and says so.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         memscope collects garbage first, so that the report shows what stays. The report
@@ -28,7 +27,8 @@ module Memscope
       TEXT
       SAMPLING = [["--backend NAME", "jemalloc, or imports (for any malloc)"],
                   ["--rate BYTES", Integer, "bytes between samples, a power of two"],
-                  ["--format NAME", Profile::Formats::ALL.keys, "text, json, collapsed, speedscope,", "pprof, firefox, html"], TEXT.last].freeze
+                  ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
+                   Profile::Formats::ALL.keys.drop(4).join(", ")], TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "begin a generation at this interval"].freeze
       DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
       FORMS = {
@@ -42,7 +42,7 @@ module Memscope
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
       }.freeze
-      private_constant :NOTES, :PROGRAM_NOTES, :SAMPLING, :GENERATIONS, :DEFAULTS
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :SAMPLING, :GENERATIONS, :DEFAULTS
 
       private
 

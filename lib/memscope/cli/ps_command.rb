@@ -10,7 +10,6 @@ module Memscope
     class PsCommand < Command
       include Report::Quantity
 
-      TITLE = "ps"
       NOTES = <<~TEXT
         A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) accepts --pid of
         report, doctor, purge, profile and top. Others show the kernel's view only: "?"
@@ -24,7 +23,7 @@ module Memscope
       }.freeze
       # Seconds to wait for a process that listens.
       PATIENCE = 2
-      private_constant :NOTES, :PATIENCE
+      private_constant :FORMS, :NOTES, :PATIENCE
 
       # A process, and the name of its proven malloc, if it listens and reports one.
       Entry = Struct.new(:process, :malloc) do

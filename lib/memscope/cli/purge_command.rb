@@ -7,7 +7,6 @@ module Memscope
   module CLI
     # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the one that runs it.
     class PurgeCommand < Command
-      TITLE = "purge"
       NOTES = <<~TEXT.freeze
         The levers run in this order: #{Purge::LEVERS.join(', ')}.
         By default, all that the process has run. Without --pid, memscope purges itself.
@@ -19,7 +18,7 @@ module Memscope
                              ["--arena N", Integer, "one jemalloc arena (for decay and purge)"],
                              ["--settle S", Float, "read again S seconds later"], *TEXT] }
       }.freeze
-      private_constant :NOTES
+      private_constant :FORMS, :NOTES
 
       private
 

@@ -6,7 +6,6 @@ module Memscope
   module CLI
     # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: of a Ruby program when it ends.
     class ReportCommand < Command
-      TITLE = "report"
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports,
         once, whichever Ruby programs it execs. No report if it calls exit!, is killed,
@@ -31,7 +30,7 @@ module Memscope
                    example: "memscope report --every 60 --output app.txt -- bundle exec puma", notes: PROGRAM_NOTES,
                    options: [*EVERY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1)] }
       }.freeze
-      private_constant :PROGRAM_NOTES, :DEPTHS, :READINGS, :EVERY, :OPTIONS
+      private_constant :FORMS, :PROGRAM_NOTES, :DEPTHS, :READINGS, :EVERY, :OPTIONS
 
       private
 

@@ -9,10 +9,9 @@ module Memscope
   module CLI
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
-      TITLE = "top"
       NOTES = <<~TEXT
-        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket, of
-        a process that listens. Others show the kernel's view only.
+        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket, of a
+        process that listens. Others show the kernel's view only.
       TEXT
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",
@@ -23,7 +22,7 @@ module Memscope
       INTERVALS = (0.1..3600)
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
-      private_constant :NOTES, :INTERVALS, :INTERRUPTED
+      private_constant :FORMS, :NOTES, :INTERVALS, :INTERRUPTED
 
       private
 

@@ -111,9 +111,7 @@ module Memscope
 
           home = environment["XDG_CONFIG_HOME"].to_s
           home = File.join(environment["HOME"].to_s, ".config") unless home.start_with?("/")
-          [File.join(home, "memscope", "allocator"), HOST_FILE].find do |path|
-            path.start_with?("/") && File.exist?(path)
-          end
+          [File.join(home, "memscope/allocator"), HOST_FILE].find { |path| path.start_with?("/") && File.exist?(path) }
         end
 
         # Without empty lines and comments. Only of a regular file: opening a pipe may block forever.
