@@ -67,11 +67,11 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     assert_match(/\Amemscope .* malloc profile .* pid \d+$/, ran.err)
   end
 
-  # The README's screen is of this program: each line that it names holds as much as is said there.
-  def test_the_screen_of_the_readme
+  # The screen in docs/tour.md is of this program: each line that it names holds as much as the screen shows.
+  def test_the_screen_of_the_tour
     program = File.join(ChildProcess::ROOT, "test/support/workloads/import.rb")
-    said = File.read(File.join(ChildProcess::ROOT, "README.md"))
-               .scan(%r{^ +([\d.]+) +([\d.]+) .*workloads/import\.rb:(\d+)\n +in (\S+)\n +by (\w+)})
+    said = File.read(File.join(ChildProcess::ROOT, "docs/tour.md"))
+               .scan(/^ +([\d.]+) +([\d.]+) .*import\.rb:(\d+)\n +in (\S+)\n +by (\w+)/)
     ran = glibc("profile", "--backend=imports", "--format=json", "--", RbConfig.ruby,
                 *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, program)
     found = profile(ran).by(:line).first(2)
