@@ -4,7 +4,7 @@ require_relative "facade"
 
 module Memscope
   # Starting another program: what `memscope exec` and `memscope report -- COMMAND` find out and prepare before they
-  # become it. No process of memscope's stays behind.
+  # become it. No memscope process stays behind.
   #
   # @api private
   module Launch

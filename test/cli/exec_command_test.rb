@@ -210,7 +210,7 @@ class ExecRefusalTest < ExecTest
       assert_refused "malloc in (.*/program) is served by \\1, not by /.*/#{library}\\.so[.0-9]*",
                      "--allocator=#{allocator}", command: [program(own, "-rdynamic")]
     end
-    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /is started without \(--if-present\)$/
+    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /starts unchanged \(--if-present\)$/
     assert_exit 3, exec("--allocator=off", "--", program(own, "-rdynamic")), err: ""
   end
 
@@ -279,7 +279,7 @@ class ExecRefusalTest < ExecTest
     script = make("unset.rb", "#!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}\nputs 'started'\n")
 
     assert_refused "LD_PRELOAD is set by env", command: [script]
-    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /is started without \(--if-present\)$/
+    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /starts unchanged \(--if-present\)$/
   end
 
   def test_variables_that_env_may_set
@@ -296,7 +296,7 @@ class ExecRefusalTest < ExecTest
                *ruby("p ENV['LD_PRELOAD'], ENV['MALLOC_CONF'], #{TRACES}"))
 
     assert_exit 0, ran, out: "nil\nnil\n[]\n",
-                        err: /\Amemscope exec: .*cannot open.*; #{RbConfig.ruby} is started without \(--if-pre/
+                        err: /\Amemscope exec: .*cannot open.*; #{RbConfig.ruby} starts unchanged \(--if-present/
     assert_exit 3, exec("--if-present", "--", program("-static")), err: /is linked statically/
   end
 

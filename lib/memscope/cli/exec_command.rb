@@ -55,7 +55,7 @@ module Memscope
       rescue Launch::Refusal => e
         raise unless @given[:if_present]
 
-        say("#{e.message}; #{@command.first} is started without (--if-present)")
+        say("#{e.message}; #{@command.first} starts unchanged (--if-present)")
         Launch::Environment.new(ENV)
       end
 

@@ -9,9 +9,9 @@ module Memscope
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports,
         once, whichever Ruby programs it execs. No report if it calls exit!, is killed,
-        execs another kind of program, ignores RUBYOPT, or continues as Process.daemon.
-        The exit status is COMMAND's own. With --every, Ruby does not detect a deadlock
-        of all threads.
+        execs another kind of program, ignores RUBYOPT, or becomes a daemon by
+        Process.daemon. The exit status is COMMAND's own. With --every, Ruby does not
+        detect a deadlock of all threads.
       TEXT
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",

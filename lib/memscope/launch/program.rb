@@ -63,12 +63,12 @@ module Memscope
         @assigned = []
       end
 
-      # @return [String] the executable that the kernel, scripts and env(1) followed, ends up with
-      # @raise [Unavailable] when the interpreter of a script is
-      # @raise [Refusal] when that cannot be found out
+      # @return [String] the executable that the kernel runs in the end, behind scripts and env(1)
+      # @raise [Unavailable] if a script's interpreter is
+      # @raise [Refusal] if it cannot be determined
       def executable = @executable ||= follow(@path, @arguments, DEEPEST)
 
-      # @return [Array<String>] the variables that env(1) sets on the way there
+      # @return [Array<String>] the variables that env(1) sets before
       # @raise [Unavailable]
       # @raise [Refusal]
       def assigned

@@ -5,7 +5,7 @@ require_relative "handoff"
 module Memscope
   module Launch
     # Profiles malloc in the program that loads this, from before its script until it ends, or for some seconds. The
-    # program ends as it would without; but `memscope leaks` makes a success a failure if too much stayed.
+    # program ends as it would without a profile; but `memscope leaks` turns success into failure if too much stayed.
     #
     # A forked process continues with its copy of the profile and reports it when it ends, as a worker of Puma's does;
     # `memscope leaks` judges the first process only.
@@ -60,7 +60,7 @@ module Memscope
         @order.complain("process #{@pid} has forked #{MOST_FORKS} processes; later ones do not report")
       end
 
-      # Another process has this one's report to make, and none of its threads.
+      # The new process inherits the report to make, but no threads.
       def continue
         @pid = Process.pid
         @turn = Thread::Mutex.new
@@ -122,7 +122,7 @@ module Memscope
         exit(status) if status && (ending.nil? || (ending.is_a?(SystemExit) && ending.success?))
       end
 
-      # @return [Integer, nil] the exit status if a success is none
+      # @return [Integer, nil] the exit status that replaces success
       def report
         @turn.synchronize do
           break if @ended
