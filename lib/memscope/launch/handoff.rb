@@ -75,7 +75,7 @@ module Memscope
           environment[variable(mode)] = values.map { |key, value| "#{key}=#{value}".b.dump }.join("\n")
           put_first(environment, "RUBYOPT", option, " ")
           return unless spaced?
-          raise Refusal, "#{LIBRARY}: Ruby cannot load from a path with both a space and a colon" if LIBRARY.include?(":")
+          raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon" if LIBRARY.include?(":")
 
           put_first(environment, "RUBYLIB", LIBRARY, ":")
         end
