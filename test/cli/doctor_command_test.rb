@@ -69,7 +69,7 @@ class CLIDoctorTest < MemscopeTest
     end
 
     assert_equal [0, "lint"], [json.status.exitstatus, JSON.parse(json.out)["kind"]]
-    assert_match(/Nothing is wrong with what is set/, text.out)
+    assert_match(/Nothing is wrong with the settings/, text.out)
     assert_equal 64, doctor("--settings", "--since", "x").status
   end
 

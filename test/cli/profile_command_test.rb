@@ -60,9 +60,9 @@ class CLIProfileTest < MemscopeTest
 
     assert_operator client.call(:rss), :positive?
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_start, seconds: 60, backend: :imports) }
-    assert_match(/a malloc profile runs already: stop it first/, error.message)
+    assert_match(/a malloc profile is already running: stop it first/, error.message)
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop, token: "another") }
-    assert_match(/is over already, or was stopped by somebody else/, error.message)
+    assert_match(/has ended already, or another requester stopped it/, error.message)
     assert_predicate client.call(:malloc_profile_stop, token: token), :frozen?
   end
 
@@ -90,7 +90,7 @@ class CLIProfileTest < MemscopeTest
     file = File.join(@directory, "change.json")
     File.write(file, json)
 
-    assert_match(/What lives grew by/, profile("--from", file)[1])
+    assert_match(/Live memory grew by/, profile("--from", file)[1])
   end
 
   def test_of_a_process_that_does_not_listen_it_says_what_to_set
@@ -108,7 +108,7 @@ class CLIProfileTest < MemscopeTest
     token = client.call(:malloc_profile_start, seconds: 60, backend: "imports")
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop_shared) }
 
-    assert_match(/was not started on a page: who started it stops it/, error.message)
+    assert_match(/was not started on a page: only its starter can stop it/, error.message)
     client.call(:malloc_profile_stop, token: token)
     client.call(:malloc_profile_start, seconds: 60, backend: "imports", shared: true)
 
@@ -131,7 +131,7 @@ class CLIProfileTest < MemscopeTest
     assert_equal [0, false], before.values_at("session", "running")
     assert_equal [2, true, false], client.call(:malloc_profile_state).values_at("session", "running", "shared")
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop, token: token) }
-    assert_match(/is over already, or was stopped by somebody else/, error.message)
+    assert_match(/has ended already, or another requester stopped it/, error.message)
     assert_equal "true", running?(process)
   end
 
@@ -168,7 +168,7 @@ class CLIProfileTest < MemscopeTest
     status, _out, err = profile("--pid", process.pid.to_s, "--seconds=0.1")
 
     assert_equal 74, status
-    assert_match(/memscope exec --profile.*or take backend: :imports/, err)
+    assert_match(/memscope exec --profile.*or use backend: :imports/, err)
     assert_equal "false", running?(process)
   end
 

@@ -10,7 +10,8 @@ module Suites
   # Of Ruby alone: surfaces call nothing in C that the others do not.
   SURFACES = files("test/{*report,configuration,doctor,facade_documentation,generator,launch,lint}_test.rb",
                    "test/{listener,loading,metrics*,profile_*,prometheus,rack_tags}_test.rb",
-                   "test/{railtie,tasks,workers}_test.rb", "test/{cli,launch,rakelib}/*_test.rb")
+                   "test/{railtie,tasks,workers}_test.rb", "test/{report,profile}/**/*_test.rb",
+                   "test/{cli,launch,rakelib}/*_test.rb")
 
   # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
   # a sanitized flavour of their own.

@@ -2,7 +2,6 @@
 
 require_relative "command"
 require_relative "../remote/external_process"
-require_relative "../report/columns"
 
 module Memscope
   module CLI
