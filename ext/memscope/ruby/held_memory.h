@@ -1,8 +1,8 @@
 /*
  * What live objects say they hold through malloc, beyond their slots.
  *
- * Types of C extensions say so by a size function of their own, which may take as long as it likes: google-protobuf's
- * goes through all the messages that were ever joined with one. What is slow is left out by type.
+ * Each type of a C extension has a size function of its own, which may take long: google-protobuf's visits all messages
+ * that were ever joined with the one asked. Types with a slow one are left out.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H
