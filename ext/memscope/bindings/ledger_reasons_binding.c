@@ -33,28 +33,28 @@ static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *
                                    "mappings are its: they are unattributed"));
 }
 
-/* "3 of A::Type, 2 of types without a name": NULL-terminated names of C, which may have any encoding. */
-static VALUE left_out_text(const struct memscope_held_memory *held) {
-    VALUE text = rb_utf8_str_new_cstr("");
-    uint64_t listed = 0;
+/* Names of types are C strings of any encoding. */
+static VALUE valid_text(VALUE text) {
+    VALUE scrubbed = rb_str_scrub(text, Qnil);
+
+    return NIL_P(scrubbed) ? text : scrubbed;
+}
+
+static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
+    VALUE text = rb_utf8_str_new_cstr("at least: objects whose size functions are slow are left out:");
+    uint64_t others = held->left_out_objects;
 
     for (size_t index = 0; index < held->left_out_count; index++) {
         const struct memscope_left_out *type = &held->left_out[index];
 
-        rb_str_catf(text, "%s%" PRIu64 " of %s", index == 0 ? "" : ", ", type->objects,
+        rb_str_catf(text, "%s %" PRIu64 " of %s", index == 0 ? "" : ",", type->objects,
                     type->name == NULL ? "a type without a name" : type->name);
-        listed += type->objects;
+        others -= type->objects;
     }
-    if (listed < held->left_out_objects)
-        rb_str_catf(text, ", %" PRIu64 " of other types", held->left_out_objects - listed);
-    return text;
-}
-
-static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
+    if (others > 0)
+        rb_str_catf(text, ", %" PRIu64 " of other types", others);
     if (held->left_out_objects > 0)
-        add_reason(reasons, "held_by_objects_bytes",
-                   rb_sprintf("at least: their size functions are slow, so these objects are left out: %" PRIsVALUE,
-                              left_out_text(held)));
+        add_reason(reasons, "held_by_objects_bytes", valid_text(text));
 }
 
 /* What was asked for beyond the plain ledger and could not be had. */

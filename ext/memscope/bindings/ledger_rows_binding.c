@@ -52,7 +52,7 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *c
     if (!call->held.known || call->held.left_out_objects > 0)
         return;
     memscope_hash_set(detail, "held_by_objects_bytes", ULL2NUM(call->held.bytes));
-    memscope_hash_set(detail, "held_by_nobody_bytes", LL2NUM((int64_t)in_use - (int64_t)call->held.bytes));
+    memscope_hash_set(detail, "untracked_bytes", LL2NUM((int64_t)in_use - (int64_t)call->held.bytes));
 }
 
 static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger, enum memscope_row row) {

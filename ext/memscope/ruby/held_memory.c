@@ -74,8 +74,8 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 }
 
 /*
- * The clock of the first call is cheap, but also counts time of other processes. So it only begins a watch, by the
- * thread's own time, which takes a system call to read.
+ * CLOCK_MONOTONIC is cheap to read, but also counts the time of other processes. A slow call by it only begins a watch
+ * by the thread's own time, which takes a system call to read.
  */
 static size_t ask_timed(struct walk *walk, struct asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;

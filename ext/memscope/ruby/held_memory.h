@@ -1,8 +1,8 @@
 /*
  * What live objects say they hold through malloc, beyond their slots.
  *
- * Types of C extensions report it by a size function of their own, which may take any time: google-protobuf's visits
- * all messages that were ever joined with one. Types with a slow function are left out.
+ * Each type of a C extension has a size function of its own, which may take long: google-protobuf's visits all messages
+ * that were ever joined with the one asked. Types with a slow one are left out.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H

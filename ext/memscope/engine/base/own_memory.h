@@ -3,8 +3,8 @@
  *
  * Other threads may unmap what is about to be read (a trim, a page that GC frees), so foreign structures are
  * never dereferenced: the kernel copies them and says where it could not. process_vm_readv would copy faster, but pins
- * pages, and since Linux 5.19 (earlier in kernels with backports) a pin gives a process its own copy of each page that
- * it shares with a forked relative. No GVL, no allocation.
+ * pages, and since Linux 5.19 (earlier in kernels with backports) a pin first copies each page that a process shares
+ * with a forked relative. No GVL, no allocation.
  */
 #ifndef MEMSCOPE_OWN_MEMORY_H
 #define MEMSCOPE_OWN_MEMORY_H

@@ -83,7 +83,7 @@ static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, u
     return walk->range < count ? &ranges[walk->range] : NULL;
 }
 
-/* A walk that goes on where the window ends gets twice as much; one that jumps may not need more than that page. */
+/* Twice as much as before where the walk continues behind the window; a page where it jumps, and may jump again. */
 static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t address) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), last = walk->window_end - walk->window_start;
 
