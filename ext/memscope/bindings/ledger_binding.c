@@ -6,8 +6,6 @@
 
 #include "init.h"
 
-/* ---- reading -------------------------------------------------------------------------------------------------- */
-
 static enum memscope_ledger_malloc malloc_kind(void) {
     const struct memscope_allocator *allocator = memscope_allocator_current();
 
@@ -46,8 +44,6 @@ static void perform(struct memscope_ledger_call *call) {
         call->gvl_ns = call->wall_ns;
 }
 
-/* ---- the body of a Ledger ------------------------------------------------------------------------------------- */
-
 static VALUE source_symbol(enum memscope_residency_source source) {
     static const char *const names[] = {
         [MEMSCOPE_RESIDENCY_NONE] = "none",
@@ -79,8 +75,6 @@ static VALUE ledger_body(const struct memscope_ledger_call *call) {
     memscope_hash_set(hash, "cost", cost_hash(call));
     return hash;
 }
-
-/* ---- the body of Mappings --------------------------------------------------------------------------------------- */
 
 static VALUE mappings_body(const struct memscope_ledger_call *call) {
     bool read = call->status == MEMSCOPE_OK;

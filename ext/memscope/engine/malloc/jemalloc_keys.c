@@ -22,22 +22,18 @@ extern WEAK int je_mallctlbymib(const size_t *mib, size_t miblen, void *oldp, si
                                 size_t newlen);
 extern WEAK const char *je_malloc_conf;
 
+#endif
+
 struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
+#ifdef __linux__
     if (mallctl && mallctlnametomib && mallctlbymib)
         return (struct memscope_jemalloc_binding){"", mallctl, mallctlnametomib, mallctlbymib, &malloc_conf};
     if (je_mallctl && je_mallctlnametomib && je_mallctlbymib)
         return (struct memscope_jemalloc_binding){"je_", je_mallctl, je_mallctlnametomib, je_mallctlbymib,
                                                   &je_malloc_conf};
-    return (struct memscope_jemalloc_binding){"", NULL, NULL, NULL, NULL};
-}
-
-#else
-
-struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
+#endif
     return (struct memscope_jemalloc_binding){.prefix = ""};
 }
-
-#endif
 
 struct memscope_mib memscope_jemalloc_mib(const struct memscope_jemalloc_binding *jemalloc, const char *key) {
     struct memscope_mib mib = {.length = MEMSCOPE_MIB_PARTS};
