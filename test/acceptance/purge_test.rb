@@ -217,7 +217,7 @@ class PurgeAcceptanceTest < MemscopeTest
       sleep 0.01
       lever = Memscope.allocator.name == :jemalloc ? :purge : :trim
       before = count
-      Memscope.const_get(:Native).pull(lever, nil)
+      Memscope.const_get(:Native).run_lever(lever, nil)
       puts count - before
     RUBY
 
