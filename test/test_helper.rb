@@ -25,6 +25,11 @@ class MemscopeTest < Minitest::Test
     skip "a sanitizer's own allocator serves malloc" if ChildProcess::SANITIZER
   end
 
+  # For tests that need what is a gem by now, and may not be installed: fiddle since Ruby 4.0.
+  def skip_without(feature)
+    skip "this Ruby comes without #{feature}" unless MemscopeTest.feature?(feature)
+  end
+
   # For tests of compaction, which memscope refuses where it can crash Ruby.
   def skip_without_compaction
     reason = Memscope::Purge.missing[:compact]
@@ -34,6 +39,12 @@ class MemscopeTest < Minitest::Test
   # For tests of jemalloc's own profiler, which Debian's package for arm64 is built without.
   def skip_without_jemallocs_profiler
     skip "this jemalloc is built without its profiler" if MemscopeTest.jemalloc_profiling == "not_built"
+  end
+
+  # @return [Boolean] whether a child can require it
+  def self.feature?(feature)
+    @features ||= Hash.new { |known, name| known[name] = ChildProcess.run("", requires: [name]).success? }
+    @features[feature]
   end
 
   # @return [String] Native.jemalloc_profiling where jemalloc serves malloc

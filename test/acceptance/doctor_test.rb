@@ -137,6 +137,7 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 
   sick "idle_jemalloc" do |mebibytes|
+    skip_without "fiddle"
     library = AllocatorFixtures.archive(AllocatorFixtures::JEMALLOC)
     patient = patient(<<~RUBY, env: AllocatorFixtures::ROOM_FOR_STATIC_TLS)
       require "fiddle"
