@@ -2,6 +2,9 @@
 
 module Memscope
   module Native
+    # Known with the extension only.
+    MAX_DECAY_MS = nil
+
     # What takes the extension's place.
     module Absent
       NOTHING = { wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
