@@ -90,6 +90,7 @@ class ClosedSumTest < MemscopeTest
   both_allocators "page counts" do |preload|
     counts = child_json(<<~RUBY, requires: ["json"], preload: preload)
       objects = Array.new(200_000) { Object.new }.each_slice(2).map(&:first)
+      Memscope.ledger # has pages of each slot size for the next
       GC.start
       pages = -> { GC.stat(:heap_allocated_pages) - (RUBY_VERSION < "4" ? 0 : GC.stat(:heap_empty_pages)) }
       before = pages.call
@@ -122,6 +123,8 @@ class ClosedSumTest < MemscopeTest
   end
 
   def assert_not_resident_small(tree)
-    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + (16 * KIB * KIB), tree.to_s)
+    small = (tree.rss_bytes / 100) + (16 * KIB * KIB) + TRANSIENT_HEAP_IN_MALLOC
+
+    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, small, tree.to_s)
   end
 end

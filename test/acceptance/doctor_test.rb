@@ -219,6 +219,8 @@ class DoctorHealthyTest < DoctorAcceptanceTest
     patient = patient("DIAGNOSE.call", preload: preload)
 
     assert_healthy patient
+    skip "the transient heap is in use, and nobody's" if preload && TRANSIENT_HEAP_IN_MALLOC.positive?
+
     assert_equal :too_small, patient.diagnosis.first.id
   end
 
@@ -244,7 +246,9 @@ class DoctorHealthyTest < DoctorAcceptanceTest
       native = patient.diagnosis.find { |found| found.id == :native_memory }
 
       assert_healthy patient
-      assert_within_ten_percent patient.about + (4 * MEBIBYTE), native.affected_bytes, patient
+      of_ruby = (4 * MEBIBYTE) + (preload ? TRANSIENT_HEAP_IN_MALLOC : 0)
+
+      assert_within_ten_percent patient.about + of_ruby, native.affected_bytes, patient
     end
   end
 
