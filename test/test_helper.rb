@@ -33,6 +33,11 @@ class MemscopeTest < Minitest::Test
     skip "this Ruby comes without #{feature}" unless MemscopeTest.feature?(feature)
   end
 
+  # For tests of what jemalloc holds that is not resident, or that no object accounts for.
+  def skip_with_transient_heap_in_malloc
+    skip "Ruby 3.2's transient heap is malloc's, and hardly touched" if TRANSIENT_HEAP_IN_MALLOC.positive?
+  end
+
   # For tests of compaction, which memscope refuses where it can crash Ruby.
   def skip_without_compaction
     reason = Memscope::Purge.missing[:compact]

@@ -101,6 +101,7 @@ class DoctorSickTest < DoctorAcceptanceTest
 
   [nil, "background_thread:true"].each do |configuration|
     sick "dirty_after_fork_with_#{configuration ? 'background_threads' : 'the_defaults'}" do |mebibytes|
+      skip_with_transient_heap_in_malloc
       patient = patient("Patients.dirty_after_fork(#{mebibytes}) " \
                         "{ |freed| DIAGNOSE.call(freed, remedy: -> { Memscope.purge(:purge).returned_bytes }) }",
                         preload: JEMALLOC, env: { "MALLOC_CONF" => configuration })
@@ -113,6 +114,7 @@ class DoctorSickTest < DoctorAcceptanceTest
 
   sick "compactable" do |mebibytes|
     skip_without_compaction
+    skip "what Ruby 3.2 returns was not measured" if RUBY_VERSION.start_with?("3.2.")
     # Process.warmup trims malloc as well.
     patient = patient(<<~RUBY)
       of_heap = ->(rows) { rows.sum { |row, bytes| row.start_with?("ruby_heap/") ? bytes : 0 } }
@@ -219,7 +221,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
     patient = patient("DIAGNOSE.call", preload: preload)
 
     assert_healthy patient
-    skip "the transient heap is in use, and nobody's" if preload && TRANSIENT_HEAP_IN_MALLOC.positive?
+    skip_with_transient_heap_in_malloc if preload
 
     assert_equal :too_small, patient.diagnosis.first.id
   end
