@@ -83,6 +83,9 @@ module Memscope
     # @return [Allocator]
     def self.read = capture(Native.allocator)
 
+    # @return [String, nil] without what a build adds: "5.3.0" of "5.3.0-0-g54eaed1d8b56"
+    def short_version = version && (version[/\A\d+(\.\d+)+/] || version)
+
     def initialize(values)
       @settings = values[:settings].to_h { |setting| [setting.name.to_sym, setting] }.freeze
       super

@@ -177,6 +177,15 @@ module Memscope
 
     # @!endgroup
 
+    # The columns of a table of arenas, by allocator: heading => field.
+    COLUMNS = {
+      jemalloc: { "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
+                  "muzzy" => :muzzy_bytes, "retained" => :retained_bytes, "metadata" => :metadata_bytes,
+                  "caches" => :tcache_bytes }.freeze,
+      glibc: { "system" => :system_bytes, "peak" => :system_max_bytes, "allocated" => :allocated_bytes,
+               "free" => :free_bytes, "fast" => :fast_bytes }.freeze
+    }.freeze
+
     class << self
       # @return [Symbol] the field that tells it from others of a list
       def identity = :index
@@ -207,10 +216,6 @@ module Memscope
   #
   #   Memscope.arenas.max_by(&:dirty_bytes).index  # => 3
   class Arenas < Reading
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
     # @!attribute [r] allocator
     #   @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
@@ -222,7 +227,7 @@ module Memscope
     field :limit, :count
     # @!attribute [r] arenas
     #   @return [Array<Arena>] by index
-    field :arenas, [Arena], null: false, counters: Arena.counters
+    collection :arenas, [Arena], counters: Arena.counters
     # @!attribute [r] merged
     #   @return [Arena, nil] all together, as the allocator itself sums them
     field :merged, Arena, counters: Arena.counters
@@ -238,15 +243,6 @@ module Memscope
     # @return [Arenas]
     def self.read = capture(Native.arenas(true))
 
-    # @yield [Arena] each, by index
-    # @return [Enumerator<Arena>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { arenas.size } unless block
-
-      arenas.each(&block)
-      self
-    end
-
     # @param index [Integer]
     # @return [Arena]
     # @raise [KeyError] naming the indexes there are
@@ -256,14 +252,12 @@ module Memscope
                            receiver: self, key: index)
     end
 
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
+    # @param arena [Arena] one of them, or `merged`
+    # @return [String] for people: "3", "huge 3", "main" or "all"
+    def label(arena)
+      return "all" unless arena.index
 
-    # @return [String] a table, by index
-    def to_s
-      require_relative "report"
-      require_relative "report/arenas_table"
-      Report::ArenasTable.new(self).to_s
+      allocator == :glibc && arena.index.zero? ? "main" : "#{'huge ' if arena.huge?}#{arena.index}"
     end
 
     # @api private

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "reading"
-require_relative "lookup"
 
 module Memscope
   # What changed between two readings of one kind: later - earlier.
@@ -85,12 +84,6 @@ module Memscope
 
     # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
     def rows = changes.find { |change| change.id == :rows }&.changes || []
-
-    # @return [String] what changed, as a table
-    def to_s
-      require_relative "report"
-      Report::Changes.new(self).to_s
-    end
 
     private
 

@@ -177,13 +177,6 @@ module Memscope
       end
     end
 
-    # @return [String] the ratios, then what can come back how
-    def to_s
-      require_relative "report"
-      require_relative "report/fragmentation_page"
-      Report::FragmentationPage.new(self).to_s
-    end
-
     # @api private
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?

@@ -3,7 +3,6 @@
 require_relative "native"
 require_relative "reading"
 require_relative "allocator"
-require_relative "lookup"
 
 module Memscope
   # Every resident page of the process, by its proven owner. The rows sum to `rss_bytes`; what has no proven owner is
@@ -63,23 +62,6 @@ module Memscope
 
       include Lookup
 
-      # @api private
-      # @param rows [Array<Row>]
-      # @return [Hash{Symbol => Integer}] bytes of the leaves by their paths (:"malloc/main_heap"), with the same sum
-      def self.leaves(rows, above = nil)
-        rows.each_with_object({}) do |row, leaves|
-          path = [above, row.id].compact.join("/")
-          row.leaf? ? leaves[path.to_sym] = row.bytes : leaves.update(leaves(row.children, path))
-        end
-      end
-
-      # @api private
-      # @param rows [Array<Row>]
-      # @return [Integer] how many of them, and below them, are contradicted by their check
-      def self.unverified(rows)
-        rows.sum { |row| (row.check && !row.check.verified? ? 1 : 0) + unverified(row.children) }
-      end
-
       # @return [Boolean] whether it has no children
       def leaf? = children.empty?
 
@@ -90,6 +72,16 @@ module Memscope
 
         leaf? ? yield(self) : children.each { |child| child.each_leaf(&block) }
         self
+      end
+
+      # @return [Boolean] whether a report shows it: a row of zero says nothing, except that nothing is unattributed
+      def visible? = !bytes.zero? || id == :unattributed || children.any?(&:visible?)
+
+      # @api private
+      def each_path(above, &block)
+        lineage = [*above, self]
+        yield lineage.map(&:id).join("/").to_sym, self, above
+        children.each { |child| child.each_path(lineage, &block) }
       end
 
       private
@@ -172,14 +164,34 @@ module Memscope
       self
     end
 
+    # @yieldparam path [Symbol] :malloc, :"malloc/main_heap", …
+    # @yieldparam row [Row] each row at every depth, above the rows below it
+    # @yieldparam above [Array<Row>] the rows that it is part of, the top row first
+    # @return [Enumerator, self] an Enumerator without a block
+    def each_path(&block)
+      return enum_for(:each_path) unless block
+
+      rows.each { |row| row.each_path([], &block) }
+      self
+    end
+
+    # @return [Integer, nil] what Ruby accounts for: live slots and, with `objects: true`, what live objects say they
+    #   hold through malloc; nil where Ruby's rows could not be split
+    def ruby_bytes
+      live = each_leaf.find { |row| row.id == :live_slots }&.bytes
+      live && (live + (held_by_objects_bytes || 0))
+    end
+
+    # @api private
+    # @return [Hash{Symbol => Integer}] bytes of the rows without children by path, which sum to the rows' bytes
+    def leaf_bytes = each_path.select { |_path, row| row.leaf? }.to_h { |path, row| [path, row.bytes] }
+
+    # @api private
+    # @return [Integer] how many rows their checks contradict
+    def unverified_rows = each_path.count { |_path, row| row.check && !row.check.verified? }
+
     # @return [Hash{Symbol => Object}] the allocator without an envelope of its own: it shares the ledger's
     def to_h = { **super, allocator: allocator.body }
-
-    # @return [String] the first screen; plain ASCII where the locale is not UTF-8
-    def to_s
-      require_relative "report"
-      Report.new(self, unicode: Encoding.default_external == Encoding::UTF_8).to_s
-    end
 
     private
 

@@ -33,10 +33,6 @@ module Memscope
   #
   #   Memscope.mappings.max_by(&:resident_bytes).rows  # => {:"malloc/main_heap" => 547356672}
   class Mappings < Reading
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
     # @!attribute [r] rss_bytes
     #   @return [Integer, nil] resident memory that this scan saw: what the mappings and `unmapped_bytes` sum to
     field :rss_bytes, :bytes
@@ -48,34 +44,15 @@ module Memscope
     field :unmapped_bytes, :bytes
     # @!attribute [r] mappings
     #   @return [Array<Mapping>] by address
-    field :mappings, [Mapping], null: false
+    collection :mappings, [Mapping]
 
     # What Memscope.mappings does.
     #
     # @return [Mappings]
     def self.read = capture(Native.mappings)
 
-    # @yield [Mapping] each, by address
-    # @return [Enumerator<Mapping>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { mappings.size } unless block
-
-      mappings.each(&block)
-      self
-    end
-
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
-
     # @api private
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?
-
-    # @return [String] a table: those with resident memory, by address
-    def to_s
-      require_relative "report"
-      require_relative "report/mappings_table"
-      Report::MappingsTable.new(self).to_s
-    end
   end
 end

@@ -64,6 +64,16 @@ module Memscope
       # @return [Array<Symbol>] the names of the fields that a body from the extension has
       def body_names = [*own_fields, *CLOSING].map(&:name)
 
+      # Declares the list that the reading is a Collection of.
+      #
+      # @return [void]
+      def collection(name, type, **options)
+        field(name, type, null: false, **options)
+        define_method(:parts) { @values[name] }
+        private :parts
+        include Collection
+      end
+
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
 
@@ -125,8 +135,39 @@ module Memscope
     # @raise [TypeError] when the other is no reading of this kind
     def -(other) = Diff.between(other, self)
 
+    # For people, 80 columns; of a reading that is not printed as a page or a table, what `inspect` returns. Loads
+    # memscope/report when first used.
+    #
+    # @param options [Hash] of the kind of reading; `unicode: false` for plain ASCII, the default where the locale is
+    #   not UTF-8
+    # @return [String]
+    def to_s(**options)
+      require_relative "report"
+      Report.render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
+    end
+
     private
 
     def shown_values = { **super.except(:memscope, :ruby, :cost), at: at }
+  end
+
+  # A reading that lists one kind of record, and is Enumerable over them.
+  module Collection
+    include Enumerable
+
+    TO_H = Reading.instance_method(:to_h)
+    private_constant :TO_H
+
+    # @yield [Record] each, in the list's order
+    # @return [Enumerator<Record>, self] an Enumerator without a block
+    def each(&block)
+      return enum_for(:each) { parts.size } unless block
+
+      parts.each(&block)
+      self
+    end
+
+    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would need pairs
+    def to_h = TO_H.bind_call(self)
   end
 end

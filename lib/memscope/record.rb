@@ -111,12 +111,13 @@ module Memscope
       # @return [Array<Field>] in the order of `to_h`
       def fields = own_fields
 
-      # Declares a field, with the attributes of Field.
+      # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       #
       # @return [void]
       def field(name, type, null: true, one_of: nil, counters: false, sparse: false)
-        own_fields << Field.new(name, type, nullable: null, one_of: one_of, counters: counters, sparse: sparse)
-        type == :boolean ? define_method(:"#{name}?") { @values[name] } : public(alias_method(name, :read))
+        key = name.name.delete_suffix("?").to_sym
+        own_fields << Field.new(key, type, nullable: null, one_of: one_of, counters: counters, sparse: sparse)
+        type == :boolean ? define_method(:"#{key}?") { @values[key] } : public(alias_method(key, :read))
       end
 
       # Takes over what the extension built; nothing is checked, and a missing key is nil. Most values are numbers or
@@ -204,6 +205,28 @@ module Memscope
 
     def shown_values
       @values.slice(*self.class.fields.map(&:name)).reject { |_name, value| value.nil? || value.is_a?(Record) }
+    end
+  end
+
+  # Finds a part by its id, in whatever has `parts`.
+  module Lookup
+    # @param id [Symbol, Integer]
+    # @return [Record]
+    # @raise [KeyError] naming the ids there are
+    def [](id)
+      parts.find { |part| part.id == id } || raise(KeyError.new(missing(id), receiver: self, key: id))
+    end
+
+    # @param id [Symbol, Integer]
+    # @param deeper [Array<Symbol, Integer>] ids below it
+    # @return [Record]
+    # @raise [KeyError] naming the ids there are
+    def dig(id, *deeper) = deeper.empty? ? self[id] : self[id].dig(*deeper)
+
+    private
+
+    def missing(id)
+      "no #{id.inspect} here; there are: #{parts.empty? ? 'none' : parts.map { |part| part.id.inspect }.join(', ')}"
     end
   end
 end

@@ -16,7 +16,28 @@ module Memscope
     include Quantity
 
     SCANS = { pagemap_scan: "kernel scan", pagemap: "pagemap", smaps: "smaps" }.freeze
-    private_constant :SCANS
+    # By kind of reading: the file, and the class in it.
+    RENDERERS = {
+      "ledger" => ["report"], "diff" => ["report/changes", :Changes],
+      "arenas" => ["report/arenas_table", :ArenasTable],
+      "size_classes" => ["report/size_classes_table", :SizeClassesTable],
+      "fragmentation" => ["report/fragmentation_page", :FragmentationPage],
+      "mappings" => ["report/mappings_table", :MappingsTable], "workers" => ["report/workers_table", :WorkersTable]
+    }.freeze
+    private_constant :SCANS, :RENDERERS
+
+    # @param reading [Reading]
+    # @param unicode [Boolean] false: plain ASCII
+    # @param options [Hash] of the kind of reading
+    # @return [String] for people; what `inspect` returns of a reading that has no page and no table
+    def self.render(reading, unicode: true, **options)
+      file, name = RENDERERS[reading.kind]
+      return reading.inspect unless file
+
+      require_relative file
+      renderer = name ? const_get(name, false) : self
+      renderer.new(reading, unicode: unicode, **options).to_s
+    end
 
     # Prints a ledger, with box-drawing characters where the io's encoding (else the locale's) is UTF-8.
     #

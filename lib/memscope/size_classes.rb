@@ -90,10 +90,6 @@ module Memscope
   #
   #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
   class SizeClasses < Reading
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
     # @!attribute [r] allocator
     #   @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
@@ -105,7 +101,7 @@ module Memscope
     field :epoch, :count
     # @!attribute [r] classes
     #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
-    field :classes, [SizeClass], null: false, counters: SizeClass.counters
+    collection :classes, [SizeClass], counters: SizeClass.counters
 
     # What Memscope.size_classes does.
     #
@@ -121,15 +117,6 @@ module Memscope
       capture(Native.size_classes(arena, arena.nil?))
     end
 
-    # @yield [SizeClass] each, by size
-    # @return [Enumerator<SizeClass>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { classes.size } unless block
-
-      classes.each(&block)
-      self
-    end
-
     # @return [Integer, nil] free regions of all slabs, in bytes; nil where there are no classes
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
 
@@ -140,16 +127,6 @@ module Memscope
       find { |size_class| size_class.size_bytes == size_bytes } or
         raise KeyError.new("no size class of #{size_bytes.inspect} bytes; there are: #{map(&:size_bytes).join(', ')}",
                            receiver: self, key: size_bytes)
-    end
-
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
-
-    # @return [String] a table, by size, of those that hold anything
-    def to_s
-      require_relative "report"
-      require_relative "report/size_classes_table"
-      Report::SizeClassesTable.new(self).to_s
     end
 
     # @api private

@@ -118,13 +118,9 @@ module Memscope
   #   Memscope.workers[1].unshared_since_fork_bytes        # => 67108864
   #   Memscope.workers.max_by(&:uss_bytes).rows[:malloc]   # => 81540864
   class Workers < Reading
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
     # @!attribute [r] workers
     #   @return [Array<Worker>] the master first, then by index; of one index an old and a new one while Puma restarts
-    field :workers, [Worker], null: false
+    collection :workers, [Worker]
 
     class << self
       # @api private
@@ -178,15 +174,6 @@ module Memscope
     # @return [Worker, nil] the one that booted last, where there are two of the index
     def [](index) = workers.select { |worker| worker.index == index }.max_by { |worker| worker.booted_at.to_f }
 
-    # @yield [Worker] each
-    # @return [Enumerator<Worker>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { workers.size } unless block
-
-      workers.each(&block)
-      self
-    end
-
     # @return [Integer, nil] what all of them use of the machine: PSS counts a shared page once; nil where it is not
     #   known of one
     def pss_bytes = total(&:pss_bytes)
@@ -194,19 +181,9 @@ module Memscope
     # @return [Integer, nil] of that, what is private to one of them
     def uss_bytes = total(&:uss_bytes)
 
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
-
     # @api private
     # @return [Boolean] whether anything could be read
     def known? = any?(&:rss_bytes)
-
-    # @return [String] a table: a process a line, then their rows
-    def to_s
-      require_relative "report"
-      require_relative "report/workers_table"
-      Report::WorkersTable.new(self).to_s
-    end
 
     private
 

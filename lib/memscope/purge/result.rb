@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../ledger"
-require_relative "../lookup"
 require_relative "lever"
 
 module Memscope

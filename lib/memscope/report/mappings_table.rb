@@ -8,7 +8,7 @@ module Memscope
       include Quantity
 
       # @param mappings [Mappings]
-      def initialize(mappings)
+      def initialize(mappings, **)
         @mappings = mappings
       end
 

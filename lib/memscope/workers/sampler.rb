@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../native"
 require_relative "../ledger"
+require_relative "../process_memory"
 require_relative "../snapshot"
 require_relative "trend"
 
@@ -25,29 +25,29 @@ module Memscope
         @role = role
         @index = index
         @trend = Trend.new
-        memory = Native.process_memory
+        memory = ProcessMemory.read
         @booted_at = now
-        @rss_at_boot = memory[:rss_bytes]
-        @inherited = memory[:shared_dirty_bytes] if role == :worker
+        @rss_at_boot = memory.rss_bytes
+        @inherited = memory.shared_dirty_bytes if role == :worker
       end
 
       # Counts from now on what is unshared: this process has forked a worker, with which it shares all it has.
       #
       # @return [void]
       def rebase
-        @inherited = Native.process_memory[:shared_dirty_bytes] if @role == :worker
+        @inherited = ProcessMemory.read.shared_dirty_bytes if @role == :worker
       end
 
       # @return [Worker] as it is now. T2: milliseconds for each GB that is resident
       def read
-        ledger = Native.ledger(false, false, false, false)
-        memory = Native.process_memory
-        snapshot = Snapshot.capture(Native.snapshot(false))
-        @trend.add(Process.clock_gettime(Process::CLOCK_MONOTONIC), memory[:rss_bytes]) if memory[:rss_bytes]
+        ledger = Ledger.read
+        memory = ProcessMemory.read
+        snapshot = Snapshot.read
+        @trend.add(Process.clock_gettime(Process::CLOCK_MONOTONIC), memory.rss_bytes) if memory.rss_bytes
         Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
                          reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory), **rows(ledger),
-                         **arenas_and_costs(ledger: ledger[:cost], process_memory: memory[:cost],
+                         **arenas_and_costs(ledger: ledger.cost, process_memory: memory.cost,
                                             snapshot: snapshot.cost) })
       end
 
@@ -56,11 +56,10 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
 
       def rows(ledger)
-        return {} unless ledger[:rss_bytes]
+        return {} unless ledger.known?
 
-        rows = ledger[:rows].map { |row| Ledger::Row.capture(row) }
-        { rows: rows.to_h { |row| [row.id, row.bytes] }, leaves: Ledger::Row.leaves(rows),
-          unverified_rows: Ledger::Row.unverified(rows) }
+        { rows: ledger.rows.to_h { |row| [row.id, row.bytes] }, leaves: ledger.leaf_bytes,
+          unverified_rows: ledger.unverified_rows }
       end
 
       def arenas_and_costs(costs)
@@ -79,30 +78,32 @@ module Memscope
       end
 
       def sizes(memory)
-        rss, uss = memory.values_at(:rss_bytes, :uss_bytes)
-        { rss_bytes: rss, pss_bytes: memory[:pss_bytes], uss_bytes: uss, shared_bytes: rss && uss && (rss - uss),
+        rss = memory.rss_bytes
+        uss = memory.uss_bytes
+        { rss_bytes: rss, pss_bytes: memory.pss_bytes, uss_bytes: uss, shared_bytes: rss && uss && (rss - uss),
           unshared_since_fork_bytes: unshared(memory) }
       end
 
       # Anonymous pages that are shared are dirty: nothing but a fork shares them. What was shared and no longer is, was
       # copied and is private now, or was given back.
       def unshared(memory)
-        shared, own = memory.values_at(:shared_dirty_bytes, :private_dirty_bytes)
+        shared = memory.shared_dirty_bytes
+        own = memory.private_dirty_bytes
         (@inherited - shared).clamp(0, own) if @inherited && shared && own
       end
 
       def reasons(ledger, memory)
-        told = memory[:reasons].slice(*EXPLAINED)
-        told[:rows] = ledger[:reasons][:rss_bytes] || "no ledger could be read" unless ledger[:rss_bytes]
-        told[:unshared_since_fork_bytes] = why_not_unshared(memory) unless @inherited && memory[:shared_dirty_bytes]
-        told[:rss_bytes_per_hour] = "takes 5 readings over a minute" unless @trend.per_hour
-        told
+        reasons = memory.reasons.slice(*EXPLAINED)
+        reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
+        reasons[:unshared_since_fork_bytes] = why_not_unshared(memory) unless @inherited && memory.shared_dirty_bytes
+        reasons[:rss_bytes_per_hour] = "takes 5 readings over a minute" unless @trend.per_hour
+        reasons
       end
 
       def why_not_unshared(memory)
         return "this process is no worker that was forked" unless @role == :worker
 
-        memory[:reasons][:shared_dirty_bytes] || "what it shared at boot is not known"
+        memory.reasons[:shared_dirty_bytes] || "what it shared at boot is not known"
       end
     end
   end

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+module Memscope
+  # Calls whoever has to know of a fork, in the order of `listen`, in the thread that forks. What is called must not
+  # raise.
+  #
+  # @api private
+  module Forks
+    # Ruby calls `_fork` for every fork that continues as Ruby, and documents it for libraries that have threads to
+    # restart. It does not call it for Process.daemon.
+    module Hook
+      # @api private
+      def _fork = super.tap { |pid| Forks.call(pid.zero? ? :child : :parent) }
+
+      # @api private
+      def daemon(...) = super.tap { Forks.call(:daemon) }
+    end
+    private_constant :Hook
+
+    @listeners = [].freeze
+    @mutex = Mutex.new
+
+    class << self
+      # A forked child inherits what was asked for. Ask once.
+      #
+      # @param child [Proc, nil] called in the child, which has no other thread yet
+      # @param parent [Proc, nil] called in the parent
+      # @param daemon [Proc, nil] called in the process that Process.daemon continues in; its parent is gone
+      # @return [void]
+      def listen(child: nil, parent: nil, daemon: nil)
+        @mutex.synchronize do
+          Process.singleton_class.prepend(Hook) if @listeners.empty?
+          @listeners = [*@listeners, { child: child, parent: parent, daemon: daemon }.freeze].freeze
+        end
+      end
+
+      # @param event [Symbol] :child, :parent or :daemon
+      # @return [void]
+      def call(event) = @listeners.each { |listener| listener[event]&.call }
+    end
+  end
+end

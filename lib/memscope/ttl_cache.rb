@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+module Memscope
+  # One value that is read again once it is too old: by one thread, and whoever waits for that thread shares what it
+  # read. A forked child starts without a value: what it inherited is its parent's.
+  #
+  # @api private
+  class TtlCache
+    MONOTONIC = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+
+    # @param keep_errors [Boolean] whether an error is kept, and raised again, as long as a value
+    # @param clock [#call] returns seconds
+    # @param work [#call] returns seconds of what counts as the work of a read
+    def initialize(keep_errors: false, clock: MONOTONIC, work: clock)
+      @keep_errors = keep_errors
+      @clock = clock
+      @work = work
+      @mutex = Mutex.new
+    end
+
+    # @param ttl [Numeric, #call] for how many seconds a value is fresh; or what returns that, from the seconds of work
+    #   that the value took
+    # @yieldreturn [Object] a new value
+    # @return [Object] the value, which is fresh or was read since this call began
+    def fetch(ttl, &)
+      called = @clock.call
+      @mutex.synchronize do
+        read(&) unless fresh?(called, ttl)
+        raise @error if @error
+
+        @value
+      end
+    end
+
+    private
+
+    def fresh?(called, ttl)
+      return false unless @pid == Process.pid
+
+      called < @read_at || @clock.call < @read_at + (ttl.respond_to?(:call) ? ttl.call(@took) : ttl)
+    end
+
+    def read(&)
+      @pid = nil
+      started = @work.call
+      @value, @error = outcome(&)
+      @took = @work.call - started
+      @read_at = @clock.call
+      @pid = Process.pid
+    end
+
+    def outcome
+      [yield, nil]
+    rescue StandardError, ScriptError => e
+      raise unless @keep_errors
+
+      [nil, e]
+    end
+  end
+end
