@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../support/web_case"
+require_relative "../../support/web_case"
 require "zlib"
 
 # The page /profile, and /debug/pprof/heap.
@@ -79,7 +79,7 @@ class WebProfileTest < WebCase
     closed = application(actions: false)
 
     assert_equal 403, post({ "do" => "start" }, path: "/profile", on: closed).status
-    assert_includes get("/profile", on: closed).body, "Actions are switched off here."
+    assert_includes get("/profile", on: closed).body, "Actions are disabled (<code>actions = false</code>)."
     refute_predicate Memscope::MallocProfile, :running?
   end
 
@@ -127,7 +127,7 @@ class WebProfileTest < WebCase
   def test_a_delta_for_go_keeps_one_thread
     start
     first = Thread.new { page("/debug/pprof/heap?seconds=300") }
-    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/heap_profile\.rb.*sleep/)
+    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/cluster\.rb.*sleep/)
     second = page("/debug/pprof/heap?seconds=1")
 
     assert_equal [503, "1"], [second.status, second["retry-after"]]
