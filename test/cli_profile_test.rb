@@ -60,9 +60,9 @@ class CLIProfileTest < MemscopeTest
 
     assert_operator client.call(:rss), :positive?
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_start, seconds: 60, backend: :imports) }
-    assert_match(/a malloc profile runs already: stop it first/, error.message)
+    assert_match(/a malloc profile is already running: stop it first/, error.message)
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop, token: "another") }
-    assert_match(/is over already, or was stopped by somebody else/, error.message)
+    assert_match(/has ended already, or another requester stopped it/, error.message)
     assert_predicate client.call(:malloc_profile_stop, token: token), :frozen?
   end
 
@@ -108,7 +108,7 @@ class CLIProfileTest < MemscopeTest
     token = client.call(:malloc_profile_start, seconds: 60, backend: "imports")
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop_shared) }
 
-    assert_match(/was not started on a page: who started it stops it/, error.message)
+    assert_match(/was not started on a page: only its starter can stop it/, error.message)
     client.call(:malloc_profile_stop, token: token)
     client.call(:malloc_profile_start, seconds: 60, backend: "imports", shared: true)
 
@@ -131,7 +131,7 @@ class CLIProfileTest < MemscopeTest
     assert_equal [0, false], before.values_at("session", "running")
     assert_equal [2, true, false], client.call(:malloc_profile_state).values_at("session", "running", "shared")
     error = assert_raises(Memscope::Client::Failed) { client.call(:malloc_profile_stop, token: token) }
-    assert_match(/is over already, or was stopped by somebody else/, error.message)
+    assert_match(/has ended already, or another requester stopped it/, error.message)
     assert_equal "true", running?(process)
   end
 

@@ -156,7 +156,7 @@ class TasksTest < MemscopeTest
   def test_a_purge_of_a_cluster
     result = Memscope.purge(:gc, dry_run: true)
     parts = [{ index: 0, pid: 4711, result: result, reason: nil }, { index: 1, pid: 4712, result: nil, reason: "gone" }]
-    purge = Memscope::Purge::OfWorkers.capture({ dry_run: true, returned_bytes: nil, workers: parts, reasons: {},
+    purge = Memscope::Purge::WorkerResults.capture({ dry_run: true, returned_bytes: nil, workers: parts, reasons: {},
                                                  cost: result.cost.to_h })
     HTTPAnswers.serve(HTTPAnswers.response(purge.to_json)) do |server|
       ran = run_task(:purge, env: { "URL" => "http://127.0.0.1:#{server.port}" })

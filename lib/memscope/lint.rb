@@ -121,13 +121,6 @@ module Memscope
 
     # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
     def to_h = reading_to_h
-
-    # @param unicode [Boolean] false: plain ASCII
-    # @return [String] for people, 80 columns: what is set, what is wrong, and what is recommended
-    def to_s(unicode: true)
-      require_relative "lint/page"
-      Page.new(self, unicode: unicode).to_s
-    end
   end
 end
 

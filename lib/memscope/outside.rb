@@ -102,13 +102,6 @@ module Memscope
       Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Files.new(pid).runs_ruby? }.sort
     end
 
-    # @return [String] for people; plain ASCII where the locale is not UTF-8
-    def to_s
-      require_relative "report"
-      require_relative "report/outside_page"
-      Report::OutsidePage.new(self).to_s
-    end
-
     # @api private
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?

@@ -111,7 +111,7 @@ module Memscope
       # Of several workers each that did not purge is said.
       def account(purge)
         show(purge)
-        failed = purge.is_a?(Purge::OfWorkers) ? purge.workers.select(&:reason) : []
+        failed = purge.is_a?(Purge::WorkerResults) ? purge.workers.select(&:reason) : []
         raise Failure, failed.map { |part| "worker #{part.index}: #{part.reason}" }.join("; ") if failed.any?
       end
 

@@ -3,7 +3,6 @@
 require_relative "command"
 require_relative "processes"
 require_relative "../report"
-require_relative "../report/columns"
 
 module Memscope
   module CLI

@@ -5,7 +5,6 @@ require_relative "other_process"
 require_relative "output_file"
 require_relative "../purge"
 require_relative "../report"
-require_relative "../report/purge_table"
 
 module Memscope
   module CLI
@@ -82,7 +81,7 @@ module Memscope
       def text(result, encoding)
         return "#{result.to_json}\n" if @json
 
-        Memscope::Report::PurgeTable.new(result, unicode: encoding == Encoding::UTF_8).to_s
+        Memscope::Report.render(result, unicode: encoding == Encoding::UTF_8)
       end
     end
   end

@@ -72,7 +72,7 @@ module Memscope
         return readings.map { |reading| "#{reading.to_json}\n" }.join if @json
         return readings.join("\n") unless readings.first.is_a?(Ledger)
 
-        Memscope::Report.new(readings.first, unicode: encoding == Encoding::UTF_8).to_s
+        Memscope::Report.render(readings.first, unicode: encoding == Encoding::UTF_8)
       end
     end
   end

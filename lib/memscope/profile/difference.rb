@@ -4,11 +4,10 @@ require_relative "../profile"
 
 module Memscope
   class Profile < Reading
-    # By how much each place grew between two profiles of one process: later - earlier.
+    # The growth of each place between two profiles of one process: later - earlier.
     #
-    # Errors are added in quadrature, as of estimates that know nothing of each other: an upper bound, for a block that
-    # lives in both profiles is the same sample in both, and cancels out. Stacks of which no number changed are left
-    # out, their errors too.
+    # Errors are added in quadrature, as of independent estimates: an upper bound, for a block that is live in both
+    # profiles is the same sample in both, and cancels out. Unchanged stacks are left out, with their errors.
     class Difference < Reading
       include Sampled
 
@@ -25,16 +24,16 @@ module Memscope
       #   @return [Integer] the later profile's current one
       field :generation, :count, null: false
       # @!attribute [r] earlier_live_bytes
-      #   @return [Integer] all that lived then
+      #   @return [Integer] all live bytes then
       field :earlier_live_bytes, :bytes, null: false
       # @!attribute [r] later_live_bytes
-      #   @return [Integer] and all that lived later
+      #   @return [Integer] and later
       field :later_live_bytes, :bytes, null: false
       # @!attribute [r] frames
       #   @return [Array<Frame>] of all stacks
       field :frames, [Frame], null: false
       # @!attribute [r] stacks
-      #   @return [Array<Stack>] with what each grew by; those of which no number changed are left out
+      #   @return [Array<Stack>] with the growth of each; unchanged ones are left out
       field :stacks, [Stack], null: false
       # @!attribute [r] live_bytes
       #   @return [Integer] later less earlier
@@ -46,7 +45,7 @@ module Memscope
       #   @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
 
-      # What must be the same of both, for the numbers to be of one kind.
+      # Equal in both, or their numbers could not be compared.
       SAME = %i[pid backend rate_bytes].freeze
       NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
       private_constant :SAME, :NO_COST
@@ -71,12 +70,6 @@ module Memscope
                     reasons: reasons_of(earlier, later), cost: NO_COST }, later.envelope)
         end
 
-        # @api private
-        # @return [Difference] checked as a profile is
-        def load(hash, where)
-          super.tap { |difference| Consistency.new(difference, where, signed: true).check }
-        end
-
         private
 
         def check_same(field, earlier, later)
@@ -96,12 +89,12 @@ module Memscope
           reasons = earlier.reasons.merge(later.reasons)
           return reasons if earlier.started_at == later.started_at
 
-          { **reasons, started_at: "profiling was stopped and started again between the two profiles: what had been " \
-                                   "allocated before counts as freed" }
+          { **reasons, started_at: "profiling was stopped and started again between the two profiles: older " \
+                                   "allocations count as freed" }
         end
       end
 
-      # Pairs the stacks of two profiles, each of which has frames of its own.
+      # Pairs the stacks of two profiles, whose frames have different indexes.
       #
       # @api private
       class Matching
@@ -114,7 +107,7 @@ module Memscope
           count(earlier, -1)
         end
 
-        # @return [Hash{Symbol => Object}] frames, stacks, and the error of all
+        # @return [Hash{Symbol => Object}] frames, stacks, and the error of the whole
         def to_h
           changed = @stacks.select { |_key, numbers| numbers.except(:error_squared).any? { |_, one| one&.nonzero? } }
           { frames: @frames.keys, stacks: changed.map { |key, numbers| stack(key, numbers) },

@@ -2,7 +2,7 @@
 
 module Memscope
   class Profile < Reading
-    # Puts stacks together that have something in common.
+    # Sums over stacks that have something in common.
     #
     # @api private
     class Grouping
@@ -10,19 +10,19 @@ module Memscope
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"
-      # What puts a tag on others: nobody's line as long as theirs is there.
+      # Lines that tag other lines, which the memory belongs to.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
-      # Ruby's own way to malloc, which is under all that it allocates.
+      # Ruby's allocation functions, which are in the stacks of all that it allocates.
       ALLOCATING = /\A(?:ruby|rb)_x?(?:m|c|re)alloc/
-      # The native function that a stack is counted under is the nearest of the first kind that it has: none that
-      # allocates for someone else, one of Ruby's that has a name, any.
+      # A stack is counted under its nearest native function of the first kind that it has: one outside the runtime,
+      # a named one that is no allocation function, a named one, any.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },
                    ->(frame) { frame.named? && !frame.name.match?(ALLOCATING) },
                    :named?.to_proc,
                    ->(_frame) { true }].freeze
       private_constant :NO_FRAMES, :TAGS, :ALLOCATING, :PREFERRED
 
-      # The numbers of stacks that were put together.
+      # The sums of one place.
       class Sum
         NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
         private_constant :NUMBERS
@@ -37,7 +37,7 @@ module Memscope
           @generations = Hash.new(0)
         end
 
-        # A number that is not known of one is not known of all.
+        # A number that is unknown of one stack is unknown of the sum.
         def add(stack, name, native)
           @numbers.each { |number, sum| @numbers[number] = sum && stack.public_send(number)&.+(sum) }
           @error_squared += stack.error_bytes**2
@@ -49,7 +49,7 @@ module Memscope
 
         def error_bytes = Integer.sqrt(@error_squared)
 
-        # The name that most bytes are under: a line may be in a method and in a block of it.
+        # The name of most bytes: a line may be in a method and in a block of it.
         def name = heaviest(@names)
 
         def native = heaviest(@natives)
@@ -85,15 +85,13 @@ module Memscope
 
       # @!group Where a stack is counted
 
-      # A line is the same whether it is in a method or in a block of it.
+      # A line counts once, be it in a method or in a block of it.
       #
       # @param stack [Stack]
       # @return [Place, String]
       def by_line(stack)
         frame = line(stack)
-        return without_line(stack) unless frame
-
-        Place.new(frame.name, frame.path, frame.lineno, [frame.path, frame.lineno])
+        frame ? Place.new(frame.name, frame.path, frame.lineno, [frame.path, frame.lineno]) : without_line(stack)
       end
 
       # @param stack [Stack]
@@ -147,7 +145,7 @@ module Memscope
 
       private
 
-      # What is asked of each frame for every stack that it is in.
+      # Once a frame, not once for each stack that it is in.
       def classify
         @files = @frames.map(&:file?)
         @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
@@ -162,7 +160,7 @@ module Memscope
                         generations: sum.generations })
       end
 
-      # Of a difference what grew, without what shrank.
+      # In a difference the growth, without the shrinkage.
       def whole(sums)
         bytes = sums.map { |sum| sum.numbers[:live_bytes] }
         @difference ? bytes.select(&:positive?).sum : bytes.sum

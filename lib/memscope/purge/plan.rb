@@ -2,7 +2,7 @@
 
 module Memscope
   module Purge
-    # What a purge is to do. Whatever is wrong with its arguments is said before anything is done.
+    # The checked arguments of a purge: invalid ones are refused before anything is done.
     #
     # @api private
     class Plan
@@ -13,7 +13,7 @@ module Memscope
       # @return [Integer, Float]
       attr_reader :settle
 
-      # Takes the arguments of Memscope.purge.
+      # Checks the arguments of Memscope.purge.
       #
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
       def initialize(levers, arena:, dry_run:, settle:)
@@ -36,7 +36,7 @@ module Memscope
       CALL = "Memscope.purge"
       private_constant :CALL
 
-      # All that this process has, as far as one arena can be told.
+      # All levers of this process; of one arena those that it can be purged by.
       def usual(arena)
         here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here

@@ -48,7 +48,7 @@ module Memscope
 
       # @param levers [Array<String>]
       # @param dry_run [Boolean]
-      # @return [Purge::Result, Purge::OfWorkers] the second of a cluster
+      # @return [Purge::Result, Purge::WorkerResults] the second of a cluster
       # @raise [Failure]
       def purge(levers, dry_run:)
         token = SecureRandom.urlsafe_base64(32)
@@ -59,7 +59,7 @@ module Memscope
           request["Origin"] = "#{@base.scheme}://#{@base.host}:#{@base.port}"
           request.set_form_data(form)
         end
-        load([Purge::Result, Purge::OfWorkers], body)
+        load([Purge::Result, Purge::WorkerResults], body)
       end
 
       # @return [String]

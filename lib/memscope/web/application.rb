@@ -106,7 +106,7 @@ module Memscope
       # With a policy of its own, which names its scripts.
       def flame_graph(request)
         body = Pages::Profile.new(@readings, request).flame_graph
-        Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::FlameGraph.policy)
+        Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
       end
 
       def purge(request)

@@ -4,7 +4,6 @@ require_relative "../client"
 require_relative "../malloc_profile"
 require_relative "../profile/formats"
 require_relative "../purge"
-require_relative "../purge/of_workers"
 require_relative "readings"
 require_relative "response"
 
@@ -84,7 +83,7 @@ module Memscope
       # @param levers [Array<Symbol>] empty for all
       # @param dry_run [Boolean]
       # @param worker [String, nil] as given to `choose`
-      # @return [Purge::Result, Purge::OfWorkers] the second of several workers
+      # @return [Purge::Result, Purge::WorkerResults] the second of several workers
       # @raise [HttpError] for another worker, or where the only one did not answer
       # @raise [ArgumentError, Purge::Busy] as Memscope.purge
       def purge(levers, dry_run:, worker: nil)
@@ -152,7 +151,7 @@ module Memscope
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
-        Purge::OfWorkers.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts,
+        Purge::WorkerResults.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts,
                                    reasons: {}, cost: cost(results, now - since) })
       end
 

@@ -142,11 +142,8 @@ module Memscope
 
       # @return [String] what a lever will return
       def predicted(lever)
-        least = lever.predicted_bytes
-        most = lever.predicted_max_bytes
-        return "unknown until run" if least.nil? || most.nil?
-
-        most.zero? ? "nothing" : between(least, most)
+        bytes = lever.predicted or return "unknown until run"
+        bytes.end.zero? ? "nothing" : between(bytes.begin, bytes.end)
       end
     end
   end

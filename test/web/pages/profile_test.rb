@@ -58,7 +58,7 @@ class WebProfileTest < WebCase
       { do: "dance" } => [400, 'do: given "dance", allowed: start, stop.'],
       { worker: "1" } => [400, 'worker: given "1", allowed: all.'],
       { backend: "jemalloc" } => [409, "or take backend: :imports"],
-      { do: "stop" } => [409, "no malloc profile runs here."] }.each do |fields, (status, sentence)|
+      { do: "stop" } => [409, "no malloc profile is running here."] }.each do |fields, (status, sentence)|
       refused = start(**fields)
 
       assert_equal status, refused.status, fields.inspect
@@ -68,12 +68,12 @@ class WebProfileTest < WebCase
     start
 
     assert_equal 409, start.status
-    assert_includes start.body, "a malloc profile runs already: stop it first"
+    assert_includes start.body, "a malloc profile is already running: stop it first"
     assert_equal 400, post({}, path: "/profile", on: @application).status
   end
 
   def test_a_form_from_elsewhere_and_where_actions_are_off
-    foreign = post({ "do" => "start" }, OWN.merge("HTTP_ORIGIN" => "https://elsewhere.example"), path: "/profile")
+    foreign = post({ "do" => "start" }, OWN.merge("HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => "https://elsewhere.example"), path: "/profile")
 
     assert_equal 403, foreign.status
     closed = application(actions: false)
@@ -86,7 +86,7 @@ class WebProfileTest < WebCase
   def test_what_the_application_started_is_not_stopped_here
     Memscope::MallocProfile.start(backend: :imports)
 
-    assert_includes page("/profile").body, "This profile was not started here: whoever did"
+    assert_includes page("/profile").body, "The application or <code>memscope profile --pid</code> started this profile and must stop it."
     assert_equal 409, post({ "do" => "stop" }, path: "/profile", on: @application).status
     assert_predicate Memscope::MallocProfile, :running?
   end
@@ -115,8 +115,7 @@ class WebProfileTest < WebCase
       refused = page("/debug/pprof/heap?debug=#{given}")
 
       assert_equal [400, "text/plain; charset=utf-8"], [refused.status, refused["content-type"]]
-      assert_equal "debug: given #{given.inspect}, allowed: 0. There is no text of Go's here: /profile.txt has one " \
-                   "for people.\n", refused.body
+      assert_equal "debug: given #{given.inspect}, allowed: 0 (for a text to read: /profile.txt).\n", refused.body
     end
     assert_equal 400, page("/debug/pprof/heap?debug=1&seconds=1").status
     ["0", ""].each { |given| assert_equal 200, page("/debug/pprof/heap?debug=#{given}").status, given }

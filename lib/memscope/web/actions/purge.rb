@@ -25,7 +25,7 @@ module Memscope
             levers = levers(form.fetch("lever", []))
             worker = form["worker"]&.last
             result = calls.purge(levers, dry_run: form["dry_run"]&.last == "1", worker: worker)
-            return Pages::ReturnedByWorkers.new(result) if result.is_a?(Memscope::Purge::OfWorkers)
+            return Pages::ReturnedByWorkers.new(result) if result.is_a?(Memscope::Purge::WorkerResults)
 
             Pages::Returned.new(result, (form["pid"]&.last.to_s[/\A\d{1,10}\z/]&.to_i unless worker))
           rescue ArgumentError => e

@@ -92,9 +92,8 @@ module Memscope
         # @return [Array(Integer, Integer)] what all levers together return at least and at most, as far as that is
         #   known. What decay returns is part of what purge returns
         def returnable
-          known = forecast.levers.select { |lever| lever.predicted_bytes && lever.predicted_max_bytes }
-          known = known.reject { |lever| lever.name == :decay }
-          [known.sum(&:predicted_bytes), known.sum(&:predicted_max_bytes)]
+          known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
+          [known.sum(&:begin), known.sum(&:end)]
         end
 
         private

@@ -60,10 +60,10 @@ module Memscope
       class ReturnedByWorkers
         include Shown
 
-        # @return [Purge::OfWorkers]
+        # @return [Purge::WorkerResults]
         attr_reader :reading
 
-        # @param reading [Purge::OfWorkers]
+        # @param reading [Purge::WorkerResults]
         def initialize(reading)
           @reading = reading
         end
@@ -71,7 +71,7 @@ module Memscope
         # @return [Symbol] of views/
         def template = :returned_by_workers
 
-        # @return [Array<Purge::OfWorkers::Part>] that purged
+        # @return [Array<Purge::WorkerResults::Part>] that purged
         def purged = reading.workers.select(&:result)
       end
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/profiles"
+require_relative "../test_helper"
+require_relative "../support/profiles"
 require "memscope/profile/formats"
 require "tmpdir"
 require "zlib"
@@ -9,7 +9,7 @@ require "zlib"
 # What other programs read: each format has the same totals.
 class ProfileFormatsTest < MemscopeTest
   MEBIBYTE = 1_048_576
-  SCHEMA = File.join(__dir__, "fixtures/speedscope/file-format-schema.json")
+  SCHEMA = File.join(__dir__, "../fixtures/speedscope/file-format-schema.json")
   SEEDS = (1..5)
 
   def shop(**given) = Profiles.profile(Profiles.shop(**given))
@@ -155,7 +155,7 @@ class ProfileFormatsTest < MemscopeTest
     messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
   end
 
-  def messages = Memscope::Profile.const_get(:Pprof).const_get(:Messages)
+  def messages = Memscope::Profile::Formats::Pprof.const_get(:Messages)
 
   def label(message, sample, key)
     texts(message, sample.label.flat_map { |one| [one.key, one.str] }).each_slice(2).to_h[key]
@@ -241,7 +241,7 @@ class ProfileFormatsTest < MemscopeTest
   end
 
   def test_pprof_without_the_gem_says_what_to_add
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope support/profiles], ruby_args: %W[--disable=gems -I#{__dir__}])
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope support/profiles], ruby_args: %W[--disable=gems -I#{File.dirname(__dir__)}])
       Profiles.profile(Profiles.shop).to_pprof
     RUBY
 

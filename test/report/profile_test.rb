@@ -1,15 +1,14 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/profiles"
+require_relative "../test_helper"
+require_relative "../support/profiles"
 require "memscope/report"
-require "memscope/report/profile_page"
 
 class ProfileReportTest < MemscopeTest
   def shop(**given) = Profiles.profile(Profiles.shop(**given))
 
   def text(profile, unicode: false, **options)
-    Memscope::Report::ProfilePage.new(profile, unicode: unicode, **options).to_s.tap do |printed|
+    Memscope::Report.render(profile, unicode: unicode, **options).tap do |printed|
       assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
       assert_predicate printed, :ascii_only? unless unicode
 
@@ -33,11 +32,11 @@ class ProfileReportTest < MemscopeTest
   def test_sentences
     said = unwrapped(shop)
 
-    assert_includes said, "129.0 MiB (give or take 8.0 MiB) of what was allocated in the last 60 seconds still " \
-                          "lives, by 258 samples."
-    assert_includes said, "One sample for each 0.5 MiB that is allocated, on average, taken by patched imports."
-    assert_includes said, "The samples account for 97 % of what the allocator's own count grew by."
-    assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling goes on."
+    assert_includes said, "129.0 MiB (+-8.0 MiB) allocated in the last 60 seconds is still live, by 258 samples."
+    assert_includes said, "One sample per 0.5 MiB allocated, on average, taken by patched imports."
+    assert_includes said, "+- is one standard error; the true value lies within +-3 of them 99.7 % of the time."
+    assert_includes said, "The samples account for 97 % of the growth in the allocator's own count."
+    assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling is running."
   end
 
   def test_what_distorts_is_said
@@ -47,7 +46,7 @@ class ProfileReportTest < MemscopeTest
 
     assert_includes said, "taken by jemalloc's profiler"
     assert_includes said, "profiling has ended. 3 samples had no room and are missing. 1 free came too late"
-    assert_includes said, "Sampling itself adds 4.0 MiB to what jemalloc calls active."
+    assert_includes said, "Sampling itself adds 4.0 MiB to jemalloc's active bytes."
     assert_includes said, "coverage: it grew by too little"
     refute_includes said, "not counted"
   end
@@ -56,13 +55,13 @@ class ProfileReportTest < MemscopeTest
     stacks = [[%i[string plus put main], 3], [%i[tree parse main], 0], [%i[string tap set main], 0]]
     some = Profiles.profile(Profiles.body(stacks))
 
-    assert_match(/cache\.rb:9 in Cache#put\n +by rb_str_plus .*\n {39}2 lines with nothing live\n/, text(some))
+    assert_match(/cache\.rb:9 in Cache#put\n +by rb_str_plus .*\n {39}2 lines with no live bytes\n/, text(some))
     refute_match(/nokogiri|set\.rb/, text(some))
-    assert_match(/ 1 library with nothing live$/, text(Profiles.profile(Profiles.body(stacks.first(2))), by: :library))
+    assert_match(/ 1 library with no live bytes$/, text(Profiles.profile(Profiles.body(stacks.first(2))), by: :library))
     none = text(Profiles.profile(Profiles.body(stacks.drop(1))))
 
-    assert_match(/^  Nothing that was sampled lives\.$/, none)
-    assert_match(/2 lines with nothing live/, none)
+    assert_match(/^  No sampled allocation is still live\.$/, none)
+    assert_match(/2 lines with no live bytes/, none)
     refute_match(/MiB +\+-/, none)
   end
 
@@ -107,7 +106,7 @@ class ProfileReportTest < MemscopeTest
                                             [%i[malloc deflate zlib put main], 29, 0]]))
     said = text(later - shop)
 
-    assert_includes said.gsub(/\s+/, " "), "What lives shrank by 7.0 MiB (give or take"
+    assert_includes said.gsub(/\s+/, " "), "Live memory shrank by 7.0 MiB (+-"
     assert_match(/^ +MiB +\+- +samples +growth$/, said)
     assert_match(/^ +-5\.0 +1\.6 +-10 +\[no GVL\]$/, said)
     refute_includes said, "Bars"
@@ -123,8 +122,8 @@ class ProfileReportTest < MemscopeTest
   end
 
   def test_nothing_at_all
-    assert_includes text(Profiles.profile(Profiles.body([]))), "Nothing that was sampled lives."
-    assert_includes text(shop.then { |profile| profile - profile }), "What lives has not changed"
+    assert_includes text(Profiles.profile(Profiles.body([]))), "No sampled allocation is still live."
+    assert_includes text(shop.then { |profile| profile - profile }), "Live memory has not changed"
   end
 
   def test_it_is_what_to_s_prints

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/browser"
-require_relative "support/profiles"
+require_relative "../../test_helper"
+require_relative "../../support/browser"
+require_relative "../../support/profiles"
 require "cgi/escape"
 require "tmpdir"
 
 # The flame graph, in a real browser.
-class ProfilePageTest < MemscopeTest
+class FlameGraphTest < MemscopeTest
   MEBIBYTE = 1_048_576
   HOSTILE = %(</script><script>document.title="taken"</script><img src=x onerror="document.title='taken'">&\u2028"'`)
 
@@ -77,7 +77,7 @@ class ProfilePageTest < MemscopeTest
 
   def test_of_nothing_there_is_no_graph
     opened(Profiles.profile(Profiles.whole([], []))) do |page|
-      assert_equal "Nothing that was sampled lives.", page.text(".lede")
+      assert_equal "No sampled allocation is still live.", page.text(".lede")
       assert page.evaluate("document.querySelector('#chart, #controls, table') === null")
       assert_empty page.evaluate(Browser::STRUCTURE)
     end
@@ -206,7 +206,7 @@ class ProfilePageTest < MemscopeTest
   end
 
   def test_what_was_too_small_or_nothing
-    opened(Profiles.profile(Profiles.body([]))) { |page| assert_includes page.text(".lede"), "Nothing" }
+    opened(Profiles.profile(Profiles.body([]))) { |page| assert_includes page.text(".lede"), "No sampled allocation" }
     opened(shop - shop) { |page| assert_includes page.text("main"), "has not changed" }
   end
 end
