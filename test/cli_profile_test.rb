@@ -90,7 +90,7 @@ class CLIProfileTest < MemscopeTest
     file = File.join(@directory, "change.json")
     File.write(file, json)
 
-    assert_match(/What lives grew by/, profile("--from", file)[1])
+    assert_match(/Live memory grew by/, profile("--from", file)[1])
   end
 
   def test_of_a_process_that_does_not_listen_it_says_what_to_set
@@ -168,7 +168,7 @@ class CLIProfileTest < MemscopeTest
     status, _out, err = profile("--pid", process.pid.to_s, "--seconds=0.1")
 
     assert_equal 74, status
-    assert_match(/memscope exec --profile.*or take backend: :imports/, err)
+    assert_match(/memscope exec --profile.*or use backend: :imports/, err)
     assert_equal "false", running?(process)
   end
 

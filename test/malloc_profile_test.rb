@@ -5,7 +5,7 @@ require_relative "test_helper"
 class MallocProfileInterruptTest < MemscopeTest
   # Interrupts the main thread when Native.start_profile, or what starts it, returns: the profile runs, and nobody has
   # been told so yet.
-  INTERRUPT = <<~'RUBY'
+  INTERRUPT = <<~RUBY
     require "memscope/malloc_profile/lease"
     Memscope.malloc_profile(backend: :imports) { nil }
     at_return = lambda do |name, &interrupt|
@@ -67,5 +67,14 @@ class MallocProfileInterruptTest < MemscopeTest
     RUBY
 
     assert_equal [true, false], ended
+  end
+
+  def test_a_process_with_a_lease_ends_at_once
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    ran = ChildProcess.run("Memscope::MallocProfile::Lease.start(seconds: 600, backend: :imports)",
+                           requires: %w[memscope memscope/malloc_profile/lease])
+
+    assert_predicate ran, :success?, ran
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 60
   end
 end

@@ -159,7 +159,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     assert_exit 0, ran
     assert_exit 0, launch("profile", "--from", path("heap.json"), "--format=collapsed"), err: ""
     assert_exit 74, launch("profile", "--from", make("half.json", File.read(path("heap.json"))[0, 500])),
-                err: /\Amemscope profile: --from .*no JSON, or only the beginning/
+                err: /\Amemscope profile: --from .*invalid or truncated JSON/
   end
 end
 

@@ -3,8 +3,8 @@
 require_relative "reading"
 
 module Memscope
-  # Which Ruby lines hold malloc memory: the allocations that were sampled since profiling began and are still live. Each
-  # number is an estimate, beside its standard error and its number of samples.
+  # Which Ruby lines hold malloc memory: the allocations sampled since profiling began that are still live. Each number
+  # is an estimate, beside its standard error and its number of samples.
   #
   #   profile = Memscope::MallocProfile.snapshot
   #   profile.by(:line).first               # => the line that holds most

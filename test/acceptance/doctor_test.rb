@@ -274,7 +274,7 @@ class DoctorDegradedTest < DoctorAcceptanceTest
 
       assert_nil patient.diagnosis.healthy?
       assert_operator patient.diagnosis.checked.count { |check| check.outcome == :unknown }, :>=, 3
-      assert_includes patient.text, "could not be told: "
+      assert_includes patient.text, "could not be checked: "
     end
   end
 

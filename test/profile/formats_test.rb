@@ -241,9 +241,8 @@ class ProfileFormatsTest < MemscopeTest
   end
 
   def test_pprof_without_the_gem_says_what_to_add
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope support/profiles], ruby_args: %W[--disable=gems -I#{File.dirname(__dir__)}])
-      Profiles.profile(Profiles.shop).to_pprof
-    RUBY
+    ran = ChildProcess.run("Profiles.profile(Profiles.shop).to_pprof", requires: %w[memscope support/profiles],
+                                                                       ruby_args: %W[--disable=gems -I#{__dir__}/..])
 
     assert_includes ran.err, "Memscope::Profile#to_pprof needs the gem google-protobuf, which is not there: add `gem " \
                              '"google-protobuf"` to the Gemfile', ran

@@ -79,8 +79,8 @@ module Memscope
         # @return [Boolean] whether it was started as shared
         def shared? = @shared == true && held?
 
-        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running, shared; jemalloc: whether its profiler
-        #   is ready
+        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running; shared; jemalloc: whether its
+        #   profiler is ready
         def state
           { session: MallocProfile.session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
@@ -97,17 +97,20 @@ module Memscope
         end
 
         def watch(token, seconds)
-          thread = Thread.new do
-            sleep(seconds)
-            @lock.synchronize do
-              next unless @token == token
-
-              Native.stop_profile if held?
-              @token = nil
-            end
-          end
+          # It inherits the mask of start, under which it could not be killed.
+          thread = Thread.new { Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) } }
           thread.name = "memscope profile"
           thread.thread_variable_set(:fork_safe, true)
+        end
+
+        def expire(token, seconds)
+          sleep(seconds)
+          @lock.synchronize do
+            next unless @token == token
+
+            Native.stop_profile if held?
+            @token = nil
+          end
         end
       end
     end

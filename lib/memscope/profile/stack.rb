@@ -43,8 +43,8 @@ module Memscope
       def to_s = [name, place].compact.join(" ")
     end
 
-    # Allocations of one place, one thread, one tag and one generation. In a Difference all numbers but `error_bytes` are
-    # growth.
+    # Allocations of one place, one thread, one tag and one generation. In a Difference all numbers are growth, but for
+    # `error_bytes`.
     class Stack < Record
       # @!attribute [r] frames
       #   @return [Array<Integer>] indexes into the profile's frames, the allocating function first

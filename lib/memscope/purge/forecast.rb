@@ -4,8 +4,7 @@ require_relative "../arenas"
 
 module Memscope
   module Purge
-    # What a lever will return, by what is known just before it runs: a Range of bytes, nil where it cannot be predicted,
-    # and why.
+    # What a lever is predicted to return, just before it runs: a Range of bytes, nil where that is unknown, and why.
     #
     # @api private
     Forecast = Struct.new(:bytes, :reason) do

@@ -79,12 +79,20 @@ module Memscope
       def row_falls(before, after)
         return {} unless fall(before, after)
 
-        earlier, later = [before, after].map { |ledger| ledger.each_path.to_h { |path, row| [path, row] } }
-        split = ->(path) { [earlier, later].all? { |rows| rows[path] && !rows[path].leaf? } }
-        paths = (earlier.keys | later.keys).reject(&split)
-        paths.select! { |path| path[%r{\A(.+)/}, 1].then { |above| above.nil? || split.call(above.to_sym) } }
-        falls = paths.to_h { |path| [path, (earlier[path]&.bytes || 0) - (later[path]&.bytes || 0)] }
+        ledgers = [before, after].map { |ledger| ledger.each_path.to_h { |path, row| [path, row] } }
+        falls = common_paths(ledgers).to_h do |path|
+          [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)]
+        end
         falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
+      end
+
+      # Rows that one ledger cannot split, under rows that both split.
+      def common_paths(ledgers)
+        split = ledgers.map { |rows| rows.reject { |_path, row| row.leaf? }.keys }.reduce(:&)
+        (ledgers.flat_map(&:keys).uniq - split).select do |path|
+          above = path[%r{\A(.+)/}, 1]
+          above.nil? || split.include?(above.to_sym)
+        end
       end
 
       # Outside of the exclusive part: other threads may purge during the wait.

@@ -28,14 +28,14 @@ module Memscope
 
         counts = bad.group_by(&:severity).map { |severity, found| count_of(severity, found.size) }
         rss = ledger.rss_bytes ? "#{size(ledger.rss_bytes)} resident" : "a process of unknown RSS"
-        [@page.wrapped("#{counts.join(' and ')} in #{rss}. #{recoverable(bad, others)}")]
+        [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
       end
 
       # No finding means nothing where nothing could be read.
       def clear
-        rss = ledger.rss_bytes
-        [@page.wrapped(rss ? "Nothing wrong: #{size(rss)} resident. The checks are listed below."
-                           : "No verdict: the RSS of this process is unknown.")]
+        return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
+
+        [@page.wrapped("Nothing wrong: #{size(ledger.rss_bytes)} resident. The checks are listed below.")]
       end
 
       def count_of(severity, number)
@@ -44,11 +44,10 @@ module Memscope
 
       def recoverable(bad, others)
         amount = returned(bad)
-        return "#{amount.sub(/\A./, &:upcase)} can be returned now." if amount
+        return "#{amount} recoverable now" if amount
 
         amount = returned(others)
-        "#{bad.one? ? 'It persists' : 'They persist'} while the process runs" \
-          "#{"; #{amount} of other memory can be returned now" if amount}."
+        "no remedy while the process runs#{"; #{amount} of other memory recoverable now" if amount}"
       end
 
       # As a text; nil for nothing.
@@ -93,12 +92,14 @@ module Memscope
          *not_applied(inapplicable.size)]
       end
 
-      def listed(words, checks)
-        checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
+      def not_applied(number)
+        return [] if number.zero?
+
+        ["  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"]
       end
 
-      def not_applied(number)
-        number.zero? ? [] : ["  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"]
+      def listed(words, checks)
+        checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
       end
     end
   end

@@ -35,13 +35,14 @@ module Memscope
       def table
         shown = Arena::COLUMNS.fetch(@reading.allocator)
         headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("blocks" unless jemalloc?)]
-        rows = [*@reading, @reading.merged].map do |arena|
-          [@reading.label(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
-           *shown.values.map { |field| cell(arena.public_send(field)) },
-           *(counted_cell(arena.free_blocks) unless jemalloc?)]
-        end
-        heading, *lines = Columns.new(headings, rows).lines
+        heading, *lines = Columns.new(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) }).lines
         [heading, units(heading, shown.keys), *lines, *mmapped]
+      end
+
+      def row(arena, shown)
+        [@reading.label(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
+         *shown.values.map { |field| cell(arena.public_send(field)) },
+         *(counted_cell(arena.free_blocks) unless jemalloc?)]
       end
 
       # "MiB" under each heading of bytes, aligned with its end.

@@ -12,7 +12,7 @@ module Memscope
                   plus_minus: "±" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
                 plus_minus: "+-" }.freeze
-      # Characters that take two columns of a terminal: East Asian Wide and Fullwidth of UAX #11, emoji among them, by blocks.
+      # Blocks of characters that take two columns of a terminal: East Asian Wide and Fullwidth of UAX #11, and emoji.
       WIDE = [0x1100..0x115f, 0x2e80..0x303e, 0x3041..0xa4cf, 0xa960..0xa97c, 0xac00..0xd7a3, 0xf900..0xfaff,
               0xfe30..0xfe6b, 0xff01..0xff60, 0xffe0..0xffe6, 0x16fe0..0x1b2fb, 0x1f300..0x1f64f, 0x1f680..0x1f6ff,
               0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze

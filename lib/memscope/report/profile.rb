@@ -110,8 +110,8 @@ module Memscope
 
       def rate
         "One sample per #{size(@reading.rate_bytes)} allocated, on average, taken by " \
-          "#{BACKENDS.fetch(@reading.backend)}. #{@page.plus_minus} is one standard error; the true value lies within " \
-          "#{@page.plus_minus}3 of them 99.7 % of the time."
+          "#{BACKENDS.fetch(@reading.backend)}. #{@page.plus_minus} is one standard error; the true value lies " \
+          "within #{@page.plus_minus}3 of them 99.7 % of the time."
       end
 
       def coverage

@@ -33,7 +33,7 @@ module Memscope
                   "#b4cdf3" => "native functions", "#d9d7d0" => "stacks that could not be walked" }.freeze
         CHANGES = { "#f4705b" => "grew", "#6fa8f0" => "shrank", "#f4f2ec" => "both in equal parts" }.freeze
         # They could end a script element.
-        UNSAFE = { "<" => '\u003c', ">" => '\u003e', "&" => '\u0026', "\u2028" => '\u2028', "\u2029" => '\u2029' }.freeze
+        UNSAFE = ["<", ">", "&", "\u2028", "\u2029"].to_h { |text| [text, format('\u%04x', text.ord)] }.freeze
         # Shown while the pointer is on no frame.
         HINT = "Point at a frame for its line and its bytes; click it to zoom."
         private_constant :HINT, :ASSETS, :OWN, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES,

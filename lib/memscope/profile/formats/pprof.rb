@@ -82,8 +82,8 @@ module Memscope
         PROGRAM = "ruby"
         private_constant :ALLOCATED, :LIVE, :PROGRAM
 
-        # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the labels
-        #   that all of its samples get
+        # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the
+        #   labels of all its samples
         # @param comments [Array<String>]
         def initialize(parts, comments: [])
           @parts = parts
@@ -177,8 +177,8 @@ module Memscope
 
         # What a function is in. All are symbolised already.
         def mapping(file)
-          @mappings[file] ||= Messages::Mapping.new(id: @mappings.size + 1, filename: string(file), has_functions: true,
-                                                    has_filenames: true, has_line_numbers: true, has_inline_frames: true)
+          known = %i[has_functions has_filenames has_line_numbers has_inline_frames].to_h { |name| [name, true] }
+          @mappings[file] ||= Messages::Mapping.new(id: @mappings.size + 1, filename: string(file), **known)
         end
       end
     end
