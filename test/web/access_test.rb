@@ -91,6 +91,7 @@ class WebAccessTest < WebCase
                       /came through a proxy, by #{Regexp.escape(version.inspect)}; configure username/
       end
     end
+
     [{ "SERVER_PROTOCOL" => "HTTP/1.1" }, { "SERVER_PROTOCOL" => "HTTP/2" }, { "SERVER_PROTOCOL" => "HTTP/2.0" },
      { "SERVER_PROTOCOL" => "HTTP/3" }, { "SERVER_PROTOCOL" => nil },
      { "SERVER_PROTOCOL" => "HTTP/1.1", "HTTP_VERSION" => "HTTP/1.1" }].each do |env|

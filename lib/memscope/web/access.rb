@@ -35,7 +35,7 @@ module Memscope
       # Headers that proxies, load balancers and tunnels add.
       FORWARDED = /\AHTTP_(?:X_FORWARDED|FORWARDED|VIA|X_REAL_IP|(?:X_)?(?:CLUSTER_)?CLIENT_IP|TRUE_CLIENT_IP|
                              CF_|FASTLY_|X_ENVOY_|X_ORIGINAL_|X_AMZN_|TAILSCALE_)/x
-      # nginx speaks HTTP/1.0 to an upstream server unless told otherwise; no browser does.
+      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers unless told otherwise; no browser does.
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       # Bytes.
       LONGEST_CREDENTIALS = 1024

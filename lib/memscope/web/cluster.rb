@@ -151,8 +151,9 @@ module Memscope
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
-        Purge::WorkerResults.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts,
-                                   reasons: {}, cost: cost(results, now - since) })
+        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts, reasons: {},
+                 cost: cost(results, now - since) }
+        Purge::WorkerResults.capture(body)
       end
 
       # While others purge, this process waits without the GVL.
