@@ -52,7 +52,7 @@ class FacadeDocumentationTest < MemscopeTest
 
     assert_empty missing
     assert_includes undeclared(Memscope, SIGNATURES.sub("def forks?:", "def forked:"), 1),
-                    "Memscope::Lint::Surroundings#forks?"
+                    "Memscope::Lint::HostEnvironment#forks?"
   end
 
   private

@@ -6,7 +6,9 @@ require "memscope/report"
 
 class PurgeTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
-  LEVERS = { glibc: %i[gc compact trim], jemalloc: %i[gc compact tcache decay purge] }.freeze
+  # Ruby's own levers, which depend on its version.
+  OWN = Memscope::Purge.missing.slice(:gc, :compact).select { |_lever, missing| missing.nil? }.keys.freeze
+  LEVERS = { glibc: [*OWN, :trim], jemalloc: [*OWN, :tcache, :decay, :purge] }.freeze
   MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run|settle): given .+, allowed: ./
 
   # What is refused, whatever serves malloc.
@@ -37,11 +39,16 @@ class PurgeTest < MemscopeTest
     )
   end
 
+  def allowed(allocator) = LEVERS.fetch(allocator).map(&:inspect).join(", ")
+
   def test_levers_run_in_order_and_once
+    skip_without_compaction
+
     assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
   end
 
   def test_a_compaction_that_cannot_be_done_any_more_says_why
+    skip_without_compaction
     reason, levers = child_json(<<~RUBY, requires: %w[json memscope/purge/compaction])
       Memscope::Purge::Compaction.define_singleton_method(:run) { raise NotImplementedError, "a Ractor was started" }
       result = Memscope.purge(:compact, :gc)
@@ -50,6 +57,19 @@ class PurgeTest < MemscopeTest
 
     assert_equal "a Ractor was started", reason
     assert_equal %w[gc compact], levers
+  end
+
+  # What Ruby itself cannot do is said where no lever was named.
+  def test_a_refused_compaction_is_a_reason
+    assert_equal Memscope::Purge.missing.slice(:compact).compact, Memscope.purge(dry_run: true).reasons.slice(:compact)
+    assert_empty Memscope.purge(:gc, dry_run: true).reasons.slice(:compact)
+  end
+
+  def test_what_refuses_a_compaction
+    skip "this Ruby can compact its heap" if OWN.include?(:compact)
+
+    assert_includes refusal(:compact), "; :compact is not there: GC.compact can crash Ruby #{RUBY_VERSION} (ruby/ruby#"
+    assert_match(/^  compact: GC\.compact can crash Ruby/, Memscope.purge(dry_run: true).to_s)
   end
 
   def test_the_result_is_a_reading
@@ -101,8 +121,8 @@ class PurgeTest < MemscopeTest
   def test_messages
     skip_under_sanitizer
 
-    assert_equal "Memscope.purge: lever: given :vacuum, allowed: :gc, :compact, :trim", refusal(:vacuum)
-    assert_equal "Memscope.purge: lever: given :purge, allowed: :gc, :compact, :trim; :purge is not there: it is " \
+    assert_equal "Memscope.purge: lever: given :vacuum, allowed: #{allowed(:glibc)}", refusal(:vacuum)
+    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not there: it is " \
                  "jemalloc's, and glibc serves malloc", refusal(:gc, :purge)
     assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
                  refusal(arena: 0)
@@ -120,7 +140,7 @@ class PurgeTest < MemscopeTest
       end)
     RUBY
 
-    assert_equal ["Memscope.purge: lever: given :trim, allowed: :gc, :compact, :tcache, :decay, :purge; :trim is not " \
+    assert_equal ["Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
                   "there: it is glibc's, and jemalloc serves malloc",
                   "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
                   "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
@@ -141,8 +161,8 @@ class PurgeTest < MemscopeTest
   # Every key that the engine writes to, or acts through, is in one table, but those of the profile.
   def test_the_keys_that_are_written_to
     engine = File.join(ChildProcess::ROOT, "ext/memscope/engine")
-    table = File.read(File.join(engine, "jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
-    sources = Dir[File.join(engine, "*.{c,h,def}")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }.join
+    table = File.read(File.join(engine, "malloc/jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
+    sources = Dir[File.join(engine, "**/*.{c,h,def}")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }.join
 
     assert_equal %w[arenas.narenas arena.0.decay arena.0.purge thread.tcache.flush arena.0.dirty_decay_ms
                     arena.0.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms background_thread], table
@@ -250,7 +270,7 @@ class PurgeTest < MemscopeTest
     assert_equal [nil, {}, ["gc"]], purged.first(3)
     assert_match(/cannot load it/, purged[3]["extension"])
     assert_match(/:trim is not there: .*cannot load it/, purged[4])
-    assert_match(RUBY_VERSION < "3.3" ? /cannot load it, and GC\.compact may crash/ : /\A\z/, purged[5].to_s)
+    assert_equal Memscope::Purge.missing[:compact], purged[5]
     assert_equal [[], true], purged.last(2)
   end
 

@@ -46,7 +46,7 @@ class ReportTest < MemscopeTest
 
   def test_what_objects_hold_is_what_ruby_says
     given_out = { in_use_bytes: 200 * 1_048_576, held_by_objects_bytes: 150 * 1_048_576,
-                  held_by_nobody_bytes: 50 * 1_048_576 }
+                  untracked_bytes: 50 * 1_048_576 }
     said = text(held_by_objects_bytes: 150 * 1_048_576,
                 rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: given_out),
                        Bodies.row(:ruby_heap, "Ruby heap", 10, children: [Bodies.row(:live_slots, "live slots", 10)])])

@@ -62,8 +62,8 @@ module Memscope
     #   @return [Integer, nil] resident free pages that the allocator can give back now
     field :purgeable_bytes, :bytes
     # @!attribute [r] compactable_min_bytes
-    #   @return [Integer, nil] pages of Ruby's heap that moving its objects together empties, at least; nil where pins
-    #     are not known
+    #   @return [Integer, nil] pages of Ruby's heap that are empty, or that moving its objects together empties, at
+    #     least; nil where pins are not known
     field :compactable_min_bytes, :bytes
     # @!attribute [r] compactable_bytes
     #   @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
@@ -77,7 +77,7 @@ module Memscope
     field :stuck, [Stuck], null: false
 
     # The reasons of the readings that it is made of which hold for it too.
-    KEPT = %i[rss_bytes jemalloc classes deep extension].freeze
+    KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
     TWO_EPOCHS = "someone else advanced it between two readings, twice: numbers may be of two"
     private_constant :KEPT, :TWO_EPOCHS
 
@@ -150,9 +150,14 @@ module Memscope
 
       def build(allocator, sized, heap, readings, reasons: {}, **fields)
         capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,
-                  compactable_min_bytes: heap.compactable_min_bytes, compactable_bytes: heap.compactable_bytes,
+                  **compactable(heap),
                   reasons: { **own_reasons(readings), **reasons },
                   cost: cost(readings.map(&:cost)) })
+      end
+
+      # With the pages that Ruby keeps empty, which go with them.
+      def compactable(heap)
+        %i[compactable_min_bytes compactable_bytes].to_h { |name| [name, heap.public_send(name)&.+(heap.empty_bytes)] }
       end
 
       def own_reasons(readings)

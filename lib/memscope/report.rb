@@ -13,7 +13,7 @@ module Memscope
       "ledger" => %w[ledger LedgerPage], "diff" => %w[ledger DiffPage], "diagnosis" => %w[findings FindingsPage],
       "lint" => %w[lint LintPage], "arenas" => %w[malloc ArenasPage], "size_classes" => %w[malloc SizeClassesPage],
       "fragmentation" => %w[malloc FragmentationPage], "ruby_heap" => %w[malloc RubyHeapPage],
-      "mappings" => %w[processes MappingsPage], "outside" => %w[processes OutsidePage],
+      "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "profile_difference" => %w[profile ProfilePage]

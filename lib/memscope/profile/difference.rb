@@ -66,7 +66,7 @@ module Memscope
 
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
           capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
-                    **wholes(earlier, later), **Matching.new(earlier, later).to_h,
+                    **wholes(earlier, later), **matched(earlier, later),
                     reasons: reasons_of(earlier, later), cost: NO_COST }, later.envelope)
         end
 
@@ -85,6 +85,34 @@ module Memscope
             live_bytes: later.live_bytes - earlier.live_bytes }
         end
 
+        # Pairs the stacks of both, whose frames have different indexes.
+        def matched(earlier, later)
+          ids = {}
+          pairs = [[later, 1], [earlier, -1]].flat_map do |profile, sign|
+            indexes = profile.frames.map { |frame| ids[frame] ||= ids.size }
+            profile.stacks.map { |stack| [identity(stack, indexes), [stack, sign]] }
+          end
+          grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
+          { frames: ids.keys, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
+        end
+
+        def identity(stack, indexes)
+          { frames: indexes.values_at(*stack.frames).freeze, tag: stack.tag, thread: stack.thread,
+            generation: stack.generation }
+        end
+
+        # With the square of its error; nil where nothing changed.
+        def growth(identity, signed)
+          numbers = Stack::GROWING.to_h do |name|
+            values = signed.map { |stack, sign| stack.public_send(name)&.*(sign) }
+            [name, values.include?(nil) ? nil : values.sum]
+          end
+          return if numbers.values.all? { |number| number.nil? || number.zero? }
+
+          squared = signed.sum { |stack, _sign| stack.error_bytes**2 }
+          [{ **identity, **numbers, error_bytes: Integer.sqrt(squared) }, squared]
+        end
+
         def reasons_of(earlier, later)
           reasons = earlier.reasons.merge(later.reasons)
           return reasons if earlier.started_at == later.started_at
@@ -93,51 +121,6 @@ module Memscope
                                    "allocations count as freed" }
         end
       end
-
-      # Pairs the stacks of two profiles, whose frames have different indexes.
-      #
-      # @api private
-      class Matching
-        # @param earlier [Profile]
-        # @param later [Profile]
-        def initialize(earlier, later)
-          @frames = {}
-          @stacks = {}
-          count(later, 1)
-          count(earlier, -1)
-        end
-
-        # @return [Hash{Symbol => Object}] frames, stacks, and the error of the whole
-        def to_h
-          changed = @stacks.select { |_key, numbers| numbers.except(:error_squared).any? { |_, one| one&.nonzero? } }
-          { frames: @frames.keys, stacks: changed.map { |key, numbers| stack(key, numbers) },
-            error_bytes: Integer.sqrt(changed.each_value.sum { |numbers| numbers[:error_squared] }) }
-        end
-
-        private
-
-        def count(profile, sign)
-          indexes = profile.frames.map { |frame| @frames[frame] ||= @frames.size }
-          profile.stacks.each do |stack|
-            key = [stack.frames.map { |frame| indexes[frame] }.freeze, stack.tag, stack.thread, stack.generation]
-            add(@stacks[key] ||= Hash.new(0), stack, sign)
-          end
-        end
-
-        def add(numbers, stack, sign)
-          Stack::GROWING.each do |name|
-            value = stack.public_send(name)
-            numbers[name] = numbers[name] && value && (numbers[name] + (sign * value))
-          end
-          numbers[:error_squared] += stack.error_bytes**2
-        end
-
-        def stack((frames, tag, thread, generation), numbers)
-          { frames: frames, tag: tag, thread: thread, generation: generation,
-            **numbers.slice(*Stack::GROWING), error_bytes: Integer.sqrt(numbers[:error_squared]) }
-        end
-      end
-      private_constant :Matching
     end
   end
 end

@@ -12,8 +12,9 @@ module Memscope
       NO_FRAMES = "[no frames]"
       # Lines that tag other lines, which the memory belongs to.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
-      # Ruby's allocation functions, which are in the stacks of all that it allocates.
-      ALLOCATING = /\A(?:ruby|rb)_x?(?:m|c|re)alloc/
+      # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are in the stacks of all that it
+      # allocates.
+      ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_)?|objspace_)x?(?:m|c|re)alloc/
       # A stack is counted under its nearest native function of the first kind that it has: one outside the runtime,
       # a named one that is no allocation function, a named one, any.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },

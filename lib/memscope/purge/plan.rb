@@ -12,6 +12,8 @@ module Memscope
       attr_reader :arena
       # @return [Integer, Float]
       attr_reader :settle
+      # @return [Hash{Symbol => String}] why Ruby's own levers are not among them; empty where levers were named
+      attr_reader :refused
 
       # Checks the arguments of Memscope.purge.
       #
@@ -19,9 +21,11 @@ module Memscope
       def initialize(levers, arena:, dry_run:, settle:)
         Purge.check_arena(CALL, arena)
         refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
-        check_settle(settle)
+        seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
+        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
         check_levers(levers, arena)
         @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
+        @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
         @arena = arena
         @dry_run = dry_run
         @settle = settle.is_a?(Integer) ? settle : settle.to_f
@@ -58,12 +62,6 @@ module Memscope
       end
 
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
-
-      def check_settle(settle)
-        return if settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
-
-        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}")
-      end
 
       def refuse(argument, given, allowed)
         raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"

@@ -141,7 +141,7 @@ module Memscope
 
       private
 
-      def explains = %i[rss_bytes allocator jemalloc classes deep]
+      def explains = %i[rss_bytes allocator jemalloc classes deep compactable_bytes]
 
       def sections = @reading.known? ? [ratios, split] : []
 
@@ -164,11 +164,17 @@ module Memscope
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         ["      MiB   free but resident",
          line(cell(@reading.purgeable_bytes), "purgeable now: Memscope.purge(#{lever.inspect})"),
-         line(range, "#{'at most, ' unless @reading.compactable_min_bytes}returned by compaction of Ruby's heap"),
+         line(range, "#{'at most, ' unless @reading.compactable_min_bytes}#{compaction}"),
          line(cell(@reading.stuck_bytes), "stuck until whole #{place} are free, or a restart"), *sizes]
       end
 
       def line(number, meaning) = "#{number.rjust(9)}   #{meaning}"
+
+      def compaction
+        return "returned by compaction of Ruby's heap" unless @reading.reasons[:compactable_bytes]
+
+        "in pages of Ruby's heap that a compaction would empty"
+      end
 
       def range
         least, most = [@reading.compactable_min_bytes, @reading.compactable_bytes].map { |bytes| cell(bytes) }

@@ -122,7 +122,7 @@ module Memscope
     end
 
     # A process by the kernel's counters alone.
-    class OutsidePage < ReadingPage
+    class ExternalProcessPage < ReadingPage
       FIGURES = {
         rss_bytes: "resident (RSS)", pss_bytes: "of it, shared pages divided by their sharers (PSS)",
         uss_bytes: "of it, private (USS)", shared_bytes: "of it, shared with other processes",

@@ -1,0 +1,145 @@
+/*
+ * Memscope::Native.ledger and .mappings: list Ruby's heap pages under the GVL, let the engine read without it, and turn
+ * its struct into the body of a Ledger or of Mappings. No Ruby object is made before the last number is read.
+ */
+#include "bindings/ledger_binding.h"
+
+#include "init.h"
+
+#include <ruby/thread.h>
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+static enum memscope_ledger_malloc malloc_kind(void) {
+    const struct memscope_allocator *allocator = memscope_allocator_current();
+
+    if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_GLIBC)
+        return MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        return MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
+    return MEMSCOPE_LEDGER_MALLOC_OTHER;
+}
+
+static void *read_without_gvl(void *argument) {
+    struct memscope_ledger_call *call = argument;
+
+    call->status = memscope_ledger_read(&call->request, &call->ledger);
+    return NULL;
+}
+
+static void perform(struct memscope_ledger_call *call) {
+    uint64_t start = memscope_now_ns();
+
+    call->other_ractors = memscope_other_ractors();
+    if (call->objects)
+        memscope_heap_held_memory(&call->held);
+    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_ruby_layout(&call->listing, &call->layout);
+    memscope_images_read(&call->listing.scratch, &call->images);
+    call->request.malloc = malloc_kind();
+    call->request.ruby = &call->layout;
+    call->request.images = &call->images;
+    call->gvl_ns = memscope_now_ns() - start;
+    if (call->strict)
+        read_without_gvl(call);
+    else
+        rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
+    call->wall_ns = memscope_now_ns() - start;
+    if (call->strict)
+        call->gvl_ns = call->wall_ns;
+}
+
+/* ---- the body of a Ledger ------------------------------------------------------------------------------------- */
+
+static VALUE source_symbol(enum memscope_residency_source source) {
+    static const char *const names[] = {
+        [MEMSCOPE_RESIDENCY_NONE] = "none",
+        [MEMSCOPE_RESIDENCY_SMAPS] = "smaps",
+        [MEMSCOPE_RESIDENCY_PAGEMAP] = "pagemap",
+        [MEMSCOPE_RESIDENCY_PAGEMAP_SCAN] = "pagemap_scan",
+    };
+
+    return memscope_symbol(names[source]);
+}
+
+static VALUE cost_hash(const struct memscope_ledger_call *call) {
+    return memscope_cost("T2", call->wall_ns, call->gvl_ns, call->ledger.scratch_bytes + call->listing.scratch.used);
+}
+
+static VALUE ledger_body(const struct memscope_ledger_call *call) {
+    const struct memscope_ledger *ledger = &call->ledger;
+    bool read = call->status == MEMSCOPE_OK;
+    bool statm = read && ledger->statm_status == MEMSCOPE_OK;
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(ledger->residency.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "source", source_symbol(read ? ledger->residency.source : MEMSCOPE_RESIDENCY_NONE));
+    memscope_hash_set(hash, "statm_before_bytes", statm ? ULL2NUM(ledger->statm_before.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "statm_after_bytes", statm ? ULL2NUM(ledger->statm_after.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "held_by_objects_bytes", call->held.known ? ULL2NUM(call->held.bytes) : Qnil);
+    memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(call) : rb_ary_new());
+    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
+    memscope_hash_set(hash, "cost", cost_hash(call));
+    return hash;
+}
+
+/* ---- the body of Mappings --------------------------------------------------------------------------------------- */
+
+static VALUE mappings_body(const struct memscope_ledger_call *call) {
+    bool read = call->status == MEMSCOPE_OK;
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(call->ledger.residency.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "source", source_symbol(read ? call->ledger.residency.source : MEMSCOPE_RESIDENCY_NONE));
+    memscope_hash_set(hash, "unmapped_bytes", read ? ULL2NUM(call->ledger.unmapped_bytes) : Qnil);
+    memscope_hash_set(hash, "mappings", read ? memscope_ledger_mappings(&call->ledger) : rb_ary_new());
+    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
+    memscope_hash_set(hash, "cost", cost_hash(call));
+    return hash;
+}
+
+static VALUE read_mappings(VALUE argument) {
+    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
+
+    perform(call);
+    return mappings_body(call);
+}
+
+static VALUE read_ledger(VALUE argument) {
+    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
+
+    perform(call);
+    return ledger_body(call);
+}
+
+static VALUE close_ledger(VALUE argument) {
+    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
+
+    memscope_heap_listing_close(&call->listing);
+    memscope_ledger_close(&call->ledger);
+    return Qnil;
+}
+
+/*
+ * strict: true keeps the GVL throughout, so that no Ruby thread moves anything meanwhile. Without it, an interrupt that
+ * arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back.
+ */
+static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
+    struct memscope_ledger_call call = {
+        .strict = RTEST(strict), .objects = RTEST(objects), .request = {.deep = RTEST(deep), .shared = RTEST(shared)}};
+
+    return rb_ensure(read_ledger, (VALUE)&call, close_ledger, (VALUE)&call);
+}
+
+static VALUE native_mappings(VALUE self) {
+    struct memscope_ledger_call call = {.strict = false};
+
+    return rb_ensure(read_mappings, (VALUE)&call, close_ledger, (VALUE)&call);
+}
+
+void Init_memscope_ledger(void) {
+    if (malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+        memscope_glibc_learn_cache_key();
+    rb_define_module_function(rb_mMemscopeNative, "ledger", native_ledger, 4);
+    rb_define_module_function(rb_mMemscopeNative, "mappings", native_mappings, 0);
+}

@@ -1,0 +1,204 @@
+#include "bindings/ledger_binding.h"
+
+static VALUE permissions_text(const struct memscope_mapping *mapping) {
+    const char text[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-', mapping->executable ? 'x' : '-',
+                         mapping->shared ? 's' : 'p'};
+
+    return rb_str_new(text, sizeof text);
+}
+
+static VALUE mapping_hash(const struct memscope_mapping *mapping, uint64_t resident_bytes) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "start", ULL2NUM(mapping->start));
+    memscope_hash_set(hash, "end", ULL2NUM(mapping->end));
+    memscope_hash_set(hash, "resident_bytes", ULL2NUM(resident_bytes));
+    memscope_hash_set(hash, "permissions", permissions_text(mapping));
+    memscope_hash_set(hash, "name", rb_str_new_cstr(mapping->name));
+    return hash;
+}
+
+static void add_unattributed_mappings(VALUE detail, const struct memscope_ledger *ledger) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < ledger->owner_count; index++)
+        if (ledger->owners[index].row == MEMSCOPE_ROW_unattributed)
+            rb_ary_push(list, mapping_hash(ledger->owners[index].mapping, ledger->owners[index].bytes));
+    memscope_hash_set(detail, "mappings", list);
+    memscope_hash_set(detail, "unmapped_bytes", ULL2NUM(ledger->unmapped_bytes));
+}
+
+static void add_ruby_heap_counts(VALUE detail, const struct memscope_ledger_call *call) {
+    size_t live = 0, slots = 0;
+
+    for (size_t index = 0; index < call->listing.count; index++) {
+        live += call->listing.pages[index].live_count;
+        slots += call->listing.pages[index].slot_count;
+    }
+    memscope_hash_set(detail, "pages", SIZET2NUM(call->listing.count));
+    memscope_hash_set(detail, "slots", SIZET2NUM(slots));
+    memscope_hash_set(detail, "live_slots", SIZET2NUM(live));
+    memscope_hash_set(detail, "partly_resident_pages", ULL2NUM(call->ledger.heap_pages_partly_resident));
+}
+
+static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *call) {
+    uint64_t trimmable, in_use;
+
+    if (memscope_ledger_trimmable(&call->ledger, &trimmable))
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(trimmable));
+    if (!memscope_ledger_malloc_in_use(&call->ledger, &in_use))
+        return;
+    memscope_hash_set(detail, "in_use_bytes", ULL2NUM(in_use));
+    if (!call->held.known)
+        return;
+    memscope_hash_set(detail, "held_by_objects_bytes", ULL2NUM(call->held.bytes));
+    memscope_hash_set(detail, "untracked_bytes", LL2NUM((int64_t)in_use - (int64_t)call->held.bytes));
+}
+
+static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger, enum memscope_row row) {
+    const struct memscope_chunk_sum *sum = memscope_ledger_row_chunks(ledger, row);
+
+    if (sum != NULL) {
+        memscope_hash_set(detail, "blocks", ULL2NUM(sum->count));
+        memscope_hash_set(detail, "chunk_bytes", ULL2NUM(sum->bytes));
+    }
+    if (row == MEMSCOPE_ROW_main_heap_free)
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->main_heap.trimmable_bytes));
+    if (row == MEMSCOPE_ROW_arenas_free)
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->arenas.trimmable_bytes));
+}
+
+static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_row row) {
+    const struct memscope_ledger *ledger = &call->ledger;
+    VALUE detail = rb_hash_new();
+
+    switch (row) {
+    case MEMSCOPE_ROW_ruby_heap:
+        add_ruby_heap_counts(detail, call);
+        break;
+    case MEMSCOPE_ROW_malloc:
+        add_malloc_counts(detail, call);
+        break;
+    case MEMSCOPE_ROW_empty_pages:
+        memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));
+        break;
+    case MEMSCOPE_ROW_arenas:
+        memscope_hash_set(detail, "arenas", ULL2NUM(ledger->glibc.arena_count));
+        memscope_hash_set(detail, "heaps", ULL2NUM(ledger->glibc.arena_heap_count));
+        break;
+    case MEMSCOPE_ROW_mmapped:
+        memscope_hash_set(detail, "blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count));
+        memscope_hash_set(detail, "mapped_bytes", ULL2NUM(ledger->glibc.mmapped_bytes));
+        break;
+    case MEMSCOPE_ROW_threads:
+        memscope_hash_set(detail, "live", ULL2NUM(ledger->stacks.live_threads));
+        memscope_hash_set(detail, "cached", ULL2NUM(ledger->stacks.cached_stacks));
+        break;
+    case MEMSCOPE_ROW_fibers:
+        memscope_hash_set(detail, "stacks", ULL2NUM(ledger->stacks.fiber_stacks));
+        break;
+    case MEMSCOPE_ROW_not_resident:
+        if (ledger->bytes[row] < 0)
+            memscope_hash_set(detail, "why", rb_str_new_cstr("counted above, not found resident"));
+        break;
+    case MEMSCOPE_ROW_unattributed:
+        add_unattributed_mappings(detail, ledger);
+        break;
+    default:
+        add_chunk_counts(detail, ledger, row);
+        if (memscope_row_definitions[row].parent != MEMSCOPE_ROW_files)
+            break;
+        memscope_hash_set(detail, "text_bytes", LL2NUM(ledger->bytes[row] - (int64_t)ledger->written_bytes[row]));
+        memscope_hash_set(detail, "data_bytes", ULL2NUM(ledger->written_bytes[row]));
+    }
+    return detail;
+}
+
+static VALUE row_check(const struct memscope_ledger *ledger, enum memscope_row row) {
+    struct memscope_row_check check;
+    VALUE hash;
+
+    if (!memscope_ledger_row_check(ledger, row, &check))
+        return Qnil;
+    hash = rb_hash_new();
+    memscope_hash_set(hash, "source", rb_str_new_cstr(check.source));
+    memscope_hash_set(hash, "expected_bytes", ULL2NUM(check.expected_bytes));
+    memscope_hash_set(hash, "actual_bytes", ULL2NUM(check.actual_bytes));
+    memscope_hash_set(hash, "verified", check.expected_bytes == check.actual_bytes ? Qtrue : Qfalse);
+    return hash;
+}
+
+static VALUE row_label(enum memscope_row row) {
+    const char *label = memscope_row_definitions[row].label;
+
+    if (row == MEMSCOPE_ROW_malloc)
+        return rb_sprintf("%s (%s)", label, memscope_allocator_name_text(memscope_allocator_current()->name));
+    return rb_str_new_cstr(label);
+}
+
+static VALUE row_list(const struct memscope_ledger_call *call, enum memscope_row parent);
+
+static VALUE row_hash(const struct memscope_ledger_call *call, enum memscope_row row) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "id", memscope_symbol(memscope_row_definitions[row].id));
+    memscope_hash_set(hash, "label", row_label(row));
+    memscope_hash_set(hash, "bytes", LL2NUM(memscope_ledger_row_bytes(&call->ledger, row)));
+    if (call->request.shared) {
+        bool known = memscope_ledger_row_shares_known(&call->ledger, row);
+        uint64_t shared = memscope_ledger_row_shared_bytes(&call->ledger, row);
+
+        memscope_hash_set(hash, "shared_bytes", known ? ULL2NUM(shared) : Qnil);
+        memscope_hash_set(hash, "private_bytes",
+                          known ? LL2NUM(memscope_ledger_row_bytes(&call->ledger, row) - (int64_t)shared) : Qnil);
+    }
+    memscope_hash_set(hash, "detail", row_detail(call, row));
+    memscope_hash_set(hash, "check", row_check(&call->ledger, row));
+    memscope_hash_set(hash, "children", row_list(call, row));
+    return hash;
+}
+
+static VALUE row_list(const struct memscope_ledger_call *call, enum memscope_row parent) {
+    VALUE list = rb_ary_new();
+
+    for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++)
+        if (memscope_row_definitions[row].parent == parent &&
+            memscope_ledger_row_applies(&call->ledger, (enum memscope_row)row))
+            rb_ary_push(list, row_hash(call, (enum memscope_row)row));
+    return list;
+}
+
+VALUE memscope_ledger_rows(const struct memscope_ledger_call *call) {
+    return row_list(call, MEMSCOPE_ROW_top);
+}
+
+/* "malloc/main_heap": the ids from the top row down. */
+static VALUE row_path(enum memscope_row row) {
+    const struct memscope_row_definition *definition = &memscope_row_definitions[row];
+
+    if (definition->parent == MEMSCOPE_ROW_top)
+        return rb_str_new_cstr(definition->id);
+    return rb_sprintf("%s/%s", memscope_row_definitions[definition->parent].id, definition->id);
+}
+
+/* Every mapping, those without a resident page too; owners are in the order of the mappings. */
+VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger) {
+    VALUE list = rb_ary_new();
+    size_t owner = 0;
+
+    for (size_t index = 0; index < ledger->mappings.count; index++) {
+        const struct memscope_mapping *mapping = &ledger->mappings.list[index];
+        VALUE rows = rb_hash_new(), hash;
+        uint64_t resident_bytes = 0;
+
+        for (; owner < ledger->owner_count && ledger->owners[owner].mapping == mapping; owner++) {
+            rb_hash_aset(rows, rb_str_intern(row_path(ledger->owners[owner].row)),
+                         ULL2NUM(ledger->owners[owner].bytes));
+            resident_bytes += ledger->owners[owner].bytes;
+        }
+        hash = mapping_hash(mapping, resident_bytes);
+        memscope_hash_set(hash, "rows", rows);
+        rb_ary_push(list, hash);
+    }
+    return list;
+}

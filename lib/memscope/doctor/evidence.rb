@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../ledger"
+require_relative "../snapshot"
+require_relative "../arenas"
+require_relative "../ruby_heap"
+require_relative "../process_memory"
+require_relative "../cgroup"
+require_relative "../fragmentation"
+require_relative "../lint"
+
+module Memscope
+  class Diagnosis < Reading
+    # The readings that a diagnosis rests on, taken one after the other.
+    class Evidence < Record
+      # @!attribute [r] ledger
+      #   @return [Ledger] with `deep: true, objects: true`
+      field :ledger, Ledger, null: false
+      # @!attribute [r] snapshot
+      #   @return [Snapshot]
+      field :snapshot, Snapshot, null: false
+      # @!attribute [r] second_snapshot
+      #   @return [Snapshot, nil] a tenth of a second later, only where jemalloc holds many freed pages and no
+      #     background thread runs: it shows whether the process returns pages
+      field :second_snapshot, Snapshot, sparse: true
+      # @!attribute [r] arenas
+      #   @return [Array<Hash{Symbol => Integer}>, nil] of jemalloc's arenas: index, threads, allocated_bytes,
+      #     dirty_bytes and dirty_decay_ms; nil where jemalloc does not serve malloc
+      field :arenas, :list, sparse: true
+      # @!attribute [r] fragmentation
+      #   @return [Fragmentation, nil] under jemalloc: what is stuck, by size
+      field :fragmentation, Fragmentation, sparse: true
+      # @!attribute [r] ruby_heap
+      #   @return [RubyHeap]
+      field :ruby_heap, RubyHeap, null: false
+      # @!attribute [r] process_memory
+      #   @return [ProcessMemory]
+      field :process_memory, ProcessMemory, null: false
+      # @!attribute [r] cgroup
+      #   @return [Cgroup]
+      field :cgroup, Cgroup, null: false
+      # @!attribute [r] lint
+      #   @return [Lint] what is wrong with the allocator's settings, and the process's environment
+      field :lint, Lint, null: false
+
+      # Bytes of freed pages, and seconds.
+      MANY = 16 * 1_048_576
+      MOMENT = 0.1
+      OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
+      private_constant :MANY, :MOMENT, :OF_ARENAS
+
+      # Reads it all. Tier T2.
+      #
+      # @return [Evidence]
+      def self.read
+        lint = Lint.read # first: it reads the CPU time, which the others use up
+        ledger = Ledger.read(deep: true, objects: true)
+        snapshot = Snapshot.read
+        heap = RubyHeap.read
+        capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
+                  **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
+                  process_memory: ProcessMemory.read, cgroup: Cgroup.read, lint: lint })
+      end
+
+      def self.of_jemalloc(heap)
+        { arenas: Arenas.read.map { |arena| arena.to_h.slice(*OF_ARENAS) },
+          fragmentation: Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap) }
+      end
+
+      def self.second_snapshot(jemalloc)
+        return unless jemalloc && jemalloc[:background_threads]&.zero?
+        return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MANY
+
+        sleep(MOMENT)
+        Snapshot.read
+      end
+      private_class_method :of_jemalloc, :second_snapshot
+
+      # @return [Hash{Symbol => Object}] what the readings cost together
+      def cost
+        readings = [ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact
+        costs = readings.map(&:cost)
+        { tier: costs.map(&:tier).max, **%i[wall_us gvl_us].to_h { |name| [name, costs.sum(&name)] },
+          scratch_bytes: costs.map(&:scratch_bytes).max }
+      end
+    end
+  end
+end

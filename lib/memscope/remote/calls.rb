@@ -1,0 +1,168 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../facade"
+
+module Memscope
+  # What one process can ask another over its socket: a closed table of calls, their options, and what they return. A
+  # request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …} with the
+  # reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
+  #
+  # Neither side trusts the other's text: nothing in it names a class, a method or a file.
+  #
+  # @api private
+  module Calls
+    # The process allows no actions.
+    class Refused < StandardError; end
+
+    # One call: the class that it returns (nil for a number), and the names of its options.
+    Call = Struct.new(:type, :options) do
+      # @param value [Object] parsed JSON
+      # @return [Object] the reading
+      def load(value) = type ? Memscope.const_get(type.name).from_h(value) : value
+    end
+
+    CALLS = {
+      rss: Call.new(nil, []),
+      allocator: Call.new(:Allocator, []),
+      snapshot: Call.new(:Snapshot, %w[malloc]),
+      ledger: Call.new(:Ledger, %w[deep shared objects strict]),
+      arenas: Call.new(:Arenas, []),
+      size_classes: Call.new(:SizeClasses, %w[arena]),
+      fragmentation: Call.new(:Fragmentation, []),
+      mappings: Call.new(:Mappings, []),
+      ruby_heap: Call.new(:RubyHeap, %w[collect]),
+      process_memory: Call.new(:ProcessMemory, []),
+      cgroup: Call.new(:Cgroup, []),
+      lint: Call.new(:Lint, []),
+      doctor: Call.new(:Diagnosis, []),
+      workers: Call.new(:Workers, []),
+      purge: Call.new(:"Purge::Result", %w[levers arena dry_run]),
+      malloc_profile_state: Call.new(nil, []),
+      malloc_profile_snapshot: Call.new(:Profile, []),
+      malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),
+      malloc_profile_stop: Call.new(:Profile, %w[token]),
+      malloc_profile_stop_shared: Call.new(nil, [])
+    }.freeze
+
+    # The longest request, in bytes.
+    LONGEST_REQUEST = 16 * 1024
+
+    # Calls that change the process.
+    ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
+
+    # Calls without a method of Memscope of the same name and options.
+    OWN = [*ACTIONS, :malloc_profile_state, :malloc_profile_snapshot].freeze
+
+    # Levels of a request's JSON: the request, its options, the list of levers.
+    DEPTH = 3
+
+    # Characters that a terminal obeys, and those that reverse the direction of text.
+    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
+    private_constant :ACTIONS, :OWN, :DEPTH, :CONTROL
+
+    class << self
+      # Answers one request. No request makes it raise.
+      #
+      # @param line [String] the request
+      # @return [String] the answer, one line
+      def answer(line)
+        name, options = parse(line)
+        result = OWN.include?(name) ? send(name, **options) : Memscope.public_send(name, **options)
+        "#{JSON.generate(ok: result.respond_to?(:to_h) ? result.to_h : result)}\n"
+      rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
+        failure(e.class.name, e.message)
+      end
+
+      # @return [String] the answer for an error, one line
+      def failure(kind, message) = "#{JSON.generate(error: Field.text(message), kind: kind)}\n"
+
+      # Simultaneous requests for the same reading can share an answer; actions cannot.
+      #
+      # @param line [String] the request
+      def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
+
+      # @param value [Object] parsed JSON
+      # @return [Object] the same, without characters that a terminal obeys
+      def printable(value)
+        case value
+        when String then value.match?(CONTROL) ? value.gsub(CONTROL, "?") : value
+        when Array then value.map { |item| printable(item) }
+        when Hash then value.to_h { |key, item| [printable(key), printable(item)] }
+        else value
+        end
+      end
+
+      private
+
+      def parse(line)
+        request = JSON.parse(Field.text(line), max_nesting: DEPTH)
+        refuse("a request", request, "an object") unless request.is_a?(Hash)
+        refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
+
+        name = CALLS.keys.find { |call| call.name == request["call"] }
+        refuse("call", request["call"], CALLS.keys.join(", ")) unless name
+
+        [name, options(name, request.fetch("options", {}))]
+      rescue JSON::ParserError
+        refuse("a request", line, "one line of JSON, an object")
+      end
+
+      def options(name, given)
+        allowed = CALLS.fetch(name).options
+        refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
+        unknown = given.keys - allowed
+        return given.transform_keys(&:to_sym) if unknown.empty?
+
+        refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
+      end
+
+      # A dry run is no action.
+      def purge(levers: [], dry_run: false, **options)
+        check_actions unless dry_run == true
+        refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
+        Memscope.purge(*levers.map { |given| lever(given) }, dry_run: dry_run, **options)
+      end
+
+      def malloc_profile_state = MallocProfile::Lease.state
+
+      def malloc_profile_snapshot = MallocProfile.snapshot
+
+      # Answers at once: the client waits in its own process.
+      def malloc_profile_start(backend: "auto", **options)
+        check_actions
+        known = MallocProfile::BACKENDS.find { |name| name.name == backend }
+        refuse("backend", backend, MallocProfile::BACKENDS.join(", ")) unless known
+        refuse("seconds", nil, "a number of seconds") unless options.key?(:seconds)
+        refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
+        MallocProfile::Lease.start(backend: known, **options)
+      end
+
+      def malloc_profile_stop(token: nil)
+        check_actions
+        MallocProfile::Lease.stop(token)
+      end
+
+      # Keeps the samples, for malloc_profile_snapshot.
+      def malloc_profile_stop_shared
+        check_actions
+        MallocProfile::Lease.stop_shared
+        malloc_profile_state
+      end
+
+      def check_actions
+        return if Configuration.so_far.actions
+
+        raise Refused, "this process allows no actions: its setting `actions` is false"
+      end
+
+      def lever(given)
+        Purge::LEVERS.find { |lever| lever.name == given } || refuse("purge: a lever", given, Purge::LEVERS.join(", "))
+      end
+
+      def refuse(what, given, allowed)
+        raise ArgumentError, "#{what}: given #{given.inspect[0, 60]}, allowed: #{allowed}"
+      end
+    end
+  end
+end

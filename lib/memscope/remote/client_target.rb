@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+require_relative "sockets"
+
+module Memscope
+  class Client
+    # Another process: its owner, and where its socket can be.
+    #
+    # @api private
+    class Target
+      # Variables of its environment that can name the socket's directory.
+      DIRECTORIES = { "MEMSCOPE_SOCKET_DIRECTORY" => "%<value>s", "XDG_RUNTIME_DIR" => "%<value>s/memscope",
+                      "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
+      private_constant :DIRECTORIES
+
+      class << self
+        # @param path [String] of a socket
+        # @return [Integer] the process that listens there
+        # @raise [ArgumentError, Unreachable]
+        def listening_at(path)
+          owner = owner(check(path))
+          socket = Sockets.connect(path)
+          pid, uid = Sockets.peer(socket)
+          return pid if uid == owner && pid.positive?
+
+          raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
+        rescue SystemCallError => e
+          raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
+        ensure
+          socket&.close
+        end
+
+        # @param path [String] of a socket
+        # @return [String] the path
+        # @raise [ArgumentError]
+        def check(path)
+          Sockets.check_path(path)
+        rescue Sockets::Refused => e
+          raise ArgumentError, e.message
+        end
+
+        private
+
+        # The listener must have this owner; root may ask any.
+        def owner(path)
+          owner = File.lstat(path).uid
+          unless [0, owner].include?(Process.euid)
+            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); allowed: that user, root",
+                                  :foreign)
+          end
+
+          Sockets.check_directory(File.dirname(path), owner)
+          return owner if Sockets.socket?(path, owner)
+
+          raise Sockets::Refused, "#{path} is a #{File.lstat(path).ftype}; allowed: a socket"
+        rescue Sockets::Refused => e
+          raise Unreachable.new(e.message, :untrusted)
+        end
+      end
+
+      # @param pid [Integer]
+      # @param given [String, nil] the path of its socket
+      # @raise [ArgumentError]
+      def initialize(pid, given)
+        unless pid.is_a?(Integer) && pid.positive? && pid <= 0x7fff_ffff
+          raise ArgumentError, "pid: given #{pid.inspect}, allowed: the number of a process"
+        end
+
+        @pid = pid
+        @given = given && self.class.check(given)
+      end
+
+      # @return [Integer] its effective user at the first look
+      # @raise [Unreachable]
+      def uid = status("Uid").split[1].to_i
+
+      # @return [Boolean]
+      def alive?
+        @status = nil
+        !uid.nil?
+      rescue Unreachable
+        false
+      end
+
+      # @return [String] of its socket
+      # @raise [Unreachable]
+      def path
+        owner = uid
+        found = paths(owner).find { |path| Sockets.socket?(path, owner) }
+        return found if found
+        raise foreign(owner) unless [0, owner].include?(Process.euid)
+
+        raise silence
+      end
+
+      # @return [Unreachable] saying that it does not listen, or is gone
+      def silence
+        return gone unless alive?
+
+        Unreachable.new("process #{@pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen " \
+                        "in it", :silent)
+      end
+
+      private
+
+      def gone = Unreachable.new("there is no process #{@pid}", :gone)
+
+      def foreign(owner)
+        Unreachable.new("process #{@pid} is another user's (uid #{owner}); allowed: that user, root", :foreign)
+      end
+
+      # In a container, or with systemd's PrivateTmp, its file system is another one: /proc/PID/root leads there.
+      def paths(owner)
+        name = "#{status('NSpid').split.last || @pid}.sock"
+        usual = Sockets.candidates(owner).map { |directory| "#{directory}/#{name}" }
+        inside = [*@given, *listed(name), *configured(name, owner), *usual]
+        inside.uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
+      end
+
+      # The kernel's list of listening Unix sockets (flag 10000) in the process's network namespace.
+      def listed(name)
+        lines = File.readlines("/proc/#{@pid}/net/unix", chomp: true).map { |line| line.b.split(" ", 8) }
+        lines.filter_map { |fields| fields[7] if fields[3] == "00010000" && fields[7]&.end_with?("/#{name}") }
+             .select { |path| path.start_with?("/") }
+      rescue SystemCallError
+        []
+      end
+
+      # From its environment, where that can be read.
+      def configured(name, owner)
+        variables = File.binread("/proc/#{@pid}/environ").scan(/([^=\0]+)=([^\0]*)/n).to_h
+        own = variables["MEMSCOPE_LISTEN"]
+        directories = DIRECTORIES.filter_map do |key, pattern|
+          format(pattern, value: variables[key], uid: owner) if variables[key]
+        end
+        [*(own if own&.start_with?("/")), *directories.map { |path| "#{path}/#{name}" }]
+      rescue SystemCallError, ArgumentError
+        []
+      end
+
+      def status(key)
+        @status ||= File.read("/proc/#{@pid}/status")
+        raise gone if @status.match?(/^State:\s*[ZX]/) # ended, and not yet reaped by its parent
+
+        @status[/^#{key}:\s*(.*)$/, 1].to_s
+      rescue SystemCallError
+        raise gone
+      end
+    end
+    private_constant :Target
+  end
+end

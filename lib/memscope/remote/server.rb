@@ -1,0 +1,308 @@
+# frozen_string_literal: true
+
+require_relative "../forks"
+require_relative "calls"
+require_relative "sockets"
+
+module Memscope
+  # Answers other processes of the same user, or root, over a Unix socket, as `memscope report --pid N` asks. What
+  # Memscope.listen returns.
+  #
+  # One thread serves all clients, one call after the other, and waits for none: a client that takes longer than two
+  # seconds is dropped. Clients that ask for the same reading while another call is answered share one.
+  #
+  # A forked child opens its own socket, DIRECTORY/PID.sock, and so does a process that Process.daemon has put into the
+  # background. A program started by exec inherits nothing.
+  class Listener
+    # The path, or its directory, cannot be used or trusted: a link, another user's, open to others, in use …
+    Refused = Sockets::Refused
+
+    # Clients served at a time; others wait in the socket's queue.
+    MOST = 128
+    # Seconds to wait after a failed system call.
+    PAUSE = 0.1
+    private_constant :MOST, :PAUSE
+
+    @lock = Mutex.new
+
+    class << self
+      # What Memscope.listen does.
+      #
+      # @api private
+      # @param path [String, nil]
+      # @return [Listener]
+      def listen(path)
+        unless path.nil? || Sockets.path?(path)
+          raise ArgumentError, "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path"
+        end
+
+        @lock.synchronize { @current&.open? ? same(path) : start(path) }
+      end
+
+      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it; in Rails the railtie does. Raises nothing, so
+      # that no boot fails because of this.
+      #
+      # @api private
+      # @param asked_by [String]
+      # @return [void]
+      def boot(asked_by = "MEMSCOPE_LISTEN")
+        where = Configuration.so_far.listen
+        listen(where.is_a?(String) ? where : nil) if where
+      rescue StandardError => e
+        warn "memscope: #{asked_by}: this process (pid #{Process.pid}) does not listen: #{e.message}"
+      end
+
+      # @api private
+      # @return [Float] seconds
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      private :new
+
+      private
+
+      # In a child, which has no other thread yet and holds its parent's socket. Raises nothing.
+      def forked(daemon: false)
+        return unless (inherited = @current)
+
+        @current = nil
+        listened = inherited.open?
+        inherited.abandon(gone: daemon)
+        @current = new(own_path(File.dirname(inherited.path))) if listened
+      rescue StandardError => e
+        warn "memscope: the forked process #{Process.pid} does not listen: #{e.message}"
+      end
+
+      def start(path)
+        @current&.close
+        hook unless @hooked
+        @current = new(path ? Sockets.check_path(path) : own_path(Configuration.so_far.socket_directory))
+      end
+
+      # Once: a forked child inherits both.
+      def hook
+        @hooked = true
+        Forks.listen(child: -> { forked }, daemon: -> { forked(daemon: true) })
+        at_exit { @current&.close }
+      end
+
+      def same(path)
+        return @current if path.nil? || @current.path == path
+
+        raise Refused, "Memscope.listen: path: given #{path}, but this process listens on #{@current.path} already; " \
+                       "allowed: that, or close it first"
+      end
+
+      def own_path(directory)
+        directory = Sockets.directory(directory)
+        Sockets.sweep(directory)
+        File.join(directory, "#{Process.pid}.sock")
+      end
+    end
+
+    # @return [String] of the socket
+    attr_reader :path
+
+    # @return [Integer] of the process that listens
+    attr_reader :pid
+
+    # @api private
+    def initialize(path)
+      @pid = Process.pid
+      @path = path
+      Sockets.directory(File.dirname(path))
+      @server = Sockets.open(path)
+      @inode = File.lstat(path).ino
+      @wake, @alarm = IO.pipe
+      @connections = []
+      @rested = Listener.now
+      @open = true
+      @thread = start
+    end
+
+    # Stops listening and removes the socket, without waiting for a call in progress.
+    #
+    # @return [void]
+    def close
+      return unless @open && @pid == Process.pid
+
+      @open = false
+      @alarm.close
+      @thread.join(PAUSE) unless @thread == Thread.current
+      close_descriptors
+      remove
+    end
+
+    # @return [Boolean] whether it listens: false once closed, in a forked child, and after its thread was killed
+    def open? = @open && (@pid != Process.pid || @thread.alive?)
+
+    # In a child: closes its copies of the parent's descriptors.
+    #
+    # @api private
+    # @param gone [Boolean] whether the parent is gone, so that its socket can be removed
+    # @return [void]
+    def abandon(gone:)
+      @open = false
+      close_descriptors
+      @alarm.close
+      remove if gone
+    end
+
+    private
+
+    def start
+      thread = Thread.new { serve }
+      thread.name = "memscope listener"
+      thread.report_on_exception = false
+      thread.thread_variable_set(:fork_safe, true) # Puma warns at a fork of threads without this mark
+      thread
+    end
+
+    def close_descriptors = [@server, @wake, *@connections].each(&:close)
+
+    def remove
+      File.unlink(@path) if File.lstat(@path).ino == @inode
+    rescue SystemCallError
+      nil # already removed
+    end
+
+    def serve
+      turn while @open
+    end
+
+    # Waits until a client can be read from, written to or dropped.
+    def turn
+      ready = wait
+      return unless @open
+
+      moment = Listener.now # a call can take long: whoever wrote meanwhile is read before being dropped
+      accept if ready.include?(@server)
+      (ready & @connections).each(&:go_on)
+      answer
+      drop { |connection| connection.over? || connection.deadline < moment }
+    rescue StandardError
+      sleep PAUSE if @open # must not end a program in which threads abort on exceptions
+    end
+
+    def wait
+      resting = @connections.size >= MOST || Listener.now < @rested
+      own = resting ? [@wake] : [@wake, @server]
+      reading, writing = @connections.partition(&:reading?)
+      soonest = [*@connections.map(&:deadline), *(@rested if resting)].min
+      IO.select(own + reading, writing, nil, soonest && (soonest - Listener.now).clamp(0, nil)).to_a.flatten
+    end
+
+    # Empties the queue, so that many clients can share a reading.
+    def accept
+      while @connections.size < MOST
+        socket = @server.accept_nonblock(exception: false)
+        break if socket == :wait_readable
+
+        welcome(socket)
+      end
+    rescue SystemCallError
+      @rested = Listener.now + PAUSE # no descriptors left, for instance
+    end
+
+    def welcome(socket)
+      _pid, uid = Sockets.peer(socket)
+      return socket.close unless [0, Process.euid].include?(uid)
+
+      @connections << Connection.new(socket).tap(&:go_on)
+    rescue SystemCallError
+      socket.close
+    end
+
+    def answer
+      @connections.select(&:request).group_by(&:request).each do |line, asking|
+        shared = Calls.answer(line) if Calls.shareable?(line)
+        asking.each { |connection| connection.answer(shared || Calls.answer(line)) }
+      end
+    end
+
+    def drop(&)
+      done, @connections = @connections.partition(&)
+      done.each(&:close)
+    end
+
+    # One client: reads one line and writes one line, each within its deadline. Never blocks.
+    #
+    # @api private
+    class Connection
+      # Seconds in which the whole request must arrive, and in which the client must fetch the whole answer.
+      PATIENCE = 2.0
+      FETCHING = 10.0
+      private_constant :PATIENCE, :FETCHING
+
+      # @return [Float] the moment, by CLOCK_MONOTONIC, at which it is dropped
+      attr_reader :deadline
+
+      # @return [String, nil] the request, from its arrival until it is answered
+      attr_reader :request
+
+      # @param socket [UNIXSocket]
+      def initialize(socket)
+        @socket = socket
+        @buffer = +"".b
+        @deadline = Listener.now + PATIENCE
+      end
+
+      # @return [IO] for IO.select
+      def to_io = @socket
+
+      # @return [Boolean] whether part of the request is missing
+      def reading? = @answer.nil?
+
+      # @return [Boolean] whether nothing is left to do
+      def over? = @over || false
+
+      # @return [void]
+      def close = @socket.close
+
+      # Reads or writes what it can.
+      #
+      # @return [void]
+      def go_on
+        reading? ? read : write
+      rescue IOError, SystemCallError
+        @over = true # the client is gone
+      end
+
+      # @param text [String] one line
+      # @return [void]
+      def answer(text)
+        @request = nil
+        @answer = text.b
+        @deadline = Listener.now + FETCHING
+        go_on
+      end
+
+      private
+
+      def read
+        part = @socket.read_nonblock(Calls::LONGEST_REQUEST + 1, exception: false)
+        return if part == :wait_readable
+        return @over = true if part.nil?
+
+        @buffer << part
+        line, ending = @buffer.partition("\n")
+        if line.bytesize > Calls::LONGEST_REQUEST then refuse
+        elsif !ending.empty? then @request = line
+        end
+      end
+
+      def refuse
+        answer(Calls.failure("ArgumentError", "a request: given more than #{Calls::LONGEST_REQUEST} bytes, " \
+                                              "allowed: one line of at most these"))
+      end
+
+      def write
+        count = @socket.write_nonblock(@answer, exception: false)
+        return if count == :wait_writable
+
+        @answer = @answer.byteslice(count..)
+        @over = @answer.empty?
+      end
+    end
+    private_constant :Connection
+  end
+end

@@ -1,0 +1,156 @@
+# frozen_string_literal: true
+
+require "socket"
+require "tmpdir"
+
+module Memscope
+  # The Unix sockets of processes that listen: DIRECTORY/PID.sock, in a directory that no other user can enter.
+  #
+  # @api private
+  module Sockets
+    # A path cannot be trusted or used; the message names it and what is allowed.
+    class Refused < StandardError; end
+
+    # Bytes of a path in struct sockaddr_un, without its NUL.
+    LONGEST = 107
+    # struct ucred: pid, uid, gid.
+    CREDENTIALS = "iII"
+    private_constant :LONGEST, :CREDENTIALS
+
+    class << self
+      # @param configured [String, nil] the directory asked for
+      # @return [String] the directory for this process's socket, created if missing
+      # @raise [Refused]
+      def directory(configured = nil)
+        path = configured || candidates(Process.euid).first
+        make(path)
+        check_directory(path, Process.euid)
+      rescue SystemCallError => e
+        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; allowed: one that can be made or " \
+                       "is there, set with MEMSCOPE_SOCKET_DIRECTORY"
+      end
+
+      # The default directories for sockets of that user, the likeliest first.
+      #
+      # @param uid [Integer]
+      # @return [Array<String>]
+      def candidates(uid)
+        runtime = ENV.fetch("XDG_RUNTIME_DIR", "") if uid == Process.euid
+        [*(File.join(runtime, "memscope") if runtime&.start_with?("/")), File.join(Dir.tmpdir, "memscope-#{uid}")]
+      end
+
+      # @param path [String]
+      # @param uid [Integer] the required owner
+      # @return [String] the path
+      # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
+      def check_directory(path, uid)
+        stat = File.lstat(path)
+        fault = if !stat.directory? then "is a #{stat.ftype}"
+                elsif stat.uid != uid then "belongs to uid #{stat.uid}"
+                elsif stat.mode.anybits?(0o077) then format("has mode %04o", stat.mode & 0o7777)
+                end
+        return path unless fault
+
+        raise Refused, "the directory for sockets #{path} #{fault}; allowed: a directory of uid #{uid} with mode 0700"
+      end
+
+      # @param path [String] for a socket
+      # @return [String] the path
+      # @raise [Refused] unless it is absolute (abstract names are not), and fits
+      def check_path(path)
+        return path if path?(path) && path.bytesize <= LONGEST && !path.include?("\0")
+
+        raise Refused, "a socket's path: given #{path.inspect}, allowed: an absolute path of at most #{LONGEST} bytes"
+      end
+
+      # @param path [Object]
+      # @return [Boolean] whether it is an absolute path, in an encoding that the system can use
+      def path?(path) = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
+
+      # Opens a socket with mode 0600. Replaces a socket without a listener, and nothing else.
+      #
+      # @param path [String] in a directory that passed check_directory
+      # @return [UNIXServer]
+      # @raise [Refused]
+      def open(path)
+        check_path(path)
+        File.unlink(path) if stale?(path)
+        server = UNIXServer.new(path)
+        File.chmod(0o600, path)
+        server
+      rescue Errno::EADDRINUSE
+        raise Refused, "the socket #{path}: #{occupant(path)}; allowed: a path where nothing is"
+      rescue SystemCallError => e
+        server&.close
+        raise Refused, "the socket #{path}: #{e.class.new.message}"
+      end
+
+      # @param path [String]
+      # @param uid [Integer] the required owner
+      # @return [Boolean] whether it is a socket of that user, and not a link
+      def socket?(path, uid)
+        stat = File.lstat(path)
+        stat.socket? && stat.uid == uid
+      rescue SystemCallError
+        false
+      end
+
+      # Connects without waiting.
+      #
+      # @param path [String]
+      # @return [Socket]
+      # @raise [SystemCallError] EAGAIN where the queue is full
+      def connect(path)
+        socket = Socket.new(:UNIX, :STREAM)
+        socket.connect_nonblock(Socket.sockaddr_un(path))
+        socket
+      rescue SystemCallError, ArgumentError
+        socket.close
+        raise
+      end
+
+      # @param socket [BasicSocket]
+      # @return [Array(Integer, Integer)] pid and uid of the other end: the client, or the process that began to listen
+      def peer(socket) = socket.getsockopt(:SOCKET, :PEERCRED).unpack(CREDENTIALS).first(2)
+
+      # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket
+      # with a listener stays.
+      #
+      # @param directory [String] one that passed check_directory
+      # @return [void]
+      def sweep(directory)
+        Dir.children(directory).grep(/\A\d+\.sock\z/).each do |name|
+          path = File.join(directory, name)
+          File.unlink(path) if !File.exist?("/proc/#{name.to_i}") && stale?(path)
+        end
+      rescue SystemCallError
+        nil # another process sweeps too
+      end
+
+      private
+
+      def make(path)
+        Dir.mkdir(path, 0o700)
+      rescue Errno::EEXIST
+        nil
+      end
+
+      def stale?(path)
+        return false unless socket?(path, Process.euid)
+
+        connect(path).close
+        false
+      rescue Errno::ECONNREFUSED
+        true
+      rescue SystemCallError
+        false
+      end
+
+      def occupant(path)
+        socket?(path, Process.euid) ? "another process listens there" : "a #{File.lstat(path).ftype} is there"
+      rescue SystemCallError
+        "something was there"
+      end
+    end
+  end
+end

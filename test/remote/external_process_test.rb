@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/listening"
+
+class ExternalProcessTest < MemscopeTest
+  include Listening
+
+  def test_what_the_kernel_tells
+    process = start("held = 'x' * 40_000_000", requires: [])
+    outside = Memscope::ExternalProcess.read(process.pid)
+
+    assert_equal [process.pid, Process.euid, "external_process"], [outside.pid, outside.uid, outside.kind]
+    assert_predicate outside, :runs_ruby?
+    refute_predicate outside, :listens?
+    assert_operator outside.anonymous_bytes, :>, 40_000_000
+    assert_operator outside.rss_bytes, :>=, outside.pss_bytes
+    assert_operator outside.pss_bytes, :>=, outside.uss_bytes
+    assert_in_delta outside.rss_bytes, outside.uss_bytes + outside.shared_bytes, outside.rss_bytes * 0.1
+    assert_match(/\A\S*ruby\S* .*eval/, outside.command)
+    assert_equal Memscope.cgroup.path, outside.cgroup.path
+    assert_equal process.pid, outside.cgroup.pid
+    assert_equal outside, Memscope::ExternalProcess.from_h(JSON.parse(outside.to_json))
+    assert_includes Memscope::ExternalProcess.rubies, process.pid
+  end
+
+  def test_which_malloc_is_mapped
+    skip_under_sanitizer
+    process = start(requires: [], preload: ChildProcess::ALLOCATORS[:jemalloc], env: { "MALLOC_CONF" => "narenas:2" })
+    outside = Memscope::ExternalProcess.read(process.pid)
+
+    assert_equal({ jemalloc: true, glibc: false }, outside.mallocs.to_h { |one| [one.name, one.preloaded?] })
+    assert_equal({ LD_PRELOAD: "libjemalloc.so.2", MALLOC_CONF: "narenas:2" }, outside.variables)
+    text = outside.to_s.gsub(/\s+/, " ")
+
+    assert_match(%r{jemalloc \(preloaded\), /\S+libjemalloc.so.2 }, text)
+    assert_match(%r{glibc, /\S+ }, text)
+    assert_includes text, "set: MALLOC_CONF=narenas:2"
+  end
+
+  def test_a_process_that_listens
+    assert_predicate Memscope::ExternalProcess.read(listening.pid), :listens?
+  end
+
+  def test_the_text_says_that_it_is_from_outside
+    text = Memscope::ExternalProcess.read(start(requires: []).pid).to_s
+
+    assert_match(/\Amemscope \S+ . pid \d+ seen from outside . uid \d+$/, text)
+    assert_includes text.gsub(/\s+/, " "), "Kernel's view only (process does not listen)."
+    assert_includes text.gsub(/\s+/, " "), "known to the process alone: start it with MEMSCOPE_LISTEN=1."
+    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
+  end
+
+  # It can end while it is looked at.
+  def test_a_process_that_has_ended_meanwhile_runs_no_ruby
+    files = Memscope::ExternalProcess.const_get(:Files).new(0x7fff_ffff)
+
+    refute_predicate files, :runs_ruby?
+  end
+
+  # A process can call itself anything.
+  def test_a_terminal_obeys_nothing_that_a_process_says
+    process = start("$0 = \"\\e[2J\\e]0;owned\\a\\nsecond line\"", requires: [])
+    outside = Memscope::ExternalProcess.read(process.pid)
+
+    assert_equal "?[2J?]0;owned??second line", outside.command
+    assert_match(/\A[[:print:]\n]+\z/, outside.to_s)
+  end
+
+  def test_another_users_process
+    skip_unless_root
+    process = listening
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope])
+      Process::Sys.setgid(65_534)
+      Process::Sys.setuid(65_534)
+      outside = Memscope::ExternalProcess.read(#{process.pid})
+      puts JSON.generate([outside.rss_bytes.positive?, outside.pss_bytes, outside.listens?, outside.reasons])
+    RUBY
+    rss, pss, listens, reasons = ran.json
+
+    assert_equal [true, nil, false], [rss, pss, listens]
+    assert_match(/smaps_rollup: Permission denied/, reasons["pss_bytes"])
+    assert_match(/maps: Permission denied/, reasons["mallocs"])
+  end
+
+  def test_no_process
+    gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
+    error = assert_raises(Memscope::Client::Unreachable) { Memscope::ExternalProcess.read(gone) }
+
+    assert_equal ["there is no process #{gone}", :gone], [error.message, error.why]
+    assert_raises(ArgumentError) { Memscope::ExternalProcess.read("self") }
+  end
+end

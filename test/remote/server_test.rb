@@ -1,0 +1,453 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/listening"
+
+class ServerTest < MemscopeTest
+  include Listening
+
+  NOBODY = 65_534
+
+  def test_each_call_answers_what_it_does_in_the_process
+    process = listening
+    %i[allocator snapshot ledger arenas size_classes fragmentation mappings ruby_heap process_memory cgroup lint
+       doctor].each do |call|
+      reading = client(process).call(call)
+
+      assert_equal [process.pid, Memscope.public_send(call).class], [reading.pid, reading.class]
+    end
+    assert_operator client(process).call(:rss), :>, 1_000_000
+    assert_predicate client(process).call(:purge, levers: ["gc"], dry_run: true), :dry_run?
+    assert_equal [:gc], client(process).call(:purge, levers: %i[gc]).levers.map(&:name)
+  end
+
+  def test_options
+    skip_under_sanitizer
+    process = listening
+
+    assert_operator client(process).call(:ledger, deep: true).dig(:malloc, :main_heap, :in_use).bytes, :positive?
+    error = assert_raises(ArgumentError) { client(process).call(:ledger, deep: "yes") }
+
+    assert_equal 'Memscope.ledger: deep: given "yes", allowed: true, false', error.message
+    error = assert_raises(ArgumentError) { client(process).call(:ledger, depth: 1) }
+
+    assert_equal 'ledger: an option: given "depth", allowed: deep, shared, objects, strict', error.message
+    error = assert_raises(ArgumentError) { client(process).call(:purge, levers: ["rm"]) }
+
+    assert_match(/\Apurge: a lever: given "rm", allowed: gc, compact/, error.message)
+  end
+
+  def test_the_socket_is_its_own_users_only
+    process = listening
+
+    assert_equal 0o600, File.stat(socket_of(process)).mode & 0o7777
+    assert_equal 0o700, File.stat(sockets).mode & 0o7777
+  end
+
+  def test_it_listens_once_and_closes
+    process = start
+
+    process.tell("(Memscope.listen.equal?(Memscope.listen)).to_s + Memscope.listen.path")
+
+    assert_equal "true#{socket_of(process)}".inspect, process.gets
+    process.tell("Memscope.listen.close; File.exist?(#{socket_of(process).inspect})")
+
+    assert_equal "false", process.gets
+    eventually_told(process, "Thread.list.size") { |threads| threads == "1" }
+    process.tell("Memscope.listen.path; 1")
+    process.gets
+
+    assert_operator client(process).call(:rss), :positive?
+    process.tell("Thread.list.last.kill.join; Memscope.listen; Memscope.listen.open?")
+
+    assert_equal "true", process.gets, "somebody killed the thread"
+    assert_operator client(process).call(:rss), :positive?
+    process.stop
+
+    assert_empty Dir.children(sockets)
+  end
+
+  def test_the_descriptors_are_closed_on_exec
+    process = listening
+    process.tell("`ls -l /proc/self/fd`.scan('socket').size")
+
+    assert_equal "0", process.gets
+    process.input.puts("exec('sleep', '600')")
+    wait { File.read("/proc/#{process.pid}/comm") == "sleep\n" }
+    error = assert_raises(Memscope::Client::Unreachable) { client(process).call(:rss) }
+
+    assert_equal :silent, error.why
+  end
+
+  def test_a_forked_child_listens_itself
+    process = listening
+    process.tell("child = fork { sleep }; grandchild = nil; child")
+    child = Integer(process.gets)
+    wait { Memscope::Client.new(child).listens? } # the file is there a moment before that
+
+    assert_equal child, Memscope::Client.new(child).call(:ledger).pid
+    assert_equal process.pid, client(process).call(:ledger).pid
+    process.tell("Process.kill(:KILL, #{child}); Process.wait; fork {}; Process.wait; " \
+                 "Dir.children(#{sockets.inspect})")
+
+    assert_equal [File.basename(socket_of(process))].inspect, process.gets, "a killed child's was swept"
+    assert_equal process.pid, client(process).call(:ledger).pid
+  end
+
+  # A fork that Ruby knows nothing of holds the parent's socket, and may outlive it.
+  def test_a_child_that_holds_its_parents_socket_is_told_from_it
+    process = start("server = UNIXServer.new(#{File.join(@directory, 'fake').inspect})", requires: %w[memscope socket])
+    process.tell(<<~RUBY.tr("\n", ";"))
+      Dir.mkdir(#{sockets.inspect}, 0700)
+      ready, told = IO.pipe
+      stranger = fork { UNIXServer.new(#{socket_of(process).inspect}); told.puts; sleep }
+      ready.gets
+      stranger
+    RUBY
+    stranger = Integer(process.gets)
+    error = assert_raises(Memscope::Client::Unreachable) { client(process).call(:rss) }
+
+    assert_equal :untrusted, error.why
+    assert_equal "process #{stranger} of uid #{Process.euid} holds the socket of process #{process.pid}", error.message
+    process.tell("Process.kill(:KILL, #{stranger})")
+    process.gets
+  end
+
+  def test_the_setting_listen_without_rails
+    process = start("Memscope.configure { |c| c.socket_directory = #{sockets.inspect}; c.listen = true }")
+
+    assert_equal process.pid, client(process).call(:ledger).pid
+  end
+
+  def test_process_daemon
+    process = listening("trap(:TERM) { exit }")
+    process.input.puts("Process.daemon(true, true); File.write(#{"#{@directory}/pid".inspect}, Process.pid); sleep")
+    wait { File.size?("#{@directory}/pid") }
+    daemon = Integer(File.read("#{@directory}/pid"))
+
+    assert_equal daemon, Memscope::Client.new(daemon).call(:ledger).pid
+    assert_equal ["#{daemon}.sock"], Dir.children(sockets)
+  ensure
+    Process.kill(:TERM, daemon) if daemon
+  end
+
+  def test_malformed_requests
+    process = listening
+
+    [["", nil], ["\n", "a request: given \"\", allowed: one line of JSON, an object"],
+     ["{\n", "a request: given \"{\", allowed: one line of JSON, an object"],
+     ["[1]\n", "a request: given [1], allowed: an object"], ["1\n", "a request: given 1, allowed: an object"],
+     ["{\"call\":\"exit\"}\n", /\Acall: given "exit", allowed: rss, /],
+     ["{\"call\":\"send\",\"options\":{}}\n", /\Acall: given "send"/], ["{\"call\":7}\n", /\Acall: given 7/],
+     ["{\"call\":\"rss\",\"eval\":\"1\"}\n", /\Aa request: given \["call", "eval"\], allowed: call, options/],
+     ["{\"call\":\"rss\",\"options\":[]}\n", "rss: options: given [], allowed: an object"],
+     ["{\"call\":\"rss\",\"options\":{\"a\":1}}\n", "rss: an option: given \"a\", allowed: none"],
+     ["{\"json_class\":\"File\",\"call\":\"rss\"}\n", /\Aa request/],
+     ["#{'[' * 9000}\n", /\Aa request/], ["\xff\x00\xfe{}\n", /\Aa request/], ["x" * 16_385, /16384 bytes/],
+     ["{\"call\":\"purge\",\"options\":{\"levers\":{}}}\n", /\Apurge: levers: given \{\}/],
+     ["{\"call\":\"purge\",\"options\":{\"dry_run\":1}}\n", /\AMemscope.purge: dry_run/],
+     ["{\"call\":\"size_classes\",\"options\":{\"arena\":\"x\"}}\n", /\AMemscope.size_classes: arena/]]
+      .each { |bytes, message| assert_answer(message, process, bytes) }
+
+    assert_raises(SystemCallError) { raw(process, "x" * 10_000_000) }
+    assert_operator client(process).call(:rss), :positive?
+    assert_empty File.read(File.join(@directory, "err"))
+  end
+
+  def test_no_actions_where_they_are_off
+    process = listening(env: { "MEMSCOPE_ACTIONS" => "0" })
+    error = assert_raises(Memscope::Client::Failed) { client(process).call(:purge) }
+
+    assert_equal "process #{process.pid}: this process allows no actions: its setting `actions` is false", error.message
+    assert_predicate client(process).call(:purge, levers: ["gc"], dry_run: true), :dry_run?
+  end
+
+  # Without Rails that is an error where it is used; the process goes on, and nobody can do more than was meant.
+  def test_a_wrong_variable_opens_nothing
+    process = listening(env: { "MEMSCOPE_ACTIONS" => "of" })
+
+    refute_path_exists socket_of(process)
+    assert_match(/\Amemscope: MEMSCOPE_LISTEN: this process \(pid #{process.pid}\) does not listen: MEMSCOPE_ACTIONS: /,
+                 File.read(File.join(@directory, "err")))
+    Dir.mkdir(sockets, 0o700)
+    process.tell("Memscope.listen(path: #{socket_of(process).inspect}).path")
+    process.gets
+    error = assert_raises(ArgumentError) { client(process).call(:purge, levers: ["gc"]) }
+
+    assert_match(/\AMEMSCOPE_ACTIONS: given "of", allowed: 1, /, error.message)
+    assert_operator client(process).call(:rss), :positive?
+  end
+
+  def test_slow_clients_hold_up_nobody
+    process = listening
+    slow = Array.new(20) { UNIXSocket.new(socket_of(process)).tap { |socket| socket.write("{") } }
+    silent = Array.new(200) { UNIXSocket.new(socket_of(process)) }
+    deaf = UNIXSocket.new(socket_of(process)).tap { |socket| socket.write("{\"call\":\"mappings\"}\n") }
+    started = now
+    writer = Thread.new { slow.each { |socket| socket.write(" ") } while sleep(0.3) }
+
+    assert_operator client(process).call(:rss), :positive?
+    assert_operator now - started, :<, 8, "all places were taken twice, for two seconds each"
+    wait { slow.all? { |socket| hung_up?(socket) } }
+    writer.kill
+    started = now
+
+    assert_operator client(process).call(:rss), :positive?
+    assert_operator now - started, :<, 2, "it had to wait for a place"
+  ensure
+    writer&.kill
+    [slow, silent, deaf].flatten.each(&:close)
+  end
+
+  def test_a_hundred_clients_at_once
+    process = listening
+    ledgers = Array.new(100) { Thread.new { client(process).call(:ledger) } }.map(&:value)
+
+    assert_equal [process.pid], ledgers.map(&:pid).uniq
+    assert_operator ledgers.map(&:at).uniq.size, :<, 100, "those that wait share a reading"
+    eventually_told(process, "Dir.children('/proc/self/fd').size") { |descriptors| descriptors.to_i < 15 }
+    process.tell("Thread.list.size")
+
+    assert_equal "2", process.gets
+  end
+
+  def test_no_descriptors_left
+    process = listening("Memscope.rss; Process.setrlimit(:NOFILE, 20)") # which keeps the descriptor that it reads by
+    sockets = Array.new(40) { UNIXSocket.new(socket_of(process)) }
+    sockets.each(&:close)
+
+    assert_operator client(process).call(:rss), :positive?
+  end
+
+  def test_another_user
+    skip_unless_root
+    process = listening
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope socket])
+      Process::Sys.setgid(#{NOBODY}); Process::Sys.setuid(#{NOBODY})
+      begin; UNIXSocket.new(#{socket_of(process).inspect}); rescue SystemCallError => e; puts e.class; end
+      begin; Memscope::Client.new(#{process.pid}).call(:rss); rescue Memscope::Client::Unreachable => e; puts e.message; end
+    RUBY
+
+    assert_equal "Errno::EACCES\nprocess #{process.pid} is another user's (uid 0); allowed: that user, root\n",
+                 ran.out, ran
+
+    # Even where the directory lets it through.
+    FileUtils.chmod(0o777, [@directory, sockets, socket_of(process)])
+    ran = ChildProcess.run(<<~RUBY, requires: %w[socket])
+      Process::Sys.setgid(#{NOBODY}); Process::Sys.setuid(#{NOBODY})
+      socket = UNIXSocket.new(#{socket_of(process).inspect})
+      socket.puts '{"call":"rss"}' rescue nil
+      p((socket.read rescue nil))
+    RUBY
+
+    assert_includes ["\"\"\n", "nil\n"], ran.out, ran
+  end
+
+  def test_root_asks_another_users_process
+    skip_unless_root
+    skip_unless_readable_for(NOBODY)
+    FileUtils.chmod(0o755, @directory)
+    File.chmod(0o711, @directory)
+    Dir.mkdir(sockets, 0o700)
+    File.chown(NOBODY, NOBODY, sockets)
+    File.write(File.join(@directory, "err"), "")
+    process = listening(uid: NOBODY)
+
+    assert_equal NOBODY, File.stat(socket_of(process)).uid
+    assert_equal process.pid, client(process).call(:ledger).pid
+  end
+
+  { "a link" => ["is a link", ->(path, target) { File.symlink(Dir.mkdir(target, 0o700) && target, path) }],
+    "a file" => ["is a file", ->(path, _target) { File.write(path, "") }],
+    "open to others" => ["has mode 0777", ->(path, _target) { Dir.mkdir(path) && File.chmod(0o777, path) }],
+    "readable by the group" => ["has mode 0750", ->(path, _target) { Dir.mkdir(path, 0o750) }] }
+    .each do |what, (fault, make)|
+    define_method("test_a_directory_that_is_#{what.tr(' ', '_')}") do
+      make.call(sockets, File.join(@directory, "elsewhere"))
+
+      assert_refused("the directory for sockets #{sockets} #{fault}; allowed: a directory of uid #{Process.euid} " \
+                     "with mode 0700")
+    end
+  end
+
+  def test_another_users_directory
+    skip_unless_root
+    Dir.mkdir(sockets, 0o700)
+    File.chown(NOBODY, NOBODY, sockets)
+
+    assert_refused("the directory for sockets #{sockets} belongs to uid #{NOBODY}; allowed: a directory of uid 0 " \
+                   "with mode 0700")
+  end
+
+  def test_a_directory_that_cannot_be_made
+    assert_refused("the directory for sockets /proc/memscope: No such file or directory; allowed: one that can be " \
+                   "made or is there, set with MEMSCOPE_SOCKET_DIRECTORY",
+                   "MEMSCOPE_SOCKET_DIRECTORY" => "/proc/memscope")
+    long = "/#{'long/' * 20}memscope"
+
+    assert_refused(/No such file or directory/, "MEMSCOPE_SOCKET_DIRECTORY" => long)
+  end
+
+  def test_a_directory_that_is_read_only
+    skip_unless_root
+    skip_unless_readable_for(NOBODY)
+    FileUtils.chmod(0o711, @directory)
+    FileUtils.touch(File.join(@directory, "err"))
+    FileUtils.chmod(0o666, File.join(@directory, "err"))
+    process = listening(uid: NOBODY)
+
+    assert_includes File.read(File.join(@directory, "err")), "does not listen: the directory for sockets #{sockets}: " \
+                                                             "Permission denied"
+    assert_equal :silent, assert_raises(Memscope::Client::Unreachable) { client(process).call(:rss) }.why
+  end
+
+  def test_a_path_that_is_a_link_or_taken
+    Dir.mkdir(sockets, 0o700)
+    taken = File.join(sockets, "taken.sock")
+    File.symlink("/etc/passwd", taken)
+
+    assert_refused("the socket #{taken}: a link is there; allowed: a path where nothing is", "MEMSCOPE_LISTEN" => taken)
+    assert File.symlink?(taken)
+    File.unlink(taken)
+    first = listening(env: { "MEMSCOPE_LISTEN" => taken })
+
+    assert_refused("the socket #{taken}: another process listens there; allowed: a path where nothing is",
+                   "MEMSCOPE_LISTEN" => taken)
+    assert_equal first.pid, client(first).call(:ledger).pid, "its environment tells where"
+    assert_equal first.pid, client(first, path: taken).call(:ledger).pid
+    Process.kill(:KILL, first.pid)
+    Process.wait(first.pid)
+    second = listening(env: { "MEMSCOPE_LISTEN" => taken })
+
+    assert_equal second.pid, client(second).call(:ledger).pid, "what nobody listens on is replaced"
+  end
+
+  def test_a_client_follows_no_link
+    process = listening
+    decoy = start
+    File.symlink(socket_of(process), File.join(sockets, "#{decoy.pid}.sock"))
+
+    assert_equal :silent, assert_raises(Memscope::Client::Unreachable) { client(decoy).call(:rss) }.why
+  end
+
+  # A process can run anything that answers in its name.
+  { "not json\n" => "is not JSON", "[]\n" => "is not a JSON object", "\xff\n" => "is not JSON",
+    "{\"ok\":{}}\n" => /does not understand .*: Memscope::Ledger.from_h: schema/,
+    "{\"ok\":7}\n" => "does not understand",
+    "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\\u202e\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\?\z/,
+    "#{'[' * 200}\n" => "is not JSON", "" => "hung up" }.each_with_index do |(answer, message), number|
+    define_method("test_an_answer_that_is_none_#{number}") do
+      process = start(<<~RUBY, requires: ["socket"])
+        Dir.mkdir(#{sockets.inspect}, 0700)
+        server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
+        Thread.new { socket = server.accept; socket.gets; socket.write(#{answer.dump}); socket.close }
+      RUBY
+      error = assert_raises(Memscope::Client::Failed, Memscope::Client::Unreachable) { client(process).call(:ledger) }
+
+      assert_match(message, error.message)
+    end
+  end
+
+  # Another user's must not keep root from listing all processes.
+  def test_a_socket_of_another_type
+    process = start("held = Socket.new(:UNIX, :DGRAM)", requires: ["socket"])
+    process.tell("Dir.mkdir(#{sockets.inspect}, 0700); " \
+                 "held.bind(Socket.sockaddr_un(#{socket_of(process).inspect}))")
+    process.gets
+
+    assert_equal :untrusted, assert_raises(Memscope::Client::Unreachable) { client(process).call(:rss) }.why
+    refute_predicate client(process), :listens?
+  end
+
+  def test_no_answer
+    process = start(<<~RUBY, requires: ["socket"])
+      Dir.mkdir(#{sockets.inspect}, 0700)
+      server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
+    RUBY
+    error = assert_raises(Memscope::Client::Unreachable) { client(process, timeout: 0.2).call(:rss) }
+
+    assert_equal ["process #{process.pid} does not answer within 0.2 s", :busy], [error.message, error.why]
+  end
+
+  def test_paths_that_are_none
+    process = start
+    ["relative", "\0abstract", "@abstract", 7, "/utf-16".encode("UTF-16LE")].each do |path|
+      given = path.is_a?(String) && !path.encoding.ascii_compatible? ? "'/utf-16'.encode('UTF-16LE')" : path.inspect
+      process.tell("begin; Memscope.listen(path: #{given}); rescue ArgumentError => e; e.message; end")
+
+      assert_equal "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path".inspect, process.gets
+    end
+    ["/#{'x' * 107}", "/x\0y"].each do |path|
+      process.tell("begin; Memscope.listen(path: #{path.inspect}); rescue Memscope::Listener::Refused => e; " \
+                   "e.message; end")
+
+      assert_includes process.gets, "allowed: an absolute path of at most 107 bytes"
+    end
+  end
+
+  def test_a_client_of_paths_that_are_none
+    [nil, 0, [], {}, :path, "relative", "/utf-32".encode("UTF-32BE"), "/x\0y"].each do |path|
+      error = assert_raises(ArgumentError, path.inspect) { Memscope::Client.at(path) }
+
+      assert_equal "a socket's path: given #{path.inspect}, allowed: an absolute path of at most 107 bytes",
+                   error.message
+    end
+  end
+
+  def test_another_path_than_it_has
+    process = listening
+    process.tell("begin; Memscope.listen(path: '/x'); rescue Memscope::Listener::Refused => e; e.message; end")
+
+    assert_equal "Memscope.listen: path: given /x, but this process listens on #{socket_of(process)} already; " \
+                 "allowed: that, or close it first".inspect, process.gets
+  end
+
+  private
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def wait
+    deadline = now + PATIENCE
+    sleep 0.01 until (found = yield) || now > deadline
+
+    assert found
+  end
+
+  # Has it evaluate the script until the answer will do: what it does in another thread takes its time.
+  def eventually_told(process, script)
+    answer = nil
+    wait do
+      process.tell(script)
+      yield(answer = process.gets)
+    end
+  rescue Minitest::Assertion
+    flunk "#{script}: #{answer}"
+  end
+
+  def hung_up?(socket)
+    socket.read_nonblock(1, exception: false).nil?
+  rescue SystemCallError
+    true
+  end
+
+  def assert_answer(message, process, bytes)
+    return if message.nil? && UNIXSocket.open(socket_of(process), &:close_write).nil?
+
+    error = JSON.parse(raw(process, bytes))
+
+    assert_operator message, :===, error["error"], bytes[0, 60]
+    assert_equal "ArgumentError", error["kind"]
+  end
+
+  # At boot it says why, and the program runs; a call raises.
+  def assert_refused(message, **environment)
+    script = "begin; Memscope.listen(path: ENV['MEMSCOPE_LISTEN'][%r{\\A/.*}]); " \
+             "rescue Memscope::Listener::Refused => e; puts e.message; end"
+    env = { **self.environment, "MEMSCOPE_LISTEN" => "1", **environment }
+    ran = ChildProcess.run(script, requires: ["memscope"], env: env)
+
+    assert_operator message, :===, ran.out.chomp, ran
+    assert_match(/\Amemscope: MEMSCOPE_LISTEN: this process \(pid \d+\) does not listen: /, ran.err)
+    assert_predicate ran, :success?
+  end
+end
