@@ -22,6 +22,6 @@ module Suites
   # the heap and of malloc, and of the surfaces what the dynamic linker and Ruby's own warnings are part of. Whatever
   # lives in an application or is packaged with gems is not.
   OF_THE_SYSTEM = (ALL - SURFACES + files("test/{exec,loading,listener,cli_profile}_test.rb") -
-                   files("test/web/*_test.rb",
+                   files("test/web/**/*_test.rb",
                          "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
 end

@@ -146,7 +146,7 @@ class WebAccessTest < WebCase
     assert_closed get("/", basic("ops", ""), on: application(username: "ops", password: "")), /no password/
   end
 
-  # What a wrong MEMSCOPE_USERNAME becomes in Rails: on the machine of a developer as well.
+  # As a wrong MEMSCOPE_USERNAME becomes in Rails; on a developer's machine as well.
   def test_empty_credentials_open_nothing
     { { username: "" } => /no password/, { username: "", password: "" } => /no password/,
       { username: "", password: "sesame" } => /no username/, { password: "" } => /no password/ }
@@ -158,7 +158,7 @@ class WebAccessTest < WebCase
       end
   end
 
-  # Without Rails a wrong variable is an error where it is used: who asks is refused, and told nothing.
+  # Without Rails a wrong variable is an error where it is used: the request is refused without a word about it.
   def test_a_wrong_variable_lets_nobody_in
     ran = ChildProcess.run(<<~RUBY, env: { "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
       require "memscope/web"

@@ -2,7 +2,7 @@
 
 require_relative "../support/web_case"
 
-# What is answered to those who may ask, however they ask.
+# The answers to requests that are allowed, well-formed or not.
 class WebApplicationTest < WebCase
   KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
             "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings",
@@ -12,7 +12,7 @@ class WebApplicationTest < WebCase
                                  "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options" => "nosniff", "cache-control" => "no-store", "referrer-policy" => "same-origin"
   }.freeze
-  # Rack's names for what a browser of that kind says it takes.
+  # The Accept header of a browser.
   BROWSER = { "HTTP_ACCEPT" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8" }.freeze
   # Of a browser that sends no Sec-Fetch-Site; and one that does not send Origin either.
   ORIGIN = ->(origin) { { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => origin } }
@@ -173,7 +173,7 @@ class WebApplicationTest < WebCase
     assert_nil request("OPTIONS", "/", { "HTTP_ORIGIN" => "http://evil.test" })["access-control-allow-origin"]
   end
 
-  # Of one reading: meanwhile no time goes by.
+  # Of one reading: the clock stands still.
   def test_head_is_get_without_the_body
     app = application(readings: Memscope::Web::Readings.new(clock: -> { 0.0 }))
     %w[/arenas.json /assets/memscope.css /nothing].each do |path|
@@ -406,7 +406,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # A master that was late once is asked again, and another worker has said what is newer.
+  # A master that was late once is asked again; another worker may have newer numbers.
   def test_what_workers_have_told_rests_ten_times_as_long_as_it_was_work_to_ask
     now = work = 0.0
     %i[workers metrics].each do |kind|
@@ -426,7 +426,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # Time goes by with each look at the clock: who asks looks at it once.
+  # Each look at the clock advances it; every caller looks once.
   def test_those_who_wait_for_what_workers_have_told_share_it
     now = Queue.new
     clock = -> { (now << nil).size.to_f }

@@ -47,7 +47,7 @@ class WebClusterTest < WebCase
     Process.kill(:CONT, stopped.pid)
   end
 
-  # For all together, not for each. The time is over, but each that is left is told so.
+  # One limit for all together; each worker that it leaves out has that as its reason.
   def test_the_time_is_bounded
     stopped = listening.tap { |process| Process.kill(:STOP, process.pid) }
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -13,20 +13,19 @@ require_relative "response"
 
 module Memscope
   module Web
-    # Decides who may ask, finds what answers, and logs what is refused or fails.
+    # Checks access, dispatches requests, and logs refusals and failures.
     #
     # @api private
     class Application
-      READING = %w[GET HEAD].freeze
       CLOSED = "Access denied. See the application log for how to allow it."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
-      # Where they are not those for reading.
-      VERBS = { "/purge" => %w[POST].freeze, "/profile" => [*READING, "POST"].freeze }.freeze
-      # What answers, where it is no page and no asset.
-      HANDLERS = { "/purge" => :purge, "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile,
-                   "/profile/flamegraph" => :flame_graph }.freeze
       METRICS = "text/plain; version=0.0.4; charset=utf-8"
-      private_constant :READING, :CLOSED, :CHALLENGE, :VERBS, :HANDLERS, :METRICS
+      # The methods that answer, by path; assets are not among them.
+      READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
+                **Pages::ALL.transform_values { :page } }.freeze
+      ACTIONS = { "/purge" => :purge, "/profile" => :profile }.freeze
+      HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
+      private_constant :CLOSED, :CHALLENGE, :METRICS, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -75,29 +74,21 @@ module Memscope
       end
 
       def allowed(request)
-        verbs = VERBS.fetch(request.path, READING)
-        found = handler(request) or raise HttpError.new(404, "Not found.")
+        verbs = HANDLERS.keys.select { |verb| handler(verb, request.path) }
+        raise HttpError.new(404, "Not found.") if verbs.empty?
         return Response.options(verbs) if request.verb == "OPTIONS"
-        return found.call if verbs.include?(request.verb)
+        return send(handler(request.verb, request.path), request) if verbs.include?(request.verb)
 
         raise HttpError.new(405, "Method not allowed; use #{verbs.join(' or ')}.", { "allow" => verbs.join(", ") })
       end
 
-      # @return [#call, nil] nil where there is no such path
-      def handler(request)
-        path = request.path or return
-        name = HANDLERS[path]
-        return -> { send(name, request) } if name
-        return -> { profile(request) } if path == "/profile" && request.verb == "POST"
+      def handler(verb, path) = HANDLERS[verb][path] || (:asset if verb != "POST" && Assets.find(path))
 
-        page = Pages::ALL[path]
-        return -> { page(page.new(@readings, request), request) } if page
+      def asset(request) = Assets.response(Assets.find(request.path))
 
-        asset = Assets.response(path)
-        -> { asset } if asset
-      end
+      def page(request) = shown(Pages::ALL.fetch(request.path).new(@readings, request), request)
 
-      def page(page, request) = Pages.response(page, request, @configuration.call.actions)
+      def shown(page, request) = Pages.response(page, request, @configuration.call.actions)
 
       def metrics(_request) = Response.of(200, METRICS, @readings.fetch(:metrics))
 
@@ -111,13 +102,13 @@ module Memscope
 
       def purge(request)
         form = action_form(request)
-        page(changing { Actions::Purge.run(form, ClusterCalls.new(@readings)) }, request)
+        shown(changing { Actions::Purge.run(form, ClusterCalls.new(@readings)) }, request)
       end
 
       def profile(request)
         form = action_form(request)
         outcomes = changing { Actions::Profile.run(form, ClusterCalls.new(@readings)) }
-        page(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
+        shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
       end
 
       # @return [Hash{String => Array<String>}] of a form that may change the process; worker also of the query
@@ -132,7 +123,7 @@ module Memscope
         raise HttpError.new(403, "Invalid or expired form token. Reload the page and retry.")
       end
 
-      # What was read before is outdated.
+      # Outdates all readings.
       def changing
         yield
       ensure

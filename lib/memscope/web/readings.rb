@@ -17,8 +17,8 @@ module Memscope
       REST = 10
       # As many readings are kept, the last used.
       MOST = 64
-      # What the workers last reported to their master. Waiting for the master is not counted as work; and it is not
-      # kept for a second, since another worker may have answered with newer counters, which would then seem to fall.
+      # The workers' last reports to their master. Waiting for the master is no work; they are not kept for a second:
+      # another worker may have answered with newer counters, which would then seem to fall.
       REPORTED = %i[workers metrics].freeze
       WALL = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }

@@ -177,7 +177,7 @@ class WebProfileTest < WebCase
     %w[0 301 -1 x 1.5].each { |given| assert_equal 400, page("/debug/pprof/heap?seconds=#{given}").status, given }
   end
 
-  # Go answers debug=1 with a text, which whoever asks for it would not find in what is binary.
+  # Go answers debug=1 with a text, which a client would not find in a binary answer.
   def test_the_text_of_go_is_refused
     start
     %w[1 2 x -1 00].each do |given|

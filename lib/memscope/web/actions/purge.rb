@@ -6,6 +6,9 @@ require_relative "../response"
 
 module Memscope
   module Web
+    # The requests that change the process.
+    #
+    # @api private
     module Actions
       # POST /purge.
       #

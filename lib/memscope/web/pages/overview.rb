@@ -7,7 +7,7 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # Where the memory is, what is wrong with that, and what can be done: one diagnosis and its ledger.
+      # The ledger, the findings and the levers: one diagnosis and its ledger.
       #
       # @api private
       class Overview < Page
@@ -21,7 +21,7 @@ module Memscope
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
         # Of the doctor's rules without a finding.
         OUTCOMES = { clear: "OK", unknown: "Unknown", inapplicable: "Not applicable" }.freeze
-        # What each lever does.
+        # Name and effect of each lever.
         LEVERS = {
           gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages. Pauses Ruby's threads, for a " \
@@ -90,7 +90,7 @@ module Memscope
         def unhealthy = diagnosis.select(&:unhealthy?)
 
         # @return [Array(Integer, Integer)] what all levers together return at least and at most, as far as that is
-        #   known. What decay returns is part of what purge returns
+        #   known; without decay, which is part of purge
         def returnable
           known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
           [known.sum(&:begin), known.sum(&:end)]
