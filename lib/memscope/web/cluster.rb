@@ -39,8 +39,23 @@ module Memscope
 
       # The result of a call, or the reason of its failure.
       Outcome = Struct.new(:place, :result, :reason) do
+        # @param place [Place]
+        # @return [Outcome] of the block
+        def self.attempt(place)
+          new(place, yield)
+        rescue HttpError => e
+          new(place, nil, e.message)
+        rescue ArgumentError => e # a profile that another one has replaced
+          new(place, nil, "#{place}: #{e.message}")
+        end
+
         # @return [Boolean]
         def done? = reason.nil?
+
+        # @yieldparam place [Place]
+        # @yieldparam result [Object]
+        # @return [Outcome] of the block; itself where it failed already
+        def follow = done? ? self.class.attempt(place) { yield(place, result) } : self
       end
 
       # @yieldreturn [Workers]
@@ -109,6 +124,10 @@ module Memscope
       def stop_profile(places)
         in_turn(places, @timeouts[:profile], :malloc_profile_stop_shared) { MallocProfile::Lease.stop_shared }
       end
+
+      # @param places [Array<Place>]
+      # @return [Array<Outcome>] of profile_state
+      def profile_states(places) = places.map { |place| Outcome.attempt(place) { profile_state(place) } }
 
       # Never cached: another worker may have started or stopped it a moment ago.
       #
@@ -219,11 +238,11 @@ module Memscope
       def response(request, readings)
         worker, seconds = parameters(request)
         calls = ClusterCalls.new(readings)
-        running, missing = running(calls, calls.choose(worker))
+        states = running(calls.profile_states(calls.choose(worker)))
         body = if seconds && !request.head?
-                 delta(calls, running.keys, missing, seconds)
+                 delta(calls, states, seconds)
                else
-                 readings.fetch(:pprof, running, missing) { whole(calls, running, missing.dup) }
+                 readings.fetch(:pprof, states) { whole(calls, states) }
                end
         Response.of(200, TYPE, body, HEADERS)
       rescue LoadError => e
@@ -250,58 +269,40 @@ module Memscope
         raise HttpError.parameter("seconds", given, "a whole number from 1 to #{LONGEST}")
       end
 
-      # @return [Array(Hash{ClusterCalls::Place => Hash}, Array<String>)] the places where a profile runs, each with its
-      #   state; and why the state of others is unknown
-      def running(calls, places)
-        missing = []
-        states = places.to_h { |place| [place, collect(missing) { calls.profile_state(place) }] }
-        running = states.select { |_place, state| state && state[:running] }
-        return [running, missing] if running.any?
+      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and those that are unknown
+      def running(states)
+        running = states.reject { |state| state.done? && !state.result[:running] }
+        return running if running.any?(&:done?)
 
-        raise HttpError.new(missing.any? ? 502 : 404, [format(NONE, places.join(", ")), *missing].join(" "))
+        none = format(NONE, states.map(&:place).join(", "))
+        raise HttpError.new(running.any? ? 502 : 404, [none, *running.map(&:reason)].join(" "))
       end
 
-      def whole(calls, running, missing)
-        profiles = running.map { |place, state| [place, collect(missing) { calls.kept_profile(place, state).reading }] }
-        encoded(calls, profiles, missing)
+      def whole(calls, states)
+        encoded(calls, states.map { |one| one.follow { |place, state| calls.kept_profile(place, state).reading } })
       end
 
       # Occupies one thread of the server for these seconds, never two.
-      def delta(calls, places, missing, seconds)
+      def delta(calls, states, seconds)
         raise HttpError.new(503, "Another request is taking a delta.", { "retry-after" => seconds.to_s }) unless
           @delta.try_lock
 
         begin
-          earlier = places.to_h { |place| [place, collect(missing) { calls.profile(place) }] }.compact
+          earlier = states.map { |one| one.follow { |place, _state| calls.profile(place) } }
           sleep(seconds)
-          encoded(calls, earlier.map { |place, first| [place, growth(calls, place, first, missing)] }, missing)
+          encoded(calls, earlier.map { |one| one.follow { |place, profile| calls.profile(place) - profile } })
         ensure
           @delta.unlock
         end
       end
 
-      def growth(calls, place, first, missing)
-        collect(missing) { calls.profile(place) - first }
-      rescue ArgumentError => e # another profile was started meanwhile
-        missing << "#{place}: #{e.message}"
-        nil
-      end
+      # A worker that failed becomes a comment in the profile of the others.
+      def encoded(calls, outcomes)
+        found, missing = outcomes.partition(&:done?)
+        raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
 
-      # The failure of one worker becomes a comment in the profile of the others.
-      def collect(missing)
-        yield
-      rescue HttpError => e
-        missing << e.message
-        nil
-      end
-
-      # @param profiles [Array<Array(ClusterCalls::Place, Memscope::Profile)>] nil for one that is missing
-      def encoded(calls, profiles, missing)
-        found = profiles.select(&:last)
-        raise HttpError.new(502, missing.join(" ")) if found.empty?
-
-        parts = found.map { |place, profile| [profile, calls.cluster? ? place.labels : {}] }
-        Memscope::Profile::Formats.merged_pprof(parts, comments: missing.map { |sentence| "missing: #{sentence}" })
+        parts = found.map { |outcome| [outcome.result, calls.cluster? ? outcome.place.labels : {}] }
+        Memscope::Profile::Formats.merged_pprof(parts, comments: missing.map { |one| "missing: #{one.reason}" })
       end
     end
   end

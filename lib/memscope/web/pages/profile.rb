@@ -18,17 +18,6 @@ module Memscope
         DONE = { "start" => "started", "stop" => "stopped" }.freeze
         private_constant :LINES, :DONE
 
-        # A worker with the state of its profile, or why that is unknown.
-        Row = Struct.new(:place, :state, :why) do
-          # @return [String]
-          def status
-            return why unless state
-            return state[:shared] ? "running" : "running, not started here" if state[:running]
-
-            state[:session].positive? ? "ended" : "none"
-          end
-        end
-
         class << self
           # @param profile [Memscope::Profile]
           # @return [Array<Memscope::Profile::Entry>] lines with live memory, the most first
@@ -75,26 +64,29 @@ module Memscope
           end
         end
 
-        # @return [Array<Row>] all workers
-        def rows
-          @rows ||= @calls.choose(nil).map do |one|
-            Row.new(one, @calls.profile_state(one))
-          rescue HttpError => e
-            Row.new(one, nil, e.message)
-          end
+        # @return [Array<ClusterCalls::Outcome>] the states of all workers
+        def states = @states ||= @calls.profile_states(@calls.choose(nil))
+
+        # @param outcome [ClusterCalls::Outcome] one of these
+        # @return [String]
+        def status(outcome)
+          state = outcome.result or return outcome.reason
+          return state[:shared] ? "running" : "running, not started here" if state[:running]
+
+          state[:session].positive? ? "ended" : "none"
         end
 
         # @return [String, nil] why there is no profile to show, unless none was started
-        def failure = row&.why || (@failure if profile.nil?)
+        def failure = here&.reason || (@failure if profile.nil?)
 
         # @return [Boolean]
         def running? = state[:running] == true
 
         # @return [Boolean] whether a profile runs that can be stopped here
-        def stoppable? = rows.any? { |row| row.state && row.state[:shared] }
+        def stoppable? = states.any? { |one| one.done? && one.result[:shared] }
 
         # @return [Boolean] whether a profile can be started anywhere
-        def startable? = rows.any? { |row| row.state && !row.state[:running] }
+        def startable? = states.any? { |one| one.done? && !one.result[:running] }
 
         # @return [Boolean] whether jemalloc's profiler is ready
         def jemalloc? = state[:jemalloc] == true
@@ -142,10 +134,10 @@ module Memscope
 
         private
 
-        def row = rows.find { |row| row.place.pid == place.pid }
+        def here = states.find { |one| one.place.pid == place.pid }
 
         # Empty where the process of this page does not answer.
-        def state = row&.state || {}
+        def state = here&.result || {}
 
         def kept = @kept ||= @calls.kept_profile(place, state.empty? ? @calls.profile_state(place) : state)
       end
