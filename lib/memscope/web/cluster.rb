@@ -242,7 +242,7 @@ module Memscope
         body = if seconds && !request.head?
                  delta(calls, states, seconds)
                else
-                 readings.fetch(:pprof, *states) { whole(calls, states) }
+                 readings.fetch(:pprof, calls.cluster?, states) { whole(calls, states) }
                end
         Response.of(200, TYPE, body, HEADERS)
       rescue LoadError => e
