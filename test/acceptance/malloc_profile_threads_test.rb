@@ -51,7 +51,8 @@ class MallocProfileThreadsTest < MemscopeTest
 
     assert_equal 1, answer["refusals"].count(nil)
     (answer["refusals"].compact + [answer["again"].first]).each do |refusal|
-      assert_match(/\AMemscope::MallocProfile::Unavailable: a malloc profile is already running: stop it first/, refusal)
+      assert_match(/\AMemscope::MallocProfile::Unavailable: a malloc profile is already running: stop it first/,
+                   refusal)
     end
     assert_equal "running", answer["again"].last
     before, after = answer["known"]

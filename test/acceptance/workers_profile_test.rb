@@ -44,7 +44,7 @@ class WorkersProfileTest < MemscopeTest
   def pprof(path)
     require "google/protobuf"
     body = @server.get("/memscope/debug/pprof/heap#{path}")
-    message = Memscope::Profile::Formats.const_get(:Pprof).const_get(:Messages)::Profile.decode(Zlib.gunzip(body))
+    message = Memscope::Profile::Formats::Pprof.const_get(:Messages)::Profile.decode(Zlib.gunzip(body))
     text = ->(index) { message.string_table[index] }
     labels = message.sample.map { |one| one.label.to_h { |label| [text[label.key], text[label.str]] } }
     [labels, message.comment.map(&text)]

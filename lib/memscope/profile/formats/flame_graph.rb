@@ -16,16 +16,13 @@ module Memscope
         include ERB::Util
         include Report::Quantity
 
-        ASSETS = File.join(__dir__, "../../web/assets")
-        OWN = File.join(__dir__, "../assets")
-        # It inserts a style, which is in the policy too.
-        LIBRARY = File.read(File.join(ASSETS, "d3-flamegraph.umd.min.js"), encoding: Encoding::UTF_8).freeze
-        SCRIPTS = [File.read(File.join(ASSETS, "d3.min.js"), encoding: Encoding::UTF_8), LIBRARY,
-                   File.read(File.join(OWN, "flame_graph.js"), encoding: Encoding::UTF_8)].map(&:freeze).freeze
-        STYLE = [File.join(ASSETS, "base.css"), File.join(OWN, "flame_graph.css")]
-                .map { |path| File.read(path, encoding: Encoding::UTF_8) }.join.freeze
+        read = ->(path) { File.read(File.expand_path("../../#{path}", __dir__), encoding: Encoding::UTF_8).freeze }
+        LIBRARY = read.call("web/assets/d3-flamegraph.umd.min.js")
+        SCRIPTS = [read.call("web/assets/d3.min.js"), LIBRARY, read.call("profile/assets/flame_graph.js")].freeze
+        STYLE = (read.call("web/assets/base.css") + read.call("profile/assets/flame_graph.css")).freeze
+        # The library inserts the second one.
         STYLES = [STYLE, LIBRARY[/\.textContent=`([^`]*)`/, 1]].freeze
-        PAGE = ERB.new(File.read(File.join(OWN, "page.html.erb"), encoding: Encoding::UTF_8), trim_mode: "-")
+        PAGE = ERB.new(read.call("profile/assets/page.html.erb"), trim_mode: "-")
         # How many lines the table has.
         LINES = 50
         # The colours of the script.
@@ -36,8 +33,7 @@ module Memscope
         UNSAFE = ["<", ">", "&", "\u2028", "\u2029"].to_h { |text| [text, format('\u%04x', text.ord)] }.freeze
         # Shown while the pointer is on no frame.
         HINT = "Point at a frame for its line and its bytes; click it to zoom."
-        private_constant :HINT, :ASSETS, :OWN, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES,
-                         :UNSAFE
+        private_constant :HINT, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES, :UNSAFE
 
         # @return [String] the page's Content-Security-Policy, for a header too
         def self.policy

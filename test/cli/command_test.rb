@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/listening"
+require_relative "../test_helper"
+require_relative "../support/listening"
 require "memscope/cli"
 require "stringio"
 
@@ -51,7 +51,7 @@ class CLIPidTest < MemscopeTest
     silent = "process #{pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
     ran = memscope("report", "--pid", pid)
 
-    assert_equal [0, "memscope report: #{silent}; this is the view from outside\n"], [ran.status, ran.err]
+    assert_equal [0, "memscope report: #{silent}; this is the kernel's view only\n"], [ran.status, ran.err]
     assert_match(/pid #{pid} seen from outside/, ran.out)
     assert_equal "external_process", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
     [%w[report --deep], %w[report --arenas], %w[doctor], %w[purge]].each do |command|
@@ -63,7 +63,7 @@ class CLIPidTest < MemscopeTest
   def test_a_socket
     path, process = listening_at_a_path
 
-    assert_match(/this is the view from outside/, memscope("report", "--pid", process.pid.to_s).err)
+    assert_match(/this is the kernel's view only/, memscope("report", "--pid", process.pid.to_s).err)
     [%w[report], %w[doctor], %w[purge gc], %w[report --arenas]].each do |command|
       assert_match(/\bpid #{process.pid}$/, memscope(*command, "--socket", path).out)
     end
@@ -73,7 +73,8 @@ class CLIPidTest < MemscopeTest
                  "top", "--socket", path)
     process.stop
 
-    assert_fails(74, "memscope top: no process listens at #{path}: No such file or directory\n", "top", "--socket", path)
+    assert_fails(74, "memscope top: no process listens at #{path}: No such file or directory\n",
+                 "top", "--socket", path)
   end
 
   def test_sockets_that_are_refused

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/listening"
+require_relative "../test_helper"
+require_relative "../support/listening"
 require "io/console"
 require "pty"
 
@@ -124,7 +124,7 @@ class CLITopTest < MemscopeTest
     top = screen("--pid", process.pid.to_s)
     top.wait(/RSS$/)
     Process.kill(:KILL, process.pid)
-    top.wait(/RSS$.*^there is no process #{process.pid} any more: these are its last numbers$/m)
+    top.wait(/RSS$.*^there is no process #{process.pid}; these are its last numbers$/m)
     top.press("p")
     top.wait(/^there is no process #{process.pid}$/)
     top.press("q")
@@ -148,7 +148,7 @@ class CLITopTest < MemscopeTest
   def test_from_outside_and_all
     process = start(requires: [])
     top = screen("--pid", process.pid.to_s)
-    top.wait(/seen from outside: it does not listen.*heaps and stacks$/m)
+    top.wait(/kernel's view only \(process does not listen\).*heaps and stacks$/m)
     top.press("g")
     top.wait(/^process #{process.pid} does not listen: /)
     top.press("\x03")

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/allocator_fixtures"
-require_relative "support/launching"
+require_relative "../test_helper"
+require_relative "../support/allocator_fixtures"
+require_relative "../support/launching"
 
 class ExecTest < MemscopeTest
   parallelize_me!
@@ -68,13 +68,13 @@ class ExecStartTest < ExecTest
 
     assert_exit 0, exec("--allocator=#{copy}", "--", *ruby("puts File.read('/proc/self/maps').include?(#{copy.dump})")),
                 out: "true\n"
-    assert_refused "LD_PRELOAD ends a path at a space", "--allocator=#{path('libjemalloc.so.2')}"
+    assert_refused "LD_PRELOAD splits paths at spaces", "--allocator=#{path('libjemalloc.so.2')}"
   end
 
   def test_glibc_drops_what_is_preloaded
     ran = exec("--allocator=glibc", "--", *ruby("puts #{MAPPED}"), preload: "libjemalloc.so.2")
 
-    assert_exit 0, ran, out: "nil\n", err: "memscope exec: LD_PRELOAD: libjemalloc.so.2 is left out\n"
+    assert_exit 0, ran, out: "nil\n", err: "memscope exec: LD_PRELOAD: libjemalloc.so.2 is removed\n"
   end
 
   def test_what_is_there_already_is_merged_and_said
@@ -83,9 +83,9 @@ class ExecStartTest < ExecTest
                env: { "LD_PRELOAD" => other, "MALLOC_CONF" => "narenas:3,tcache:true" })
 
     assert_exit 0, ran, out: "libjemalloc.so.2:#{other}\ntcache:true,narenas:2\n", err: <<~TEXT
-      memscope exec: LD_PRELOAD: libjemalloc.so.2 is put in front of #{other}
-      memscope exec: MALLOC_CONF: narenas:2 takes the place of narenas:3
-      memscope exec: MALLOC_CONF: tcache:true stays
+      memscope exec: LD_PRELOAD: libjemalloc.so.2 is put before #{other}
+      memscope exec: MALLOC_CONF: narenas:2 replaces narenas:3
+      memscope exec: MALLOC_CONF: tcache:true is kept
     TEXT
   end
 
@@ -149,7 +149,7 @@ class ExecRefusalTest < ExecTest
   end
 
   def test_a_library_that_is_not_there
-    assert_refused "leaves out /nowhere/x.so: cannot open shared object file", "--allocator=/nowhere/x.so"
+    assert_refused "ignores /nowhere/x.so: cannot open shared object file", "--allocator=/nowhere/x.so"
   end
 
   def test_a_library_for_another_class_of_machine
@@ -191,13 +191,13 @@ class ExecRefusalTest < ExecTest
     skip "not installed: mimalloc" unless AllocatorFixtures.available?(AllocatorFixtures::MIMALLOC)
     mimalloc = AllocatorFixtures.archive(AllocatorFixtures::MIMALLOC)
 
-    assert_refused "--conf is for jemalloc, and this is mimalloc", "--conf=narenas:2", "--allocator=#{mimalloc}"
+    assert_refused "MALLOC_CONF is for jemalloc, and this is mimalloc", "--conf=narenas:2", "--allocator=#{mimalloc}"
     assert_exit 64, exec("--allocator=glibc", "--conf=narenas:2", "--", "true"),
                 err: "memscope exec: --conf is for jemalloc; glibc does not read it\n"
   end
 
   def test_a_static_program
-    assert_refused "program is linked statically: nothing can be preloaded", command: [program("-static")]
+    assert_refused "program is linked statically: its malloc is its own", command: [program("-static")]
     assert_refused "program is linked statically: its malloc is its own", "--allocator=glibc",
                    command: [program("-static")]
   end
@@ -210,7 +210,7 @@ class ExecRefusalTest < ExecTest
       assert_refused "malloc in (.*/program) is served by \\1, not by /.*/#{library}\\.so[.0-9]*",
                      "--allocator=#{allocator}", command: [program(own, "-rdynamic")]
     end
-    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /is started without \(--if-present\)$/
+    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /starts unchanged \(--if-present\)$/
     assert_exit 3, exec("--allocator=off", "--", program(own, "-rdynamic")), err: ""
   end
 
@@ -267,7 +267,7 @@ class ExecRefusalTest < ExecTest
 
     assert_exit 74, ran, out: "", err: /\Amemscope exec: malloc is served by glibc .*; the program is not started$/
     assert_exit 0, exec("--if-present", "--", *command), out: "started\n",
-                                                         err: /goes on all the same \(--if-present\)$/
+                                                         err: /the program continues \(--if-present\)$/
   end
 
   def test_variables_that_env_would_set_afterwards
@@ -279,7 +279,7 @@ class ExecRefusalTest < ExecTest
     script = make("unset.rb", "#!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}\nputs 'started'\n")
 
     assert_refused "LD_PRELOAD is set by env", command: [script]
-    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /is started without \(--if-present\)$/
+    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /starts unchanged \(--if-present\)$/
   end
 
   def test_variables_that_env_may_set
@@ -296,7 +296,7 @@ class ExecRefusalTest < ExecTest
                *ruby("p ENV['LD_PRELOAD'], ENV['MALLOC_CONF'], #{TRACES}"))
 
     assert_exit 0, ran, out: "nil\nnil\n[]\n",
-                        err: /\Amemscope exec: .*cannot open.*; #{RbConfig.ruby} is started without \(--if-pre/
+                        err: /\Amemscope exec: .*cannot open.*; #{RbConfig.ruby} starts unchanged \(--if-present/
     assert_exit 3, exec("--if-present", "--", program("-static")), err: /is linked statically/
   end
 
@@ -392,7 +392,7 @@ class ExecApplicationTest < ExecTest
 
       assert_exit 0, ran
       assert_equal ['"libjemalloc"', script], ran.out.lines(chomp: true).values_at(0, -1)
-      refute_includes ran.out, "prove_first"
+      refute_includes ran.out, "autorun"
     end
   end
 

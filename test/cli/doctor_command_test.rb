@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/charts"
-require_relative "support/launching"
+require_relative "../test_helper"
+require_relative "../support/charts"
+require_relative "../support/launching"
 require "memscope/cli"
 require "stringio"
 require "tmpdir"
@@ -38,7 +38,7 @@ class CLIDoctorTest < MemscopeTest
 
     assert_includes [0, 1], ran.status
     assert_match(/Nothing wrong|warning/, ran.out)
-    assert_match(/\Amemscope doctor: of the memscope process itself; .*\n\z/, ran.err)
+    assert_match(/\Amemscope doctor: this is the memscope process itself; .*\n\z/, ran.err)
   end
 
   def test_json_to_a_file_and_since_it
@@ -69,7 +69,7 @@ class CLIDoctorTest < MemscopeTest
     end
 
     assert_equal [0, "lint"], [json.status.exitstatus, JSON.parse(json.out)["kind"]]
-    assert_match(/Nothing is wrong with what is set/, text.out)
+    assert_match(/Nothing is wrong with the settings/, text.out)
     assert_equal 64, doctor("--settings", "--since", "x").status
   end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/listening"
+require_relative "../test_helper"
+require_relative "../support/listening"
 require "memscope/cli"
 require "stringio"
 
@@ -80,8 +80,8 @@ class CLIProfileTest < MemscopeTest
       assert_equal [0, 8192, "true"], [status, change.rate_bytes, running?(process)]
       assert_includes 0.49..(took + 0.01), change.seconds, "of which both ends are cut to a ms"
       assert_equal ["-e", 1], [change.by(:line).first.path, change.by(:line).first.lineno]
-      assert_match(/\Amemscope profile: process #{process.pid} is profiled already, by the backend imports, one sample/,
-                   err)
+      assert_operator err, :start_with?, "memscope profile: process #{process.pid} is being profiled already, with " \
+                                         "the backend imports and one sample"
       assert_read_back out
     end
   end
@@ -182,7 +182,7 @@ class CLIProfileTest < MemscopeTest
   end
 
   def test_usage
-    assert_match(/of which process\? allowed: --pid N/, profile.last)
+    assert_match(/no process given; allowed: --pid N/, profile.last)
     assert_match(/--from excludes --pid/, profile("--pid=1", "--from=x").last)
     assert_match(/--rate: given 3, allowed/, profile("--pid=1", "--rate=3").last)
   end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/allocator_fixtures"
-require_relative "support/launching"
+require_relative "../test_helper"
+require_relative "../support/allocator_fixtures"
+require_relative "../support/launching"
 
 class ProgramReportTest < MemscopeTest
   include Launching
@@ -101,7 +101,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
 
   def test_a_daemon_does_not_report_and_the_help_says_so
     assert_exit 0, report("--", *ruby("Process.daemon")), out: "", err: ""
-    assert_match(/There\s+is\s+none\s+where .* Process\.daemon/m, report("--help").out)
+    assert_match(/No\s+report\s+if .*\sProcess\.daemon/m, report("--help").out)
   end
 
   def test_it_comes_after_the_programs_own_handlers
@@ -123,7 +123,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
       exit 3
     RUBY
 
-    assert_exit 3, report("--", *ruby(broken)), err: "memscope report: nothing read: broken (IOError)\n"
+    assert_exit 3, report("--", *ruby(broken)), err: "memscope report: no report: broken (IOError)\n"
     assert_exit 3, report("--", *ruby("$stderr.close; STDERR.close rescue nil; exit 3")), out: ""
   end
 
@@ -238,7 +238,8 @@ class ProgramReportOutputTest < ProgramReportTest
   def test_a_file_that_has_been_replaced_by_a_link
     File.symlink(path("target"), path("out"))
     ran = ChildProcess.run(<<~RUBY, requires: ["memscope", "memscope/launch/program_report"])
-      Memscope::Launch::ProgramReport.new({ "output" => #{path('out').dump}, "options" => "" }).start
+      order = { "title" => "report", "output" => #{path('out').dump}, "options" => "" }
+      Memscope::Launch::ProgramReport.new(Memscope::Launch::Handoff::Order.new(order)).start
     RUBY
 
     assert_exit 0, ran, err: /\Amemscope report: Too many levels of symbolic links.*The kernel says/m

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/launching"
+require_relative "../test_helper"
+require_relative "../support/launching"
 require "memscope/cli"
 require "stringio"
 require "timeout"
@@ -55,7 +55,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
   def test_any_malloc_is_profiled_at_its_imports_and_that_is_said
     ran = glibc("profile", "--rate=8192", "--format=json", "--", *keeper)
 
-    assert_exit 0, ran, out: "done\n", err: /^memscope profile: .*glibc.*; profiling by the backend imports$/
+    assert_exit 0, ran, out: "done\n", err: /^memscope profile: .*glibc.*; profiling with the backend imports$/
     assert_equal :imports, profile(ran).backend
     assert_keeper profile(ran), 2
   end
@@ -67,11 +67,11 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     assert_match(/\Amemscope .* malloc profile .* pid \d+$/, ran.err)
   end
 
-  # The README's screen is of this program: each line that it names holds as much as is said there.
-  def test_the_screen_of_the_readme
+  # The screen in docs/tour.md is of this program: each line that it names holds as much as the screen shows.
+  def test_the_screen_of_the_tour
     program = File.join(ChildProcess::ROOT, "test/support/workloads/import.rb")
-    said = File.read(File.join(ChildProcess::ROOT, "README.md"))
-               .scan(%r{^ +([\d.]+) +([\d.]+) .*workloads/import\.rb:(\d+)\n +in (\S+)\n +by (\w+)})
+    said = File.read(File.join(ChildProcess::ROOT, "docs/tour.md"))
+               .scan(/^ +([\d.]+) +([\d.]+) .*import\.rb:(\d+)\n +in (\S+)\n +by (\w+)/)
     ran = glibc("profile", "--backend=imports", "--format=json", "--", RbConfig.ruby,
                 *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, program)
     found = profile(ran).by(:line).first(2)
@@ -86,7 +86,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
 
   def test_jemalloc_is_taken_where_there_is_one
     ran = launch("profile", "--rate=8192", "--format=json", "--", *keeper)
-    skip ran.err.lines.first unless ran.err.include?("by jemalloc's own profiler")
+    skip ran.err.lines.first unless ran.err.include?("with jemalloc's own profiler")
 
     assert_exit 0, ran, out: "done\n"
     assert_equal :jemalloc, profile(ran).backend
@@ -105,7 +105,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     ran = ChildProcess.run(<<~RUBY, requires: ["memscope/launch/program_profile"])
       order = { "title" => "profile", "backend" => "jemalloc", "rate" => "4096", "format" => "text",
                 "output" => #{output.dump}, "status" => "74" }
-      Memscope::Launch::ProgramProfile.new(order).start
+      Memscope::Launch::ProgramProfile.new(Memscope::Launch::Handoff::Order.new(order)).start
       puts "started"
     RUBY
 
@@ -219,7 +219,7 @@ class ProgramProfileForksTest < ProgramProfileTest
     ran = glibc("profile", "--backend=imports", "--format=json", "--output", path("heap.json"), "--", *keeper(script),
                 env: { "PLACE" => path("heap.%d.json") })
 
-    assert_match(/^memscope profile: nothing reported: File exists/, ran.err)
+    assert_match(/^memscope profile: no report: File exists/, ran.err)
     assert_equal "mine", File.read(path("heap.#{ran.out.to_i}.json"))
   end
 
@@ -264,7 +264,7 @@ class ProgramProfileForksTest < ProgramProfileTest
     ran = glibc("profile", "--backend=imports", "--format=json", "--output", path("heap.json"), "--",
                 *keeper("66.times { Process.wait(fork {}) }"))
 
-    assert_match(/has forked 64 processes: those that follow report nothing$/, ran.err)
+    assert_match(/has forked 64 processes; later ones do not report$/, ran.err)
     assert_equal 65, files.size
   end
 end
