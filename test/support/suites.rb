@@ -29,6 +29,6 @@ module Suites
   # lives in an application or is packaged with gems is not.
   OF_THE_SYSTEM = (ALL - SURFACES +
                    files("test/{loading,listener}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
-                   files("test/web/*_test.rb",
+                   files("test/web/**/*_test.rb",
                          "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
 end
