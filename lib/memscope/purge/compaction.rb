@@ -98,7 +98,7 @@ module Memscope
         #
         # No forecast is made where upper and lower bound are more than RATIO apart: on Ruby 3.1 when more than about
         # half of the pages hold objects that cannot be moved; where many live slots are young, so that they may be
-        # garbage (a reading with `collect: true` settles that); and for Ruby 3.2, which was not measured.
+        # garbage (a reading with `collect: true` settles that); and for Ruby 3.2 and 4.1, which were not measured.
         #
         # @param heap [RubyHeap] best one read with `collect: true`
         # @return [Forecast]
@@ -208,7 +208,7 @@ module Memscope
           return "no heap pages could be listed" unless @heap.pages&.positive? && @heap.slot_sizes.any?
           return @heap.reasons.fetch(:pinned_pages_max, "pins are not known") unless @heap.compactable_min_bytes
 
-          "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2]
+          "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2] || (@version <=> [4, 1]) >= 0
         end
 
         def small?(most) = most <= @heap.pages * SMALL
