@@ -73,6 +73,7 @@ class CompactionTest < MemscopeTest
 
   def test_what_is_not_known
     assert_match(/3\.2\.9 returns was not measured/, reason(ruby: "3.2.9"))
+    assert_match(/4\.1\.0 returns was not measured/, reason(ruby: "4.1.0"))
     assert_equal "no heap pages could be listed", reason(pages: nil)
     assert_equal "other Ractors", reason(compactable_min_bytes: nil, reasons: { pinned_pages_max: "other Ractors" })
     assert_nil Compaction.forecast(heap(ruby: "3.2.9")).range
@@ -153,6 +154,7 @@ class CompactionTest < MemscopeTest
     define_method("test_what_lies_above_stacks_#{whose}") do
       skip "Ruby 3.3 does not look there" if RUBY_VERSION >= "3.3"
       skip_under_sanitizer
+      skip_without "fiddle"
       compacted = ChildProcess.run("#{SPOIL}#{spoilt}puts 'done'\n", requires: ["fiddle"])
 
       if Compaction.missing

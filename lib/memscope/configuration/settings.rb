@@ -25,7 +25,8 @@ module Memscope
         :username, Types::Text.new(without: ":"),
         default: nil, safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
         sentence: "Opens Memscope::Web to whoever gives this name and `password` (HTTP basic authentication). " \
-                  "Without both, and without `authorize`, it is closed everywhere but on the machine of a developer."
+                  "Without both, and without `authorize`, it is closed, except under Rails in development and test to a " \
+                  "browser on the same machine."
       ),
       Setting.new(
         :password, Types::Text.new,

@@ -11,9 +11,9 @@ module Memscope
     #
     # - Process.warmup, where Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC
     #   finds it when it dies, and gives back free malloc memory under glibc.
-    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its slots
-    #   are free (0.65): it returns nothing of a heap that is more than 35 % full, however fragmented it is. Started with
-    #   RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS), it returns pages of such a heap too.
+    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its
+    #   slots are free (0.65): it returns nothing of a heap that is more than 35 % full, however fragmented it is.
+    #   Started with RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS), it returns pages of such a heap too.
     #
     # Ruby 3.1.0 to 3.1.3 and 3.2.0 can crash in GC.compact (ruby/ruby#7081): there nothing is compacted.
     #
@@ -98,7 +98,7 @@ module Memscope
         #
         # No forecast is made where upper and lower bound are more than RATIO apart: on Ruby 3.1 when more than about
         # half of the pages hold objects that cannot be moved; where many live slots are young, so that they may be
-        # garbage (a reading with `collect: true` settles that); and for Ruby 3.2, which was not measured.
+        # garbage (a reading with `collect: true` settles that); and for Ruby 3.2 and 4.1, which were not measured.
         #
         # @param heap [RubyHeap] best one read with `collect: true`
         # @return [Forecast]
@@ -208,7 +208,7 @@ module Memscope
           return "no heap pages could be listed" unless @heap.pages&.positive? && @heap.slot_sizes.any?
           return @heap.reasons.fetch(:pinned_pages_max, "pins are not known") unless @heap.compactable_min_bytes
 
-          "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2]
+          "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2] || (@version <=> [4, 1]) >= 0
         end
 
         def small?(most) = most <= @heap.pages * SMALL

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "puma/plugin"
-require "memscope/birth" # before Puma has a title
 
 # `plugin :memscope` in config/puma.rb: each worker reports its memory to the master, which Memscope.workers then shows,
 # in the master and in every worker. For that, and so that a purge on the page reaches every worker, all of them listen

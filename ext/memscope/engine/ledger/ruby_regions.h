@@ -34,7 +34,7 @@ struct memscope_ruby_layout {
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
     size_t shape_list_bytes;  /* 0 where Ruby has none */
-    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel places right below */
+    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel mostly places right below */
     bool jit;                 /* a JIT of Ruby's is on: anonymous executable memory is its */
 };
 
@@ -57,8 +57,8 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
                                      struct memscope_ruby_regions *regions);
 
 /*
- * Claims the shape tables by their address or exact size, and the transient heap, by its chain of blocks, where it has
- * a mapping of its own.
+ * Claims the shape tables, by the list's address or their exact sizes and by the cache's pointer into the list, and the
+ * transient heap, by its chain of blocks, where it has a mapping of its own.
  */
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
                                          const struct memscope_mappings *mappings,
