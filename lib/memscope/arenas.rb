@@ -9,170 +9,119 @@ module Memscope
   # Each number is the allocator's own, in its meaning (jemalloc's stats.arenas.<i>, glibc's malloc_info). What the
   # allocator that serves malloc does not count is nil, and not in `to_h`.
   class Arena < Record
-    # @!attribute [r] index
-    #   @return [Integer, nil] nil for all of them together
+    # @return [Integer, nil] nil for all of them together
     field :index, :count
-    # @!attribute [r] name
-    #   @return [String, nil] jemalloc's own (5.3.1)
+    # @return [String, nil] jemalloc's own (5.3.1)
     field :name, :string, sparse: true
-    # @!attribute [r] allocated_bytes
-    #   @return [Integer, nil] given out and in thread caches: under jemalloc in small and large size classes, under
-    #     glibc all that the arena has and that is not free
+    # @return [Integer, nil] given out and in thread caches: under jemalloc in small and large size classes, under
+    #   glibc all that the arena has and that is not free
     field :allocated_bytes, :bytes, sparse: true
-    # @!method huge?
-    #   @return [Boolean, nil] whether jemalloc keeps it for large allocations (opt.oversize_threshold)
-    field :huge, :boolean, sparse: true
+    # @return [Boolean, nil] whether jemalloc keeps it for large allocations (opt.oversize_threshold)
+    field :huge?, :boolean, sparse: true
 
     # @!group jemalloc
 
-    # @!attribute [r] threads
-    #   @return [Integer, nil] assigned to it
+    # @return [Integer, nil] assigned to it
     field :threads, :count, sparse: true
-    # @!attribute [r] uptime_ns
-    #   @return [Integer, nil] nanoseconds since it was made
+    # @return [Integer, nil] nanoseconds since it was made
     field :uptime_ns, :count, counters: true, sparse: true
-    # @!attribute [r] small_allocated_bytes
-    #   @return [Integer, nil] given out and in thread caches, from slabs
+    # @return [Integer, nil] given out and in thread caches, from slabs
     field :small_allocated_bytes, :bytes, sparse: true
-    # @!attribute [r] large_allocated_bytes
-    #   @return [Integer, nil] and in extents of their own
+    # @return [Integer, nil] and in extents of their own
     field :large_allocated_bytes, :bytes, sparse: true
-    # @!attribute [r] active_bytes
-    #   @return [Integer, nil] whole pages with allocations in them
+    # @return [Integer, nil] whole pages with allocations in them
     field :active_bytes, :bytes, sparse: true
-    # @!attribute [r] dirty_bytes
-    #   @return [Integer, nil] free pages that were written to: a purge returns them
+    # @return [Integer, nil] free pages that were written to: a purge returns them
     field :dirty_bytes, :bytes, sparse: true
-    # @!attribute [r] muzzy_bytes
-    #   @return [Integer, nil] free pages that the kernel may take (MADV_FREE)
+    # @return [Integer, nil] free pages that the kernel may take (MADV_FREE)
     field :muzzy_bytes, :bytes, sparse: true
-    # @!attribute [r] mapped_bytes
-    #   @return [Integer, nil] address space in use
+    # @return [Integer, nil] address space in use
     field :mapped_bytes, :bytes, sparse: true
-    # @!attribute [r] retained_bytes
-    #   @return [Integer, nil] address space kept for later, without memory as far as jemalloc knows
+    # @return [Integer, nil] address space kept for later, without memory as far as jemalloc knows
     field :retained_bytes, :bytes, sparse: true
-    # @!attribute [r] resident_bytes
-    #   @return [Integer, nil] metadata, active and dirty: an upper bound, for active pages may be untouched
+    # @return [Integer, nil] metadata, active and dirty: an upper bound, for active pages may be untouched
     field :resident_bytes, :bytes, sparse: true
-    # @!attribute [r] metadata_bytes
-    #   @return [Integer, nil] base and internal together
+    # @return [Integer, nil] base and internal together
     field :metadata_bytes, :bytes, sparse: true
-    # @!attribute [r] base_bytes
-    #   @return [Integer, nil] of jemalloc's own bootstrap allocations
+    # @return [Integer, nil] of jemalloc's own bootstrap allocations
     field :base_bytes, :bytes, sparse: true
-    # @!attribute [r] internal_bytes
-    #   @return [Integer, nil] allocated for jemalloc itself
+    # @return [Integer, nil] allocated for jemalloc itself
     field :internal_bytes, :bytes, sparse: true
-    # @!attribute [r] metadata_thp
-    #   @return [Integer, nil] huge pages that metadata lies in
+    # @return [Integer, nil] huge pages that metadata lies in
     field :metadata_thp, :count, sparse: true
-    # @!attribute [r] extent_avail
-    #   @return [Integer, nil] extent structures kept for reuse
+    # @return [Integer, nil] extent structures kept for reuse
     field :extent_avail, :count, sparse: true
-    # @!attribute [r] tcache_bytes
-    #   @return [Integer, nil] in the caches of its threads
+    # @return [Integer, nil] in the caches of its threads
     field :tcache_bytes, :bytes, sparse: true
-    # @!attribute [r] tcache_stashed_bytes
-    #   @return [Integer, nil] in those caches, and freed (jemalloc 5.3)
+    # @return [Integer, nil] in those caches, and freed (jemalloc 5.3)
     field :tcache_stashed_bytes, :bytes, sparse: true
-    # @!attribute [r] abandoned_vm_bytes
-    #   @return [Integer, nil] address space given up for good
+    # @return [Integer, nil] address space given up for good
     field :abandoned_vm_bytes, :bytes, sparse: true
-    # @!attribute [r] dirty_decay_ms
-    #   @return [Integer, nil] after which dirty pages are given up, in ms; -1 never. nil for all arenas together
+    # @return [Integer, nil] after which dirty pages are given up, in ms; -1 never. nil for all arenas together
     field :dirty_decay_ms, :integer, sparse: true
-    # @!attribute [r] muzzy_decay_ms
-    #   @return [Integer, nil] after which muzzy pages are given back, in ms; -1 never
+    # @return [Integer, nil] after which muzzy pages are given back, in ms; -1 never
     field :muzzy_decay_ms, :integer, sparse: true
 
-    # @!attribute [r] dirty_purges
-    #   @return [Integer, nil] passes that gave dirty pages up
+    # @return [Integer, nil] passes that gave dirty pages up
     field :dirty_purges, :count, counters: true, sparse: true
-    # @!attribute [r] dirty_madvises
-    #   @return [Integer, nil] system calls that these passes took
+    # @return [Integer, nil] system calls that these passes took
     field :dirty_madvises, :count, counters: true, sparse: true
-    # @!attribute [r] dirty_purged_pages
-    #   @return [Integer, nil] pages that they gave up
+    # @return [Integer, nil] pages that they gave up
     field :dirty_purged_pages, :count, counters: true, sparse: true
-    # @!attribute [r] muzzy_purges
-    #   @return [Integer, nil] passes that gave muzzy pages back
+    # @return [Integer, nil] passes that gave muzzy pages back
     field :muzzy_purges, :count, counters: true, sparse: true
-    # @!attribute [r] muzzy_madvises
-    #   @return [Integer, nil] system calls that these passes took
+    # @return [Integer, nil] system calls that these passes took
     field :muzzy_madvises, :count, counters: true, sparse: true
-    # @!attribute [r] muzzy_purged_pages
-    #   @return [Integer, nil] pages that they gave back
+    # @return [Integer, nil] pages that they gave back
     field :muzzy_purged_pages, :count, counters: true, sparse: true
-    # @!attribute [r] small_allocations
-    #   @return [Integer, nil] of regions, by thread caches being filled and by callers without one
+    # @return [Integer, nil] of regions, by thread caches being filled and by callers without one
     field :small_allocations, :count, counters: true, sparse: true
-    # @!attribute [r] small_deallocations
-    #   @return [Integer, nil] of regions, by thread caches being flushed and by callers without one
+    # @return [Integer, nil] of regions, by thread caches being flushed and by callers without one
     field :small_deallocations, :count, counters: true, sparse: true
-    # @!attribute [r] small_requests
-    #   @return [Integer, nil] by callers, as far as thread caches have told
+    # @return [Integer, nil] by callers, as far as thread caches have told
     field :small_requests, :count, counters: true, sparse: true
-    # @!attribute [r] small_cache_fills
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] of thread caches (jemalloc 5.2.1)
     field :small_cache_fills, :count, counters: true, sparse: true
-    # @!attribute [r] small_cache_flushes
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] of thread caches (jemalloc 5.2.1)
     field :small_cache_flushes, :count, counters: true, sparse: true
-    # @!attribute [r] large_allocations
-    #   @return [Integer, nil] of large size classes
+    # @return [Integer, nil] of large size classes
     field :large_allocations, :count, counters: true, sparse: true
-    # @!attribute [r] large_deallocations
-    #   @return [Integer, nil] of large size classes
+    # @return [Integer, nil] of large size classes
     field :large_deallocations, :count, counters: true, sparse: true
-    # @!attribute [r] large_requests
-    #   @return [Integer, nil] by callers, as far as thread caches have told
+    # @return [Integer, nil] by callers, as far as thread caches have told
     field :large_requests, :count, counters: true, sparse: true
-    # @!attribute [r] large_cache_fills
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] of thread caches (jemalloc 5.2.1)
     field :large_cache_fills, :count, counters: true, sparse: true
-    # @!attribute [r] large_cache_flushes
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] of thread caches (jemalloc 5.2.1)
     field :large_cache_flushes, :count, counters: true, sparse: true
 
-    # @!attribute [r] mutexes
-    #   @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention, by mutex: operations, waits, spins,
-    #     owner_switches, wait_ns, longest_wait_ns, most_waiting
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention, by mutex: operations, waits, spins,
+    #   owner_switches, wait_ns, longest_wait_ns, most_waiting
     field :mutexes, :hash, counters: %i[operations waits spins owner_switches wait_ns], sparse: true
 
     # @!group glibc
 
-    # @!attribute [r] system_bytes
-    #   @return [Integer, nil] what it has from the kernel
+    # @return [Integer, nil] what it has from the kernel
     field :system_bytes, :bytes, sparse: true
-    # @!attribute [r] system_max_bytes
-    #   @return [Integer, nil] and had at most
+    # @return [Integer, nil] and had at most
     field :system_max_bytes, :bytes, sparse: true
-    # @!attribute [r] address_space_bytes
-    #   @return [Integer, nil] reserved
+    # @return [Integer, nil] reserved
     field :address_space_bytes, :bytes, sparse: true
-    # @!attribute [r] writable_bytes
-    #   @return [Integer, nil] of it, made writable
+    # @return [Integer, nil] of it, made writable
     field :writable_bytes, :bytes, sparse: true
-    # @!attribute [r] heaps
-    #   @return [Integer, nil] mappings that it is made of; nil for the main arena
+    # @return [Integer, nil] mappings that it is made of; nil for the main arena
     field :heaps, :count, sparse: true
-    # @!attribute [r] free_bytes
-    #   @return [Integer, nil] in free blocks outside of fastbins and thread caches, the heap's top among them, resident
-    #     or not; malloc_info adds up sizes with their flag bits, so it is too high by a byte or more a block
+    # @return [Integer, nil] in free blocks outside of fastbins and thread caches, the heap's top among them, resident
+    #   or not; malloc_info adds up sizes with their flag bits, so it is too high by a byte or more a block
     field :free_bytes, :bytes, sparse: true
-    # @!attribute [r] free_blocks
-    #   @return [Integer, nil] of these, the top being one
+    # @return [Integer, nil] of these, the top being one
     field :free_blocks, :count, sparse: true
-    # @!attribute [r] fast_bytes
-    #   @return [Integer, nil] in fastbins, which glibc 2.43 has not any more
+    # @return [Integer, nil] in fastbins, which glibc 2.43 has not any more
     field :fast_bytes, :bytes, sparse: true
-    # @!attribute [r] fast_blocks
-    #   @return [Integer, nil] of these
+    # @return [Integer, nil] of these
     field :fast_blocks, :count, sparse: true
-    # @!attribute [r] free_sizes
-    #   @return [Array<Hash{Symbol => Object}>, nil] free blocks by size: from_bytes, to_bytes, bytes, blocks, unsorted;
-    #     sizes as malloc_info prints them, with the flag bit of the block's header added
+    # @return [Array<Hash{Symbol => Object}>, nil] free blocks by size: from_bytes, to_bytes, bytes, blocks, unsorted;
+    #   sizes as malloc_info prints them, with the flag bit of the block's header added
     field :free_sizes, :list, sparse: true
 
     # @!endgroup
@@ -216,26 +165,19 @@ module Memscope
   #
   #   Memscope.arenas.max_by(&:dirty_bytes).index  # => 3
   class Arenas < Reading
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] epoch
-    #   @return [Integer, nil] jemalloc's, of all these numbers
+    # @return [Integer, nil] jemalloc's, of all these numbers
     field :epoch, :count
-    # @!attribute [r] limit
-    #   @return [Integer, nil] indexes that jemalloc has; the others are not in use
+    # @return [Integer, nil] indexes that jemalloc has; the others are not in use
     field :limit, :count
-    # @!attribute [r] arenas
-    #   @return [Array<Arena>] by index
+    # @return [Array<Arena>] by index
     collection :arenas, [Arena], counters: Arena.counters
-    # @!attribute [r] merged
-    #   @return [Arena, nil] all together, as the allocator itself sums them
+    # @return [Arena, nil] all together, as the allocator itself sums them
     field :merged, Arena, counters: Arena.counters
-    # @!attribute [r] mmapped_bytes
-    #   @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
+    # @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
     field :mmapped_bytes, :bytes
-    # @!attribute [r] mmapped_blocks
-    #   @return [Integer, nil] of these
+    # @return [Integer, nil] of these
     field :mmapped_blocks, :count
 
     # What Memscope.arenas does.

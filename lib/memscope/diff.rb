@@ -15,23 +15,17 @@ module Memscope
     class Change < Record
       include Lookup
 
-      # @!attribute [r] id
-      #   @return [Symbol, Integer] the field's, the row's or the Hash key's
+      # @return [Symbol, Integer] the field's, the row's or the Hash key's
       field :id, :id, null: false
-      # @!attribute [r] label
-      #   @return [String] for people
+      # @return [String] for people
       field :label, :string, null: false
-      # @!attribute [r] from
-      #   @return [Integer, Float, nil] the earlier value; nil where it is not known, and for a mere group
+      # @return [Integer, Float, nil] the earlier value; nil where it is not known, and for a mere group
       field :from, :number
-      # @!attribute [r] to
-      #   @return [Integer, Float, nil] the later value
+      # @return [Integer, Float, nil] the later value
       field :to, :number
-      # @!method counter?
-      #   @return [Boolean] whether it is a total that only grows
-      field :counter, :boolean, null: false
-      # @!attribute [r] changes
-      #   @return [Array<Change>] of its parts
+      # @return [Boolean] whether it is a total that only grows
+      field :counter?, :boolean, null: false
+      # @return [Array<Change>] of its parts
       field :changes, [self], null: false
 
       # @return [Integer, Float, nil] later less earlier; nil where either is not known
@@ -43,17 +37,13 @@ module Memscope
     end
     include Lookup
 
-    # @!attribute [r] of
-    #   @return [String] the kind of both readings: "ledger", "snapshot", …
+    # @return [String] the kind of both readings: "ledger", "snapshot", …
     field :of, :string, null: false
-    # @!attribute [r] seconds
-    #   @return [Float] from the earlier reading to the later
+    # @return [Float] from the earlier reading to the later
     field :seconds, :number, null: false
-    # @!attribute [r] earlier_pid
-    #   @return [Integer] the earlier reading's process; `pid` is the later's
+    # @return [Integer] the earlier reading's process; `pid` is the later's
     field :earlier_pid, :count, null: false
-    # @!attribute [r] changes
-    #   @return [Array<Change>] one for each number that both readings can have
+    # @return [Array<Change>] one for each number that both readings can have
     field :changes, [Change], null: false
 
     NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze

@@ -16,64 +16,46 @@ module Memscope
       # @return [Symbol] the field that tells it from others of a list
       def self.identity = :size_bytes
 
-      # @!attribute [r] size_bytes
-      #   @return [Integer] of one region
+      # @return [Integer] of one region
       field :size_bytes, :bytes, null: false
-      # @!attribute [r] stuck_bytes
-      #   @return [Integer] in free regions
+      # @return [Integer] in free regions
       field :stuck_bytes, :bytes, null: false
-      # @!attribute [r] utilisation
-      #   @return [Float] regions in use of all
+      # @return [Float] regions in use of all
       field :utilisation, :number, null: false
-      # @!attribute [r] slabs
-      #   @return [Integer]
+      # @return [Integer]
       field :slabs, :count, null: false
     end
 
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] epoch
-    #   @return [Integer, nil] jemalloc's, of all its numbers
+    # @return [Integer, nil] jemalloc's, of all its numbers
     field :epoch, :count
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident memory of the process
+    # @return [Integer, nil] resident memory of the process
     field :rss_bytes, :bytes
-    # @!attribute [r] allocated_bytes
-    #   @return [Integer, nil] given out: under jemalloc what thread caches hold included, under glibc not
+    # @return [Integer, nil] given out: under jemalloc what thread caches hold included, under glibc not
     field :allocated_bytes, :bytes
-    # @!attribute [r] active_bytes
-    #   @return [Integer, nil] jemalloc: whole pages with allocations in them
+    # @return [Integer, nil] jemalloc: whole pages with allocations in them
     field :active_bytes, :bytes
-    # @!attribute [r] resident_bytes
-    #   @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: what is resident of
-    #     malloc's memory
+    # @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: what is resident of
+    #   malloc's memory
     field :resident_bytes, :bytes
-    # @!attribute [r] active_to_allocated
-    #   @return [Float, nil] slack inside of pages: 1.0 is none
+    # @return [Float, nil] slack inside of pages: 1.0 is none
     field :active_to_allocated, :number
-    # @!attribute [r] resident_to_active
-    #   @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
+    # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
     field :resident_to_active, :number
-    # @!attribute [r] rss_to_resident
-    #   @return [Float, nil] the process beside its allocator; below 1 where active pages were never touched
+    # @return [Float, nil] the process beside its allocator; below 1 where active pages were never touched
     field :rss_to_resident, :number
-    # @!attribute [r] purgeable_bytes
-    #   @return [Integer, nil] resident free pages that the allocator can give back now
+    # @return [Integer, nil] resident free pages that the allocator can give back now
     field :purgeable_bytes, :bytes
-    # @!attribute [r] compactable_min_bytes
-    #   @return [Integer, nil] pages of Ruby's heap that moving its objects together empties, at least; nil where pins
-    #     are not known
+    # @return [Integer, nil] pages of Ruby's heap that moving its objects together empties, at least; nil where pins
+    #   are not known
     field :compactable_min_bytes, :bytes
-    # @!attribute [r] compactable_bytes
-    #   @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
+    # @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
     field :compactable_bytes, :bytes
-    # @!attribute [r] stuck_bytes
-    #   @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
-    #     bound: pages of a slab that were never touched are not resident
+    # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
+    #   bound: pages of a slab that were never touched are not resident
     field :stuck_bytes, :bytes
-    # @!attribute [r] stuck
-    #   @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none
+    # @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none
     field :stuck, [Stuck], null: false
 
     # The reasons of the readings that it is made of which hold for it too.

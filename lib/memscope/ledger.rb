@@ -16,18 +16,14 @@ module Memscope
   class Ledger < Reading
     # What an independent source says about a row.
     class Check < Record
-      # @!attribute [r] source
-      #   @return [String] who says it
+      # @return [String] who says it
       field :source, :string, null: false
-      # @!attribute [r] expected_bytes
-      #   @return [Integer] what that source says
+      # @return [Integer] what that source says
       field :expected_bytes, :bytes, null: false
-      # @!attribute [r] actual_bytes
-      #   @return [Integer] what the ledger found, measured the same way
+      # @return [Integer] what the ledger found, measured the same way
       field :actual_bytes, :bytes, null: false
-      # @!method verified?
-      #   @return [Boolean] whether both agree
-      field :verified, :boolean, null: false
+      # @return [Boolean] whether both agree
+      field :verified?, :boolean, null: false
 
       # @return [Integer] found less expected
       def difference_bytes = actual_bytes - expected_bytes
@@ -35,29 +31,21 @@ module Memscope
 
     # Resident bytes of one owner. The children's bytes sum to the row's.
     class Row < Record
-      # @!attribute [r] id
-      #   @return [Symbol]
+      # @return [Symbol]
       field :id, :symbol, null: false
-      # @!attribute [r] label
-      #   @return [String] for people
+      # @return [String] for people
       field :label, :string, null: false
-      # @!attribute [r] bytes
-      #   @return [Integer] resident; negative only where a row says why
+      # @return [Integer] resident; negative only where a row says why
       field :bytes, :signed_bytes, null: false
-      # @!attribute [r] shared_bytes
-      #   @return [Integer, nil] of these, shared with other processes; nil unless asked for
+      # @return [Integer, nil] of these, shared with other processes; nil unless asked for
       field :shared_bytes, :bytes, sparse: true
-      # @!attribute [r] private_bytes
-      #   @return [Integer, nil] of these, private; nil unless asked for
+      # @return [Integer, nil] of these, private; nil unless asked for
       field :private_bytes, :bytes, sparse: true
-      # @!attribute [r] detail
-      #   @return [Hash{Symbol => Object}] counts
+      # @return [Hash{Symbol => Object}] counts
       field :detail, :hash, null: false
-      # @!attribute [r] check
-      #   @return [Check, nil]
+      # @return [Check, nil]
       field :check, Check
-      # @!attribute [r] children
-      #   @return [Array<Row>]
+      # @return [Array<Row>]
       field :children, [self], null: false
 
       include Lookup
@@ -91,26 +79,19 @@ module Memscope
 
     include Lookup
 
-    # @!attribute [r] allocator
-    #   @return [Allocator] read just before, in the same envelope
+    # @return [Allocator] read just before, in the same envelope
     field :allocator, Allocator, null: false
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident memory that this scan saw; nil without /proc
+    # @return [Integer, nil] resident memory that this scan saw; nil without /proc
     field :rss_bytes, :bytes
-    # @!attribute [r] source
-    #   @return [Symbol] how it was scanned: :pagemap_scan, :pagemap, :smaps, or :none
+    # @return [Symbol] how it was scanned: :pagemap_scan, :pagemap, :smaps, or :none
     field :source, :symbol, null: false, one_of: %i[pagemap_scan pagemap smaps none]
-    # @!attribute [r] statm_before_bytes
-    #   @return [Integer, nil] resident memory by /proc/self/statm just before the scan
+    # @return [Integer, nil] resident memory by /proc/self/statm just before the scan
     field :statm_before_bytes, :bytes
-    # @!attribute [r] statm_after_bytes
-    #   @return [Integer, nil] and just after it
+    # @return [Integer, nil] and just after it
     field :statm_after_bytes, :bytes
-    # @!attribute [r] held_by_objects_bytes
-    #   @return [Integer, nil] what live objects say they hold through malloc, beyond their slots; nil unless asked for
+    # @return [Integer, nil] what live objects say they hold through malloc, beyond their slots; nil unless asked for
     field :held_by_objects_bytes, :bytes
-    # @!attribute [r] rows
-    #   @return [Array<Row>] largest first
+    # @return [Array<Row>] largest first
     field :rows, [Row], null: false
 
     # The reason of :malloc while jemalloc samples.

@@ -8,17 +8,13 @@ module Memscope
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 walks.
   class Cost < Record
-    # @!attribute [r] tier
-    #   @return [Symbol] :T0, :T1, :T2 or :T3
+    # @return [Symbol] :T0, :T1, :T2 or :T3
     field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
-    # @!attribute [r] wall_us
-    #   @return [Integer] how long it took, in microseconds
+    # @return [Integer] how long it took, in microseconds
     field :wall_us, :count, null: false
-    # @!attribute [r] gvl_us
-    #   @return [Integer] for how much of that the GVL was held
+    # @return [Integer] for how much of that the GVL was held
     field :gvl_us, :count, null: false
-    # @!attribute [r] scratch_bytes
-    #   @return [Integer] memory of its own that it worked in
+    # @return [Integer] memory of its own that it worked in
     field :scratch_bytes, :bytes, null: false
   end
 
@@ -31,23 +27,17 @@ module Memscope
     # The layouts of `to_h` that `from_h` understands.
     SCHEMAS = [1].freeze
 
-    # @!attribute [r] memscope
-    #   @return [String] the version of memscope that read it
+    # @return [String] the version of memscope that read it
     field :memscope, :string, null: false
-    # @!attribute [r] ruby
-    #   @return [String] the version of the Ruby that it was read in
+    # @return [String] the version of the Ruby that it was read in
     field :ruby, :string, null: false
-    # @!attribute [r] pid
-    #   @return [Integer] the process
+    # @return [Integer] the process
     field :pid, :count, null: false
-    # @!attribute [r] at
-    #   @return [Time] UTC, to the millisecond
+    # @return [Time] UTC, to the millisecond
     field :at, :time, null: false
-    # @!attribute [r] reasons
-    #   @return [Hash{Symbol => String}] why something is nil, missing or coarse
+    # @return [Hash{Symbol => String}] why something is nil, missing or coarse
     field :reasons, :sentences, null: false
-    # @!attribute [r] cost
-    #   @return [Cost]
+    # @return [Cost]
     field :cost, :cost, null: false
 
     ENVELOPE = own_fields.first(4).freeze
@@ -66,6 +56,8 @@ module Memscope
 
       # Declares the list that the reading is a Collection of.
       #
+      # @!macro [attach] reading_collection
+      #   @!attribute [r] $1
       # @return [void]
       def collection(name, type, **options)
         field(name, type, null: false, **options)

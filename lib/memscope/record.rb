@@ -113,6 +113,8 @@ module Memscope
 
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       #
+      # @!macro [attach] record_field
+      #   @!attribute [r] $1
       # @return [void]
       def field(name, type, null: true, one_of: nil, counters: false, sparse: false)
         key = name.name.delete_suffix("?").to_sym

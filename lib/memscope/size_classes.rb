@@ -7,62 +7,43 @@ module Memscope
   # What an allocator holds of one size. A small class lies in slabs of several pages, each cut into regions; a large
   # one in extents of its own.
   class SizeClass < Record
-    # @!attribute [r] kind
-    #   @return [Symbol] :small or :large
+    # @return [Symbol] :small or :large
     field :kind, :symbol, null: false, one_of: %i[small large]
-    # @!attribute [r] size_bytes
-    #   @return [Integer] of one allocation
+    # @return [Integer] of one allocation
     field :size_bytes, :bytes
-    # @!attribute [r] slab_bytes
-    #   @return [Integer, nil] of one slab; nil where the class is large
+    # @return [Integer, nil] of one slab; nil where the class is large
     field :slab_bytes, :bytes, sparse: true
-    # @!attribute [r] slabs
-    #   @return [Integer, nil] that there are
+    # @return [Integer, nil] that there are
     field :slabs, :count, sparse: true
-    # @!attribute [r] partly_used_slabs
-    #   @return [Integer, nil] with regions in use and free ones, the slab being filled not counted
+    # @return [Integer, nil] with regions in use and free ones, the slab being filled not counted
     field :partly_used_slabs, :count, sparse: true
-    # @!attribute [r] slab_regions
-    #   @return [Integer, nil] regions of one slab
+    # @return [Integer, nil] regions of one slab
     field :slab_regions, :count, sparse: true
-    # @!attribute [r] shards
-    #   @return [Integer, nil] bins that an arena has for this class
+    # @return [Integer, nil] bins that an arena has for this class
     field :shards, :count, sparse: true
-    # @!attribute [r] regions
-    #   @return [Integer, nil] regions of all slabs; extents where the class is large
+    # @return [Integer, nil] regions of all slabs; extents where the class is large
     field :regions, :count
-    # @!attribute [r] regions_in_use
-    #   @return [Integer, nil] given out or in thread caches
+    # @return [Integer, nil] given out or in thread caches
     field :regions_in_use, :count
-    # @!attribute [r] utilisation
-    #   @return [Float, nil] regions in use of all; nil without slabs
+    # @return [Float, nil] regions in use of all; nil without slabs
     field :utilisation, :number
-    # @!attribute [r] in_use_bytes
-    #   @return [Integer, nil] of these; an upper bound for large classes where the reading's reasons say so (5.3.1)
+    # @return [Integer, nil] of these; an upper bound for large classes where the reading's reasons say so (5.3.1)
     field :in_use_bytes, :bytes
-    # @!attribute [r] slack_bytes
-    #   @return [Integer, nil] free regions: nothing returns them until their slabs are empty
+    # @return [Integer, nil] free regions: nothing returns them until their slabs are empty
     field :slack_bytes, :bytes
-    # @!attribute [r] allocations
-    #   @return [Integer, nil] by this arena, thread caches filled included
+    # @return [Integer, nil] by this arena, thread caches filled included
     field :allocations, :count, counters: true
-    # @!attribute [r] deallocations
-    #   @return [Integer, nil] likewise
+    # @return [Integer, nil] likewise
     field :deallocations, :count, counters: true
-    # @!attribute [r] requests
-    #   @return [Integer, nil] by callers, served from thread caches included
+    # @return [Integer, nil] by callers, served from thread caches included
     field :requests, :count, counters: true
-    # @!attribute [r] cache_fills
-    #   @return [Integer, nil] of thread caches
+    # @return [Integer, nil] of thread caches
     field :cache_fills, :count, counters: true, sparse: true
-    # @!attribute [r] cache_flushes
-    #   @return [Integer, nil] of thread caches
+    # @return [Integer, nil] of thread caches
     field :cache_flushes, :count, counters: true, sparse: true
-    # @!attribute [r] slabs_made
-    #   @return [Integer, nil] since the process began
+    # @return [Integer, nil] since the process began
     field :slabs_made, :count, counters: true, sparse: true
-    # @!attribute [r] slabs_reused
-    #   @return [Integer, nil] as the slab being filled
+    # @return [Integer, nil] as the slab being filled
     field :slabs_reused, :count, counters: true, sparse: true
 
     class << self
@@ -90,17 +71,13 @@ module Memscope
   #
   #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
   class SizeClasses < Reading
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] what serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] arena
-    #   @return [Integer, nil] the arena they are of; nil for all together
+    # @return [Integer, nil] the arena they are of; nil for all together
     field :arena, :count
-    # @!attribute [r] epoch
-    #   @return [Integer, nil] jemalloc's, of all these numbers
+    # @return [Integer, nil] jemalloc's, of all these numbers
     field :epoch, :count
-    # @!attribute [r] classes
-    #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
+    # @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
     collection :classes, [SizeClass], counters: SizeClass.counters
 
     # What Memscope.size_classes does.

@@ -29,27 +29,20 @@ module Memscope
     # The keys of +jemalloc+ that only rise, as the extension's table of mallctl keys has them.
     JEMALLOC_COUNTERS = Native.const_defined?(:JEMALLOC_COUNTERS) ? Native::JEMALLOC_COUNTERS : [].freeze
 
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident (/proc/self/statm)
+    # @return [Integer, nil] resident (/proc/self/statm)
     field :rss_bytes, :bytes
-    # @!attribute [r] virtual_bytes
-    #   @return [Integer, nil] address space (/proc/self/statm)
+    # @return [Integer, nil] address space (/proc/self/statm)
     field :virtual_bytes, :bytes
-    # @!attribute [r] shared_bytes
-    #   @return [Integer, nil] resident pages of files and shared memory (/proc/self/statm)
+    # @return [Integer, nil] resident pages of files and shared memory (/proc/self/statm)
     field :shared_bytes, :bytes
-    # @!attribute [r] gc
-    #   @return [Hash{Symbol => Integer}] GC.stat, with the keys that this Ruby has
+    # @return [Hash{Symbol => Integer}] GC.stat, with the keys that this Ruby has
     field :gc, :hash, counters: GC_COUNTERS
-    # @!attribute [r] gc_heaps
-    #   @return [Hash{Integer => Hash{Symbol => Integer}}, nil] GC.stat_heap; nil before Ruby 3.2
+    # @return [Hash{Integer => Hash{Symbol => Integer}}, nil] GC.stat_heap; nil before Ruby 3.2
     field :gc_heaps, :hash, counters: GC_HEAP_COUNTERS
-    # @!attribute [r] jemalloc
-    #   @return [Hash{Symbol => Integer, nil}, nil] jemalloc's totals, of the epoch in :epoch; nil where jemalloc does
-    #     not serve malloc; a key that this version of jemalloc has not is nil
+    # @return [Hash{Symbol => Integer, nil}, nil] jemalloc's totals, of the epoch in :epoch; nil where jemalloc does
+    #   not serve malloc; a key that this version of jemalloc has not is nil
     field :jemalloc, :hash, counters: JEMALLOC_COUNTERS
-    # @!attribute [r] glibc
-    #   @return [Hash{Symbol => Integer}, nil] mallinfo2; nil unless it was asked for and glibc serves malloc
+    # @return [Hash{Symbol => Integer}, nil] mallinfo2; nil unless it was asked for and glibc serves malloc
     field :glibc, :hash
 
     # What Memscope.snapshot does.

@@ -11,74 +11,53 @@ module Memscope
   # rss_bytes is uss_bytes and shared_bytes together. The rows are of a ledger read just before, and sum to
   # ledger_rss_bytes: some pages more or less.
   class Worker < Record
-    # @!attribute [r] index
-    #   @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
+    # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
-    # @!attribute [r] pid
-    #   @return [Integer]
+    # @return [Integer]
     field :pid, :count, null: false
-    # @!attribute [r] role
-    #   @return [Symbol] :master, :worker, or :single for a process that has no cluster around it
+    # @return [Symbol] :master, :worker, or :single for a process that has no cluster around it
     field :role, :symbol, null: false, one_of: %i[master worker single]
-    # @!attribute [r] phase
-    #   @return [Integer, nil] Puma's phase, which each phased restart increases; nil before Puma's first word of it
+    # @return [Integer, nil] Puma's phase, which each phased restart increases; nil before Puma's first word of it
     field :phase, :count
-    # @!attribute [r] booted_at
-    #   @return [Time, nil] UTC, to the millisecond, when it took its first reading: before the application was loaded,
-    #     or in a worker of a preloaded one just behind the fork
+    # @return [Time, nil] UTC, to the millisecond, when it took its first reading: before the application was loaded,
+    #   or in a worker of a preloaded one just behind the fork
     field :booted_at, :time
-    # @!attribute [r] at
-    #   @return [Time, nil] UTC, to the millisecond, when these numbers were read; nil before the first report
+    # @return [Time, nil] UTC, to the millisecond, when these numbers were read; nil before the first report
     field :at, :time
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident, shared pages in full
+    # @return [Integer, nil] resident, shared pages in full
     field :rss_bytes, :bytes
-    # @!attribute [r] pss_bytes
-    #   @return [Integer, nil] each resident page divided by the number of processes that map it: these sum over the
-    #     processes
+    # @return [Integer, nil] each resident page divided by the number of processes that map it: these sum over the
+    #   processes
     field :pss_bytes, :bytes
-    # @!attribute [r] uss_bytes
-    #   @return [Integer, nil] pages that this process alone maps: what would go back with it
+    # @return [Integer, nil] pages that this process alone maps: what would go back with it
     field :uss_bytes, :bytes
-    # @!attribute [r] shared_bytes
-    #   @return [Integer, nil] pages that another process maps too: libraries, and what copy-on-write still shares
+    # @return [Integer, nil] pages that another process maps too: libraries, and what copy-on-write still shares
     field :shared_bytes, :bytes
-    # @!attribute [r] unshared_since_fork_bytes
-    #   @return [Integer, nil] of the memory that it shared with its parent just behind the fork, what is no longer
-    #     shared, whoever of them wrote to it; nil for a process that was not forked
+    # @return [Integer, nil] of the memory that it shared with its parent just behind the fork, what is no longer
+    #   shared, whoever of them wrote to it; nil for a process that was not forked
     field :unshared_since_fork_bytes, :bytes
-    # @!attribute [r] rss_at_boot_bytes
-    #   @return [Integer, nil] RSS at `booted_at`
+    # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
-    # @!attribute [r] rows
-    #   @return [Hash{Symbol => Integer}, nil] the ledger's top rows: resident bytes by row
+    # @return [Hash{Symbol => Integer}, nil] the ledger's top rows: resident bytes by row
     field :rows, :hash
-    # @!attribute [r] leaves
-    #   @return [Hash{Symbol => Integer}, nil] the rows without children of that ledger, by their paths
-    #     (:"malloc/in_use"): resident bytes, with the same sum
+    # @return [Hash{Symbol => Integer}, nil] the rows without children of that ledger, by their paths
+    #   (:"malloc/in_use"): resident bytes, with the same sum
     field :leaves, :hash
-    # @!attribute [r] unverified_rows
-    #   @return [Integer, nil] how many rows of that ledger another source contradicts
+    # @return [Integer, nil] how many rows of that ledger another source contradicts
     field :unverified_rows, :count
-    # @!attribute [r] snapshot
-    #   @return [Snapshot, nil] the totals that are cheap to read, read in the same report; nil before the first one
+    # @return [Snapshot, nil] the totals that are cheap to read, read in the same report; nil before the first one
     field :snapshot, Snapshot, sparse: true
-    # @!attribute [r] arenas
-    #   @return [Hash{Symbol => Hash{Integer => Integer}}, nil] what metrics tell of its arenas: levels, each by the
-    #     arenas' indices; nil unless the configuration's `metrics_arenas` is true
+    # @return [Hash{Symbol => Hash{Integer => Integer}}, nil] what metrics tell of its arenas: levels, each by the
+    #   arenas' indices; nil unless the configuration's `metrics_arenas` is true
     field :arenas, :hash, sparse: true
-    # @!attribute [r] costs
-    #   @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] of each reading that the report took: wall_us and gvl_us
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] of each reading that the report took: wall_us and gvl_us
     field :costs, :hash
-    # @!attribute [r] rss_bytes_per_hour
-    #   @return [Integer, nil] how RSS grew since boot: the median of the slopes between readings, which a start that
-    #     fills caches does not tilt for long; nil before 5 readings over a minute
+    # @return [Integer, nil] how RSS grew since boot: the median of the slopes between readings, which a start that
+    #   fills caches does not tilt for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
-    # @!attribute [r] samples
-    #   @return [Integer] how many readings it took of itself
+    # @return [Integer] how many readings it took of itself
     field :samples, :count, null: false
-    # @!attribute [r] reasons
-    #   @return [Hash{Symbol => String}] why something is nil, or old
+    # @return [Hash{Symbol => String}] why something is nil, or old
     field :reasons, :sentences, null: false
 
     # Both are made when they are asked for.
@@ -118,8 +97,7 @@ module Memscope
   #   Memscope.workers[1].unshared_since_fork_bytes        # => 67108864
   #   Memscope.workers.max_by(&:uss_bytes).rows[:malloc]   # => 81540864
   class Workers < Reading
-    # @!attribute [r] workers
-    #   @return [Array<Worker>] the master first, then by index; of one index an old and a new one while Puma restarts
+    # @return [Array<Worker>] the master first, then by index; of one index an old and a new one while Puma restarts
     collection :workers, [Worker]
 
     class << self

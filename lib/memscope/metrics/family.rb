@@ -6,30 +6,23 @@ module Memscope
   module Metrics
     # One number of a family.
     class Sample < Record
-      # @!attribute [r] labels
-      #   @return [Hash{Symbol => String}] unique among the samples of a family
+      # @return [Hash{Symbol => String}] unique among the samples of a family
       field :labels, :hash, null: false
-      # @!attribute [r] value
-      #   @return [Integer, Float] in the family's unit
+      # @return [Integer, Float] in the family's unit
       field :value, :number, null: false
     end
 
     # A metric with its samples at one moment, for exporters.
     class Family < Record
-      # @!attribute [r] name
-      #   @return [String] "memscope_ledger_bytes"
+      # @return [String] "memscope_ledger_bytes"
       field :name, :string, null: false
-      # @!attribute [r] help
-      #   @return [String] what it is
+      # @return [String] what it is
       field :help, :string, null: false
-      # @!attribute [r] type
-      #   @return [Symbol] :gauge or :counter
+      # @return [Symbol] :gauge or :counter
       field :type, :symbol, null: false, one_of: %i[gauge counter]
-      # @!attribute [r] unit
-      #   @return [String, nil] "bytes", "seconds", "bytes_per_second", or nil for plain numbers
+      # @return [String, nil] "bytes", "seconds", "bytes_per_second", or nil for plain numbers
       field :unit, :string
-      # @!attribute [r] samples
-      #   @return [Array<Sample>]
+      # @return [Array<Sample>]
       field :samples, [Sample], null: false
     end
   end
