@@ -2,9 +2,10 @@
 
 require_relative "test_helper"
 require "json"
+require_relative "support/cgroup_hosts"
 
 class CgroupTest < MemscopeTest
-  FIXTURES = File.join(__dir__, "fixtures", "cgroup")
+  FIXTURES = CgroupHosts.directory
   MEBIBYTE = 1 << 20
 
   def test_v2
@@ -186,7 +187,7 @@ class CgroupTest < MemscopeTest
   end
 
   def test_every_nil_has_a_reason
-    Dir.children(FIXTURES).each do |name|
+    CgroupHosts.names.each do |name|
       group = read(name)
       unknown = group.body.select { |_, value| value.nil? }.keys
 
@@ -195,7 +196,7 @@ class CgroupTest < MemscopeTest
   end
 
   def test_survives_json
-    Dir.children(FIXTURES).each do |name|
+    CgroupHosts.names.each do |name|
       group = read(name)
 
       assert_equal group, Memscope::Cgroup.from_h(JSON.parse(group.to_json)), name

@@ -142,8 +142,8 @@ class PurgeTest < MemscopeTest
   # Every key that the engine writes to, or acts through, is in one table, but those of the profile.
   def test_the_keys_that_are_written_to
     engine = File.join(ChildProcess::ROOT, "ext/memscope/engine")
-    table = File.read(File.join(engine, "jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
-    sources = Dir[File.join(engine, "*.{c,h,def}")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }.join
+    table = File.read(File.join(engine, "malloc/jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
+    sources = Dir[File.join(engine, "**/*.{c,h,def}")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }.join
 
     assert_equal %w[arenas.narenas arena.0.decay arena.0.purge thread.tcache.flush arena.0.dirty_decay_ms
                     arena.0.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms background_thread], table

@@ -24,7 +24,7 @@ static const struct {
     const char *name;
     size_t size;
 } rows[] = {
-#include "jemalloc_stats.def"
+#include "malloc/jemalloc_stats.def"
 };
 #define ROWS (sizeof rows / sizeof *rows)
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Probes headers and functions of this Ruby and this C library. Decides nothing about the allocator: which one
-# serves malloc is only known in the running process (engine/allocator.h).
+# serves malloc is only known in the running process (engine/malloc/allocator.h).
 
 require "mkmf"
 
@@ -11,8 +11,9 @@ unless RUBY_ENGINE == "ruby"
   exit
 end
 
-$srcs = Dir[File.join($srcdir, "*.c"), File.join($srcdir, "engine", "*.c")].map { |path| File.basename(path) }.sort
-$VPATH << "$(srcdir)/engine"
+# Objects land flat in the build directory, so base names are unique. An #include carries the room: "kernel/process.h".
+$srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
+$VPATH.concat(Dir["{bindings,ruby,engine/*}", base: $srcdir].sort.map { |room| "$(srcdir)/#{room}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
 # -Os: most of this code runs once a reading, and its pages are resident in every process that loads it.
 $CFLAGS << " -std=c11 -Os -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \

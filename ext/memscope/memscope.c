@@ -1,23 +1,21 @@
 /*
- * memscope's extension. A reading order for the directory:
+ * memscope's extension. A reading order for its rooms (docs/architecture.md; rake lint:rooms checks the includes):
  *
- *   engine/status.h, text_file.h, scratch.h, own_memory.h    what every reader stands on
- *   engine/process.h, cgroup.h, mappings.h, residency.h      the kernel's side
- *   engine/shared_objects.h, allocator.h, jemalloc.h, glibc.h  who serves malloc, and what it holds
- *   engine/jemalloc_arenas.h, glibc_arenas.h                 the same, arena by arena
- *   engine/stacks.h, ledger.h                                who owns which page; the sum
- *   engine/jemalloc_control.h, levers.h                      what is changed: giving memory back
- *   engine/program.h                                         what a file does when it is started
- *   engine/sampled_stack.h, sample_table.h, native_frames.h  malloc's samples: where, how many, by whom
- *   engine/imports.h, import_sampler.h, jemalloc_profile.h   the two ways to take them
- *   malloc_profile.h, malloc_profile_interned.h              Ruby's frames of a sample, and what it was for
- *   ruby_private.h, ruby_heap.c, heap_pins.c                 Ruby's heap pages and slots
- *   values.c, *_binding.c, snapshot.c                        structs in, VALUEs out
+ *   engine/base       what every reader stands on: status, scratch memory, reading this process's memory, text files
+ *   engine/kernel     the kernel's side: process, cgroup, mappings, residency, sharing; what a program does at exec
+ *   engine/elf        loaded objects, and the functions that an address lies in
+ *   engine/malloc     who serves malloc, what it holds, its settings, and the levers that give memory back
+ *   engine/ledger     who owns which page; the sum
+ *   engine/sampling   malloc's samples: the two ways to take them, native frames, the table that counts them
+ *   ruby              Ruby's heap pages, slots and frames; the only room with Ruby's private declarations
+ *   values.h, bindings  structs in, VALUEs out
  *
- * engine/ knows no Ruby. The binding knows no mallctl and no /proc. Errors go up as enum memscope_status and become
+ * engine/ knows no Ruby. bindings/ knows no mallctl and no /proc. Errors go up as enum memscope_status and become
  * reasons here; nothing longjmps through the engine.
  */
-#include "memscope.h"
+#include "values.h"
+
+#include "init.h"
 
 RUBY_FUNC_EXPORTED void Init_memscope(void);
 

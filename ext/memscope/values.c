@@ -1,4 +1,4 @@
-#include "memscope.h"
+#include "values.h"
 
 #include <time.h>
 

@@ -40,7 +40,7 @@ class ApplicationTest < MemscopeTest
 
   def workers_when(application, what)
     found = nil
-    application.wait(what) do
+    application.until_found(what) do
       found = authorised(application, "/workers").json.fetch("workers")
       yield(found)
     end
@@ -119,7 +119,7 @@ class RailsApplicationTest < ApplicationTest
 
   def metrics_sum(application)
     text = nil
-    application.wait("the ledger's rows") do
+    application.until_found("the ledger's rows") do
       text = authorised(application, "/metrics", accept: "*/*").body
       text.include?("memscope_ledger_bytes{")
     end
@@ -163,8 +163,8 @@ class RackApplicationTest < ApplicationTest
   def test_a_phased_restart
     ServedApplication.sinatra(configuration: CONFIGURATION, puma: "preload_app! false") do |application|
       old = application.worker_pids
-      application.signal(:USR1)
-      application.wait("other workers") { !application.worker_pids.intersect?(old) }
+      Process.kill(:USR1, application.pid)
+      application.until_found("other workers") { !application.worker_pids.intersect?(old) }
       now = application.worker_pids
       workers = workers_when(application, "the new workers") do |found|
         found.filter_map { |worker| worker["pid"] if worker["role"] == "worker" }.sort == now.sort

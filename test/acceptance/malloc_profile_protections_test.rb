@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 
 # What the protections of the malloc profile are for: without one of them the process crashes, hangs or miscounts, where
-# it does not with all. In a build where each can be taken away (engine/protections.h); rake stress makes it. Those that
+# it does not with all. In a build where each can be taken away (base/protections.h); rake stress makes it. Those that
 # are not here could not be provoked; the code says why they are needed.
 class MallocProfileProtectionsTest < MemscopeTest
   DIRECTORY = File.join(ChildProcess::ROOT, "tmp/unprotected")

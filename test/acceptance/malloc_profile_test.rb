@@ -6,7 +6,7 @@ require_relative "../support/malloc_profile_ways"
 # The malloc profile against memory that is held in known ways, under each allocator and with each backend.
 #
 # Nothing seeds what is random here: each thread's sampler starts from the clock and its own address
-# (engine/import_sampler.c, seed), jemalloc's from an address (5.3.0 src/tsd.c, tsd_data_init), and both go on from run
+# (import_sampler.c, seed), jemalloc's from an address (5.3.0 src/tsd.c, tsd_data_init), and both go on from run
 # to run. So a right profiler fails these tests, with the odds that are said: all of them, once in some 8000 times.
 class MallocProfileTest < MemscopeTest
   extend MallocProfileWays

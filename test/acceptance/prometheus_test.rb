@@ -158,7 +158,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
     name, preload = allocators.to_a[applications.size]
     ServedApplication.rails(initializer: INITIALIZER, preload: preload, env: NEVER) do |application|
-      application.wait("reports") { PROCESSES.all? { |one| text(application).include?(%(worker="#{one}")) } }
+      application.until_found("reports") { PROCESSES.all? { |one| text(application).include?(%(worker="#{one}")) } }
       clusters(allocators, { **applications, name => application }, &block)
     end
   end

@@ -32,7 +32,7 @@ class WebBrowserTest < MemscopeTest
   JS
 
   class << self
-    def server = @server ||= WebServer.new("puma", { "RACK_ENV" => "test" }, nil).tap { |server| stop_later(server) }
+    def server = @server ||= WebServer.new(env: { "RACK_ENV" => "test" }).tap { |server| stop_later(server) }
 
     private
 

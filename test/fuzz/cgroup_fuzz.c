@@ -1,5 +1,5 @@
 /* The files of a cgroup, /proc/self/cgroup and the lines of /proc/self/mountinfo: the first byte says which. */
-#include "cgroup.h"
+#include "kernel/cgroup.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * An ELF file, taken for the file of an object, and for an image as it is loaded. The seed is a small library with a
  * build-id: cc -shared -nostdlib -Wl,--build-id,-z,noseparate-code,-z,max-page-size=16.
  */
-#include "elf_reading.h"
+#include "elf/elf_reading.h"
 
 #include <link.h>
 #include <stdlib.h>

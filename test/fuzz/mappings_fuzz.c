@@ -1,5 +1,5 @@
 /* Whatever the text is, the list is ascending, disjoint and named, or the parse says no. */
-#include "mappings.h"
+#include "kernel/mappings.h"
 
 #include <stdlib.h>
 #include <string.h>

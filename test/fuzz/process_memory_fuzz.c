@@ -1,5 +1,5 @@
 /* /proc/self/status and /proc/self/smaps_rollup: what has been read is present, and nothing else is touched. */
-#include "process.h"
+#include "kernel/process.h"
 
 #include <stdlib.h>
 #include <string.h>

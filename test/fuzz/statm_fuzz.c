@@ -1,5 +1,5 @@
 /* /proc/self/statm. */
-#include "process.h"
+#include "kernel/process.h"
 
 #include <stdlib.h>
 #include <string.h>

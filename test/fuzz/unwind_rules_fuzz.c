@@ -2,7 +2,7 @@
  * The .eh_frame of an object: a byte that says where in it a description is, one that says for which of its
  * instructions, then the section. The seeds are those of functions by gcc and clang, and of glibc's signal return.
  */
-#include "unwind_rules.h"
+#include "sampling/unwind_rules.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,21 +1,18 @@
 # frozen_string_literal: true
 
 require "fileutils"
-require "net/http"
 require "open3"
-require "timeout"
 require "tmpdir"
+require_relative "puma_process"
 
-# A real application in a directory of its own, served by a real Puma in a process of its own, and asked over HTTP.
+# A real application in a directory of its own, served by a real Puma, and asked over HTTP.
 #
 #   ServedApplication.rails(preload: "libjemalloc.so.2") { |application| application.get("/memscope") }
 #
 # The applications answer /pid, and POST /garbage?mebibytes=64, which leaves so much free memory behind. Puma finds a
 # free port, has two workers and loads the application before it forks them, unless told otherwise.
-class ServedApplication
+class ServedApplication < PumaProcess
   ROOT = ChildProcess::ROOT
-  # Seconds in which anything here happens, on a loaded machine.
-  PATIENCE = 90
 
   # Rails' own skeleton without what is not needed here.
   GENERATE = %w[rails new living --minimal --skip-bundle --skip-git --skip-active-record --skip-asset-pipeline
@@ -81,7 +78,7 @@ class ServedApplication
         files.each { |path, text| File.write(File.join(root, path), text) }
         production = File.join(root, "config/environments/production.rb")
         File.write(production, File.read(production).sub(/^ *config\.force_ssl = true$/, ""))
-        new(root, **options).serve(&use)
+        run(root, **options, &use)
       end
     end
 
@@ -90,7 +87,7 @@ class ServedApplication
       in_directory do |directory|
         File.write(File.join(directory, "Gemfile"), gemfile("sinatra"))
         File.write(File.join(directory, "config.ru"), "require \"memscope\"\n#{configuration}\n#{SINATRA}")
-        new(directory, **options).serve(&use)
+        run(directory, **options, &use)
       end
     end
 
@@ -126,13 +123,40 @@ class ServedApplication
   # @param puma [String] more lines of config/puma.rb
   # @param workers [Integer] 0 for single mode
   def initialize(root, preload: nil, env: {}, puma: "preload_app!", workers: 2)
-    @root = root
-    @env = ChildProcess.environment(
+    env = ChildProcess.environment(
       preload, "RACK_ENV" => "production", "RAILS_ENV" => "production", "SECRET_KEY_BASE" => "x" * 64,
                "RAILS_LOG_TO_STDOUT" => "1", "BUNDLE_GEMFILE" => File.join(root, "Gemfile"),
                "BUNDLE_PATH" => File.join(ROOT, "vendor", "bundle"), **env
     )
-    @puma = <<~RUBY
+    configure(root, workers, puma)
+    self.class.bundled("bundle", "install", "--local", chdir: root, env: { **env, "LD_PRELOAD" => nil })
+    super(%w[bundle exec puma -C config/puma.rb], env, root)
+    until_found("answer") { answers? }
+  end
+
+  def get(path, headers: {}) = answer(Net::HTTP::Get.new(path, headers))
+
+  def post(path, form: {}, headers: {})
+    answer(Net::HTTP::Post.new(path, headers).tap { |request| request.set_form_data(form) })
+  end
+
+  # Asks until that many different workers have answered.
+  #
+  # @return [Array<Integer>] their pids
+  def worker_pids(count = 2)
+    pids = []
+    until_found("#{count} workers") do
+      pids |= Array.new(8) { Thread.new { Integer(get("/pid").body) } }.map(&:value)
+      pids.size >= count
+    end
+    pids
+  end
+
+  private
+
+  def configure(root, workers, puma)
+    FileUtils.mkdir_p(File.join(root, "config"))
+    File.write(File.join(root, "config", "puma.rb"), <<~RUBY)
       workers #{workers}
       threads 1, 3
       #{puma}
@@ -142,91 +166,14 @@ class ServedApplication
     RUBY
   end
 
-  # Starts, yields self, and stops.
-  def serve
-    start
-    yield(self)
-  ensure
-    stop
-  end
-
-  # @return [Integer] of Puma's master
-  attr_reader :pid
-
-  # @return [Integer]
-  attr_reader :port
-
-  # @return [String] what the application has printed and logged
-  def log = File.read(@log)
-
-  def get(path, headers: {}) = request(Net::HTTP::Get.new(path, headers))
-
-  def post(path, form: {}, headers: {})
-    request(Net::HTTP::Post.new(path, headers).tap { |request| request.set_form_data(form) })
-  end
-
-  # Asks until that many different workers have answered.
-  #
-  # @return [Array<Integer>] their pids
-  def worker_pids(count = 2)
-    pids = []
-    wait("#{count} workers") do
-      pids |= Array.new(8) { Thread.new { Integer(get("/pid").body) } }.map(&:value)
-      pids.size >= count
-    end
-    pids
-  end
-
-  # @yield until it is true
-  def wait(what)
-    deadline = now + PATIENCE
-    until yield
-      raise ChildProcess::Failure, "#{what}: waited in vain\n#{log}" if now > deadline || ended?
-
-      sleep 0.05
-    end
-  end
-
-  # @param signal [Symbol] for Puma's master
-  def signal(signal) = Process.kill(signal, pid)
-
-  private
-
-  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-  def start
-    FileUtils.mkdir_p(File.join(@root, "config"))
-    File.write(File.join(@root, "config", "puma.rb"), @puma)
-    self.class.bundled("bundle", "install", "--local", chdir: @root, env: { **@env, "LD_PRELOAD" => nil })
-    @log = File.join(@root, "log.txt")
-    @pid = Process.spawn(@env, "bundle", "exec", "puma", "-C", "config/puma.rb", chdir: @root, in: File::NULL,
-                                                                                 %i[out err] => @log, pgroup: true)
-    wait("Puma") { @port = log[%r{Listening on http://127\.0\.0\.1:(\d+)}, 1]&.to_i }
-    wait("the first answer") { answers? }
-  end
-
-  def stop
-    return unless @pid
-
-    Process.kill(:TERM, @pid)
-    Timeout.timeout(PATIENCE) { Process.wait(@pid) }
-  rescue Errno::ESRCH, Errno::ECHILD
-    nil
-  rescue Timeout::Error
-    Process.kill(:KILL, -@pid)
-    Process.wait(@pid)
-  end
-
-  def ended? = Process.wait(@pid, Process::WNOHANG) && (@pid = nil).nil?
-
   def answers?
     get("/pid").status == 200
   rescue SystemCallError, IOError
     false
   end
 
-  def request(request)
-    answer = Net::HTTP.start("127.0.0.1", port, read_timeout: PATIENCE) { |http| http.request(request) }
+  def answer(request)
+    answer = request(request)
     Response.new(status: answer.code.to_i, headers: answer.each_header.to_h, body: answer.body)
   end
 end

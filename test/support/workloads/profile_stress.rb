@@ -107,7 +107,7 @@ module ProfileStress
     end
   end
 
-  # Blocks that live on are what makes the filter of addresses (engine/sample_table.h) take others for samples, too.
+  # Blocks that live on are what makes the filter of addresses (sampling/sample_table.h) take others for samples, too.
   def start
     Memscope::MallocProfile.start(rate: RATES.sample, backend: BACKEND) unless BACKEND == :none
     Leaks.leak(2048, LIVING, :here)

@@ -1,0 +1,248 @@
+/*
+ * Native.allocator, allocator_inputs and jemalloc_stats: structs in, VALUEs out.
+ */
+#include "values.h"
+
+#include "init.h"
+#include "malloc/allocator.h"
+#include "malloc/allocator_environment.h"
+#include "malloc/jemalloc.h"
+
+#include <ruby/thread.h>
+#include <stdio.h>
+
+static VALUE text_or_nil(const char *text) {
+    return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
+}
+
+static VALUE text_value(struct memscope_text text) {
+    return text.start ? rb_utf8_str_new(text.start, (long)text.length) : Qnil;
+}
+
+static VALUE setting_value(const struct memscope_setting *setting) {
+    switch (setting->type) {
+    case MEMSCOPE_SETTING_BOOLEAN:
+        return setting->value.boolean ? Qtrue : Qfalse;
+    case MEMSCOPE_SETTING_UNSIGNED:
+        return ULL2NUM(setting->value.number);
+    case MEMSCOPE_SETTING_SIGNED:
+        return LL2NUM(setting->value.signed_number);
+    case MEMSCOPE_SETTING_TEXT:
+        return rb_utf8_str_new_cstr(setting->value.text);
+    case MEMSCOPE_SETTING_NOT_KNOWN:
+        break;
+    }
+    return Qnil;
+}
+
+/* Allocators take their settings once, when the process starts: built at the first call, frozen, and kept. */
+static struct settings { VALUE list, reasons; } settings;
+
+static void add_setting(const struct memscope_setting *setting, void *context) {
+    const struct settings *building = context;
+    VALUE hash = rb_hash_new(), name = text_value(setting->name);
+
+    memscope_hash_set(hash, "name", name);
+    memscope_hash_set(hash, "value", setting_value(setting));
+    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(setting->source));
+    memscope_hash_set(hash, "given", text_value(setting->given));
+    memscope_hash_set(hash, "ignored", text_or_nil(setting->ignored));
+    rb_ary_push(building->list, rb_obj_freeze(hash));
+    if (setting->reason)
+        rb_hash_aset(building->reasons, rb_to_symbol(name), rb_utf8_str_new_cstr(setting->reason));
+}
+
+static void build_settings(void) {
+    struct settings building = {rb_ary_new(), rb_hash_new()};
+    const char *reason = memscope_allocator_settings(add_setting, &building);
+
+    if (reason)
+        memscope_hash_set(building.reasons, "settings", rb_utf8_str_new_cstr(reason));
+    rb_gc_register_mark_object(rb_obj_freeze(building.list));
+    rb_gc_register_mark_object(rb_obj_freeze(building.reasons));
+    settings = building;
+}
+
+static VALUE others_list(VALUE reasons) {
+    const struct memscope_other_allocator *others;
+    size_t count = memscope_allocator_others(&others);
+    VALUE list = rb_ary_new_capa((long)count);
+
+    for (size_t index = 0; index < count; index++) {
+        VALUE hash = rb_hash_new();
+
+        memscope_hash_set(hash, "name", memscope_symbol(memscope_allocator_name_text(others[index].name)));
+        memscope_hash_set(hash, "version", text_or_nil(others[index].version));
+        memscope_hash_set(hash, "path", rb_utf8_str_new_cstr(others[index].path));
+        memscope_hash_set(hash, "prefix", rb_utf8_str_new_cstr(others[index].prefix));
+        memscope_hash_set(hash, "reason", rb_utf8_str_new_cstr(others[index].reason));
+        rb_ary_push(list, hash);
+    }
+    if (count == MEMSCOPE_OTHER_ALLOCATORS)
+        memscope_hash_set(reasons, "others", rb_sprintf("no more than %d are listed", MEMSCOPE_OTHER_ALLOCATORS));
+    return list;
+}
+
+static void add_identity(VALUE hash, VALUE reasons) {
+    const struct memscope_allocator *allocator = memscope_allocator_current();
+
+    memscope_hash_set(hash, "name", memscope_symbol(memscope_allocator_name_text(allocator->name)));
+    memscope_hash_set(hash, "version", text_or_nil(allocator->version));
+    memscope_hash_set(hash, "path", text_or_nil(allocator->path));
+    memscope_hash_set(hash, "proved", allocator->proved ? Qtrue : Qfalse);
+    memscope_hash_set(hash, "proof", rb_utf8_str_new_cstr(allocator->proof));
+    if (!allocator->proved)
+        memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr(allocator->proof));
+    if (allocator->version[0] == '\0')
+        memscope_hash_set(reasons, "version",
+                          rb_utf8_str_new_cstr(allocator->proved ? "this allocator does not say its version"
+                                                                 : "the allocator is not known"));
+    if (allocator->path[0] == '\0')
+        memscope_hash_set(reasons, "path",
+                          rb_utf8_str_new_cstr("the dynamic linker lists no object that holds malloc"));
+}
+
+/* Memscope::Native.allocator */
+static VALUE native_allocator(VALUE self) {
+    uint64_t began = memscope_now_ns(), took;
+    VALUE hash = rb_hash_new(), reasons;
+
+    if (!settings.list)
+        build_settings();
+    reasons = rb_hash_dup(settings.reasons);
+    add_identity(hash, reasons);
+    memscope_hash_set(hash, "settings", settings.list);
+    memscope_hash_set(hash, "others", others_list(reasons));
+    memscope_hash_set(hash, "reasons", reasons);
+    took = memscope_now_ns() - began;
+    memscope_hash_set(hash, "cost", memscope_cost("T0", took, took, 0));
+    return hash;
+}
+
+/* The whole of it came from the environment: any bytes. */
+static void add_variable(const char *name, const char *value, void *hash) {
+    rb_hash_aset((VALUE)hash, rb_to_symbol(rb_utf8_str_new(name, (long)(value - name - 1))),
+                 rb_utf8_str_new_cstr(value));
+}
+
+static void add_conf(const char *source, const char *text, void *list) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(source));
+    memscope_hash_set(hash, "text", text ? rb_utf8_str_new_cstr(text) : Qnil);
+    rb_ary_push((VALUE)list, hash);
+}
+
+static void add_current(const struct memscope_setting *setting, void *hash) {
+    rb_hash_aset((VALUE)hash, rb_to_symbol(text_value(setting->name)), setting_value(setting));
+}
+
+/* The visitor must not allocate: the paths are copied first. */
+struct callers {
+    size_t count;
+    char paths[16][MEMSCOPE_ALLOCATOR_PATH];
+};
+
+static void note_caller(const char *path, void *context) {
+    struct callers *callers = context;
+
+    if (callers->count < sizeof callers->paths / sizeof callers->paths[0])
+        snprintf(callers->paths[callers->count++], sizeof callers->paths[0], "%s", path);
+}
+
+/* The list is the last caller's; callers take turns under the GVL. */
+static VALUE mallopt_callers(void) {
+    static struct callers callers;
+    VALUE list = rb_ary_new();
+
+    callers.count = 0;
+    memscope_allocator_mallopt_callers(note_caller, &callers);
+    for (size_t index = 0; index < callers.count; index++)
+        rb_ary_push(list, rb_utf8_str_new_cstr(callers.paths[index]));
+    return list;
+}
+
+/* Memscope::Native.allocator_inputs: what the settings come from, and those that have changed since the start. */
+static VALUE native_allocator_inputs(VALUE self) {
+    VALUE hash = rb_hash_new(), variables = rb_hash_new(), confs = rb_ary_new(), current = rb_hash_new();
+    const char *variable = memscope_allocator_confs(add_conf, (void *)confs);
+
+    memscope_allocator_environment_given(add_variable, (void *)variables);
+    memscope_allocator_current_settings(add_current, (void *)current);
+    memscope_hash_set(hash, "variables", variables);
+    memscope_hash_set(hash, "secure", memscope_allocator_environment_is_ignored() ? Qtrue : Qfalse);
+    memscope_hash_set(hash, "confs", confs);
+    memscope_hash_set(hash, "conf_variable", text_or_nil(variable));
+    memscope_hash_set(hash, "current", current);
+    memscope_hash_set(hash, "mallopt_callers", mallopt_callers());
+    return hash;
+}
+
+/* Native.environment_at_load(name) -> String or nil: of those variables that are captured, before ENV could change. */
+static VALUE native_environment_at_load(VALUE self, VALUE name) {
+    return text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
+}
+
+struct jemalloc_reading {
+    enum memscope_status status;
+    struct memscope_jemalloc_stats stats;
+};
+
+static void *read_jemalloc_stats(void *argument) {
+    struct jemalloc_reading *reading = argument;
+
+    reading->status = memscope_jemalloc_read_stats(&reading->stats);
+    return NULL;
+}
+
+#define STAT(field, key, type, unit, kind, since)                                                                      \
+    memscope_hash_set(hash, #field,                                                                                    \
+                      memscope_jemalloc_has(stats, MEMSCOPE_JEMALLOC_HAS_##field) ? ULL2NUM(stats->field) : Qnil);
+
+/*
+ * Memscope::Native.jemalloc_stats: every key of jemalloc_stats.def, nil for those that this jemalloc has not, after one
+ * refresh; nil where no jemalloc serves malloc or it has no statistics.
+ */
+static VALUE native_jemalloc_stats(VALUE self) {
+    struct jemalloc_reading reading;
+    const struct memscope_jemalloc_stats *stats = &reading.stats;
+    VALUE hash;
+
+    rb_thread_call_without_gvl(read_jemalloc_stats, &reading, NULL, NULL);
+    if (reading.status != MEMSCOPE_OK)
+        return Qnil;
+    hash = rb_hash_new();
+#include "malloc/jemalloc_stats.def"
+    memscope_hash_set(hash, "slab_slack_bytes", stats->has_slab_slack ? ULL2NUM(stats->slab_slack_bytes) : Qnil);
+    memscope_hash_set(hash, "mixed_epochs", stats->mixed_epochs ? Qtrue : Qfalse);
+    return hash;
+}
+#undef STAT
+
+/* Memscope::Native.jemalloc_unsupported_reason: why jemalloc_stats is nil, or nil. */
+static VALUE native_jemalloc_unsupported_reason(VALUE self) {
+    return text_or_nil(memscope_jemalloc_unsupported_reason());
+}
+
+#define STAT(field, key, type, unit, kind, since)                                                                      \
+    rb_ary_push(keys, rb_ary_new_from_args(6, memscope_symbol(#field), rb_str_new_cstr(key), memscope_symbol(#type),   \
+                                           memscope_symbol(#unit), memscope_symbol(#kind), rb_str_new_cstr(since)));
+
+/* Memscope::Native.jemalloc_keys: the rows of jemalloc_stats.def as arrays, for documentation and differences. */
+static VALUE native_jemalloc_keys(VALUE self) {
+    VALUE keys = rb_ary_new();
+
+#include "malloc/jemalloc_stats.def"
+    return keys;
+}
+#undef STAT
+
+void Init_memscope_allocator(void) {
+    memscope_allocator_load();
+    rb_define_module_function(rb_mMemscopeNative, "allocator", native_allocator, 0);
+    rb_define_module_function(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
+    rb_define_module_function(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
+    rb_define_module_function(rb_mMemscopeNative, "jemalloc_stats", native_jemalloc_stats, 0);
+    rb_define_module_function(rb_mMemscopeNative, "jemalloc_unsupported_reason", native_jemalloc_unsupported_reason, 0);
+    rb_define_module_function(rb_mMemscopeNative, "jemalloc_keys", native_jemalloc_keys, 0);
+}

@@ -1,0 +1,292 @@
+/*
+ * Native.arenas and Native.size_classes: the allocator's statistics arena by arena and size class by size class.
+ *
+ * Everything is read into scratch memory without the GVL first; then it becomes Hashes with the names of the engine's
+ * tables.
+ */
+#include "values.h"
+
+#include "init.h"
+#include "malloc/allocator.h"
+#include "malloc/glibc_info.h"
+#include "malloc/jemalloc.h"
+#include "malloc/jemalloc_arenas.h"
+
+#include <ruby/thread.h>
+
+struct arenas_call {
+    bool advance;   /* jemalloc's epoch */
+    bool classes;   /* size classes are asked for, not arenas */
+    unsigned arena; /* of the size classes */
+    enum memscope_allocator_name allocator;
+    enum memscope_status status;
+    struct memscope_scratch scratch, sizes;
+    struct memscope_jemalloc_arenas jemalloc;
+    struct memscope_jemalloc_classes jemalloc_classes;
+    struct memscope_glibc_arenas glibc;
+    uint64_t start_ns, without_gvl_ns;
+};
+
+static enum memscope_status read_by_allocator(struct arenas_call *call) {
+    struct memscope_glibc_arenas_memory memory = {&call->scratch, &call->sizes};
+    bool jemalloc = call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC;
+
+    if (memscope_scratch_open(&call->scratch) != MEMSCOPE_OK || memscope_scratch_open(&call->sizes) != MEMSCOPE_OK)
+        return MEMSCOPE_NO_MEMORY;
+    if (jemalloc && call->classes)
+        return memscope_jemalloc_read_classes(&call->scratch, call->advance, call->arena, &call->jemalloc_classes);
+    if (jemalloc)
+        return memscope_jemalloc_read_arenas(&call->scratch, call->advance, &call->jemalloc);
+    if (call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !call->classes)
+        return memscope_glibc_read_arenas(&memory, &call->glibc);
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+static void *read_without_gvl(void *argument) {
+    struct arenas_call *call = argument;
+    uint64_t start = memscope_now_ns();
+
+    call->status = read_by_allocator(call);
+    call->without_gvl_ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+static VALUE known_value(const struct memscope_jemalloc_key *key, uint64_t value, uint64_t page_bytes) {
+    if (key->is_signed)
+        return LL2NUM(key->size == sizeof(int32_t) ? (int32_t)value : (int64_t)value);
+    return ULL2NUM(key->in_pages ? value * page_bytes : value);
+}
+
+static void set_row(VALUE hash, enum memscope_jemalloc_group group, const struct memscope_jemalloc_row *row,
+                    uint64_t page_bytes) {
+    size_t count;
+    const struct memscope_jemalloc_key *keys = memscope_jemalloc_keys(group, &count);
+
+    for (size_t index = 0; index < count; index++)
+        memscope_hash_set(hash, keys[index].field,
+                          row->known >> index & 1 ? known_value(&keys[index], row->values[index], page_bytes) : Qnil);
+}
+
+static VALUE mutexes_to_hash(const struct memscope_jemalloc_row *mutexes) {
+    VALUE hash = rb_hash_new();
+    size_t count;
+    const char *const *names = memscope_jemalloc_mutex_names(&count);
+
+    for (size_t index = 0; index < count; index++) {
+        VALUE mutex;
+
+        if (mutexes[index].known == 0)
+            continue;
+        mutex = rb_hash_new();
+        set_row(mutex, MEMSCOPE_JEMALLOC_MUTEX, &mutexes[index], 0);
+        memscope_hash_set(hash, names[index], mutex);
+    }
+    return hash;
+}
+
+static VALUE jemalloc_arena_to_hash(const struct memscope_jemalloc_arena *arena, uint64_t page_bytes) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "index", arena->index == MEMSCOPE_ALL_ARENAS ? Qnil : UINT2NUM(arena->index));
+    if (arena->index != MEMSCOPE_ALL_ARENAS)
+        memscope_hash_set(hash, "huge", arena->huge ? Qtrue : Qfalse);
+    if (arena->name[0] != '\0')
+        memscope_hash_set(hash, "name", rb_utf8_str_new_cstr(arena->name));
+    set_row(hash, MEMSCOPE_JEMALLOC_ARENA, &arena->row, page_bytes);
+    memscope_hash_set(hash, "mutexes", mutexes_to_hash(arena->mutexes));
+    return hash;
+}
+
+static void set_jemalloc_arenas(VALUE body, const struct memscope_jemalloc_arenas *arenas) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < arenas->count; index++) {
+        const struct memscope_jemalloc_arena *arena = &arenas->list[index];
+        VALUE hash = jemalloc_arena_to_hash(arena, arenas->page_bytes);
+
+        if (arena->index == MEMSCOPE_ALL_ARENAS)
+            memscope_hash_set(body, "merged", hash);
+        else
+            rb_ary_push(list, hash);
+    }
+    memscope_hash_set(body, "epoch", ULL2NUM(arenas->epoch));
+    memscope_hash_set(body, "limit", UINT2NUM(arenas->narenas));
+    memscope_hash_set(body, "arenas", list);
+}
+
+static VALUE free_sizes_to_array(const struct memscope_glibc_arenas *arenas, const struct memscope_glibc_arena *arena) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < arena->size_count; index++) {
+        const struct memscope_glibc_free_size *size = &arenas->sizes[arena->first_size + index];
+        VALUE hash = rb_hash_new();
+
+        memscope_hash_set(hash, "from_bytes", ULL2NUM(size->from_bytes));
+        memscope_hash_set(hash, "to_bytes", ULL2NUM(size->to_bytes));
+        memscope_hash_set(hash, "bytes", ULL2NUM(size->bytes));
+        memscope_hash_set(hash, "blocks", ULL2NUM(size->blocks));
+        memscope_hash_set(hash, "unsorted", size->unsorted ? Qtrue : Qfalse);
+        rb_ary_push(list, hash);
+    }
+    return list;
+}
+
+static VALUE glibc_arena_to_hash(const struct memscope_glibc_arenas *arenas, const struct memscope_glibc_arena *arena) {
+    VALUE hash = rb_hash_new();
+    bool merged = arena == &arenas->merged;
+
+    memscope_hash_set(hash, "index", merged ? Qnil : UINT2NUM(arena->index));
+    memscope_hash_set(hash, "system_bytes", ULL2NUM(arena->system_bytes));
+    memscope_hash_set(hash, "system_max_bytes", ULL2NUM(arena->system_max_bytes));
+    memscope_hash_set(hash, "address_space_bytes", ULL2NUM(arena->address_space_bytes));
+    memscope_hash_set(hash, "writable_bytes", ULL2NUM(arena->writable_bytes));
+    memscope_hash_set(hash, "heaps", arena->heaps > 0 ? ULL2NUM(arena->heaps) : Qnil);
+    memscope_hash_set(hash, "free_bytes", ULL2NUM(arena->free_bytes));
+    memscope_hash_set(hash, "free_blocks", ULL2NUM(arena->free_blocks));
+    memscope_hash_set(hash, "fast_bytes", arena->has_fastbins ? ULL2NUM(arena->fast_bytes) : Qnil);
+    memscope_hash_set(hash, "fast_blocks", arena->has_fastbins ? ULL2NUM(arena->fast_blocks) : Qnil);
+    memscope_hash_set(hash, "free_sizes", merged ? Qnil : free_sizes_to_array(arenas, arena));
+    return hash;
+}
+
+static void set_glibc_arenas(VALUE body, const struct memscope_glibc_arenas *arenas) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < arenas->count; index++)
+        rb_ary_push(list, glibc_arena_to_hash(arenas, &arenas->list[index]));
+    memscope_hash_set(body, "arenas", list);
+    memscope_hash_set(body, "merged", glibc_arena_to_hash(arenas, &arenas->merged));
+    memscope_hash_set(body, "mmapped_bytes", ULL2NUM(arenas->mmapped_bytes));
+    memscope_hash_set(body, "mmapped_blocks", ULL2NUM(arenas->mmapped_blocks));
+}
+
+static void set_classes(VALUE body, const struct memscope_jemalloc_classes *classes) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < classes->count; index++) {
+        const struct memscope_jemalloc_class *class = &classes->list[index];
+        VALUE hash = rb_hash_new();
+
+        memscope_hash_set(hash, "kind", memscope_symbol(class->large ? "large" : "small"));
+        set_row(hash, class->large ? MEMSCOPE_JEMALLOC_EXTENT : MEMSCOPE_JEMALLOC_SLAB, &class->size, 0);
+        set_row(hash, class->large ? MEMSCOPE_JEMALLOC_LARGE : MEMSCOPE_JEMALLOC_BIN, &class->statistics, 0);
+        rb_ary_push(list, hash);
+    }
+    memscope_hash_set(body, "epoch", ULL2NUM(classes->epoch));
+    memscope_hash_set(body, "classes", list);
+}
+
+/* Why there is no list, or nil. */
+static VALUE absence(const struct arenas_call *call) {
+    if (call->status == MEMSCOPE_OK)
+        return Qnil;
+    if (call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && memscope_jemalloc_unsupported_reason() != NULL)
+        return rb_utf8_str_new_cstr(memscope_jemalloc_unsupported_reason());
+    if (call->status == MEMSCOPE_NOT_FOUND)
+        return rb_sprintf("arena %u: not there, or not initialised", call->arena);
+    if (call->status != MEMSCOPE_UNSUPPORTED)
+        return rb_sprintf("%s: %s", call->allocator == MEMSCOPE_ALLOCATOR_GLIBC ? "malloc_info" : "mallctl",
+                          memscope_status_text(call->status));
+    if (call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
+        return rb_utf8_str_new_cstr(call->classes ? "glibc has no size classes of its own: it cuts blocks as they are "
+                                                    "asked for"
+                                                  : "this C library has no malloc_info");
+    return rb_utf8_str_new_cstr("what serves malloc has no statistics that memscope reads");
+}
+
+/* What this version of jemalloc has not. */
+static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_arenas *arenas) {
+    const struct memscope_jemalloc_arena *merged = &arenas->list[arenas->count - 1];
+    size_t count;
+    const struct memscope_jemalloc_key *keys = memscope_jemalloc_keys(MEMSCOPE_JEMALLOC_ARENA, &count);
+
+    memscope_hash_set(reasons, "glibc", rb_utf8_str_new_cstr("jemalloc serves malloc: what glibc counts is nil"));
+    if (arenas->list[0].name[0] == '\0')
+        memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr("jemalloc's arenas have names since 5.3.1"));
+    for (size_t index = 0; index < count; index++)
+        if (!(merged->row.known >> index & 1))
+            memscope_hash_set(reasons, keys[index].field,
+                              rb_sprintf("this jemalloc has no stats.arenas.<i>.%s", keys[index].key));
+}
+
+static void set_glibc_gaps(VALUE reasons, const struct memscope_glibc_arenas *arenas) {
+    memscope_hash_set(reasons, "jemalloc", rb_utf8_str_new_cstr("glibc serves malloc: what jemalloc counts is nil"));
+    if (!arenas->merged.has_fastbins)
+        memscope_hash_set(reasons, "fast_bytes", rb_utf8_str_new_cstr("this glibc has no fastbins (none since 2.43)"));
+}
+
+static VALUE reasons_to_hash(const struct arenas_call *call) {
+    VALUE reasons = rb_hash_new(), absent = absence(call);
+    bool listed = call->status == MEMSCOPE_OK && !call->classes;
+
+    if (listed && call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        set_jemalloc_gaps(reasons, &call->jemalloc);
+    if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
+        set_glibc_gaps(reasons, &call->glibc);
+    if (call->jemalloc_classes.large_by_pages)
+        memscope_hash_set(reasons, "in_use_bytes",
+                          rb_utf8_str_new_cstr("an upper bound for large classes: this jemalloc rounds large "
+                                               "allocations up to pages only (opt.disable_large_size_classes)"));
+    if (!NIL_P(absent))
+        memscope_hash_set(reasons, call->classes ? "classes" : "arenas", absent);
+    if (call->jemalloc.mixed_epochs || call->jemalloc_classes.mixed_epochs)
+        memscope_hash_set(reasons, "epoch",
+                          rb_utf8_str_new_cstr("someone else advanced it meanwhile, twice: numbers may be of two"));
+    return reasons;
+}
+
+static VALUE call_to_hash(VALUE argument) {
+    struct arenas_call *call = (struct arenas_call *)argument;
+    VALUE body = rb_hash_new();
+    bool walks = call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !call->classes;
+    uint64_t wall_ns;
+
+    rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
+    memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(call->allocator)));
+    memscope_hash_set(body, call->classes ? "classes" : "arenas", rb_ary_new());
+    if (call->classes)
+        memscope_hash_set(body, "arena", call->arena == MEMSCOPE_ALL_ARENAS ? Qnil : UINT2NUM(call->arena));
+    if (call->status == MEMSCOPE_OK && call->classes)
+        set_classes(body, &call->jemalloc_classes);
+    else if (call->status == MEMSCOPE_OK && call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        set_jemalloc_arenas(body, &call->jemalloc);
+    else if (call->status == MEMSCOPE_OK)
+        set_glibc_arenas(body, &call->glibc);
+    memscope_hash_set(body, "reasons", reasons_to_hash(call));
+    wall_ns = memscope_now_ns() - call->start_ns;
+    memscope_hash_set(body, "cost",
+                      memscope_cost(walks ? "T2" : "T1", wall_ns, wall_ns - call->without_gvl_ns,
+                                    call->scratch.used + call->sizes.used));
+    return body;
+}
+
+static VALUE close_call(VALUE argument) {
+    struct arenas_call *call = (struct arenas_call *)argument;
+
+    memscope_scratch_close(&call->scratch);
+    memscope_scratch_close(&call->sizes);
+    return Qnil;
+}
+
+/* An interrupt that arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back. */
+static VALUE perform(struct arenas_call call) {
+    call.allocator = memscope_allocator_current()->name;
+    call.start_ns = memscope_now_ns();
+    return rb_ensure(call_to_hash, (VALUE)&call, close_call, (VALUE)&call);
+}
+
+/* advance: whether jemalloc is to take its statistics anew, or those of the last time are to be read. */
+static VALUE native_arenas(VALUE self, VALUE advance) {
+    return perform((struct arenas_call){.advance = RTEST(advance)});
+}
+
+/* arena: an index, or nil for all of them together. */
+static VALUE native_size_classes(VALUE self, VALUE arena, VALUE advance) {
+    return perform((struct arenas_call){
+        .advance = RTEST(advance), .classes = true, .arena = NIL_P(arena) ? MEMSCOPE_ALL_ARENAS : NUM2UINT(arena)});
+}
+
+void Init_memscope_arenas(void) {
+    rb_define_singleton_method(rb_mMemscopeNative, "arenas", native_arenas, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "size_classes", native_size_classes, 2);
+}

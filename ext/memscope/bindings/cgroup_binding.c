@@ -1,0 +1,235 @@
+/*
+ * Native.cgroup(proc_root, cgroup_root).
+ */
+#include "values.h"
+
+#include "init.h"
+#include "kernel/cgroup.h"
+
+#include <ruby/encoding.h>
+#include <ruby/thread.h>
+
+static const char *const version_names[] = {
+    [MEMSCOPE_CGROUP_NONE] = "none",
+    [MEMSCOPE_CGROUP_V1] = "v1",
+    [MEMSCOPE_CGROUP_HYBRID] = "hybrid",
+    [MEMSCOPE_CGROUP_V2] = "v2",
+};
+
+#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) #field,
+static const char *const figure_names[] = {
+#include "kernel/cgroup_figures.def"
+};
+#undef FIGURE
+
+#define EVENT(name, v2_file, v2_key, v1_file, v1_key) #name,
+static const char *const event_names[] = {
+#include "kernel/cgroup_events.def"
+};
+#undef EVENT
+
+/* What is being built, and of what. */
+struct answer {
+    const struct memscope_cgroup *cgroup;
+    VALUE body, reasons;
+};
+
+static bool is_known(const struct memscope_cgroup_figure *figure) {
+    return figure->status == MEMSCOPE_OK && !figure->unlimited;
+}
+
+static const char *version_phrase(const struct memscope_cgroup *cgroup) {
+    return cgroup->version == MEMSCOPE_CGROUP_V2 ? "cgroup v2" : "cgroup v1";
+}
+
+static VALUE group_absence(const struct answer *answer, enum memscope_status status) {
+    if (answer->cgroup->version == MEMSCOPE_CGROUP_NONE)
+        return rb_utf8_str_new_cstr("no memory cgroup");
+    return rb_sprintf("the directory of this process's group: %s", memscope_status_text(status));
+}
+
+static VALUE absence_of(const struct answer *answer, const struct memscope_cgroup_figure *figure) {
+    if (figure->status == MEMSCOPE_OK)
+        return rb_sprintf("unlimited, says %s", figure->file);
+    if (figure->file)
+        return rb_sprintf("%s: %s", figure->file, memscope_status_text(figure->status));
+    if (*answer->cgroup->directory)
+        return rb_sprintf("%s has no such figure", version_phrase(answer->cgroup));
+    return group_absence(answer, figure->status);
+}
+
+static void set_figure(struct answer *answer, const char *key, const struct memscope_cgroup_figure *figure) {
+    memscope_hash_set(answer->body, key, is_known(figure) ? ULL2NUM(figure->value) : Qnil);
+    if (!is_known(figure))
+        memscope_hash_set(answer->reasons, key, absence_of(answer, figure));
+}
+
+/* usage less what the kernel drops first: what an orchestrator compares with the limit before it evicts. */
+static void set_working_set(struct answer *answer) {
+    const struct memscope_cgroup_figure *current = &answer->cgroup->figures[MEMSCOPE_CGROUP_current_bytes];
+    const struct memscope_cgroup_figure *inactive = &answer->cgroup->figures[MEMSCOPE_CGROUP_inactive_file_bytes];
+    const struct memscope_cgroup_figure *limit = &answer->cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];
+    uint64_t used;
+
+    if (!is_known(current) || !is_known(inactive)) {
+        set_figure(answer, "working_set_bytes", is_known(current) ? inactive : current);
+        set_figure(answer, "headroom_bytes", is_known(current) ? inactive : current);
+        return;
+    }
+    used = current->value > inactive->value ? current->value - inactive->value : 0;
+    memscope_hash_set(answer->body, "working_set_bytes", ULL2NUM(used));
+    if (is_known(limit))
+        memscope_hash_set(answer->body, "headroom_bytes", LL2NUM((int64_t)(limit->value - used)));
+    else
+        set_figure(answer, "headroom_bytes", limit);
+}
+
+static void set_hierarchy_headroom(struct answer *answer) {
+    static const char key[] = "hierarchy_headroom_bytes";
+    const struct memscope_cgroup_figure *headroom = &answer->cgroup->hierarchy_headroom;
+
+    if (headroom->status == MEMSCOPE_OK && headroom->unlimited)
+        set_figure(answer, key, &answer->cgroup->figures[MEMSCOPE_CGROUP_limit_bytes]);
+    else
+        set_figure(answer, key, headroom);
+    if (headroom->status == MEMSCOPE_NOT_FOUND && *answer->cgroup->directory)
+        memscope_hash_set(answer->reasons, key,
+                          rb_utf8_str_new_cstr("the group that sets the limit is not visible from here"));
+}
+
+/* Only the events that this version counts. */
+static void set_events(struct answer *answer) {
+    VALUE events = rb_hash_new();
+
+    for (size_t index = 0; index < MEMSCOPE_CGROUP_EVENT_COUNT; index++) {
+        const struct memscope_cgroup_figure *event = &answer->cgroup->events[index];
+
+        if (is_known(event))
+            memscope_hash_set(events, event_names[index], ULL2NUM(event->value));
+    }
+    memscope_hash_set(answer->body, "events", RHASH_EMPTY_P(events) ? Qnil : events);
+    if (RHASH_EMPTY_P(events))
+        memscope_hash_set(answer->reasons, "events",
+                          absence_of(answer, &answer->cgroup->events[MEMSCOPE_CGROUP_EVENT_oom_kill]));
+}
+
+static VALUE stall_to_hash(const struct memscope_cgroup_stall *stall) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "avg10", DBL2NUM(stall->avg10));
+    memscope_hash_set(hash, "avg60", DBL2NUM(stall->avg60));
+    memscope_hash_set(hash, "avg300", DBL2NUM(stall->avg300));
+    memscope_hash_set(hash, "total_us", ULL2NUM(stall->total_us));
+    return hash;
+}
+
+static void set_pressure(struct answer *answer) {
+    const struct memscope_cgroup *cgroup = answer->cgroup;
+    struct memscope_cgroup_figure absence = {.status = cgroup->pressure_status};
+    VALUE pressure;
+
+    if (cgroup->pressure_status == MEMSCOPE_OK) {
+        pressure = rb_hash_new();
+        memscope_hash_set(pressure, "some", stall_to_hash(&cgroup->pressure.some));
+        memscope_hash_set(pressure, "full", stall_to_hash(&cgroup->pressure.full));
+        memscope_hash_set(answer->body, "pressure", pressure);
+        return;
+    }
+    if (cgroup->version == MEMSCOPE_CGROUP_V2 && *cgroup->directory)
+        absence.file = "memory.pressure";
+    set_figure(answer, "pressure", &absence);
+}
+
+static void set_cpu_limit(struct answer *answer) {
+    const struct memscope_cgroup_cpus *cpus = &answer->cgroup->cpus;
+    struct memscope_cgroup_figure absence = {.status = cpus->status, .file = cpus->file, .unlimited = true};
+
+    if (cpus->status == MEMSCOPE_OK && !cpus->unlimited)
+        memscope_hash_set(answer->body, "cpu_limit", DBL2NUM(cpus->count));
+    else if (cpus->file)
+        set_figure(answer, "cpu_limit", &absence);
+    else
+        memscope_hash_set(answer->reasons, "cpu_limit",
+                          rb_sprintf("the group of the cpu controller: %s", memscope_status_text(cpus->status)));
+}
+
+/* Paths are bytes to the kernel; whatever they hold, the text is marked UTF-8. */
+static VALUE path_or_nil(const char *path) {
+    return *path ? rb_utf8_str_new_cstr(path) : Qnil;
+}
+
+static void set_place(struct answer *answer, enum memscope_status status) {
+    const struct memscope_cgroup *cgroup = answer->cgroup;
+
+    memscope_hash_set(answer->body, "version", memscope_symbol(version_names[cgroup->version]));
+    memscope_hash_set(answer->body, "path", path_or_nil(cgroup->path));
+    memscope_hash_set(answer->body, "directory", path_or_nil(cgroup->directory));
+    memscope_hash_set(answer->body, "limit_directory", path_or_nil(cgroup->limit_directory));
+    if (cgroup->version == MEMSCOPE_CGROUP_NONE)
+        memscope_hash_set(answer->reasons, "version",
+                          *cgroup->path ? rb_utf8_str_new_cstr("the hierarchy has no memory controller")
+                                        : rb_sprintf("the process's cgroup file: %s", memscope_status_text(status)));
+    if (!*cgroup->path)
+        memscope_hash_set(answer->reasons, "path", group_absence(answer, status));
+    if (!*cgroup->directory)
+        memscope_hash_set(answer->reasons, "directory", group_absence(answer, status));
+    if (!*cgroup->limit_directory)
+        memscope_hash_set(answer->reasons, "limit_directory",
+                          is_known(&cgroup->figures[MEMSCOPE_CGROUP_limit_bytes])
+                              ? rb_utf8_str_new_cstr("the group that sets the limit is not visible from here")
+                              : absence_of(answer, &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes]));
+}
+
+struct timed_reading {
+    const char *proc_root, *cgroup_root;
+    struct memscope_cgroup cgroup;
+    enum memscope_status status;
+    uint64_t wall_ns;
+};
+
+static void *read_without_gvl(void *argument) {
+    struct timed_reading *reading = argument;
+    uint64_t start = memscope_now_ns();
+
+    reading->status = memscope_cgroup_read(reading->proc_root, reading->cgroup_root, &reading->cgroup);
+    reading->wall_ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+/*
+ * Native.cgroup. The kernel flushes its statistics when memory.stat is read, milliseconds in a tree of many groups:
+ * without the GVL. The roots are frozen copies, since another thread may change a String meanwhile.
+ */
+static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
+    uint64_t start = memscope_now_ns();
+    struct timed_reading reading;
+    struct answer answer = {.cgroup = &reading.cgroup};
+    uint64_t wall_ns;
+
+    proc_root = rb_str_new_frozen(rb_str_to_str(proc_root));
+    cgroup_root = rb_str_new_frozen(rb_str_to_str(cgroup_root));
+    reading.proc_root = StringValueCStr(proc_root);
+    reading.cgroup_root = StringValueCStr(cgroup_root);
+    rb_thread_call_without_gvl(read_without_gvl, &reading, NULL, NULL);
+    RB_GC_GUARD(proc_root);
+    RB_GC_GUARD(cgroup_root);
+    answer.body = rb_hash_new();
+    answer.reasons = rb_hash_new();
+    set_place(&answer, reading.status);
+    for (size_t index = 0; index < MEMSCOPE_CGROUP_FIGURE_COUNT; index++)
+        set_figure(&answer, figure_names[index], &reading.cgroup.figures[index]);
+    set_working_set(&answer);
+    set_hierarchy_headroom(&answer);
+    set_figure(&answer, "host_memory_bytes", &reading.cgroup.host_memory);
+    set_cpu_limit(&answer);
+    set_events(&answer);
+    set_pressure(&answer);
+    wall_ns = memscope_now_ns() - start;
+    memscope_hash_set(answer.body, "reasons", answer.reasons);
+    memscope_hash_set(answer.body, "cost", memscope_cost("T1", wall_ns, wall_ns - reading.wall_ns, 0));
+    return answer.body;
+}
+
+void Init_memscope_cgroup(void) {
+    rb_define_singleton_method(rb_mMemscopeNative, "cgroup", native_cgroup, 2);
+}

@@ -1,0 +1,40 @@
+/*
+ * One call of Native.ledger or Native.mappings, shared by the files that make it: ledger_binding.c reads, and
+ * ledger_rows_binding.c and ledger_reasons_binding.c turn what was read into VALUEs. The GVL is held in all of them.
+ */
+#ifndef MEMSCOPE_LEDGER_BINDING_H
+#define MEMSCOPE_LEDGER_BINDING_H
+
+#include "values.h"
+
+#include "ledger/ledger.h"
+#include "malloc/allocator.h"
+#include "ruby/ruby_heap.h"
+
+struct memscope_ledger_call {
+    bool strict;
+    bool objects;
+    struct memscope_held_memory held;
+    bool other_ractors; /* alive: they allocate and collect without this GVL */
+    struct memscope_heap_listing listing;
+    struct memscope_ruby_layout layout;
+    struct memscope_images images;
+    struct memscope_ledger_request request;
+    struct memscope_ledger ledger;
+    enum memscope_status status;
+    uint64_t wall_ns, gvl_ns;
+};
+
+/* The rows of a Ledger, as its to_h has them. */
+VALUE memscope_ledger_rows(const struct memscope_ledger_call *reading);
+
+/* The mappings of Mappings, likewise. */
+VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger);
+
+/* Why something is nil, missing or coarse. */
+VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading);
+
+/* Bytes that malloc has given out, whatever of them is resident; false where this reading does not know. */
+bool memscope_ledger_malloc_in_use(const struct memscope_ledger_call *reading, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,111 @@
+#include "bindings/ledger_binding.h"
+
+static void add_reason(VALUE reasons, const char *id, VALUE text) {
+    memscope_hash_set(reasons, id, text);
+}
+
+static void add_residency_reason(VALUE reasons, const struct memscope_residency *residency) {
+    const char *why = memscope_status_text(residency->refusal);
+
+    if (residency->source == MEMSCOPE_RESIDENCY_PAGEMAP)
+        add_reason(reasons, "source",
+                   rb_sprintf("ioctl PAGEMAP_SCAN is %s (Linux 6.7 has it): pages are read from /proc/self/pagemap, "
+                              "which is as exact and slower",
+                              why));
+    else if (residency->source == MEMSCOPE_RESIDENCY_SMAPS)
+        add_reason(reasons, "source",
+                   rb_sprintf("/proc/self/pagemap is %s: only each mapping's resident bytes are known, and what lies "
+                              "in a mapping of several owners is unattributed beyond what must be theirs",
+                              why));
+}
+
+static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *reading) {
+    const struct memscope_allocator *allocator = memscope_allocator_current();
+
+    if (reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_OTHER)
+        add_reason(reasons, "malloc",
+                   rb_sprintf("the memory of this allocator (%s) cannot be told from other anonymous memory: it is "
+                              "unattributed. %s",
+                              memscope_allocator_name_text(allocator->name), allocator->proof));
+    else if (reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC &&
+             reading->ledger.jemalloc_status != MEMSCOPE_OK)
+        add_reason(reasons, "malloc",
+                   rb_str_new_cstr("this jemalloc has no statistics (config.stats), so that nothing proves which "
+                                   "mappings are its: they are unattributed"));
+}
+
+/* What was asked for beyond the plain ledger and could not be had. */
+static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *reading) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    uint64_t in_use;
+
+    if (reading->request.deep && reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
+        add_reason(reasons, "deep", rb_str_new_cstr("jemalloc counts what it holds: there is nothing to walk"));
+    else if (reading->request.deep && !ledger->walked_chunks)
+        add_reason(reasons, "deep",
+                   rb_str_new_cstr("chunks are walked under glibc's malloc, where resident pages and this process's "
+                                   "own memory can be read"));
+    else if (reading->request.deep && !memscope_glibc_knows_cache_key())
+        add_reason(reasons, "thread_caches",
+                   rb_str_new_cstr("this glibc does not mark cached chunks: they count as in use"));
+    if (reading->request.shared && ledger->shared_status != MEMSCOPE_OK)
+        add_reason(reasons, "shared",
+                   rb_sprintf("/proc/self/pagemap: %s", memscope_status_text(ledger->shared_status)));
+    if (reading->objects && !reading->held.known)
+        add_reason(reasons, "objects",
+                   rb_str_new_cstr("objects cannot be walked in this Ruby, or beside other Ractors"));
+    else if (reading->objects && !memscope_ledger_malloc_in_use(reading, &in_use))
+        add_reason(reasons, "objects", rb_str_new_cstr("what malloc has given out is known with deep: true"));
+}
+
+/* Where its mappings are not all told. */
+static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
+    if (ledger->ambiguous_mappings > 0)
+        add_reason(reasons, "unattributed",
+                   rb_sprintf("%" PRIuSIZE " mappings look like jemalloc's, and some of them are not: all of them are "
+                              "unattributed, and what jemalloc has in them counts as not resident",
+                              ledger->ambiguous_mappings));
+    if (ledger->jemalloc_space_bytes < memscope_ledger_jemalloc_expected(ledger))
+        add_reason(reasons, "not_resident",
+                   rb_str_new_cstr("jemalloc has mapped more than was found (opt.dss, opt.hpa): what is resident there "
+                                   "is unattributed, and counts as not resident"));
+}
+
+VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
+    const struct memscope_ledger *ledger = &reading->ledger;
+    VALUE reasons = rb_hash_new();
+
+    if (reading->status != MEMSCOPE_OK) {
+        add_reason(reasons, "rss_bytes",
+                   rb_sprintf("/proc/self/maps and smaps: %s", memscope_status_text(reading->status)));
+        return reasons;
+    }
+    add_residency_reason(reasons, &ledger->residency);
+    add_malloc_reason(reasons, reading);
+    add_option_reasons(reasons, reading);
+    if (reading->listing.refusal != NULL)
+        add_reason(reasons, "ruby_heap", rb_str_new_cstr(reading->listing.refusal));
+    else if (reading->listing.finished_gc)
+        add_reason(reasons, "ruby_heap",
+                   rb_str_new_cstr("listing the heap pages finished a garbage collection that was under way: this "
+                                   "Ruby has no way around it"));
+    if (reading->listing.refusal == NULL && reading->listing.unswept)
+        add_reason(reasons, "live_slots",
+                   rb_str_new_cstr("the garbage collector is sweeping: what it has not reached counts as live"));
+    if (reading->other_ractors)
+        add_reason(
+            reasons, "ractors",
+            rb_str_new_cstr("other Ractors are alive: they run beside this reading, and the Ruby rows are coarse"));
+    if (ledger->stacks_status != MEMSCOPE_OK)
+        add_reason(reasons, "threads",
+                   rb_sprintf("thread stacks: %s, so that they are unattributed",
+                              memscope_status_text(ledger->stacks_status)));
+    if (ledger->own_memory_status != MEMSCOPE_OK)
+        add_reason(reasons, "own_memory",
+                   rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
+                              "unattributed",
+                              memscope_status_text(ledger->own_memory_status)));
+    if (ledger->jemalloc_status == MEMSCOPE_OK)
+        add_jemalloc_reasons(reasons, ledger);
+    return reasons;
+}

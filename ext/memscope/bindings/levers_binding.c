@@ -1,0 +1,285 @@
+/*
+ * Native.pull and Native.tune: what changes the allocator. The engine acts without the GVL; nothing here decides what
+ * to do, and arguments have been checked in Ruby.
+ *
+ * An interrupt (Thread#raise, a timeout) that arrives while the engine acts is raised after it, when what was asked for
+ * is done.
+ */
+#include "values.h"
+
+#include "init.h"
+#include "malloc/allocator.h"
+#include "malloc/jemalloc_control.h"
+#include "malloc/levers.h"
+
+#include <ruby/thread.h>
+#include <unistd.h>
+
+/* ---- one flight at a time ------------------------------------------------------------------------------------- */
+
+/* The process in which a purge or a tuning is under way: a forked child inherits the number, which is not its own. */
+static rb_pid_t in_flight;
+
+/* In a child forked meanwhile, which never took off, it does nothing. */
+static VALUE land(VALUE unused) {
+    (void)unused;
+    if (in_flight == getpid())
+        in_flight = 0;
+    return Qnil;
+}
+
+/*
+ * Native.fly { … } -> true; false, without a yield, when another thread is in flight. In C, where no interrupt
+ * (Thread#raise, a timeout) can arrive between taking off and what makes sure of landing, nor before landing.
+ */
+static VALUE native_fly(VALUE self) {
+    if (in_flight == getpid())
+        return Qfalse;
+    in_flight = getpid();
+    rb_ensure(rb_yield, Qnil, land, Qnil);
+    return Qtrue;
+}
+
+/* ---- levers --------------------------------------------------------------------------------------------------- */
+
+/* Native.levers -> {tcache: nil, trim: "it is glibc's", …}: why the allocator has no such lever, nil where it has. */
+static VALUE native_levers(VALUE self) {
+    VALUE levers = rb_hash_new();
+
+    for (int lever = 0; lever < MEMSCOPE_LEVER_COUNT; lever++) {
+        const char *missing = memscope_lever_missing((enum memscope_lever)lever);
+
+        memscope_hash_set(levers, memscope_lever_name((enum memscope_lever)lever),
+                          missing ? rb_utf8_str_new_cstr(missing) : Qnil);
+    }
+    return levers;
+}
+
+struct pull {
+    enum memscope_lever lever;
+    unsigned arena;
+    enum memscope_status status;
+    uint64_t wall_ns;
+};
+
+static void *pull_without_gvl(void *argument) {
+    struct pull *pull = argument;
+    uint64_t start = memscope_now_ns();
+
+    pull->status = memscope_lever_pull(pull->lever, pull->arena);
+    pull->wall_ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+static enum memscope_lever lever_of(VALUE name) {
+    int lever = 0;
+
+    while (lever < MEMSCOPE_LEVER_COUNT && memscope_symbol(memscope_lever_name((enum memscope_lever)lever)) != name)
+        lever++;
+    return (enum memscope_lever)lever;
+}
+
+static unsigned arena_or_all(VALUE arena) {
+    return NIL_P(arena) ? MEMSCOPE_ALL_ARENAS : NUM2UINT(arena);
+}
+
+/* Why nothing was done, or nil. */
+static VALUE failure(const struct pull *pull) {
+    if (pull->status == MEMSCOPE_OK)
+        return Qnil;
+    if (pull->lever == MEMSCOPE_LEVER_TCACHE && pull->status == MEMSCOPE_NOT_FOUND)
+        return rb_utf8_str_new_cstr("this thread has no cache");
+    return rb_utf8_str_new_cstr(memscope_status_text(pull->status));
+}
+
+/* Native.pull(lever, arena) -> [nanoseconds, why nothing was done or nil]. The cache flushed is the calling thread's.
+ */
+static VALUE native_pull(VALUE self, VALUE name, VALUE arena) {
+    struct pull pull = {.lever = lever_of(name), .arena = arena_or_all(arena)};
+
+    rb_thread_call_without_gvl(pull_without_gvl, &pull, NULL, NULL);
+    return rb_assoc_new(ULL2NUM(pull.wall_ns), failure(&pull));
+}
+
+/* Native.collectable_bytes -> Integer: what collect will return; nil where the allocator does not say. */
+static VALUE native_collectable_bytes(VALUE self) {
+    uint64_t bytes;
+
+    return memscope_lever_collectable_bytes(&bytes) ? ULL2NUM(bytes) : Qnil;
+}
+
+/* ---- tuning ----------------------------------------------------------------------------------------------------- */
+
+#define KINDS 2 /* of enum memscope_jemalloc_decay_kind */
+
+static const char *const kind_names[KINDS] = {
+    [MEMSCOPE_JEMALLOC_DIRTY] = "dirty_decay_ms",
+    [MEMSCOPE_JEMALLOC_MUZZY] = "muzzy_decay_ms",
+};
+static const char *const old_kind_names[KINDS] = {
+    [MEMSCOPE_JEMALLOC_DIRTY] = "old_dirty_decay_ms",
+    [MEMSCOPE_JEMALLOC_MUZZY] = "old_muzzy_decay_ms",
+};
+
+/* One decay time, before and after. */
+struct decay {
+    bool known;
+    int64_t old_ms, ms;
+};
+
+struct arena_decay {
+    unsigned index;
+    struct decay times[KINDS];
+};
+
+struct tuning {
+    bool one_arena, sets[KINDS], sets_background_thread;
+    int64_t ms[KINDS];
+    bool background_thread;
+    struct arena_decay *arenas; /* room for count of them, the first being the only one where one_arena */
+    unsigned first, count;
+    struct arena_decay later;
+    bool old_background_thread, new_background_thread;
+    enum memscope_status background_status, set_background_status;
+    uint64_t wall_ns;
+};
+
+static void tune_arena(const struct tuning *tuning, unsigned index, struct arena_decay *arena) {
+    arena->index = index;
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct decay *decay = &arena->times[kind];
+        enum memscope_jemalloc_decay_kind which = (enum memscope_jemalloc_decay_kind)kind;
+
+        decay->known = memscope_jemalloc_read_decay_ms(index, which, &decay->old_ms) == MEMSCOPE_OK;
+        decay->ms = decay->old_ms;
+        if (!decay->known || !tuning->sets[kind])
+            continue;
+        memscope_jemalloc_set_decay_ms(index, which, tuning->ms[kind]);
+        memscope_jemalloc_read_decay_ms(index, which, &decay->ms);
+    }
+}
+
+static void *tune_without_gvl(void *argument) {
+    struct tuning *tuning = argument;
+    uint64_t start = memscope_now_ns();
+
+    tuning->background_status = memscope_jemalloc_read_background_thread(&tuning->old_background_thread);
+    if (tuning->sets_background_thread)
+        tuning->set_background_status = memscope_jemalloc_set_background_thread(tuning->background_thread);
+    memscope_jemalloc_read_background_thread(&tuning->new_background_thread);
+    if (!tuning->one_arena)
+        tune_arena(tuning, MEMSCOPE_LATER_ARENAS, &tuning->later);
+    for (unsigned index = 0; index < tuning->count; index++)
+        tune_arena(tuning, tuning->first + index, &tuning->arenas[index]);
+    tuning->wall_ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+static VALUE decay_to_hash(const struct arena_decay *arena) {
+    VALUE hash = rb_hash_new();
+
+    if (arena->index != MEMSCOPE_LATER_ARENAS)
+        memscope_hash_set(hash, "index", UINT2NUM(arena->index));
+    for (int kind = 0; kind < KINDS; kind++) {
+        const struct decay *decay = &arena->times[kind];
+
+        memscope_hash_set(hash, old_kind_names[kind], decay->known ? LL2NUM(decay->old_ms) : Qnil);
+        memscope_hash_set(hash, kind_names[kind], decay->known ? LL2NUM(decay->ms) : Qnil);
+    }
+    return hash;
+}
+
+static bool is_in_use(const struct arena_decay *arena) {
+    return arena->times[MEMSCOPE_JEMALLOC_DIRTY].known || arena->times[MEMSCOPE_JEMALLOC_MUZZY].known;
+}
+
+static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
+    VALUE list = rb_ary_new();
+    unsigned unused = 0;
+
+    for (unsigned index = 0; index < tuning->count; index++) {
+        if (is_in_use(&tuning->arenas[index]))
+            rb_ary_push(list, decay_to_hash(&tuning->arenas[index]));
+        else
+            unused++;
+    }
+    if (unused > 0 && tuning->one_arena)
+        memscope_hash_set(reasons, "arenas", rb_sprintf("arena %u is not in use yet", tuning->first));
+    else if (unused > 0)
+        memscope_hash_set(reasons, "arenas",
+                          rb_sprintf("%u of %u are not in use yet: they begin with the times in later_arenas", unused,
+                                     tuning->count));
+    return list;
+}
+
+static void set_background_thread(VALUE body, VALUE reasons, const struct tuning *tuning) {
+    bool known = tuning->background_status == MEMSCOPE_OK;
+
+    memscope_hash_set(body, "old_background_thread", !known ? Qnil : tuning->old_background_thread ? Qtrue : Qfalse);
+    memscope_hash_set(body, "background_thread", !known ? Qnil : tuning->new_background_thread ? Qtrue : Qfalse);
+    if (tuning->background_status == MEMSCOPE_NOT_FOUND)
+        memscope_hash_set(reasons, "background_thread",
+                          rb_utf8_str_new_cstr("this jemalloc was built without background threads"));
+    else if (tuning->set_background_status == MEMSCOPE_IO)
+        memscope_hash_set(reasons, "background_thread", rb_utf8_str_new_cstr("jemalloc could not start its threads"));
+}
+
+static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
+    enum memscope_allocator_name allocator = memscope_allocator_current()->name;
+    bool every = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && !tuning->one_arena;
+    VALUE body = rb_hash_new(), reasons = rb_hash_new();
+    uint64_t wall_ns;
+
+    memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(allocator)));
+    memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
+    memscope_hash_set(body, "later_arenas", every ? decay_to_hash(&tuning->later) : Qnil);
+    set_background_thread(body, reasons, tuning);
+    if (allocator != MEMSCOPE_ALLOCATOR_JEMALLOC)
+        memscope_hash_set(reasons, "arenas", rb_utf8_str_new_cstr("only jemalloc can be tuned while it runs"));
+    memscope_hash_set(body, "reasons", reasons);
+    wall_ns = memscope_now_ns() - start_ns;
+    memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - tuning->wall_ns, 0));
+    return body;
+}
+
+/*
+ * Native.tune(arena, dirty_decay_ms, muzzy_decay_ms, background_thread) -> the body of a Tuning; nil for what stays as
+ * it is, and for all arenas together. For jemalloc only.
+ */
+static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
+    uint64_t start = memscope_now_ns();
+    const VALUE ms[KINDS] = {[MEMSCOPE_JEMALLOC_DIRTY] = dirty_ms, [MEMSCOPE_JEMALLOC_MUZZY] = muzzy_ms};
+    struct tuning tuning = {.one_arena = !NIL_P(arena),
+                            .sets_background_thread = !NIL_P(background_thread),
+                            .background_thread = RTEST(background_thread)};
+    VALUE room, body;
+
+    for (int kind = 0; kind < KINDS; kind++) {
+        tuning.sets[kind] = !NIL_P(ms[kind]);
+        tuning.ms[kind] = NIL_P(ms[kind]) ? 0 : NUM2LL(ms[kind]);
+    }
+    tuning.first = NIL_P(arena) ? 0 : NUM2UINT(arena);
+    tuning.count = NIL_P(arena) ? memscope_jemalloc_arena_count() : 1;
+    tuning.arenas = ALLOCV_N(struct arena_decay, room, tuning.count);
+    rb_thread_call_without_gvl(tune_without_gvl, &tuning, NULL, NULL);
+    body = tuning_to_hash(&tuning, start);
+    ALLOCV_END(room);
+    return body;
+}
+
+/* Native.arena_limit -> Integer: the indexes that jemalloc has; nil under another allocator. */
+static VALUE native_arena_limit(VALUE self) {
+    unsigned count = memscope_jemalloc_arena_count();
+
+    return count > 0 ? UINT2NUM(count) : Qnil;
+}
+
+void Init_memscope_levers(void) {
+    rb_define_const(rb_mMemscopeNative, "MAX_DECAY_MS", LL2NUM(MEMSCOPE_JEMALLOC_MAX_DECAY_MS));
+    rb_define_singleton_method(rb_mMemscopeNative, "fly", native_fly, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "levers", native_levers, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "pull", native_pull, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "collectable_bytes", native_collectable_bytes, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "tune", native_tune, 4);
+    rb_define_singleton_method(rb_mMemscopeNative, "arena_limit", native_arena_limit, 0);
+}

@@ -1,0 +1,485 @@
+/*
+ * Native.start_profile, stop_profile and malloc_profile: the engine's samplers, as Memscope::MallocProfile uses them.
+ * Arguments have been checked in Ruby.
+ */
+#include "values.h"
+
+#include "base/scratch.h"
+#include "elf/symbols.h"
+#include "init.h"
+#include "malloc/allocator.h"
+#include "malloc/jemalloc.h"
+#include "malloc/mallinfo.h"
+#include "ruby/interned.h"
+#include "ruby/stack_reader.h"
+#include "sampling/import_sampler.h"
+#include "sampling/jemalloc_profile.h"
+#include "sampling/native_frames.h"
+
+#include <math.h>
+#include <ruby/debug.h>
+#include <ruby/thread.h>
+#include <time.h>
+
+enum backend { NONE, JEMALLOC, IMPORTS };
+
+/*
+ * The profile that runs, or the last one, whose samples are there until the next starts. Read and written with the GVL,
+ * which no start and no stop gives up: it is their lock. Forked children inherit it all.
+ */
+static struct profile {
+    enum backend backend;
+    bool running;
+    unsigned rate_log;
+    int64_t started_at; /* ms since the epoch */
+    bool knows_live_bytes;
+    uint64_t live_bytes_at_start;
+} profile;
+
+/* What the allocator says lives; glibc's walk over its arenas takes milliseconds. */
+static bool read_live_bytes(uint64_t *bytes) {
+    struct memscope_jemalloc_stats stats;
+    struct memscope_mallinfo totals;
+
+    if (memscope_jemalloc_read_stats(&stats) == MEMSCOPE_OK &&
+        memscope_jemalloc_has(&stats, MEMSCOPE_JEMALLOC_HAS_allocated_bytes)) {
+        *bytes = stats.allocated_bytes;
+        return true;
+    }
+    if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_GLIBC ||
+        memscope_mallinfo_read(&totals) != MEMSCOPE_OK)
+        return false;
+    *bytes = totals.uordblks + totals.hblkhd;
+    return true;
+}
+
+static int64_t milliseconds(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- start and stop -----------------------------------------------------------------------------------------------
+ */
+
+/* Native.jemalloc_profiling -> :on, :off, :not_built, :no_hook or :other. */
+static VALUE native_jemalloc_profiling(VALUE self) {
+    static const char *const names[] = {
+        [MEMSCOPE_PROFILING_ON] = "on",
+        [MEMSCOPE_PROFILING_OFF] = "off",
+        [MEMSCOPE_PROFILING_NOT_BUILT] = "not_built",
+        [MEMSCOPE_PROFILING_NO_HOOK] = "no_hook",
+        [MEMSCOPE_PROFILING_OTHER] = "other",
+    };
+
+    return memscope_symbol(names[memscope_jemalloc_profiling()]);
+}
+
+static enum memscope_status start_sampler(enum backend backend, unsigned rate_log) {
+    return backend == IMPORTS ? memscope_import_sampler_start(ldexp(1, (int)rate_log), memscope_read_stack)
+                              : memscope_jemalloc_profile_start(rate_log, memscope_read_stack);
+}
+
+/*
+ * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, which profile it has started, as
+ * profile_session has it; :running where one runs; else a String, why it could not be started. The one before is there
+ * to be read until all that can be checked has been.
+ */
+static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
+    struct profile next = {.backend = backend == memscope_symbol("imports") ? IMPORTS : JEMALLOC,
+                           .rate_log = NUM2UINT(rate_log)};
+    enum memscope_status status;
+
+    if (profile.running)
+        return memscope_symbol("running");
+    status = next.backend == IMPORTS ? memscope_import_sampler_prepare() : memscope_jemalloc_profile_prepare();
+    if (status == MEMSCOPE_OK) {
+        profile.backend = NONE;
+        memscope_forget_interned();
+        next.knows_live_bytes = read_live_bytes(&next.live_bytes_at_start);
+        status = start_sampler(next.backend, next.rate_log);
+    }
+    if (status != MEMSCOPE_OK)
+        return rb_utf8_str_new_cstr(memscope_status_text(status));
+    next.running = true;
+    next.started_at = milliseconds();
+    profile = next;
+    return UINT2NUM(memscope_session());
+}
+
+/*
+ * Native.stop_profile -> Integer, which profile it has stopped: what malloc_profile takes; nil where none ran. Samples
+ * stay, to be read.
+ */
+static VALUE native_stop_profile(VALUE self) {
+    if (!profile.running)
+        return Qnil;
+    if (profile.backend == IMPORTS)
+        memscope_import_sampler_stop();
+    else
+        memscope_jemalloc_profile_stop();
+    profile.running = false;
+    return UINT2NUM(memscope_session());
+}
+
+/* Native.profile_runs? */
+static VALUE native_profile_runs(VALUE self) {
+    return profile.running ? Qtrue : Qfalse;
+}
+
+/* Native.profile_session -> Integer, which profile runs, or is there to be read; 0 for none. */
+static VALUE native_profile_session(VALUE self) {
+    return UINT2NUM(profile.backend == NONE ? 0 : memscope_session());
+}
+
+/* Native.next_generation -> the number of the generation that begins. */
+static VALUE native_next_generation(VALUE self) {
+    return UINT2NUM(memscope_next_generation());
+}
+
+/* ---- frames ----------------------------------------------------------------------------------------------------- */
+
+/* frames: an Array of Hashes; numbers: of each word, and of each frame as an Array, its index there. */
+struct frames {
+    VALUE list, numbers;
+    struct memscope_symbols *symbols;
+};
+
+static const char *const state_names[] = {
+    [MEMSCOPE_STACK_DURING_GC] = "[during GC]",      [MEMSCOPE_STACK_NO_GVL] = "[no GVL]",
+    [MEMSCOPE_STACK_NOT_RUBY] = "[non-Ruby thread]", [MEMSCOPE_STACK_RUBY_ENDED] = "[Ruby has ended]",
+    [MEMSCOPE_STACK_NO_FRAMES] = "[no Ruby frames]", [MEMSCOPE_STACK_OVERFLOW] = "[overflow]",
+};
+
+static VALUE frame(const char *kind, VALUE name, VALUE path, VALUE lineno, VALUE library) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "kind", memscope_symbol(kind));
+    memscope_hash_set(hash, "name", name);
+    memscope_hash_set(hash, "path", path);
+    memscope_hash_set(hash, "lineno", lineno);
+    memscope_hash_set(hash, "library", library);
+    return hash;
+}
+
+static VALUE native_frame(struct frames *frames, uint64_t word) {
+    struct memscope_symbol symbol;
+    VALUE library;
+    const char *base;
+
+    if (memscope_symbols_find(frames->symbols, (uintptr_t)word - 1, &symbol) != MEMSCOPE_OK || !symbol.object)
+        return frame("native", rb_sprintf("0x%" PRIx64, word), Qnil, Qnil, Qnil);
+    library = rb_utf8_str_new_cstr(symbol.object);
+    if (symbol.name)
+        return frame("native", rb_utf8_str_new_cstr(symbol.name), Qnil, Qnil, library);
+    base = strrchr(symbol.object, '/');
+    return frame("native", rb_sprintf("%s+0x%" PRIxPTR, base ? base + 1 : symbol.object, (uintptr_t)symbol.offset),
+                 Qnil, Qnil, library);
+}
+
+static VALUE ruby_frame(uint64_t word) {
+    VALUE known = memscope_interned_frame(word), path, name;
+
+    if (NIL_P(known))
+        return frame("state", rb_utf8_str_new_cstr("[overflow]"), Qnil, Qnil, Qnil);
+    path = rb_profile_frame_absolute_path(known);
+    if (NIL_P(path))
+        path = rb_profile_frame_path(known);
+    name = rb_profile_frame_full_label(known);
+    /* A thread's outermost frame, and that of an extension being loaded, are of no line. */
+    if (!RB_TYPE_P(path, T_STRING) || rb_str_equal(path, rb_utf8_str_new_cstr("<cfunc>")) ||
+        memscope_word_line(word) == 0)
+        path = Qnil;
+    return frame("ruby", name, path, NIL_P(path) ? Qnil : UINT2NUM(memscope_word_line(word)), Qnil);
+}
+
+static VALUE frame_of(struct frames *frames, uint64_t word) {
+    uint32_t state = memscope_word_index(word);
+
+    switch (memscope_word_kind(word)) {
+    case MEMSCOPE_WORD_RUBY:
+        return ruby_frame(word);
+    case MEMSCOPE_WORD_STATE:
+        return frame("state", rb_utf8_str_new_cstr(state_names[state]), Qnil, Qnil, Qnil);
+    default:
+        return native_frame(frames, word);
+    }
+}
+
+static VALUE number_of_frame(struct frames *frames, uint64_t word) {
+    VALUE key = ULL2NUM(word), number = rb_hash_aref(frames->numbers, key), made;
+
+    if (!NIL_P(number))
+        return number;
+    made = frame_of(frames, word);
+    number = rb_hash_aref(frames->numbers, made); /* many addresses are in the same function */
+    if (NIL_P(number)) {
+        number = LONG2NUM(RARRAY_LEN(frames->list));
+        rb_ary_push(frames->list, made);
+        rb_hash_aset(frames->numbers, made, number);
+    }
+    rb_hash_aset(frames->numbers, key, number);
+    return number;
+}
+
+/* ---- stacks ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t rounded(double value) {
+    return value > 0 ? (uint64_t)llround(value) : 0;
+}
+
+static VALUE estimate(double value) {
+    return ULL2NUM(rounded(value));
+}
+
+static VALUE estimate_if(bool known, double value) {
+    return known ? estimate(value) : Qnil;
+}
+
+static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_stack *stack) {
+    VALUE hash = rb_hash_new(), list = rb_ary_new_capa((long)stack->length), tag = Qnil, thread = Qnil;
+    bool all = stack->allocated_bytes >= 0;
+    uint32_t generation = 0;
+
+    for (uint32_t index = 0; index < stack->length; index++) {
+        uint64_t word = stack->words[index];
+
+        if (memscope_word_kind(word) == MEMSCOPE_WORD_TAG)
+            tag = memscope_interned_name(word);
+        else if (memscope_word_kind(word) == MEMSCOPE_WORD_THREAD)
+            thread = memscope_interned_name(word);
+        else if (memscope_word_kind(word) == MEMSCOPE_WORD_GENERATION)
+            generation = memscope_word_index(word);
+        else
+            rb_ary_push(list, number_of_frame(frames, word));
+    }
+    memscope_hash_set(hash, "frames", list);
+    memscope_hash_set(hash, "tag", tag);
+    memscope_hash_set(hash, "thread", thread);
+    memscope_hash_set(hash, "generation", UINT2NUM(generation));
+    memscope_hash_set(hash, "live_bytes", estimate(stack->live_bytes));
+    memscope_hash_set(hash, "live_objects", estimate(stack->live_objects));
+    memscope_hash_set(hash, "samples", ULL2NUM(stack->samples));
+    memscope_hash_set(hash, "error_bytes", estimate(sqrt(stack->variance)));
+    memscope_hash_set(hash, "allocated_bytes", estimate_if(all, stack->allocated_bytes));
+    memscope_hash_set(hash, "allocated_objects", estimate_if(all, stack->allocated_objects));
+    memscope_hash_set(hash, "freed_bytes", estimate_if(all, stack->allocated_bytes - stack->live_bytes));
+    memscope_hash_set(hash, "freed_objects", estimate_if(all, stack->allocated_objects - stack->live_objects));
+    return hash;
+}
+
+/* ---- the reading ------------------------------------------------------------------------------------------------ */
+
+/* Of the profile as it was when the reading began: another one may begin while the GVL is given up. */
+struct reading {
+    struct profile profile;
+    uint32_t session;
+    struct memscope_scratch scratch;
+    struct memscope_sampled_stacks stacks;
+    struct memscope_symbols symbols;
+    enum memscope_status status;
+    bool knows_live_bytes;
+    uint64_t live_bytes, wall_ns, gvl_ns;
+    size_t table_bytes;
+};
+
+static void *read_without_gvl(void *argument) {
+    struct reading *reading = argument;
+
+    reading->status = reading->profile.backend == IMPORTS
+                          ? memscope_sample_table_read(&reading->scratch, &reading->stacks)
+                          : memscope_jemalloc_profile_read(&reading->scratch, &reading->stacks);
+    reading->knows_live_bytes = read_live_bytes(&reading->live_bytes);
+    reading->table_bytes = memscope_interned_bytes() + memscope_native_frames_resident_bytes() +
+                           (reading->profile.backend == IMPORTS ? memscope_sample_table_bytes() : 0);
+    return NULL;
+}
+
+static VALUE overhead(const struct reading *reading) {
+    struct memscope_stack_readings taken = memscope_stack_readings();
+    struct memscope_import_patches patches = memscope_import_sampler_patches();
+    bool imports = reading->profile.backend == IMPORTS;
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "samples_taken", ULL2NUM(taken.count));
+    memscope_hash_set(hash, "nanoseconds", ULL2NUM(taken.nanoseconds));
+    memscope_hash_set(hash, "table_bytes", SIZET2NUM(reading->table_bytes));
+    memscope_hash_set(hash, "dropped_samples", ULL2NUM(reading->stacks.dropped_samples));
+    memscope_hash_set(hash, "lost_frees", ULL2NUM(reading->stacks.lost_frees));
+    memscope_hash_set(hash, "inflated_bytes",
+                      imports ? INT2FIX(0) : ULL2NUM(memscope_jemalloc_profile_inflation(&reading->stacks)));
+    memscope_hash_set(hash, "patched_imports", imports ? SIZET2NUM(patches.slots) : Qnil);
+    memscope_hash_set(hash, "patched_objects", imports ? SIZET2NUM(patches.objects) : Qnil);
+    return hash;
+}
+
+/* Of an allocator that has grown by too little to compare: it may have been by less than the samples say lives. */
+static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
+    if (live_bytes - growth < enough)
+        return rb_utf8_str_new_cstr("what the allocator holds has grown by less than 16 samples stand for");
+    return rb_sprintf("what the allocator holds has grown by %" PRIu64 " bytes less than the samples say: older memory "
+                      "was freed, or blocks are freed by calls that this backend does not see",
+                      (uint64_t)(live_bytes - growth));
+}
+
+/* Of the bytes that the allocator has more than at the start, how many the samples account for. */
+static void set_coverage(VALUE body, VALUE reasons, const struct reading *reading, uint64_t live_bytes) {
+    double enough = 16 * ldexp(1, (int)reading->profile.rate_log);
+    double growth = (double)reading->live_bytes - (double)reading->profile.live_bytes_at_start;
+    bool known = reading->knows_live_bytes && reading->profile.knows_live_bytes;
+
+    memscope_hash_set(body, "allocator_live_bytes", reading->knows_live_bytes ? ULL2NUM(reading->live_bytes) : Qnil);
+    memscope_hash_set(body, "coverage", known && growth >= enough ? DBL2NUM((double)live_bytes / growth) : Qnil);
+    if (!reading->knows_live_bytes)
+        memscope_hash_set(reasons, "allocator_live_bytes",
+                          rb_utf8_str_new_cstr("this allocator does not say how much lives"));
+    if (!known)
+        memscope_hash_set(reasons, "coverage", rb_utf8_str_new_cstr("this allocator does not say how much lives"));
+    else if (growth < enough)
+        memscope_hash_set(reasons, "coverage", why_no_coverage(growth, (double)live_bytes, enough));
+}
+
+static void set_stacks(VALUE body, VALUE reasons, struct reading *reading) {
+    struct frames frames = {rb_ary_new(), rb_hash_new(), &reading->symbols};
+    VALUE list = rb_ary_new_capa((long)reading->stacks.count);
+    uint64_t live_bytes = 0, samples = 0; /* sums of what is shown, not of what was rounded */
+    double variance = 0;
+    bool all = true;
+
+    for (size_t index = 0; index < reading->stacks.count; index++) {
+        const struct memscope_sampled_stack *stack = &reading->stacks.list[index];
+
+        if (!memscope_is_of_this_session(stack->words, stack->length))
+            continue;
+        rb_ary_push(list, stack_hash(&frames, stack));
+        live_bytes += rounded(stack->live_bytes);
+        variance += stack->variance;
+        samples += stack->samples;
+        all = all && stack->allocated_bytes >= 0;
+    }
+    memscope_hash_set(body, "frames", frames.list);
+    memscope_hash_set(body, "stacks", list);
+    memscope_hash_set(body, "live_bytes", ULL2NUM(live_bytes));
+    memscope_hash_set(body, "samples", ULL2NUM(samples));
+    memscope_hash_set(body, "error_bytes", estimate(sqrt(variance)));
+    if (!all)
+        memscope_hash_set(
+            reasons, "allocated_bytes",
+            rb_utf8_str_new_cstr("jemalloc counts what was freed only with prof_accum:true in MALLOC_CONF"));
+    set_coverage(body, reasons, reading, live_bytes);
+}
+
+static VALUE body_of(VALUE argument) {
+    struct reading *reading = (struct reading *)argument;
+    const struct profile *read = &reading->profile;
+    VALUE body = rb_hash_new(), reasons = rb_hash_new();
+    uint64_t start = memscope_now_ns();
+
+    memscope_hash_set(body, "backend", memscope_symbol(read->backend == IMPORTS ? "imports" : "jemalloc"));
+    memscope_hash_set(body, "rate_bytes", ULL2NUM(UINT64_C(1) << read->rate_log));
+    memscope_hash_set(body, "running", read->running ? Qtrue : Qfalse);
+    memscope_hash_set(body, "started_at", LL2NUM(read->started_at));
+    memscope_hash_set(body, "generation", UINT2NUM(memscope_generation()));
+    set_stacks(body, reasons, reading);
+    memscope_hash_set(body, "overhead", overhead(reading));
+    memscope_hash_set(body, "reasons", reasons);
+    reading->gvl_ns += memscope_now_ns() - start;
+    memscope_hash_set(
+        body, "cost",
+        memscope_cost("T2", memscope_now_ns() - reading->wall_ns, reading->gvl_ns, reading->scratch.used));
+    return body;
+}
+
+static VALUE close_reading(VALUE argument) {
+    struct reading *reading = (struct reading *)argument;
+
+    memscope_symbols_close(&reading->symbols);
+    memscope_scratch_close(&reading->scratch);
+    return Qnil;
+}
+
+/* What reading takes where jemalloc samples: it knows no other way to say what it has counted. */
+static VALUE why_unreadable(const struct reading *reading) {
+    const char *status = memscope_status_text(reading->status);
+
+    if (reading->profile.backend != JEMALLOC)
+        return rb_utf8_str_new_cstr(status);
+    return rb_sprintf("%s (jemalloc writes it into a file in memory: this needs memfd_create and /proc/self/fd)",
+                      status);
+}
+
+/* Qundef where another thread has begun another profile meanwhile. */
+static VALUE read_profile(VALUE argument) {
+    struct reading *reading = (struct reading *)argument;
+    VALUE body;
+
+    if (profile.running && profile.backend == IMPORTS)
+        memscope_import_sampler_patch_new();
+    rb_thread_call_without_gvl(read_without_gvl, reading, NULL, NULL);
+    if (reading->session != memscope_session())
+        return Qundef;
+    if (reading->status != MEMSCOPE_OK)
+        return why_unreadable(reading);
+    reading->status = memscope_symbols_open(&reading->symbols);
+    if (reading->status != MEMSCOPE_OK)
+        return rb_utf8_str_new_cstr(memscope_status_text(reading->status));
+    body = body_of(argument);
+    return reading->session == memscope_session() ? body : Qundef;
+}
+
+/*
+ * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; a String, why it could not be
+ * read; nil where none was started, and where which (stop_profile's answer) is not the last one any more.
+ */
+static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
+    VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;
+
+    while (body == Qundef) {
+        struct reading reading = {.profile = profile, .session = memscope_session(), .wall_ns = memscope_now_ns()};
+
+        if (profile.backend == NONE || (!NIL_P(which) && NUM2UINT(which) != reading.session))
+            return Qnil;
+        if (memscope_scratch_open(&reading.scratch) != MEMSCOPE_OK)
+            return rb_utf8_str_new_cstr(memscope_status_text(MEMSCOPE_NO_MEMORY));
+        body = rb_ensure(read_profile, (VALUE)&reading, close_reading, (VALUE)&reading);
+    }
+    return body;
+}
+
+static void *measure_without_gvl(void *argument) {
+    struct reading *reading = argument;
+
+    reading->status = memscope_jemalloc_profile_read(&reading->scratch, &reading->stacks);
+    return NULL;
+}
+
+static VALUE measure_inflation(VALUE argument) {
+    struct reading *reading = (struct reading *)argument;
+
+    rb_thread_call_without_gvl(measure_without_gvl, reading, NULL, NULL);
+    return reading->status == MEMSCOPE_OK ? ULL2NUM(memscope_jemalloc_profile_inflation(&reading->stacks)) : Qnil;
+}
+
+/*
+ * Native.profile_inflation -> Integer, the bytes that sampling itself keeps active at present; nil where no profile of
+ * jemalloc's runs. Costs what reading the profile costs.
+ */
+static VALUE native_profile_inflation(VALUE self) {
+    struct reading reading = {.status = MEMSCOPE_OK};
+
+    if (!profile.running || profile.backend != JEMALLOC || memscope_scratch_open(&reading.scratch) != MEMSCOPE_OK)
+        return Qnil;
+    return rb_ensure(measure_inflation, (VALUE)&reading, close_reading, (VALUE)&reading);
+}
+
+void Init_memscope_malloc_profile_binding(void) {
+    rb_define_module_function(rb_mMemscopeNative, "jemalloc_profiling", native_jemalloc_profiling, 0);
+    rb_define_module_function(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
+    rb_define_module_function(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
+    rb_define_module_function(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
+    rb_define_module_function(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
+    rb_define_module_function(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
+    rb_define_module_function(rb_mMemscopeNative, "malloc_profile", native_malloc_profile, -1);
+    rb_define_module_function(rb_mMemscopeNative, "profile_inflation", native_profile_inflation, 0);
+}

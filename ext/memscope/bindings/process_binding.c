@@ -1,0 +1,144 @@
+/*
+ * Memscope.rss and Native.process_memory.
+ */
+#include "values.h"
+
+#include "init.h"
+#include "kernel/process.h"
+
+#include <ruby/thread.h>
+
+/* Memscope.rss: the fast path, under the GVL, since giving it up costs more than the reading. */
+static VALUE native_rss(VALUE self) {
+    struct memscope_statm statm;
+
+    return memscope_statm_read(&statm) == MEMSCOPE_OK ? SIZET2NUM(statm.resident_bytes) : Qnil;
+}
+
+enum shape { NUMBER, BOOLEAN };
+
+/* The keys of the body, in order. fallback is the field of status that says the same, or the field itself. */
+static const struct body_row {
+    const char *key;
+    enum memscope_process_field field;
+    enum memscope_process_field fallback;
+    enum shape shape;
+} body_rows[] = {
+#define ROW(name)                                                                                                      \
+    { #name, MEMSCOPE_PROCESS_##name, MEMSCOPE_PROCESS_##name, NUMBER }
+#define ROW_OR(name, other)                                                                                            \
+    { #name, MEMSCOPE_PROCESS_##name, MEMSCOPE_PROCESS_##other, NUMBER }
+    ROW_OR(rss_bytes, status_rss_bytes),
+    ROW(peak_rss_bytes),
+    ROW(pss_bytes),
+    ROW(pss_anonymous_bytes),
+    ROW(pss_file_bytes),
+    ROW(pss_shared_memory_bytes),
+    ROW(pss_dirty_bytes),
+    ROW(shared_clean_bytes),
+    ROW(shared_dirty_bytes),
+    ROW(private_clean_bytes),
+    ROW(private_dirty_bytes),
+    ROW(referenced_bytes),
+    ROW_OR(anonymous_bytes, status_anonymous_bytes),
+    ROW(file_bytes),
+    ROW(shared_memory_bytes),
+    ROW(lazy_free_bytes),
+    ROW(anonymous_huge_bytes),
+    ROW_OR(swap_bytes, status_swap_bytes),
+    ROW(swap_pss_bytes),
+    ROW(locked_bytes),
+    ROW(page_tables_bytes),
+    ROW(hugetlb_bytes),
+    ROW(virtual_bytes),
+    ROW(peak_virtual_bytes),
+    ROW(threads),
+    {"thp_enabled", MEMSCOPE_PROCESS_thp_enabled, MEMSCOPE_PROCESS_thp_enabled, BOOLEAN},
+#undef ROW
+#undef ROW_OR
+};
+
+static const char *const file_names[] = {
+    [MEMSCOPE_PROCESS_STATUS] = "/proc/self/status",
+    [MEMSCOPE_PROCESS_SMAPS_ROLLUP] = "/proc/self/smaps_rollup",
+};
+
+static VALUE absence_of(const struct memscope_process_memory *memory, enum memscope_process_field field) {
+    enum memscope_process_source source = memscope_process_source_of(field);
+    enum memscope_status status = source == MEMSCOPE_PROCESS_STATUS ? memory->status : memory->smaps_rollup;
+
+    if (status != MEMSCOPE_OK)
+        return rb_sprintf("%s: %s", file_names[source], memscope_status_text(status));
+    return rb_sprintf("%s: this kernel prints no %s", file_names[source], memscope_process_key_of(field));
+}
+
+static void set_row(VALUE body, VALUE reasons, const struct memscope_process_memory *memory,
+                    const struct body_row *row) {
+    enum memscope_process_field field = row->field;
+
+    if (!memscope_process_has(memory, field)) {
+        VALUE absence = absence_of(memory, field);
+
+        field = row->fallback;
+        if (field != row->field && memscope_process_has(memory, field))
+            absence = rb_sprintf("from %s (%" PRIsVALUE ")", file_names[MEMSCOPE_PROCESS_STATUS], absence);
+        memscope_hash_set(reasons, row->key, absence);
+    }
+    if (!memscope_process_has(memory, field))
+        memscope_hash_set(body, row->key, Qnil);
+    else if (row->shape == BOOLEAN)
+        memscope_hash_set(body, row->key, memory->values[field] ? Qtrue : Qfalse);
+    else
+        memscope_hash_set(body, row->key, ULL2NUM(memory->values[field]));
+}
+
+/* USS: what would come back if this process alone ended. */
+static void set_uss(VALUE body, VALUE reasons, const struct memscope_process_memory *memory) {
+    const enum memscope_process_field clean = MEMSCOPE_PROCESS_private_clean_bytes;
+    const enum memscope_process_field dirty = MEMSCOPE_PROCESS_private_dirty_bytes;
+
+    if (memscope_process_has(memory, clean) && memscope_process_has(memory, dirty)) {
+        memscope_hash_set(body, "uss_bytes", ULL2NUM(memory->values[clean] + memory->values[dirty]));
+        return;
+    }
+    memscope_hash_set(body, "uss_bytes", Qnil);
+    memscope_hash_set(reasons, "uss_bytes", absence_of(memory, memscope_process_has(memory, clean) ? dirty : clean));
+}
+
+struct timed_reading {
+    struct memscope_process_memory memory;
+    uint64_t wall_ns;
+};
+
+static void *read_without_gvl(void *argument) {
+    struct timed_reading *reading = argument;
+    uint64_t start = memscope_now_ns();
+
+    memscope_process_memory_read(&reading->memory);
+    reading->wall_ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+/* Native.process_memory. smaps_rollup walks page tables: without the GVL. */
+static VALUE native_process_memory(VALUE self) {
+    struct timed_reading reading;
+    uint64_t start = memscope_now_ns();
+    uint64_t wall_ns;
+    VALUE body, reasons;
+
+    rb_thread_call_without_gvl(read_without_gvl, &reading, NULL, NULL);
+    body = rb_hash_new();
+    reasons = rb_hash_new();
+    for (size_t index = 0; index < sizeof body_rows / sizeof *body_rows; index++)
+        set_row(body, reasons, &reading.memory, &body_rows[index]);
+    set_uss(body, reasons, &reading.memory);
+    wall_ns = memscope_now_ns() - start;
+    memscope_hash_set(body, "reasons", reasons);
+    memscope_hash_set(body, "cost", memscope_cost("T2", wall_ns, wall_ns - reading.wall_ns, 0));
+    return body;
+}
+
+void Init_memscope_process(void) {
+    rb_define_singleton_method(rb_mMemscope, "rss", native_rss, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "process_memory", native_process_memory, 0);
+}

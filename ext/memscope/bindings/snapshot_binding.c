@@ -1,0 +1,341 @@
+/*
+ * Native.snapshot(malloc): the totals that are cheap to read.
+ *
+ * All numbers are read into plain C first; no Ruby object is made before the last of them.
+ */
+#include "values.h"
+
+#include "init.h"
+#include "kernel/process.h"
+#include "malloc/allocator.h"
+#include "malloc/jemalloc.h"
+#include "malloc/mallinfo.h"
+
+#include <ruby/encoding.h>
+#include <ruby/thread.h>
+
+/* Room for twice the keys of the largest Ruby known (4.0: 5 heaps of 10 keys). */
+#define HEAPS 16
+#define HEAP_KEYS 24
+
+/*
+ * The keys of GC.stat and GC.stat_heap as this Ruby has them, learned once. Static Symbols, or kept by a registered
+ * object.
+ */
+static VALUE gc_stat; /* a Hash that GC.stat fills, and that is copied out of */
+static VALUE heap_keys[HEAP_KEYS];
+static size_t heap_key_count;
+static size_t heap_count; /* 0 before Ruby 3.2 */
+static ID id_stat_heap;
+
+/* The keys under :jemalloc and :glibc, and reasons that most snapshots give. */
+#define STAT(field, key, type, unit, kind, since) #field,
+static const char *const jemalloc_names[] = {
+#include "malloc/jemalloc_stats.def"
+};
+#undef STAT
+static VALUE jemalloc_keys[MEMSCOPE_JEMALLOC_FIELD_COUNT];
+static VALUE slab_slack_key;
+static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
+static VALUE reason_not_jemalloc, reason_not_glibc, reason_not_asked, reason_no_heaps;
+
+/* The keys of the body and of its cost, in the order in which native_snapshot fills them. */
+#define BODY_KEYS 9L
+static const char *const body_names[] = {"rss_bytes", "virtual_bytes", "shared_bytes", "gc",  "gc_heaps",
+                                         "jemalloc",  "glibc",         "reasons",      "cost"};
+static VALUE body_keys[BODY_KEYS];
+static const char *const cost_names[] = {"tier", "wall_us", "gvl_us", "scratch_bytes"};
+static VALUE cost_keys[4], tier_t1, tier_t2;
+
+struct readings {
+    bool wants_malloc;
+    enum memscope_status statm_status, jemalloc_status, glibc_status;
+    struct memscope_statm statm;
+    size_t heaps[HEAPS][HEAP_KEYS];
+    struct memscope_jemalloc_stats jemalloc;
+    struct memscope_mallinfo glibc;
+    uint64_t without_gvl_ns;
+};
+
+static bool is_allocator(enum memscope_allocator_name name) {
+    return memscope_allocator_current()->name == name;
+}
+
+/* Both take the allocator's locks, so other Ruby threads run meanwhile. */
+static void *read_allocator(void *argument) {
+    struct readings *readings = argument;
+    uint64_t start = memscope_now_ns();
+
+    if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
+        readings->jemalloc_status = memscope_jemalloc_read_stats(&readings->jemalloc);
+    else
+        readings->glibc_status = memscope_mallinfo_read(&readings->glibc);
+    readings->without_gvl_ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+/*
+ * Nothing here makes a Ruby object: GC.stat fills a Hash that has all its keys, and GC.stat_heap, asked for one key,
+ * answers with the number alone. That Hash is every snapshot's: the GVL is not let go between filling and copying it.
+ */
+static void read_all(struct readings *readings) {
+    readings->statm_status = memscope_statm_read(&readings->statm);
+    if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) || (readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC)))
+        rb_thread_call_without_gvl(read_allocator, readings, NULL, NULL);
+    rb_gc_stat(gc_stat);
+    for (size_t heap = 0; heap < heap_count; heap++)
+        for (size_t key = 0; key < heap_key_count; key++)
+            readings->heaps[heap][key] =
+                NUM2SIZET(rb_funcall(rb_mGC, id_stat_heap, 2, SIZET2NUM(heap), heap_keys[key]));
+}
+
+/* A frozen Hash of count keys; pairs are keys and values in turn. Made at its final size. */
+static VALUE pairs_to_hash(const VALUE *pairs, size_t count) {
+    VALUE hash = rb_hash_new();
+
+    rb_hash_bulk_insert((long)(2 * count), pairs, hash);
+    return rb_obj_freeze(hash);
+}
+
+static VALUE numbers_to_hash(const VALUE *keys, const size_t *numbers, size_t count) {
+    VALUE pairs[2 * HEAP_KEYS];
+
+    for (size_t index = 0; index < count; index++) {
+        pairs[2 * index] = keys[index];
+        pairs[2 * index + 1] = SIZET2NUM(numbers[index]);
+    }
+    return pairs_to_hash(pairs, count);
+}
+
+static VALUE statm_to_value(const struct readings *readings, uint64_t bytes) {
+    return readings->statm_status == MEMSCOPE_OK ? ULL2NUM(bytes) : Qnil;
+}
+
+static void set_statm_reasons(VALUE reasons, const struct readings *readings) {
+    static const char *const names[] = {"rss_bytes", "virtual_bytes", "shared_bytes"};
+
+    for (size_t index = 0; readings->statm_status != MEMSCOPE_OK && index < 3; index++)
+        memscope_hash_set(reasons, names[index],
+                          rb_sprintf("/proc/self/statm: %s", memscope_status_text(readings->statm_status)));
+}
+
+static VALUE heaps_to_hash(const struct readings *readings) {
+    VALUE heaps = heap_count ? rb_hash_new() : Qnil;
+
+    for (size_t heap = 0; heap < heap_count; heap++)
+        rb_hash_aset(heaps, SIZET2NUM(heap), numbers_to_hash(heap_keys, readings->heaps[heap], heap_key_count));
+    return rb_obj_freeze(heaps);
+}
+
+/* What is missing from the table of keys: "this jemalloc has no stats.zero_reallocs, …" */
+static VALUE jemalloc_gaps(const struct memscope_jemalloc_stats *stats) {
+    VALUE gaps = Qnil;
+
+    if (stats->mixed_epochs)
+        return rb_utf8_str_new_cstr("the epoch was advanced by someone else during the reading: figures of two epochs");
+    for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {
+        if (memscope_jemalloc_has(stats, (enum memscope_jemalloc_field)field))
+            continue;
+        gaps = NIL_P(gaps) ? rb_utf8_str_new_cstr("this jemalloc has no ") : rb_str_cat_cstr(gaps, ", ");
+        rb_str_cat_cstr(gaps, jemalloc_names[field]);
+    }
+    return gaps;
+}
+
+static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
+#define STAT(field, key, type, unit, kind, since) stats->field,
+    const uint64_t values[] = {
+#include "malloc/jemalloc_stats.def"
+    };
+#undef STAT
+    VALUE pairs[2 * (MEMSCOPE_JEMALLOC_FIELD_COUNT + 1)];
+    VALUE *next = pairs;
+
+    for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {
+        *next++ = jemalloc_keys[field];
+        *next++ = memscope_jemalloc_has(stats, (enum memscope_jemalloc_field)field) ? ULL2NUM(values[field]) : Qnil;
+    }
+    *next++ = slab_slack_key;
+    *next++ = stats->has_slab_slack ? ULL2NUM(stats->slab_slack_bytes) : Qnil;
+    return pairs_to_hash(pairs, MEMSCOPE_JEMALLOC_FIELD_COUNT + 1);
+}
+
+static bool jemalloc_is_read(const struct readings *readings) {
+    return is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) && readings->jemalloc_status == MEMSCOPE_OK;
+}
+
+/* nil where nothing is missing. */
+static VALUE jemalloc_reason(const struct readings *readings) {
+    if (jemalloc_is_read(readings))
+        return jemalloc_gaps(&readings->jemalloc);
+    if (!is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
+        return reason_not_jemalloc;
+    if (memscope_jemalloc_unsupported_reason())
+        return rb_utf8_str_new_cstr(memscope_jemalloc_unsupported_reason());
+    return rb_sprintf("mallctl: %s", memscope_status_text(readings->jemalloc_status));
+}
+
+static VALUE glibc_to_hash(const struct memscope_mallinfo *totals) {
+    VALUE hash = rb_hash_new();
+
+#define FIELD(name) memscope_hash_set(hash, #name, SIZET2NUM(totals->name));
+    MEMSCOPE_MALLINFO_FIELDS(FIELD)
+#undef FIELD
+    return rb_obj_freeze(hash);
+}
+
+static bool glibc_is_tried(const struct readings *readings) {
+    return readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC);
+}
+
+static bool glibc_is_read(const struct readings *readings) {
+    return glibc_is_tried(readings) && readings->glibc_status == MEMSCOPE_OK;
+}
+
+/* nil where nothing is missing. */
+static VALUE glibc_reason(const struct readings *readings) {
+    if (!is_allocator(MEMSCOPE_ALLOCATOR_GLIBC))
+        return reason_not_glibc;
+    if (!glibc_is_tried(readings))
+        return reason_not_asked;
+    if (!glibc_is_read(readings))
+        return rb_utf8_str_new_cstr("mallinfo2 is not there (glibc before 2.33) or answers only zeros");
+    return Qnil;
+}
+
+static bool is_constant(VALUE reason) {
+    return NIL_P(reason) || reason == reason_not_jemalloc || reason == reason_not_glibc || reason == reason_not_asked;
+}
+
+/* Most snapshots of a process give the same reasons: they are made once, and again only when one differs. */
+static VALUE reasons_to_hash(const struct readings *readings) {
+    VALUE jemalloc = jemalloc_reason(readings), glibc = glibc_reason(readings), reasons;
+
+    if (usual_reasons && readings->statm_status == MEMSCOPE_OK && jemalloc == usual_jemalloc_reason &&
+        glibc == usual_glibc_reason)
+        return usual_reasons;
+    reasons = rb_hash_new();
+    set_statm_reasons(reasons, readings);
+    if (!heap_count)
+        memscope_hash_set(reasons, "gc_heaps", reason_no_heaps);
+    if (!NIL_P(jemalloc))
+        memscope_hash_set(reasons, "jemalloc", jemalloc);
+    if (!NIL_P(glibc))
+        memscope_hash_set(reasons, "glibc", glibc);
+    rb_obj_freeze(reasons);
+    if (!usual_reasons && readings->statm_status == MEMSCOPE_OK && is_constant(jemalloc) && is_constant(glibc)) {
+        rb_gc_register_mark_object(reasons);
+        usual_jemalloc_reason = jemalloc;
+        usual_glibc_reason = glibc;
+        usual_reasons = reasons;
+    }
+    return reasons;
+}
+
+static VALUE cost_to_hash(const struct readings *readings, uint64_t wall_ns) {
+    const VALUE pairs[] = {
+        cost_keys[0], readings->wants_malloc ? tier_t2 : tier_t1,           cost_keys[1], ULL2NUM(wall_ns / 1000),
+        cost_keys[2], ULL2NUM((wall_ns - readings->without_gvl_ns) / 1000), cost_keys[3], INT2FIX(0)};
+
+    return pairs_to_hash(pairs, 4);
+}
+
+/* T1; T2 where mallinfo2 was asked for. */
+static VALUE native_snapshot(VALUE self, VALUE malloc) {
+    struct readings readings;
+    uint64_t start = memscope_now_ns();
+    VALUE values[BODY_KEYS], pairs[2 * BODY_KEYS], body;
+
+    readings.wants_malloc = RTEST(malloc);
+    readings.without_gvl_ns = 0;
+    read_all(&readings);
+    values[0] = statm_to_value(&readings, readings.statm.resident_bytes);
+    values[1] = statm_to_value(&readings, readings.statm.size_bytes);
+    values[2] = statm_to_value(&readings, readings.statm.shared_bytes);
+    values[3] = rb_obj_freeze(rb_hash_dup(gc_stat));
+    values[4] = heaps_to_hash(&readings);
+    values[5] = jemalloc_is_read(&readings) ? jemalloc_to_hash(&readings.jemalloc) : Qnil;
+    values[6] = glibc_is_read(&readings) ? glibc_to_hash(&readings.glibc) : Qnil;
+    values[7] = reasons_to_hash(&readings);
+    values[8] = cost_to_hash(&readings, memscope_now_ns() - start);
+    for (size_t index = 0; index < BODY_KEYS; index++) {
+        pairs[2 * index] = body_keys[index];
+        pairs[2 * index + 1] = values[index];
+    }
+    body = rb_hash_new();
+    rb_hash_bulk_insert(2 * BODY_KEYS, pairs, body);
+    return body;
+}
+
+/* The Symbols of a Hash, up to capacity; those of Integers only. */
+static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
+    VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
+    size_t count = 0;
+
+    rb_gc_register_mark_object(names);
+    for (long index = 0; index < RARRAY_LEN(names) && count < capacity; index++) {
+        VALUE name = RARRAY_AREF(names, index);
+
+        if (RB_INTEGER_TYPE_P(rb_hash_aref(hash, name)))
+            keys[count++] = name;
+    }
+    return count;
+}
+
+static void learn_gc(void) {
+    VALUE heaps;
+
+    gc_stat = rb_hash_new();
+    rb_gc_register_mark_object(gc_stat);
+    rb_gc_stat(gc_stat);
+    id_stat_heap = rb_intern("stat_heap");
+    if (!rb_respond_to(rb_mGC, id_stat_heap))
+        return;
+    heaps = rb_funcall(rb_mGC, id_stat_heap, 0);
+    heap_count = RHASH_SIZE(heaps) < HEAPS ? RHASH_SIZE(heaps) : HEAPS;
+    heap_key_count = learn_keys(rb_hash_aref(heaps, INT2FIX(0)), heap_keys, HEAP_KEYS);
+}
+
+static VALUE constant_text(const char *text) {
+    VALUE string = rb_enc_interned_str_cstr(text, rb_utf8_encoding());
+
+    rb_gc_register_mark_object(string);
+    return string;
+}
+
+/* Native::JEMALLOC_COUNTERS, the keys that only rise: the table of keys is in C only. */
+static void define_jemalloc_counters(void) {
+#define STAT(field, key, type, unit, kind, since) #kind,
+    static const char *const kinds[] = {
+#include "malloc/jemalloc_stats.def"
+    };
+#undef STAT
+    VALUE counters = rb_ary_new();
+
+    for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {
+        jemalloc_keys[field] = memscope_symbol(jemalloc_names[field]);
+        if (kinds[field][0] == 'c')
+            rb_ary_push(counters, jemalloc_keys[field]);
+    }
+    slab_slack_key = memscope_symbol("slab_slack_bytes");
+    rb_define_const(rb_mMemscopeNative, "JEMALLOC_COUNTERS", rb_obj_freeze(counters));
+}
+
+static void learn_names(const char *const *names, VALUE *symbols, size_t count) {
+    for (size_t index = 0; index < count; index++)
+        symbols[index] = memscope_symbol(names[index]);
+}
+
+void Init_memscope_snapshot(void) {
+    learn_gc();
+    define_jemalloc_counters();
+    learn_names(body_names, body_keys, BODY_KEYS);
+    learn_names(cost_names, cost_keys, 4);
+    tier_t1 = memscope_symbol("T1");
+    tier_t2 = memscope_symbol("T2");
+    reason_not_jemalloc = constant_text("jemalloc does not serve malloc");
+    reason_not_glibc = constant_text("glibc does not serve malloc");
+    reason_not_asked = constant_text("not asked for: snapshot(malloc: true) reads mallinfo2");
+    reason_no_heaps = constant_text("this Ruby has no GC.stat_heap");
+    rb_define_singleton_method(rb_mMemscopeNative, "snapshot", native_snapshot, 1);
+}

@@ -1,0 +1,150 @@
+#include "base/scratch.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define LARGEST_RESERVATION ((size_t)512 << 20)
+#define SMALLEST_RESERVATION ((size_t)4 << 20)
+#define COMMIT_STEP ((size_t)256 << 10)
+#define OPEN_LIMIT 256
+
+/*
+ * owner is the pid whose scratch this is, so that entries a child inherits across fork are seen to be stale; its
+ * negative marks an entry that is being filled in. What lasts is everyone's.
+ */
+#define EVERYONE INT_MAX
+
+static struct {
+    _Atomic(pid_t) owner;
+    _Atomic(uintptr_t) start;
+    _Atomic(uintptr_t) end;
+} open_scratches[OPEN_LIMIT];
+
+static int list_scratch(uintptr_t start, uintptr_t end, pid_t as) {
+    pid_t self = getpid();
+
+    for (int slot = 0; slot < OPEN_LIMIT; slot++) {
+        pid_t owner = atomic_load(&open_scratches[slot].owner);
+
+        if (owner == self || owner == -self || owner == EVERYONE)
+            continue;
+        if (!atomic_compare_exchange_strong(&open_scratches[slot].owner, &owner, -self))
+            continue;
+        atomic_store(&open_scratches[slot].start, start);
+        atomic_store(&open_scratches[slot].end, end);
+        atomic_store(&open_scratches[slot].owner, as);
+        return slot;
+    }
+    return -1;
+}
+
+void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
+    pid_t self = getpid();
+
+    for (int slot = 0; slot < OPEN_LIMIT; slot++) {
+        pid_t owner = atomic_load(&open_scratches[slot].owner);
+
+        if (owner == self || owner == EVERYONE)
+            visit(atomic_load(&open_scratches[slot].start), atomic_load(&open_scratches[slot].end), context);
+    }
+}
+
+void *memscope_lasting_map(size_t size) {
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED)
+        return NULL;
+#ifdef MADV_NOHUGEPAGE
+    madvise(base, size, MADV_NOHUGEPAGE);
+#endif
+    list_scratch((uintptr_t)base, (uintptr_t)base + size, EVERYONE);
+    return base;
+}
+
+size_t memscope_lasting_resident_bytes(const void *start, size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *first = (char *)((uintptr_t)start & -(uintptr_t)page);
+    size_t pages = ((uintptr_t)start + bytes - (uintptr_t)first + page - 1) / page, resident = 0;
+    unsigned char states[1024];
+
+    for (size_t done = 0, part; done < pages; done += part) {
+        part = pages - done < sizeof states ? pages - done : sizeof states;
+        if (mincore(first + done * page, part * page, states) != 0)
+            return pages * page;
+        for (size_t index = 0; index < part; index++)
+            resident += states[index] & 1;
+    }
+    return resident * page;
+}
+
+enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
+    memset(scratch, 0, sizeof *scratch);
+    for (size_t size = LARGEST_RESERVATION; size >= SMALLEST_RESERVATION; size /= 4) {
+        /* PROT_NONE is not charged against the overcommit limit; RLIMIT_AS may still refuse the larger sizes. */
+        void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        if (base == MAP_FAILED)
+            continue;
+#ifdef MADV_DONTFORK
+        madvise(base, size, MADV_DONTFORK);
+#endif
+        scratch->base = base;
+        scratch->reserved = size;
+        scratch->slot = list_scratch((uintptr_t)base, (uintptr_t)base + size, getpid());
+        return MEMSCOPE_OK;
+    }
+    return MEMSCOPE_NO_MEMORY;
+}
+
+static int commit(struct memscope_scratch *scratch, size_t needed) {
+    size_t target = (needed + COMMIT_STEP - 1) / COMMIT_STEP * COMMIT_STEP;
+
+    if (needed <= scratch->committed)
+        return 1;
+    if (scratch->base == NULL || target < needed || target > scratch->reserved)
+        return 0;
+    if (mprotect(scratch->base + scratch->committed, target - scratch->committed, PROT_READ | PROT_WRITE) != 0)
+        return 0;
+    scratch->committed = target;
+    return 1;
+}
+
+void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size) {
+    void *added = scratch->base + scratch->used;
+
+    if (size > scratch->reserved - scratch->used || !commit(scratch, scratch->used + size))
+        return NULL;
+    scratch->used += size;
+    return added;
+}
+
+void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size) {
+    size_t padding = -scratch->used & 15;
+
+    if (padding > scratch->reserved - scratch->used)
+        return NULL;
+    scratch->used += padding;
+    return memscope_scratch_extend(scratch, size);
+}
+
+void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    if (size > scratch->reserved - scratch->used || !commit(scratch, scratch->used + size))
+        return;
+    for (size_t offset = scratch->used; offset < scratch->used + size; offset += page)
+        *(volatile char *)(scratch->base + offset) = 0;
+}
+
+void memscope_scratch_close(struct memscope_scratch *scratch) {
+    if (scratch->base == NULL)
+        return;
+    munmap(scratch->base, scratch->reserved);
+    if (scratch->slot >= 0)
+        atomic_store(&open_scratches[scratch->slot].owner, 0);
+    memset(scratch, 0, sizeof *scratch);
+}

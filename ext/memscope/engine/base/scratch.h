@@ -1,0 +1,55 @@
+/*
+ * Scratch memory of one reading: its own mapping, so that measuring touches neither Ruby's heap nor malloc's.
+ *
+ * A scratch belongs to the thread that opened it. Its address space is reserved at once and committed as it is
+ * taken; close gives everything back. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch
+ * of the process is listed, so that a ledger can own the scratch of another thread's ledger too. No GVL needed; not
+ * async-signal-safe only in that mmap's errno is left behind.
+ */
+#ifndef MEMSCOPE_SCRATCH_H
+#define MEMSCOPE_SCRATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct memscope_scratch {
+    char *base;
+    size_t reserved;
+    size_t committed; /* bytes made writable so far */
+    size_t used;
+    int slot; /* in the list of open scratches; -1 when the list is full */
+};
+
+/* MEMSCOPE_NO_MEMORY when not even a small reservation can be had; the scratch is then closed. */
+enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch);
+
+/* 16-aligned, zeroed on first use. NULL when the reservation is used up or the kernel refuses. */
+void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
+
+/* Lengthens the block taken last by size bytes, in place; returns the added part, or NULL. No alignment is added. */
+void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
+
+/* Makes the next size bytes resident without taking them, so that filling them later changes no RSS. */
+void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
+
+/* Idempotent; a zeroed scratch counts as closed. */
+void memscope_scratch_close(struct memscope_scratch *scratch);
+
+/*
+ * Memory that memscope keeps: a mapping for the rest of the process, zeroed, resident only where it is used, and
+ * inherited by forked children, listed among the scratches of them all. NULL when the kernel refuses.
+ */
+void *memscope_lasting_map(size_t size);
+
+/*
+ * How much of such memory, from start on and as long as bytes, is in memory: whole pages, as the kernel says (mincore,
+ * microseconds a megabyte); all of it where the kernel does not say.
+ */
+size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
+
+/* Calls visit for the address range of each scratch that this process has open, in any thread, and of what lasts. */
+void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
+
+#endif

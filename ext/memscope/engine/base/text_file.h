@@ -1,0 +1,28 @@
+/*
+ * Small kernel text files (/proc, /sys/fs/cgroup) read whole into a buffer of the caller's. Linux and POSIX alike.
+ */
+#ifndef MEMSCOPE_TEXT_FILE_H
+#define MEMSCOPE_TEXT_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/*
+ * Reads path into buffer and ends it with a NUL. *length is the text's length without it. MEMSCOPE_TRUNCATED when
+ * the file is capacity bytes or longer (buffer then holds its beginning). No allocation, no GVL needed; a few µs.
+ */
+enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length);
+
+/*
+ * Parses an unsigned decimal number at *cursor, moving it behind the last digit. False, and *cursor unmoved, where
+ * there is no digit or the number does not fit.
+ */
+bool memscope_text_decimal(const char **cursor, uint64_t *value);
+
+/* The same for hexadecimal digits without a prefix. */
+bool memscope_text_hexadecimal(const char **cursor, uint64_t *value);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * Functions and build-ids in ELF files and in loaded images, read without trust: whatever the bytes are, nothing is
+ * read or written out of bounds, and the work is bounded by the limits in elf_reading.c.
+ *
+ * Of 64-bit objects of the processor this runs on (x86-64, aarch64). Elsewhere every function returns
+ * MEMSCOPE_UNSUPPORTED. No malloc, no lock, no GVL needed.
+ */
+#ifndef MEMSCOPE_ELF_READING_H
+#define MEMSCOPE_ELF_READING_H
+
+#include "base/status.h"
+#include "elf/functions.h"
+#include "elf/shared_objects.h"
+
+/* What is read. Positions are offsets in a file, addresses in a loaded image. */
+struct memscope_elf_source {
+    bool (*read)(const void *context, uint64_t position, void *into, size_t size); /* all size bytes, or false */
+    const void *context;
+};
+
+struct memscope_elf_file {
+    struct memscope_elf_source source;
+    const void *headers; /* Elf64_Phdr[header_count]; both lists are in scratch */
+    size_t header_count;
+    const void *sections; /* Elf64_Shdr[section_count] */
+    size_t section_count;
+};
+
+struct memscope_build_id {
+    size_t size; /* 0: has none */
+    unsigned char bytes[64];
+};
+
+/*
+ * Reads the headers of a file. MEMSCOPE_UNSUPPORTED for an ELF file of another kind of machine, MEMSCOPE_MALFORMED for
+ * what is no ELF file or ends before its headers do. The file is empty unless the status is MEMSCOPE_OK.
+ */
+enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
+                                            struct memscope_elf_file *file);
+
+/* MEMSCOPE_NOT_FOUND, and an empty build_id, where there is none. */
+enum memscope_status memscope_elf_file_build_id(const struct memscope_elf_file *file,
+                                                struct memscope_build_id *build_id);
+enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_source *source,
+                                                 const struct memscope_shared_object *object,
+                                                 struct memscope_build_id *build_id);
+
+/*
+ * Whether the file's code belongs where the object's is loaded: the same program headers or, where the build-ids are
+ * known to be equal, the same addresses of executable segments (a separate debug file has its own offsets and sizes).
+ */
+bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct memscope_shared_object *object,
+                              bool same_build_id);
+
+/*
+ * Lists and sorts the functions in .symtab, at the addresses where object is loaded. MEMSCOPE_NOT_FOUND when the file
+ * is stripped. functions is empty unless the status is MEMSCOPE_OK; the names are in scratch.
+ */
+enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file *file,
+                                                 const struct memscope_shared_object *object,
+                                                 struct memscope_scratch *scratch,
+                                                 struct memscope_functions *functions);
+
+/*
+ * The same of the exported functions in the .dynsym of a loaded image. file is that of the image, where its sections
+ * are known, to end unsized functions at; else empty, and they end with their segment.
+ */
+enum memscope_status memscope_elf_image_functions(const struct memscope_elf_source *source,
+                                                  const struct memscope_elf_file *file,
+                                                  const struct memscope_shared_object *object,
+                                                  struct memscope_scratch *scratch,
+                                                  struct memscope_functions *functions);
+
+#endif

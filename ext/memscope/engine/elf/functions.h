@@ -1,0 +1,42 @@
+/*
+ * The functions of one object, sorted by address.
+ */
+#ifndef MEMSCOPE_FUNCTIONS_H
+#define MEMSCOPE_FUNCTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/scratch.h"
+
+struct memscope_function {
+    uintptr_t start;
+    uintptr_t end; /* of an unsized function: where its section ends */
+    const char *name;
+    bool sized;
+    bool exported; /* global or weak, not local */
+    bool strong;   /* not weak */
+};
+
+struct memscope_functions {
+    struct memscope_function *list;
+    size_t count;
+};
+
+/*
+ * Sorts the list, keeps one name for each start, and ends unsized functions where the next one starts. Of several names
+ * an exported one wins; then one without a leading underscore, which C reserves (malloc, not __libc_malloc; write,
+ * though glibc has it as a weak name of __write); then a strong one, the shorter one, the alphabetically first one.
+ * The list must be the block of scratch taken last; what sorting takes is given back. False, with an empty list, when
+ * there is too little.
+ */
+bool memscope_functions_sort(struct memscope_functions *functions, struct memscope_scratch *scratch);
+
+/*
+ * The innermost function that covers address, or NULL. Of functions nested in another, the 16 nearest before address
+ * are looked behind.
+ */
+const struct memscope_function *memscope_functions_find(const struct memscope_functions *functions, uintptr_t address);
+
+#endif

@@ -1,0 +1,46 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "elf/object_lookup.h"
+
+#if defined(__linux__) && defined(__GLIBC__)
+
+#include <dlfcn.h>
+
+/* Of headers before 2.35: as glibc has it since then, up to what is read here, and more room than it fills. */
+#ifndef DLFO_EH_SEGMENT_TYPE
+struct dl_find_object {
+    unsigned long long dlfo_flags;
+    void *dlfo_map_start, *dlfo_map_end, *dlfo_link_map, *dlfo_eh_frame, *others[16];
+};
+extern int _dl_find_object(void *, struct dl_find_object *);
+#endif
+
+extern __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
+
+bool memscope_object_lookup_possible(void) {
+    return _dl_find_object != NULL;
+}
+
+bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object) {
+    struct dl_find_object found;
+
+    if (!_dl_find_object || _dl_find_object((void *)address, &found) != 0) /* NOLINT(performance-no-int-to-ptr) */
+        return false;
+    object->extent = (struct memscope_range){(uintptr_t)found.dlfo_map_start, (uintptr_t)found.dlfo_map_end};
+    object->unwind_index = found.dlfo_eh_frame;
+    return true;
+}
+
+#else
+
+bool memscope_object_lookup_possible(void) {
+    return false;
+}
+
+bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object) {
+    (void)address, (void)object;
+    return false;
+}
+
+#endif

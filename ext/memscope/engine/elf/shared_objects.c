@@ -1,0 +1,449 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
+#include "elf/shared_objects.h"
+
+#ifdef __linux__
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef ElfW(Phdr) elf_header;
+typedef ElfW(Dyn) elf_dynamic;
+typedef ElfW(Sym) elf_symbol;
+typedef ElfW(Addr) elf_address;
+typedef ElfW(Half) elf_half;
+typedef ElfW(Word) elf_word;
+
+struct walk {
+    memscope_shared_object_visitor visit;
+    void *context;
+};
+
+static int visit_loaded(struct dl_phdr_info *info, size_t size, void *context) {
+    const struct walk *walk = context;
+    struct memscope_shared_object object = {
+        .path = info->dlpi_name,
+        .load_bias = info->dlpi_addr,
+        .headers = info->dlpi_phdr,
+        .header_count = info->dlpi_phnum,
+    };
+
+    (void)size;
+    return walk->visit(&object, walk->context) ? 0 : 1;
+}
+
+void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context) {
+    struct walk walk = {visit, context};
+
+    dl_iterate_phdr(visit_loaded, &walk);
+}
+
+static int read_generation(struct dl_phdr_info *info, size_t size, void *context) {
+    uint64_t *generation = context;
+
+    /* Present since glibc 2.4 and musl 1.0; size says whether this C library has them. */
+    if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs)
+        *generation = info->dlpi_adds + info->dlpi_subs;
+    return 1;
+}
+
+uint64_t memscope_shared_objects_generation(void) {
+    uint64_t generation = 0;
+
+    dl_iterate_phdr(read_generation, &generation);
+    return generation;
+}
+
+/* The dynamic symbol table of one object, as its PT_DYNAMIC describes it. */
+struct symbol_table {
+    const elf_symbol *symbols;
+    const char *names;
+    size_t names_length;
+    const uint32_t *gnu_hash;
+    const elf_word *hash;
+    const elf_half *versions;
+};
+
+bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address) {
+    const elf_header *headers = object->headers;
+
+    for (size_t header = 0; header < object->header_count; header++) {
+        uintptr_t start = object->load_bias + headers[header].p_vaddr;
+
+        if (headers[header].p_type == PT_LOAD && address >= start && address - start < headers[header].p_memsz)
+            return true;
+    }
+    return false;
+}
+
+struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object) {
+    const elf_header *headers = object->headers;
+    struct memscope_range extent = {UINTPTR_MAX, 0};
+
+    for (size_t header = 0; header < object->header_count; header++) {
+        uintptr_t start = object->load_bias + headers[header].p_vaddr, end = start + headers[header].p_memsz;
+
+        if (headers[header].p_type != PT_LOAD)
+            continue;
+        extent.start = start < extent.start ? start : extent.start;
+        extent.end = end > extent.end ? end : extent.end;
+    }
+    return extent;
+}
+
+/* glibc rewrites the addresses in the dynamic section to run-time ones; musl, and glibc for the vDSO, do not. */
+static const void *dynamic_address(const struct memscope_shared_object *object, uintptr_t value) {
+    if (memscope_shared_object_contains(object, value))
+        return (const void *)value;
+    if (memscope_shared_object_contains(object, object->load_bias + value))
+        return (const void *)(object->load_bias + value);
+    return NULL;
+}
+
+static const elf_dynamic *dynamic_section(const struct memscope_shared_object *object) {
+    const elf_header *headers = object->headers;
+
+    for (size_t header = 0; header < object->header_count; header++) {
+        if (headers[header].p_type == PT_DYNAMIC)
+            return (const elf_dynamic *)(object->load_bias + headers[header].p_vaddr);
+    }
+    return NULL;
+}
+
+static bool find_symbol_table(const struct memscope_shared_object *object, struct symbol_table *table) {
+    const elf_dynamic *entry = dynamic_section(object);
+
+    *table = (struct symbol_table){0};
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            table->symbols = dynamic_address(object, entry->d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            table->names = dynamic_address(object, entry->d_un.d_ptr);
+            break;
+        case DT_STRSZ:
+            table->names_length = entry->d_un.d_val;
+            break;
+        case DT_GNU_HASH:
+            table->gnu_hash = dynamic_address(object, entry->d_un.d_ptr);
+            break;
+        case DT_HASH:
+            table->hash = dynamic_address(object, entry->d_un.d_ptr);
+            break;
+        case DT_VERSYM:
+            table->versions = dynamic_address(object, entry->d_un.d_ptr);
+            break;
+        default:
+            break;
+        }
+    }
+    return table->symbols && table->names && (table->gnu_hash || table->hash);
+}
+
+/*
+ * The address of symbol index if the object itself defines it and others can bind to it. Not for indirect functions
+ * (their value is the resolver) nor thread-local variables (an offset), nor for versions kept for old binaries only.
+ */
+static const void *exported_address(const struct memscope_shared_object *object, const struct symbol_table *table,
+                                    uint32_t index) {
+    const elf_half only_old_binaries = 0x8000;
+    const elf_symbol *symbol = &table->symbols[index];
+    unsigned binding = ELF64_ST_BIND(symbol->st_info), type = ELF64_ST_TYPE(symbol->st_info);
+
+    if (symbol->st_shndx == SHN_UNDEF || (binding != STB_GLOBAL && binding != STB_WEAK && binding != STB_GNU_UNIQUE))
+        return NULL;
+    if (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE)
+        return NULL;
+    if (table->versions && (table->versions[index] & only_old_binaries))
+        return NULL;
+    return (const void *)(object->load_bias + symbol->st_value);
+}
+
+/* The parts of a DT_GNU_HASH section. */
+struct gnu_hash {
+    uint32_t bucket_count, first_symbol, filter_words, filter_shift;
+    const elf_address *filter;
+    const uint32_t *buckets;
+    const uint32_t *chains; /* [0] belongs to first_symbol */
+};
+
+static struct gnu_hash gnu_hash_of(const uint32_t *section) {
+    struct gnu_hash hash = {section[0], section[1], section[2], section[3], NULL, NULL, NULL};
+
+    hash.filter = (const elf_address *)(section + 4);
+    hash.buckets = (const uint32_t *)(hash.filter + hash.filter_words);
+    hash.chains = hash.buckets + hash.bucket_count;
+    return hash;
+}
+
+static const void *look_up_gnu(const struct memscope_shared_object *object, const struct symbol_table *table,
+                               const char *name) {
+    const unsigned word_bits = sizeof(elf_address) * 8;
+    struct gnu_hash hash = gnu_hash_of(table->gnu_hash);
+    uint32_t key = 5381, index;
+    elf_address word;
+
+    for (const char *character = name; *character; character++)
+        key = key * 33 + (unsigned char)*character;
+    if (hash.bucket_count == 0 || hash.filter_words == 0)
+        return NULL;
+    word = hash.filter[key / word_bits % hash.filter_words];
+    if (!(word >> key % word_bits & word >> (key >> hash.filter_shift) % word_bits & 1))
+        return NULL;
+    index = hash.buckets[key % hash.bucket_count];
+    if (index < hash.first_symbol)
+        return NULL;
+    for (;; index++) {
+        uint32_t link = hash.chains[index - hash.first_symbol];
+
+        if ((link | 1) == (key | 1) && strcmp(table->names + table->symbols[index].st_name, name) == 0) {
+            const void *address = exported_address(object, table, index);
+
+            if (address)
+                return address;
+        }
+        if (link & 1)
+            return NULL;
+    }
+}
+
+static const void *look_up_sysv(const struct memscope_shared_object *object, const struct symbol_table *table,
+                                const char *name) {
+    uint32_t bucket_count = table->hash[0], key = 0;
+    const elf_word *buckets = table->hash + 2, *chains = buckets + bucket_count;
+
+    for (const char *character = name; *character; character++) {
+        key = (key << 4) + (unsigned char)*character;
+        key ^= key >> 24 & 0xf0;
+        key &= 0x0fffffff;
+    }
+    if (bucket_count == 0)
+        return NULL;
+    for (uint32_t index = buckets[key % bucket_count]; index != STN_UNDEF; index = chains[index]) {
+        if (strcmp(table->names + table->symbols[index].st_name, name) == 0) {
+            const void *address = exported_address(object, table, index);
+
+            if (address)
+                return address;
+        }
+    }
+    return NULL;
+}
+
+const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name) {
+    struct symbol_table table;
+
+    if (!find_symbol_table(object, &table))
+        return NULL;
+    return table.gnu_hash ? look_up_gnu(object, &table, name) : look_up_sysv(object, &table, name);
+}
+
+bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name) {
+    struct symbol_table table;
+    const char *cursor, *end;
+
+    if (!find_symbol_table(object, &table))
+        return false;
+    cursor = table.names;
+    end = table.names + table.names_length;
+    while ((cursor = memmem(cursor, (size_t)(end - cursor), name, strlen(name) + 1))) {
+        if (cursor > table.names && cursor[-1] == '\0')
+            return !memscope_shared_object_symbol(object, name);
+        cursor++;
+    }
+    return false;
+}
+
+struct suffix_search {
+    const struct memscope_shared_object *object;
+    struct symbol_table table;
+    const char *suffix;
+    size_t suffix_length;
+    memscope_symbol_visitor visit;
+    void *context;
+};
+
+static void visit_if_matching(const struct suffix_search *search, uint32_t index) {
+    const char *name = search->table.names + search->table.symbols[index].st_name;
+    size_t length = strlen(name);
+    const void *address;
+
+    if (length < search->suffix_length || strcmp(name + length - search->suffix_length, search->suffix) != 0)
+        return;
+    address = exported_address(search->object, &search->table, index);
+    if (address)
+        search->visit(name, address, search->context);
+}
+
+static void search_gnu(const struct suffix_search *search) {
+    struct gnu_hash hash = gnu_hash_of(search->table.gnu_hash);
+
+    for (uint32_t bucket = 0; bucket < hash.bucket_count; bucket++) {
+        uint32_t index = hash.buckets[bucket];
+
+        if (index < hash.first_symbol)
+            continue;
+        do
+            visit_if_matching(search, index);
+        while (!(hash.chains[index++ - hash.first_symbol] & 1));
+    }
+}
+
+void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
+                                           memscope_symbol_visitor visit, void *context) {
+    struct suffix_search search = {
+        .object = object, .suffix = suffix, .suffix_length = strlen(suffix), .visit = visit, .context = context};
+
+    if (!find_symbol_table(object, &search.table) ||
+        !memmem(search.table.names, search.table.names_length, suffix, search.suffix_length + 1))
+        return;
+    if (search.table.gnu_hash) {
+        search_gnu(&search);
+        return;
+    }
+    for (uint32_t index = 1, count = search.table.hash[1]; index < count; index++)
+        visit_if_matching(&search, index);
+}
+
+/* ---- import slots --------------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define RELOCATION_CALL R_X86_64_JUMP_SLOT
+#define RELOCATION_TABLE R_X86_64_GLOB_DAT
+#define RELOCATION_DATA R_X86_64_64
+#elif defined(__aarch64__)
+#define RELOCATION_CALL R_AARCH64_JUMP_SLOT
+#define RELOCATION_TABLE R_AARCH64_GLOB_DAT
+#define RELOCATION_DATA R_AARCH64_ABS64
+#endif
+
+#ifdef RELOCATION_CALL
+
+struct relocations {
+    const elf_symbol *symbols;
+    const char *names;
+    const ElfW(Rela) * calls, *others;
+    size_t call_bytes, other_bytes;
+    struct memscope_range read_only; /* whole pages, as the linker protects them */
+};
+
+static void find_read_only(const struct memscope_shared_object *object, struct relocations *found) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const elf_header *headers = object->headers;
+
+    for (size_t header = 0; header < object->header_count; header++) {
+        uintptr_t start = object->load_bias + headers[header].p_vaddr;
+
+        if (headers[header].p_type != PT_GNU_RELRO)
+            continue;
+        found->read_only = (struct memscope_range){start & -page, (start + headers[header].p_memsz) & -page};
+    }
+}
+
+static struct relocations relocations_of(const struct memscope_shared_object *object) {
+    struct relocations found = {0};
+
+    for (const elf_dynamic *entry = dynamic_section(object); entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB)
+            found.symbols = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_STRTAB)
+            found.names = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_JMPREL)
+            found.calls = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_RELA)
+            found.others = dynamic_address(object, entry->d_un.d_ptr);
+        else if (entry->d_tag == DT_PLTRELSZ)
+            found.call_bytes = entry->d_un.d_val;
+        else if (entry->d_tag == DT_RELASZ)
+            found.other_bytes = entry->d_un.d_val;
+    }
+    find_read_only(object, &found);
+    return found;
+}
+
+static void visit_slots(const struct memscope_shared_object *object, const struct relocations *found,
+                        const ElfW(Rela) * list, size_t bytes, memscope_import_slot_visitor visit, void *context) {
+    for (size_t index = 0; list && index < bytes / sizeof *list; index++) {
+        const elf_symbol *symbol = &found->symbols[ELF64_R_SYM(list[index].r_info)];
+        uintptr_t at = object->load_bias + list[index].r_offset;
+        unsigned type = ELF64_R_TYPE(list[index].r_info);
+
+        if ((type != RELOCATION_CALL && type != RELOCATION_TABLE && type != RELOCATION_DATA) ||
+            list[index].r_addend != 0)
+            continue;
+        visit(
+            &(struct memscope_import_slot){
+                .name = found->names + symbol->st_name,
+                .slot = (void **)at,
+                .call = type == RELOCATION_CALL,
+                .own = symbol->st_shndx != SHN_UNDEF,
+                .read_only = memscope_range_contains(found->read_only, at),
+            },
+            context);
+    }
+}
+
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context) {
+    struct relocations found = relocations_of(object);
+
+    if (!found.symbols || !found.names)
+        return;
+    visit_slots(object, &found, found.calls, found.call_bytes, visit, context);
+    visit_slots(object, &found, found.others, found.other_bytes, visit, context);
+}
+
+#else
+
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context) {
+    (void)object, (void)visit, (void)context;
+}
+
+#endif
+
+#else
+
+void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context) {
+    (void)visit, (void)context;
+}
+
+uint64_t memscope_shared_objects_generation(void) {
+    return 0;
+}
+
+const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name) {
+    (void)object, (void)name;
+    return NULL;
+}
+
+bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name) {
+    (void)object, (void)name;
+    return false;
+}
+
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context) {
+    (void)object, (void)visit, (void)context;
+}
+
+struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object) {
+    (void)object;
+    return (struct memscope_range){0};
+}
+
+bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address) {
+    (void)object, (void)address;
+    return false;
+}
+
+void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
+                                           memscope_symbol_visitor visit, void *context) {
+    (void)object, (void)suffix, (void)visit, (void)context;
+}
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * The shared objects that the dynamic linker has loaded, and their own exported symbols.
+ *
+ * Walks dl_iterate_phdr: takes the dynamic linker's lock, allocates nothing. Needs no GVL. Off ELF platforms the
+ * walk visits nothing.
+ */
+#ifndef MEMSCOPE_SHARED_OBJECTS_H
+#define MEMSCOPE_SHARED_OBJECTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/range.h"
+
+struct memscope_shared_object {
+    const char *path;    /* as the linker names it; "" for the executable. Valid during the visit only */
+    uintptr_t load_bias; /* added to every p_vaddr */
+    const void *headers; /* ElfW(Phdr)[header_count]; the linker's */
+    size_t header_count;
+};
+
+/* Returns true to go on, false to stop the walk. Runs under the linker's lock: must not load or unload objects. */
+typedef bool (*memscope_shared_object_visitor)(const struct memscope_shared_object *object, void *context);
+
+void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context);
+
+/* Changes whenever an object has been loaded or unloaded. 0 where the C library does not count. */
+uint64_t memscope_shared_objects_generation(void);
+
+/*
+ * The address of the function or variable that this object itself defines and exports under name, or NULL. Reads
+ * the object's mapped .dynsym through its hash tables; never falls through to its dependencies as dlsym does.
+ */
+const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name);
+
+/*
+ * Whether the object uses a function or variable of this name that it does not define. False for a name that the
+ * object's linker has stored as the end of a longer one.
+ */
+bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name);
+
+/* A word of the object that the dynamic linker fills with the address of a function or variable. */
+struct memscope_import_slot {
+    const char *name;
+    void **slot;
+    bool call;      /* it is only called through; else it may be data that points to a function */
+    bool own;       /* the object defines it itself, though another definition may come first */
+    bool read_only; /* since the object was loaded */
+};
+
+typedef void (*memscope_import_slot_visitor)(const struct memscope_import_slot *slot, void *context);
+
+/* Visits all of them. On x86-64 and aarch64; on others there are none. */
+void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
+                                         memscope_import_slot_visitor visit, void *context);
+
+/* From its first segment's start to its last one's end. Other objects may lie in gaps between. */
+struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object);
+
+/* Whether address lies in one of the object's loaded segments. */
+bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address);
+
+typedef void (*memscope_symbol_visitor)(const char *name, const void *address, void *context);
+
+/*
+ * Visits the functions and variables that the object itself exports under names that end in suffix. Searches the
+ * names' bytes first, so that an object without any is passed over in microseconds.
+ */
+void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
+                                           memscope_symbol_visitor visit, void *context);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * Which function of which loaded object an address lies in.
+ *
+ * Knows the functions that an object exports (its .dynsym, in memory) and all others where its file, or a separate
+ * debug file of the same build-id, has a .symtab. Files are read, not mapped: a map of a file that someone truncates
+ * would kill the process. A file is believed only when it is that of the loaded object, by build-id or, without one,
+ * by equal program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
+ */
+#ifndef MEMSCOPE_SYMBOLS_H
+#define MEMSCOPE_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/own_memory.h"
+#include "base/scratch.h"
+#include "base/status.h"
+
+#define MEMSCOPE_DEBUG_DIRECTORY "/usr/lib/debug"
+
+/* The pointers are valid until the symbols are closed. */
+struct memscope_symbol {
+    const char *name;   /* NULL where no function that is known covers the address */
+    uintptr_t offset;   /* of the address behind the function's start; without a name, behind the load bias */
+    const char *object; /* path, as the linker names it; "linux-vdso.so.1" or the like for the vDSO */
+    bool complete;      /* a .symtab was read: an address without a name then lies between functions */
+    /*
+     * How reading the object's file went; MEMSCOPE_NOT_FOUND also when another file has taken its name, and for the
+     * vDSO, which has none. Exported functions have names whatever it is.
+     */
+    enum memscope_status file;
+};
+
+struct memscope_symbol_object;
+
+/* Of one thread, and not for a forked child. */
+struct memscope_symbols {
+    struct memscope_scratch scratch;
+    struct memscope_own_memory memory;
+    struct memscope_symbol_object *objects; /* in the linker's order */
+    size_t count;
+    const char *debug_directory; /* MEMSCOPE_DEBUG_DIRECTORY, unless the caller changes it before the first find */
+};
+
+/*
+ * Lists the objects that are loaded now: those that come later are not found, and those that go keep the names that
+ * were asked for. Holds the dynamic linker's lock as memscope_images_read does, with the same demand on the caller: no
+ * fork meanwhile. 20 to 100 µs; takes scratch only. When it fails the symbols are closed.
+ */
+enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
+
+/* Idempotent. */
+void memscope_symbols_close(struct memscope_symbols *symbols);
+
+/*
+ * MEMSCOPE_NOT_FOUND, and all of found zero, for an address in no loaded object. The first address in an object costs
+ * the reading of its symbols, some ms for each 10,000 of them; every other one a fraction of a microsecond. No malloc,
+ * no lock, no GVL needed. A return address lies behind its call, maybe in the next function: of those, pass
+ * address - 1.
+ */
+enum memscope_status memscope_symbols_find(struct memscope_symbols *symbols, uintptr_t address,
+                                           struct memscope_symbol *found);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * The memory cgroup of this process: cgroup v2, v1, v1 beside v2 (hybrid), or none.
+ */
+#ifndef MEMSCOPE_CGROUP_H
+#define MEMSCOPE_CGROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Longest path handled, with its NUL; a longer one is MEMSCOPE_TRUNCATED. */
+#define MEMSCOPE_CGROUP_PATH 1024
+
+enum memscope_cgroup_version {
+    MEMSCOPE_CGROUP_NONE,
+    MEMSCOPE_CGROUP_V1,
+    MEMSCOPE_CGROUP_HYBRID, /* the memory controller is on v1 though the process is in a v2 group too */
+    MEMSCOPE_CGROUP_V2,
+};
+
+/* Indexes of memscope_cgroup.figures. */
+#define FIGURE(field, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_##field,
+enum memscope_cgroup_field {
+#include "kernel/cgroup_figures.def"
+    MEMSCOPE_CGROUP_FIGURE_COUNT
+};
+#undef FIGURE
+
+/* Indexes of memscope_cgroup.events. */
+#define EVENT(name, v2_file, v2_key, v1_file, v1_key) MEMSCOPE_CGROUP_EVENT_##name,
+enum memscope_cgroup_event {
+#include "kernel/cgroup_events.def"
+    MEMSCOPE_CGROUP_EVENT_COUNT
+};
+#undef EVENT
+
+struct memscope_cgroup_figure {
+    enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
+    bool unlimited;              /* of a limit: "max", or v1's greatest number; value means nothing then */
+    uint64_t value;
+    const char *file; /* where it was looked for, without the directory; NULL when UNSUPPORTED */
+};
+
+struct memscope_cgroup_stall {
+    double avg10, avg60, avg300; /* percent of the time */
+    uint64_t total_us;
+};
+
+struct memscope_cgroup_pressure {
+    struct memscope_cgroup_stall some, full;
+};
+
+/* The CPU time that a group may use, in CPUs. */
+struct memscope_cgroup_cpus {
+    enum memscope_status status;
+    bool unlimited;   /* count means nothing then */
+    double count;     /* quota by period */
+    const char *file; /* where it was looked for, without the directory; NULL when there is no group */
+};
+
+struct memscope_cgroup {
+    enum memscope_cgroup_version version;
+    char path[MEMSCOPE_CGROUP_PATH];            /* as /proc/self/cgroup gives it; "" where none */
+    char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" where none was found */
+    char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group with this limit; "" where none is visible */
+    struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
+    struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
+    /* Room left under the tightest limit on the way up, where siblings use of it too. */
+    struct memscope_cgroup_figure hierarchy_headroom;
+    enum memscope_status pressure_status;
+    struct memscope_cgroup_pressure pressure;
+    struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */
+    struct memscope_cgroup_cpus cpus;          /* the smallest on the way up; v1 has a group of its own for CPUs */
+};
+
+/*
+ * proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. The three limits of v2 (limit,
+ * high, swap_limit) are the smallest on the way up to the mount's root. Some 20 small files, 100 to 300 µs: T1.
+ * No allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found; else why not.
+ */
+enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgroup_root,
+                                          struct memscope_cgroup *cgroup);
+
+/* The parsers behind the reader. Text has its NUL. */
+
+struct memscope_cgroup_membership {
+    bool has_v1, has_v2;
+    char v1_path[MEMSCOPE_CGROUP_PATH]; /* of the hierarchy that has the controller */
+    char v2_path[MEMSCOPE_CGROUP_PATH];
+};
+
+/* /proc/self/cgroup, for a controller: "memory" or "cpu". */
+enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
+                                                      struct memscope_cgroup_membership *membership);
+
+struct memscope_cgroup_mount {
+    bool is_v2; /* else v1 with the controller */
+    char root[MEMSCOPE_CGROUP_PATH];
+    char point[MEMSCOPE_CGROUP_PATH];
+};
+
+/* One line of /proc/self/mountinfo. False where it is no mount of a hierarchy that can have the controller. */
+bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
+
+/* Sets status, unlimited and value. key NULL: the text is one number or "max". */
+void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure);
+
+/* "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets status, unlimited and count. */
+void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus);
+
+/* memory.pressure. */
+enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct memscope_cgroup_pressure *pressure);
+
+#endif

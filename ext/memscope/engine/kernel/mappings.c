@@ -1,0 +1,218 @@
+#include "kernel/mappings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/range.h"
+
+#include "base/text_file.h"
+
+/* Holds the longest line: a path of PATH_MAX, each character escaped to four, behind the numbers. */
+#define WINDOW ((size_t)32 << 10)
+
+static bool accept(const char **cursor, char character) {
+    if (**cursor != character)
+        return false;
+    (*cursor)++;
+    return true;
+}
+
+/* "7f1de8000000-7f1de8021000 rw-p 00000000 fe:00 357765   /path" (proc_pid_maps(5)) */
+static bool parse_header(const char *line, struct memscope_mapping *mapping) {
+    const char *cursor = line;
+    uint64_t start, end, offset, major, minor;
+
+    if (!memscope_text_hexadecimal(&cursor, &start) || !accept(&cursor, '-') ||
+        !memscope_text_hexadecimal(&cursor, &end) || !accept(&cursor, ' ') || strlen(cursor) < 5 || end <= start)
+        return false;
+    memset(mapping, 0, sizeof *mapping);
+    mapping->start = (uintptr_t)start;
+    mapping->end = (uintptr_t)end;
+    mapping->readable = cursor[0] == 'r';
+    mapping->writable = cursor[1] == 'w';
+    mapping->executable = cursor[2] == 'x';
+    mapping->shared = cursor[3] == 's';
+    cursor += 4;
+    if (!accept(&cursor, ' ') || !memscope_text_hexadecimal(&cursor, &offset) || !accept(&cursor, ' ') ||
+        !memscope_text_hexadecimal(&cursor, &major) || !accept(&cursor, ':') ||
+        !memscope_text_hexadecimal(&cursor, &minor) || !accept(&cursor, ' ') ||
+        !memscope_text_decimal(&cursor, &mapping->inode))
+        return false;
+    while (*cursor == ' ')
+        cursor++;
+    mapping->name = cursor;
+    return true;
+}
+
+/* "Rss:     132 kB" and "VmFlags: rd wr mr mw me ac nr sd"; every other smaps field is passed over. */
+static bool parse_field(const char *line, struct memscope_mapping *mapping) {
+    if (strncmp(line, "Rss:", 4) == 0) {
+        const char *cursor = line + 4;
+        uint64_t kib;
+
+        while (*cursor == ' ')
+            cursor++;
+        if (!memscope_text_decimal(&cursor, &kib))
+            return false;
+        mapping->resident_bytes = kib * 1024;
+    } else if (strncmp(line, "VmFlags:", 8) == 0) {
+        mapping->noreserve = strstr(line + 8, " nr") != NULL && strstr(line + 8, " dp") == NULL;
+    }
+    return true;
+}
+
+static bool is_header(const char *line) {
+    return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f');
+}
+
+/* Neighbouring mappings are mostly of one file: the name is kept once. */
+static const char *keep_name(struct memscope_scratch *names, const struct memscope_mapping *previous,
+                             const char *name) {
+    size_t size = strlen(name) + 1;
+    char *copy;
+
+    if (*name == '\0')
+        return "";
+    if (previous != NULL && strcmp(previous->name, name) == 0)
+        return previous->name;
+    copy = memscope_scratch_extend(names, size);
+    return copy == NULL ? NULL : memcpy(copy, name, size);
+}
+
+struct parser {
+    const struct memscope_mappings_memory *memory;
+    struct memscope_mappings *mappings;
+    struct memscope_mapping *current; /* whose fields follow: the last listed, or passed_over */
+    struct memscope_mapping passed_over;
+};
+
+static enum memscope_status begin(struct parser *parser, const struct memscope_mappings_memory *memory,
+                                  struct memscope_mappings *mappings) {
+    memset(parser, 0, sizeof *parser);
+    parser->memory = memory;
+    parser->mappings = mappings;
+    mappings->count = 0;
+    mappings->list = memscope_scratch_take(memory->list, 0);
+    return mappings->list == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
+}
+
+/*
+ * The file is read in several parts, and between two of them a mapping may have grown over the last one read: what was
+ * listed stands, and only the new part is added.
+ */
+static enum memscope_status parse_mapping(struct parser *parser, const char *line) {
+    struct memscope_mappings *mappings = parser->mappings;
+    const struct memscope_mapping *last = mappings->count > 0 ? &mappings->list[mappings->count - 1] : NULL;
+    struct memscope_mapping mapping;
+
+    if (!parse_header(line, &mapping))
+        return MEMSCOPE_MALFORMED;
+    parser->current = &parser->passed_over;
+    if (last != NULL && mapping.start < last->end)
+        mapping.start = last->end;
+    if (mapping.start >= mapping.end)
+        return MEMSCOPE_OK;
+    mapping.name = keep_name(parser->memory->names, last, mapping.name);
+    parser->current = memscope_scratch_extend(parser->memory->list, sizeof mapping);
+    if (mapping.name == NULL || parser->current == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    *parser->current = mapping;
+    mappings->count++;
+    return MEMSCOPE_OK;
+}
+
+static enum memscope_status parse_line(struct parser *parser, const char *line) {
+    if (is_header(line))
+        return parse_mapping(parser, line);
+    return parser->current != NULL && parse_field(line, parser->current) ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
+}
+
+/* Parses the whole lines in window[0, *filled) and moves the rest to its front. */
+static enum memscope_status parse_window(struct parser *parser, char *window, size_t *filled) {
+    char *line = window, *end;
+    enum memscope_status status = MEMSCOPE_OK;
+
+    while (status == MEMSCOPE_OK && (end = memchr(line, '\n', *filled - (size_t)(line - window))) != NULL) {
+        *end = '\0';
+        status = parse_line(parser, line);
+        line = end + 1;
+    }
+    *filled -= (size_t)(line - window);
+    memmove(window, line, *filled);
+    return status;
+}
+
+enum memscope_status memscope_mappings_parse(const char *text, size_t length,
+                                             const struct memscope_mappings_memory *memory,
+                                             struct memscope_mappings *mappings) {
+    char window[WINDOW];
+    size_t filled = 0;
+    struct parser parser;
+    enum memscope_status status = begin(&parser, memory, mappings);
+
+    while (status == MEMSCOPE_OK && length > 0) {
+        size_t count = length < sizeof window - filled ? length : sizeof window - filled;
+
+        if (count == 0)
+            return MEMSCOPE_MALFORMED;
+        memcpy(window + filled, text, count);
+        text += count;
+        length -= count;
+        filled += count;
+        status = parse_window(&parser, window, &filled);
+    }
+    return status == MEMSCOPE_OK && filled > 0 ? MEMSCOPE_MALFORMED : status;
+}
+
+static enum memscope_status read_and_parse(const char *path, const struct memscope_mappings_memory *memory,
+                                           struct memscope_mappings *mappings) {
+    char window[WINDOW];
+    size_t filled = 0;
+    ssize_t count = 1;
+    struct parser parser;
+    enum memscope_status status = begin(&parser, memory, mappings);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (descriptor < 0)
+        return memscope_status_of_errno(errno);
+    while (status == MEMSCOPE_OK && count != 0) {
+        count = read(descriptor, window + filled, sizeof window - filled);
+        if (count < 0 && errno != EINTR)
+            status = memscope_status_of_errno(errno);
+        if (count <= 0)
+            continue;
+        filled += (size_t)count;
+        status = parse_window(&parser, window, &filled);
+        if (filled == sizeof window)
+            status = MEMSCOPE_MALFORMED;
+    }
+    close(descriptor);
+    return status;
+}
+
+enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
+                                            struct memscope_mappings *mappings) {
+    return read_and_parse("/proc/self/maps", memory, mappings);
+}
+
+enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings_memory *memory,
+                                                  struct memscope_mappings *mappings) {
+    return read_and_parse("/proc/self/smaps", memory, mappings);
+}
+
+const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address) {
+    size_t index = memscope_range_position(mappings->list, mappings->count, sizeof *mappings->list, address);
+
+    return index < mappings->count && mappings->list[index].start <= address ? &mappings->list[index] : NULL;
+}
+
+bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping) {
+    return mapping->inode == 0 && !mapping->shared &&
+           (mapping->name[0] == '\0' || strncmp(mapping->name, "[anon:", 6) == 0);
+}
+
+bool memscope_mapping_is_data(const struct memscope_mapping *mapping) {
+    return memscope_mapping_is_anonymous(mapping) && mapping->readable && mapping->writable && !mapping->executable;
+}

@@ -1,0 +1,68 @@
+/*
+ * What the kernel says of this process as a whole: /proc/self/statm, status and smaps_rollup.
+ */
+#ifndef MEMSCOPE_PROCESS_H
+#define MEMSCOPE_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct memscope_statm {
+    uint64_t size_bytes;     /* virtual */
+    uint64_t resident_bytes; /* RSS */
+    uint64_t shared_bytes;   /* resident file and shared memory pages */
+};
+
+/*
+ * One fstat and one pread of a kept descriptor. The descriptor belongs to the process that opened it: a forked
+ * child opens its own, and a number that the host has closed and used again is noticed and never read. T0, no
+ * allocation, no GVL needed, async-signal-safe, any number of threads at once.
+ */
+enum memscope_status memscope_statm_read(struct memscope_statm *statm);
+
+/*
+ * The page that tells a forked child from its parent: this room's only memory outside the library's own data.
+ * Both 0 before the first memscope_statm_read.
+ */
+void memscope_process_own_page(uintptr_t *start, uintptr_t *end);
+
+/* Indexes of memscope_process_memory.values, one a row of process_memory.def. */
+#define FIGURE(field, source, key, unit) MEMSCOPE_PROCESS_##field,
+enum memscope_process_field {
+#include "kernel/process_memory.def"
+    MEMSCOPE_PROCESS_FIELD_COUNT
+};
+#undef FIGURE
+
+enum memscope_process_source { MEMSCOPE_PROCESS_STATUS, MEMSCOPE_PROCESS_SMAPS_ROLLUP };
+
+/* Which file a field is read from, and the kernel's word for it there. */
+enum memscope_process_source memscope_process_source_of(enum memscope_process_field field);
+const char *memscope_process_key_of(enum memscope_process_field field);
+
+struct memscope_process_memory {
+    uint64_t values[MEMSCOPE_PROCESS_FIELD_COUNT];
+    uint64_t present;                  /* 1 << field for each value that was read */
+    enum memscope_status status;       /* how reading /proc/self/status went */
+    enum memscope_status smaps_rollup; /* how reading /proc/self/smaps_rollup went */
+};
+
+static inline bool memscope_process_has(const struct memscope_process_memory *memory,
+                                        enum memscope_process_field field) {
+    return (memory->present >> field & 1) != 0;
+}
+
+/*
+ * Reads both files. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of 4 KiB pages): T2, to be
+ * called without the GVL. Allocates nothing. The best of the two files' statuses; each file's own is in memory.
+ */
+enum memscope_status memscope_process_memory_read(struct memscope_process_memory *memory);
+
+/* The parsers behind the readers, for text that has its NUL. MEMSCOPE_MALFORMED where nothing known was found. */
+enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
+enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
+                                                   struct memscope_process_memory *memory);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * What the kernel does with a program's file when it starts it.
+ */
+#ifndef MEMSCOPE_PROGRAM_H
+#define MEMSCOPE_PROGRAM_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/*
+ * Whether the file carries capabilities (capabilities(7)). Any user but root then starts it in secure mode, in which
+ * the dynamic linker ignores LD_PRELOAD. A file system without extended attributes holds none. Any context.
+ */
+enum memscope_status memscope_program_capabilities(const char *path, bool *found);
+
+#endif

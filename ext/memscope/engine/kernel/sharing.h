@@ -1,0 +1,28 @@
+/*
+ * Which resident pages only this process maps, and which others map too: copy-on-write pages not yet written since a
+ * fork, and the pages of files and shared memory.
+ */
+#ifndef MEMSCOPE_SHARING_H
+#define MEMSCOPE_SHARING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/scratch.h"
+#include "base/status.h"
+
+struct memscope_sharing {
+    int descriptor;    /* of /proc/self/pagemap; only while open */
+    uint64_t *entries; /* of the pages in [start, end); NULL while closed */
+    uintptr_t start, end;
+    uintptr_t page;
+};
+
+/* Costs 8 bytes read for each resident page afterwards, page by page in ascending order: about 4 ms a GB. */
+enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch);
+void memscope_sharing_close(struct memscope_sharing *sharing);
+
+/* Resident bytes in [start, end) that others map too. Cheapest in ascending order; 0 while closed. */
+uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end);
+
+#endif

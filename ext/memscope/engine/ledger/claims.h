@@ -1,0 +1,62 @@
+/*
+ * Ownership claims: address ranges whose owner is proven, kept sorted and disjoint.
+ *
+ * The first claim on an address stands: what is claimed later gets only what was still free. Claims are counted in
+ * address space; which of it is resident is the sweep's question (ledger.h).
+ */
+#ifndef MEMSCOPE_CLAIMS_H
+#define MEMSCOPE_CLAIMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/scratch.h"
+
+#define ROW(row, id, parent, label) MEMSCOPE_ROW_##row,
+enum memscope_row {
+#include "ledger/ledger_rows.def"
+    MEMSCOPE_ROW_COUNT,
+    MEMSCOPE_ROW_top = MEMSCOPE_ROW_COUNT
+};
+#undef ROW
+
+/* Not a row: the claim is a heap page of Ruby's, split by slots when it is swept. */
+#define MEMSCOPE_CLAIM_HEAP_PAGE ((uint32_t)MEMSCOPE_ROW_COUNT + 1)
+
+struct memscope_claim {
+    uintptr_t start;
+    uintptr_t end;
+    uint32_t row;  /* enum memscope_row or MEMSCOPE_CLAIM_HEAP_PAGE */
+    uint32_t item; /* the heap page's index; 1 in a writable part of a file's image; else 0 */
+};
+
+struct memscope_claims {
+    struct memscope_scratch *list_memory; /* only claims are taken from it, so that the list stays in one piece */
+    struct memscope_scratch *sort_memory;
+    struct memscope_claim *list;
+    size_t count;
+    size_t settled; /* sorted and disjoint up to here */
+    bool exhausted; /* scratch memory ran out: claims are missing */
+};
+
+void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratch *list_memory,
+                          struct memscope_scratch *sort_memory);
+
+/* Claims what is still free of [start, end) among the settled claims. */
+void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintptr_t end, uint32_t row, uint32_t item);
+
+/* Sorts what was added since the last time in among the rest. Later of two that overlap loses the common part. */
+void memscope_claims_settle(struct memscope_claims *claims);
+
+/*
+ * The first free range at or after *cursor and before end: false when there is none. Moves *cursor to its end. Looks at
+ * settled claims only.
+ */
+bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *cursor, uintptr_t end,
+                              uintptr_t *gap_start, uintptr_t *gap_end);
+
+/* The index of the first settled claim that ends after address. */
+size_t memscope_claims_position(const struct memscope_claims *claims, uintptr_t address);
+
+#endif

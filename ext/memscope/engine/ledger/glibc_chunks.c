@@ -1,0 +1,463 @@
+#include "ledger/glibc_chunks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WINDOW ((size_t)1 << 20)
+
+/* malloc/malloc.c: MALLOC_ALIGNMENT 16, size bits PREV_INUSE 1, IS_MMAPPED 2, NON_MAIN_ARENA 4 */
+#define WORD sizeof(uintptr_t)
+#define ALIGNMENT (2 * WORD)
+#define SIZE_FLAGS ((uintptr_t)7)
+#define PREVIOUS_IN_USE ((uintptr_t)1)
+#define IS_MMAPPED ((uintptr_t)2)
+#define SMALLEST_CHUNK (4 * WORD)
+#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk): what a free chunk needs of its first page */
+
+/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top; 2.43 has no fastbins, and top elsewhere */
+#define FASTBINS_OFFSET 16
+#define FASTBIN_COUNT 10
+#define TOP_OFFSET (FASTBINS_OFFSET + FASTBIN_COUNT * WORD)
+#define STATE_LIMIT 4096
+#define FAST_CHUNK_LIMIT 10000000
+
+static uintptr_t cache_key;
+
+/* ---- the key of cached chunks --------------------------------------------------------------------------------- */
+
+/* tcache_entry's second word is the key; read through the kernel, since the block is not ours any more. */
+static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, size_t size) {
+    char *volatile block = malloc(size);
+    uintptr_t address = (uintptr_t)block, key = 0;
+
+    if (block == NULL)
+        return 0;
+    free(block);
+    return memscope_own_memory_read(memory, address + WORD, &key, sizeof key) ? key : 0;
+}
+
+void memscope_glibc_learn_cache_key(void) {
+    struct memscope_own_memory memory;
+    uintptr_t key;
+
+    if (memscope_own_memory_open(&memory) == MEMSCOPE_OK) {
+        key = key_of_freed_block(&memory, 24);
+        /* Before 2.34 the word is an address, a different one in each thread; a random number has its top bits set. */
+        if (key >> 48 != 0 && key_of_freed_block(&memory, 120) == key && key_of_freed_block(&memory, 504) == key)
+            cache_key = key;
+    }
+    memscope_own_memory_close(&memory);
+}
+
+bool memscope_glibc_knows_cache_key(void) {
+    return cache_key != 0;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
+                              const struct memscope_residency *residency, const struct memscope_images *images,
+                              struct memscope_scratch *scratch) {
+    memset(walk, 0, sizeof *walk);
+    walk->memory = memory;
+    walk->images = images;
+    walk->residency = residency;
+    walk->scratch = scratch;
+    walk->window = memscope_scratch_take(scratch, WINDOW);
+    return walk->window != NULL;
+}
+
+/* Moves to the first resident range that ends after address. */
+static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, uintptr_t address) {
+    const struct memscope_range *ranges = walk->residency->ranges;
+    size_t count = walk->residency->range_count;
+
+    if (walk->range >= count || (walk->range > 0 && ranges[walk->range - 1].end > address))
+        walk->range = 0;
+    if (walk->range == 0)
+        walk->range = memscope_range_position(ranges, count, sizeof *ranges, address);
+    while (walk->range < count && ranges[walk->range].end <= address)
+        walk->range++;
+    return walk->range < count ? &ranges[walk->range] : NULL;
+}
+
+/* Copies resident memory from address on. Pages that are not resident are never read: that would map zero pages. */
+static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
+    const struct memscope_range *range = range_at(walk, address);
+    size_t size;
+
+    walk->window_start = walk->window_end = 0;
+    if (range == NULL || range->start > address)
+        return false;
+    size = range->end - address < WINDOW ? range->end - address : WINDOW;
+    if (!memscope_own_memory_read(walk->memory, address, walk->window, size))
+        return false;
+    walk->window_start = address;
+    walk->window_end = address + size;
+    return true;
+}
+
+static bool word_at(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word) {
+    if ((address < walk->window_start || address + WORD > walk->window_end) &&
+        (!load_window(walk, address) || address + WORD > walk->window_end))
+        return false;
+    memcpy(word, walk->window + (address - walk->window_start), WORD);
+    return true;
+}
+
+static uint64_t resident_between(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
+    const struct memscope_range *range = range_at(walk, start);
+    const struct memscope_range *last = walk->residency->ranges + walk->residency->range_count;
+    uint64_t bytes = 0;
+
+    for (; range != NULL && range < last && range->start < end; range++)
+        bytes += (range->end < end ? range->end : end) - (range->start > start ? range->start : start);
+    return bytes;
+}
+
+/* ---- walking -------------------------------------------------------------------------------------------------- */
+
+static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_sum *sum, uintptr_t start,
+                      uintptr_t end) {
+    sum->count++;
+    sum->bytes += end - start;
+    sum->resident_bytes += resident_between(walk, start, end);
+}
+
+/* mtrim gives back the whole pages behind a free chunk's own fields. */
+static uint64_t trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (start + CHUNK_FIELDS + page - 1) & -page, last = end & -page;
+
+    return last > first ? resident_between(walk, first, last) : 0;
+}
+
+/* Small blocks wait in the cache of the thread that freed them, with the key behind their first word. */
+static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+    uintptr_t word;
+
+    return cache_key != 0 && word_at(walk, chunk + 3 * WORD, &word) && word == cache_key;
+}
+
+struct heap {
+    uintptr_t first; /* chunk */
+    uintptr_t end;
+    bool trims_top; /* malloc_trim gives back the top of the main heap only */
+};
+
+/* Whether count chunks follow each other from start on, as far as the heap goes. */
+static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, int count) {
+    uintptr_t chunk = start, size;
+
+    for (int index = 0; index < count && chunk < end; index++) {
+        if (!word_at(walk, chunk + WORD, &size))
+            return false;
+        size &= ~SIZE_FLAGS;
+        if (size < SMALLEST_CHUNK || size % ALIGNMENT != 0 || size > end - chunk)
+            return false;
+        chunk += size;
+    }
+    return true;
+}
+
+/* Walks from heap->first to its top, which reaches its end; returns the top, or 0 when the walk stopped before. */
+static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *heap,
+                           struct memscope_chunk_totals *totals) {
+    uintptr_t chunk = heap->first, header, next_header;
+
+    if (!word_at(walk, chunk + WORD, &header)) {
+        totals->unwalked_bytes += heap->end - chunk;
+        return 0;
+    }
+    for (;; header = next_header) {
+        uintptr_t size = header & ~SIZE_FLAGS, next = chunk + size;
+        bool fence = size == ALIGNMENT || size == 0; /* closes a heap that another one continues (sysmalloc) */
+
+        if (fence && heap->end - chunk <= 2 * ALIGNMENT) {
+            add_chunk(walk, &totals->in_use, chunk, heap->end);
+            return 0;
+        }
+        if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0 || size > heap->end - chunk)
+            break;
+        if (heap->end - next < ALIGNMENT) {
+            add_chunk(walk, &totals->top, chunk, heap->end);
+            if (heap->trims_top)
+                totals->trimmable_bytes += trimmable(walk, chunk, heap->end);
+            return chunk;
+        }
+        if (!word_at(walk, next + WORD, &next_header))
+            break;
+        if (!(next_header & PREVIOUS_IN_USE)) {
+            add_chunk(walk, &totals->free, chunk, next);
+            totals->trimmable_bytes += trimmable(walk, chunk, next);
+        } else {
+            add_chunk(walk, is_cached(walk, chunk) ? &totals->cached : &totals->in_use, chunk, next);
+        }
+        chunk = next;
+    }
+    totals->unwalked_bytes += heap->end - chunk;
+    return 0;
+}
+
+/* ---- fast bins: free chunks that look in use ------------------------------------------------------------------- */
+
+static uintptr_t follow(uintptr_t field, uintptr_t value) {
+    uintptr_t demangled = (field >> 12) ^ value; /* PROTECT_PTR, 2.32 */
+
+    return demangled % ALIGNMENT == 0 ? demangled : value;
+}
+
+/* Addresses of fast chunks, at the end of the walk's scratch memory. */
+struct fast_chunks {
+    uintptr_t *list;
+    size_t count;
+};
+
+static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast, uintptr_t address) {
+    uintptr_t *added =
+        fast->list ? memscope_scratch_extend(scratch, sizeof *added) : memscope_scratch_take(scratch, sizeof *added);
+
+    if (added == NULL)
+        return false;
+    if (fast->list == NULL)
+        fast->list = added;
+    *added = address;
+    fast->count++;
+    return true;
+}
+
+/* Moves what the arena's fast bins hold from in use to free. They are short-lived lists: what cannot be read is left.
+ */
+static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
+                             struct fast_chunks *fast) {
+    uintptr_t bins[FASTBIN_COUNT];
+    struct {
+        uintptr_t previous_size, size, next;
+    } chunk;
+    uint64_t left = totals->in_use.count < FAST_CHUNK_LIMIT ? totals->in_use.count : FAST_CHUNK_LIMIT;
+
+    if (!memscope_own_memory_read(walk->memory, state + FASTBINS_OFFSET, bins, sizeof bins))
+        return;
+    for (size_t bin = 0; bin < FASTBIN_COUNT; bin++) {
+        for (uintptr_t address = bins[bin]; address != 0 && left > 0; left--) {
+            if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
+                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT ||
+                !remember(walk->scratch, fast, address))
+                break;
+            totals->in_use.count--;
+            totals->in_use.bytes -= chunk.size & ~SIZE_FLAGS;
+            totals->in_use.resident_bytes -= chunk.size & ~SIZE_FLAGS;
+            totals->free.count++;
+            totals->free.bytes += chunk.size & ~SIZE_FLAGS;
+            totals->free.resident_bytes += chunk.size & ~SIZE_FLAGS;
+            address = follow(address + 2 * WORD, chunk.next);
+        }
+    }
+}
+
+/* Shell's sort: in place, and without malloc, which qsort of glibc before 2.37 may call. */
+static void sort(const struct fast_chunks *fast) {
+    for (size_t gap = fast->count / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11)
+        for (size_t index = gap; index < fast->count; index++) {
+            uintptr_t address = fast->list[index];
+            size_t place = index;
+
+            for (; place >= gap && fast->list[place - gap] > address; place -= gap)
+                fast->list[place] = fast->list[place - gap];
+            fast->list[place] = address;
+        }
+}
+
+/* Free chunks side by side, as malloc_consolidate makes one of them. */
+struct run {
+    uintptr_t start, end;
+    uint64_t counted_bytes; /* trimmable in its parts, which the walk has counted */
+};
+
+/* A free chunk writes its size behind itself too. */
+static bool is_free_chunk(struct memscope_chunk_walk *walk, uintptr_t chunk, uintptr_t *size) {
+    uintptr_t header, next_header, footer;
+
+    if (!word_at(walk, chunk + WORD, &header))
+        return false;
+    *size = header & ~SIZE_FLAGS;
+    return *size >= SMALLEST_CHUNK && word_at(walk, chunk + *size, &footer) && footer == *size &&
+           word_at(walk, chunk + *size + WORD, &next_header) && !(next_header & PREVIOUS_IN_USE);
+}
+
+static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintptr_t start, uintptr_t end) {
+    run->counted_bytes += trimmable(walk, start, end);
+    if (start < run->start)
+        run->start = start;
+    if (end > run->end)
+        run->end = end;
+}
+
+/* The size of a fast chunk, or 0: since it was listed the heap may have changed, and since the residency grown. */
+static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+    uintptr_t header;
+
+    if (!word_at(walk, chunk + WORD, &header) || (header & ~SIZE_FLAGS) < SMALLEST_CHUNK ||
+        (header & ~SIZE_FLAGS) >= SMALLEST_CHUNK + FASTBIN_COUNT * ALIGNMENT)
+        return 0;
+    return header & ~SIZE_FLAGS;
+}
+
+/*
+ * The run that the fast chunk at *index begins, or a free chunk before it; *index goes on to the last one in it, and
+ * stays where even the first one makes no sense any more: the run is empty then.
+ */
+static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,
+                         uintptr_t top) {
+    struct run run = {.start = fast->list[*index], .end = fast->list[*index]};
+    uintptr_t header, size;
+    size_t first = *index;
+
+    if (word_at(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) && word_at(walk, run.start, &size) &&
+        size < run.start && is_free_chunk(walk, run.start - size, &header) && header == size)
+        add_to_run(walk, &run, run.start - size, run.start);
+    while (run.end != top) {
+        size = *index < fast->count && fast->list[*index] == run.end ? fast_size(walk, run.end) : 0;
+        if (size != 0) {
+            run.end += size;
+            ++*index;
+        } else if (is_free_chunk(walk, run.end, &size)) {
+            add_to_run(walk, &run, run.end, run.end + size);
+        } else {
+            break;
+        }
+    }
+    if (*index > first)
+        --*index;
+    return run;
+}
+
+/*
+ * malloc_trim first joins the fast chunks with the free ones beside them (mtrim calls malloc_consolidate): pages that
+ * no chunk fills alone become trimmable, and those that become part of an arena's top do not.
+ */
+static void join_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top,
+                             const struct fast_chunks *fast, struct memscope_chunk_totals *totals) {
+    sort(fast);
+    for (size_t index = 0; index < fast->count; index++) {
+        struct run run = run_at(walk, fast, &index, top);
+
+        if (run.end == top && heap->trims_top)
+            add_to_run(walk, &run, top, heap->end);
+        if (totals->trimmable_bytes >= run.counted_bytes)
+            totals->trimmable_bytes -= run.counted_bytes;
+        if (run.end != top)
+            totals->trimmable_bytes += trimmable(walk, run.start, run.end);
+    }
+}
+
+static void count_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top, uintptr_t state,
+                              struct memscope_chunk_totals *totals) {
+    size_t used = walk->scratch->used;
+    struct fast_chunks fast = {0};
+
+    move_fast_chunks(walk, state, totals, &fast);
+    join_fast_chunks(walk, heap, top, &fast, totals);
+    walk->scratch->used = used;
+}
+
+/* main_arena is in the C library's data, and its top is the main heap's: no other word there points to that chunk. */
+static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const struct memscope_images *images,
+                                 uintptr_t top) {
+    uintptr_t words[512], end = images->c_library_data_end;
+
+    for (uintptr_t at = images->c_library_data_start; at + WORD <= end; at += sizeof words) {
+        size_t size = end - at < sizeof words ? (end - at) & -WORD : sizeof words;
+
+        if (!memscope_own_memory_read(memory, at, words, size))
+            continue;
+        for (size_t word = 0; word < size / WORD; word++)
+            if (words[word] == top)
+                return at + word * WORD - TOP_OFFSET;
+    }
+    return 0;
+}
+
+/* ---- heaps ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * With huge pages asked for (GLIBC_TUNABLES hugetlb), the program break may begin with memory that is no chunk: the
+ * first address from which chunks follow each other begins the heap, and what lies before is unwalked.
+ */
+static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
+    const struct memscope_range *range;
+
+    for (uintptr_t chunk = start; chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT) {
+        if (is_chain(walk, chunk, end, 16))
+            return chunk;
+        range = range_at(walk, chunk);
+        if (range == NULL)
+            return 0;
+        if (range->start > chunk)
+            chunk = range->start - ALIGNMENT;
+    }
+    return 0;
+}
+
+void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
+                                   struct memscope_chunk_totals *totals) {
+    uintptr_t top, state;
+    struct heap heap = {.first = first_chunk(walk, start, end), .end = end, .trims_top = true};
+
+    if (heap.first == 0) {
+        totals->unwalked_bytes += end - start;
+        return;
+    }
+    totals->unwalked_bytes += heap.first - start;
+    top = walk_heap(walk, &heap, totals);
+    state = top == 0 ? 0 : find_main_arena(walk->memory, walk->images, top);
+    if (state != 0)
+        count_fast_chunks(walk, &heap, top, state, totals);
+}
+
+/* The arena's description lies between heap_info and the first chunk; its size differs between versions. */
+static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t from,
+                                           uintptr_t end) {
+    uintptr_t chunk = (from + ALIGNMENT - 1) & -(uintptr_t)ALIGNMENT, size;
+
+    for (; chunk < start + STATE_LIMIT && chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT)
+        if (word_at(walk, chunk + WORD, &size) && (size & (PREVIOUS_IN_USE | IS_MMAPPED)) == PREVIOUS_IN_USE &&
+            is_chain(walk, chunk, end, 8))
+            return chunk;
+    return 0;
+}
+
+void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
+                                    struct memscope_chunk_totals *totals) {
+    struct memscope_glibc_heap_info info;
+    struct heap heap = {0};
+    uintptr_t from;
+
+    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info))
+        return;
+    heap.end = start + info.size;
+    from = info.previous == 0 ? info.arena + TOP_OFFSET : start + sizeof info;
+    heap.first = first_chunk_of_arena_heap(walk, start, from, heap.end);
+    if (heap.first == 0) {
+        totals->unwalked_bytes += info.size;
+        return;
+    }
+    add_chunk(walk, &totals->arena, start, heap.first);
+    walk_heap(walk, &heap, totals);
+}
+
+void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
+                                           struct memscope_chunk_totals *totals) {
+    struct memscope_glibc_heap_info info;
+    struct heap heap = {0};
+    uintptr_t top, size;
+
+    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info) ||
+        !memscope_own_memory_read(walk->memory, info.arena + TOP_OFFSET, &top, sizeof top))
+        return;
+    heap.end = start + info.size;
+    if (top > start && top < heap.end && top % ALIGNMENT == 0 && word_at(walk, top + WORD, &size) &&
+        (size & ~SIZE_FLAGS) == heap.end - top)
+        count_fast_chunks(walk, &heap, top, info.arena, totals);
+}

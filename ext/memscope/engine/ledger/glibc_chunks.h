@@ -1,0 +1,78 @@
+/*
+ * What lies inside glibc's heaps, chunk by chunk: in use, in a thread's cache, free, or the untouched top.
+ *
+ * A chunk begins with its size; the low bit of the next chunk's size says whether it is in use (malloc/malloc.c,
+ * "boundary tags"). The walk reads copies of resident memory, never the heap itself, takes no lock and so may meet a
+ * heap that is changing: where a size makes no sense it stops, and the rest of that heap is unwalked.
+ */
+#ifndef MEMSCOPE_GLIBC_CHUNKS_H
+#define MEMSCOPE_GLIBC_CHUNKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/own_memory.h"
+#include "base/scratch.h"
+#include "kernel/residency.h"
+#include "ledger/glibc_regions.h"
+#include "ledger/images.h"
+
+/* One kind of chunk: how many, how much address space, and what of it is resident. */
+struct memscope_chunk_sum {
+    uint64_t count;
+    uint64_t bytes;
+    uint64_t resident_bytes;
+};
+
+struct memscope_chunk_totals {
+    struct memscope_chunk_sum in_use;
+    struct memscope_chunk_sum free;
+    struct memscope_chunk_sum cached; /* in a thread's tcache: glibc itself counts them as in use */
+    struct memscope_chunk_sum top;
+    struct memscope_chunk_sum arena; /* the arenas' own descriptions at the beginning of their heaps */
+    uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
+    uint64_t unwalked_bytes;         /* address space behind a chunk that made no sense */
+};
+
+struct memscope_chunk_walk {
+    const struct memscope_own_memory *memory;
+    const struct memscope_residency *residency;
+    const struct memscope_images *images;
+    struct memscope_scratch *scratch;
+    char *window; /* a copy of [window_start, window_end) */
+    uintptr_t window_start, window_end;
+    size_t range; /* the resident range looked at last: addresses mostly rise */
+};
+
+/*
+ * Learns the random key that marks a chunk in a thread's cache (2.34 and newer) from chunks that it frees itself.
+ * Called once, when the extension is loaded and glibc is proved to serve malloc. Without a key, cached chunks count as
+ * in use.
+ */
+void memscope_glibc_learn_cache_key(void);
+bool memscope_glibc_knows_cache_key(void);
+
+/* False when there is no room for the window. */
+bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
+                              const struct memscope_residency *residency, const struct memscope_images *images,
+                              struct memscope_scratch *scratch);
+
+/*
+ * Walks the main heap, [start, end) of the program break, or one heap of another arena, which begins with its
+ * heap_info. About 0.15 to 0.3 µs a chunk. No GVL, no allocation, no lock.
+ */
+void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
+                                   struct memscope_chunk_totals *totals);
+void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
+                                    struct memscope_chunk_totals *totals);
+
+/*
+ * Moves what the fast bins of an arena hold from in use to free, where this heap is the one with its top, and nothing
+ * otherwise. To be called for each heap of arenas when all of them are walked: the chunks lie in any of an arena's
+ * heaps.
+ */
+void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
+                                           struct memscope_chunk_totals *totals);
+
+#endif

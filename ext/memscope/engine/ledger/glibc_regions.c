@@ -1,0 +1,142 @@
+#include "ledger/glibc_regions.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* HEAP_MAX_SIZE on 64-bit: 2 * DEFAULT_MMAP_THRESHOLD_MAX */
+#define ARENA_HEAP_BYTES ((uintptr_t)(sizeof(long) == 8 ? 64 << 20 : 1 << 20))
+
+/* struct malloc_chunk's first two words; the low bits of size: IS_MMAPPED is 2, and alone in a mapped chunk */
+struct chunk_header {
+    size_t previous_size;
+    size_t size;
+};
+#define CHUNK_FLAGS ((size_t)7)
+#define CHUNK_IS_MMAPPED ((size_t)2)
+
+#define HEADER_BATCH 256
+
+static size_t page_bytes(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/*
+ * The first heap of an arena holds the arena itself, right behind its heap_info; the later ones point back to an
+ * earlier heap of the same arena.
+ */
+static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t mapping_end,
+                          const struct memscope_glibc_heap_info *info) {
+    size_t page = page_bytes();
+    struct memscope_glibc_heap_info previous;
+
+    if (info->size == 0 || info->size % page != 0 || info->mprotect_size % page != 0 ||
+        info->mprotect_size < info->size || info->mprotect_size > ARENA_HEAP_BYTES ||
+        info->mprotect_size > mapping_end - address || info->arena % 16 != 0)
+        return false;
+    if (info->previous == 0)
+        return info->arena >= address + sizeof *info && info->arena < address + 256;
+    return info->previous % ARENA_HEAP_BYTES == 0 && info->previous != address &&
+           memscope_own_memory_read(memory, info->previous, &previous, sizeof previous) &&
+           previous.arena == info->arena;
+}
+
+void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
+                                 const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                 struct memscope_glibc_regions *regions) {
+    size_t page = page_bytes();
+
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t address = (mapping->start + ARENA_HEAP_BYTES - 1) & -ARENA_HEAP_BYTES;
+
+        if (!memscope_residency_worth_searching(residency, mapping))
+            continue;
+        for (; address >= mapping->start && address + page <= mapping->end; address += ARENA_HEAP_BYTES) {
+            struct memscope_glibc_heap_info info;
+
+            if (residency->source != MEMSCOPE_RESIDENCY_SMAPS &&
+                memscope_residency_between(residency, address, address + page) == 0)
+                continue;
+            if (!memscope_own_memory_read(memory, address, &info, sizeof info) ||
+                !is_arena_heap(memory, address, mapping->end, &info))
+                continue;
+            memscope_claims_add(claims, address, address + info.mprotect_size, MEMSCOPE_ROW_arenas, 0);
+            regions->arena_heap_count++;
+            regions->arena_count += info.previous == 0;
+        }
+    }
+}
+
+/* The chunk's size when header can be the beginning of a mapped chunk with room bytes to its mapping's end; else 0. */
+static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room) {
+    size_t page = page_bytes(), size = header->size & ~CHUNK_FLAGS;
+
+    if (header->previous_size != 0 || (header->size & CHUNK_FLAGS) != CHUNK_IS_MMAPPED)
+        return 0;
+    if ((size + sizeof *header) % page == 0) /* 2.43 stores the size without the header */
+        size += sizeof *header;
+    return size >= page && size % page == 0 && size <= room ? size : 0;
+}
+
+struct gap_walk {
+    const struct memscope_own_memory *memory;
+    struct memscope_claims *claims;
+    struct memscope_glibc_regions *regions;
+    uintptr_t next; /* pages below belong to the chunk found last */
+    uintptr_t end;
+};
+
+static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struct chunk_header *header) {
+    size_t size = address < walk->next ? 0 : mmapped_chunk_size(header, walk->end - address);
+
+    if (size == 0)
+        return;
+    memscope_claims_add(walk->claims, address, address + size, MEMSCOPE_ROW_mmapped, 0);
+    walk->regions->mmapped_chunk_count++;
+    walk->regions->mmapped_bytes += size;
+    walk->next = address + size;
+}
+
+/* Reads the first words of every resident page in [start, end) that no chunk found before covers. */
+static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_t end) {
+    uintptr_t addresses[HEADER_BATCH];
+    struct chunk_header headers[HEADER_BATCH];
+    size_t page = page_bytes(), wanted = 1;
+
+    while (start < end) {
+        size_t count = 0;
+
+        if (start < walk->next)
+            start = walk->next;
+        for (; count < wanted && start < end; start += page)
+            addresses[count++] = start;
+        memscope_own_memory_read_each(walk->memory, addresses, count, sizeof headers[0], headers);
+        for (size_t index = 0; index < count; index++)
+            claim_chunk_at(walk, addresses[index], &headers[index]);
+        /* Chunks lie side by side, so after one the next page is the likely beginning of another. */
+        wanted = walk->next >= start ? 1 : HEADER_BATCH;
+    }
+}
+
+static void walk_gap(struct gap_walk *walk, const struct memscope_residency *residency, uintptr_t start) {
+    struct memscope_range part;
+
+    walk->next = start;
+    while (memscope_residency_next(residency, &start, walk->end, &part))
+        walk_resident_pages(walk, part.start, part.end);
+}
+
+void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
+                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                  struct memscope_glibc_regions *regions) {
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t cursor = mapping->start, gap_start;
+        struct gap_walk walk = {.memory = memory, .claims = claims, .regions = regions};
+
+        if (!memscope_residency_worth_searching(residency, mapping))
+            continue;
+        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &walk.end))
+            walk_gap(&walk, residency, gap_start);
+    }
+}

@@ -1,0 +1,45 @@
+/*
+ * Where glibc's malloc keeps its memory. Nothing in glibc says so cheaply (mallinfo2 walks every free list under the
+ * arena locks), but each kind of region can be recognised: the program break is the main heap, the heaps of the other
+ * arenas are aligned and begin with their own description, and a chunk of its own mapping begins with its size.
+ *
+ * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), the same from 2.26 to 2.43 but
+ * for what is said at the code.
+ */
+#ifndef MEMSCOPE_GLIBC_REGIONS_H
+#define MEMSCOPE_GLIBC_REGIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/own_memory.h"
+#include "kernel/mappings.h"
+#include "kernel/residency.h"
+#include "ledger/claims.h"
+
+/* struct heap_info, which begins every heap of an arena other than the main one; 2.35 added more behind it. */
+struct memscope_glibc_heap_info {
+    uintptr_t arena; /* struct malloc_state, in the arena's first heap */
+    uintptr_t previous;
+    size_t size;
+    size_t mprotect_size;
+};
+
+struct memscope_glibc_regions {
+    uint64_t arena_heap_count; /* heaps of arenas other than the main one; an arena has one or more */
+    uint64_t arena_count;      /* distinct arenas among them */
+    uint64_t mmapped_chunk_count;
+    uint64_t mmapped_bytes; /* address space of these chunks, as mallinfo2's hblkhd counts them */
+};
+
+/* Claims the heaps of the arenas. The main heap needs no claim: the kernel names its mapping. No GVL, no allocation. */
+void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
+                                 const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                 struct memscope_glibc_regions *regions);
+
+/* Claims chunks that have a mapping of their own, among what nobody has claimed: call it after the surer owners. */
+void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
+                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                  struct memscope_glibc_regions *regions);
+
+#endif

@@ -1,0 +1,163 @@
+#include "ledger/images.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "elf/shared_objects.h"
+
+#ifdef __linux__
+#include <link.h>
+#endif
+
+#ifdef __linux__
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL ? path : slash + 1;
+}
+
+static bool is_extension(const struct memscope_shared_object *object) {
+    const char *base = base_name(object->path);
+    char symbol[128];
+
+    if (strlen(base) + sizeof "Init_" > sizeof symbol)
+        return false;
+    snprintf(symbol, sizeof symbol, "Init_%.*s", (int)strcspn(base, "."), base);
+    return memscope_shared_object_symbol(object, symbol) != NULL;
+}
+
+static bool is_c_library(const char *path) {
+    static const char *const prefixes[] = {
+        "libc.so",  "libc-2.",       "libc.musl", "ld-linux", "ld-musl", "ld-2.",        "libm.so",    "libm-2.",
+        "libdl.so", "libpthread.so", "librt.so",  "ld64.so",  "libnss_", "libresolv.so", "libutil.so", "libanl.so"};
+    const char *base = base_name(path);
+
+    for (size_t index = 0; index < sizeof prefixes / sizeof prefixes[0]; index++)
+        if (strncmp(base, prefixes[index], strlen(prefixes[index])) == 0)
+            return true;
+    return false;
+}
+
+static enum memscope_row row_of(const struct memscope_shared_object *object, bool first) {
+    if (first || memscope_shared_object_symbol(object, "ruby_init") != NULL)
+        return MEMSCOPE_ROW_ruby;
+    if (is_extension(object))
+        return MEMSCOPE_ROW_extensions;
+    return is_c_library(object->path) ? MEMSCOPE_ROW_c_library : MEMSCOPE_ROW_others;
+}
+
+struct reading {
+    struct memscope_scratch *scratch;
+    struct memscope_images *images;
+    const struct memscope_image *image; /* the one whose zeroed segments are listed */
+};
+
+static bool list_image(const struct memscope_shared_object *object, void *context) {
+    struct reading *reading = context;
+    const ElfW(Phdr) *headers = object->headers;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    struct memscope_image *image = memscope_scratch_extend(reading->scratch, sizeof *image);
+
+    if (image == NULL)
+        return false;
+    *image = (struct memscope_image){UINTPTR_MAX, 0, row_of(object, reading->images->count == 0)};
+    reading->images->count++;
+    for (size_t index = 0; index < object->header_count; index++) {
+        uintptr_t start = object->load_bias + headers[index].p_vaddr;
+        uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
+
+        if (headers[index].p_type != PT_LOAD)
+            continue;
+        if ((start & -page) < image->start)
+            image->start = start & -page;
+        if (end > image->end)
+            image->end = end;
+    }
+    return true;
+}
+
+static bool list_zeroed(const struct memscope_shared_object *object, void *context) {
+    struct reading *reading = context;
+    const ElfW(Phdr) *headers = object->headers;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const struct memscope_image *last = reading->images->list + reading->images->count;
+
+    if (reading->image == last)
+        return false;
+    for (size_t index = 0; index < object->header_count; index++) {
+        uintptr_t start = object->load_bias + headers[index].p_vaddr;
+        uintptr_t file_end = (start + headers[index].p_filesz + page - 1) & -page;
+        uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
+        struct memscope_zeroed_segment *segment;
+
+        if (headers[index].p_type != PT_LOAD || end <= file_end)
+            continue;
+        segment = memscope_scratch_extend(reading->scratch, sizeof *segment);
+        if (segment == NULL)
+            return false;
+        *segment = (struct memscope_zeroed_segment){file_end, end, reading->image->row};
+        reading->images->zeroed_count++;
+    }
+    reading->image++;
+    return true;
+}
+
+static void take_symbol(const struct memscope_shared_object *object, const char *name, const void **symbol) {
+    if (*symbol == NULL)
+        *symbol = memscope_shared_object_symbol(object, name);
+}
+
+static bool take_symbols(const struct memscope_shared_object *object, void *context) {
+    struct memscope_images *images = context;
+    const ElfW(Phdr) *headers = object->headers;
+
+    take_symbol(object, "_rtld_global", &images->threads.linker_state);
+    take_symbol(object, "_thread_db_rtld_global__dl_stack_used", &images->threads.used_stacks);
+    take_symbol(object, "_thread_db_rtld_global__dl_stack_user", &images->threads.user_stacks);
+    take_symbol(object, "_thread_db_pthread_list", &images->threads.list_node);
+    take_symbol(object, "_thread_db_sizeof_pthread", &images->threads.descriptor_size);
+    if (memscope_shared_object_symbol(object, "gnu_get_libc_version") == NULL)
+        return true;
+    for (size_t index = 0; index < object->header_count; index++) {
+        if (headers[index].p_type != PT_LOAD || !(headers[index].p_flags & PF_W))
+            continue;
+        images->c_library_data_start = object->load_bias + headers[index].p_vaddr;
+        images->c_library_data_end = images->c_library_data_start + headers[index].p_memsz;
+    }
+    return true;
+}
+
+#endif
+
+void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images) {
+    memset(images, 0, sizeof *images);
+#ifdef __linux__
+    struct reading reading = {.scratch = scratch, .images = images};
+
+    images->list = memscope_scratch_take(scratch, 0);
+    if (images->list != NULL)
+        memscope_each_shared_object(list_image, &reading);
+    reading.image = images->list;
+    images->zeroed = memscope_scratch_take(scratch, 0);
+    if (images->zeroed != NULL)
+        memscope_each_shared_object(list_zeroed, &reading);
+    memscope_each_shared_object(take_symbols, images);
+#else
+    (void)scratch;
+#endif
+}
+
+void memscope_images_claim_zeroed(const struct memscope_images *images, struct memscope_claims *claims) {
+    for (size_t index = 0; index < images->zeroed_count; index++)
+        memscope_claims_add(claims, images->zeroed[index].start, images->zeroed[index].end, images->zeroed[index].row,
+                            1);
+}
+
+enum memscope_row memscope_images_row(const struct memscope_images *images, uintptr_t address) {
+    for (size_t index = 0; index < images->count; index++)
+        if (address >= images->list[index].start && address < images->list[index].end)
+            return (enum memscope_row)images->list[index].row;
+    return MEMSCOPE_ROW_others;
+}

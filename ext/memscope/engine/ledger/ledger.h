@@ -1,0 +1,110 @@
+/*
+ * The ledger: every resident byte of this process with its proven owner, in rows that sum to the RSS of one scan.
+ *
+ * A reading is: the mappings, the resident pages, claims by owner, one sweep over all three. Residency is read once;
+ * what changes meanwhile (other threads, when the caller does not hold the GVL) can put a byte into a neighbour's row
+ * near a moving edge, and never out of the sum. A byte without a proven owner is unattributed.
+ */
+#ifndef MEMSCOPE_LEDGER_H
+#define MEMSCOPE_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/scratch.h"
+#include "base/status.h"
+#include "kernel/mappings.h"
+#include "kernel/process.h"
+#include "kernel/residency.h"
+#include "ledger/claims.h"
+#include "ledger/glibc_chunks.h"
+#include "ledger/glibc_regions.h"
+#include "ledger/images.h"
+#include "ledger/ruby_regions.h"
+#include "ledger/stacks.h"
+#include "malloc/jemalloc.h"
+
+/* Whose memory the rows under malloc can name; the caller has it from allocator.h, with the proof. */
+enum memscope_ledger_malloc {
+    MEMSCOPE_LEDGER_MALLOC_OTHER,
+    MEMSCOPE_LEDGER_MALLOC_GLIBC,
+    MEMSCOPE_LEDGER_MALLOC_JEMALLOC,
+};
+
+struct memscope_ledger_request {
+    enum memscope_ledger_malloc malloc;
+    const struct memscope_ruby_layout *ruby;
+    const struct memscope_images *images; /* read by the caller, who knows that the process does not fork meanwhile */
+    bool deep;                            /* walk glibc's chunks: 0.15 to 0.3 µs each */
+    bool shared;                          /* tell what other processes share: reads 8 bytes for each resident page */
+};
+
+/* Resident bytes of one mapping that belong to one row: to Ruby's heap as a whole, to malloc as far as it is one place.
+ */
+struct memscope_ledger_owner {
+    const struct memscope_mapping *mapping;
+    enum memscope_row row;
+    uint64_t bytes;
+};
+
+struct memscope_ledger {
+    int64_t bytes[MEMSCOPE_ROW_COUNT];          /* of leaves; memscope_ledger_row_bytes sums parents */
+    uint64_t written_bytes[MEMSCOPE_ROW_COUNT]; /* of the rows under files: in writable parts (data, bss) */
+    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];  /* of leaves, where shared_status is OK */
+    enum memscope_status shared_status;
+    struct memscope_residency residency;
+    struct memscope_mappings mappings;
+    struct memscope_ledger_owner *owners; /* by address of the mapping */
+    size_t owner_count;
+    uint64_t unmapped_bytes; /* resident where no mapping was listed: mapped while the reading went on */
+
+    struct memscope_statm statm_before, statm_after; /* right around the scan */
+    enum memscope_status statm_status;
+
+    uint64_t heap_pages_partly_resident;
+    struct memscope_glibc_regions glibc;
+    struct memscope_chunk_totals main_heap, arenas; /* of the chunk walk */
+    bool walked_chunks;
+    struct memscope_stack_counts stacks;
+    struct memscope_ruby_regions ruby;
+    enum memscope_status stacks_status;
+    enum memscope_status
+        own_memory_status; /* when not OK, arenas, mmapped chunks, threads and empty pages are not found */
+
+    struct memscope_jemalloc_stats jemalloc;
+    enum memscope_status jemalloc_status;
+    uint64_t jemalloc_space_bytes; /* address space that jemalloc's mappings and those like it take */
+    size_t ambiguous_mappings;     /* that look like its own, and of which some are not: unattributed */
+
+    size_t scratch_bytes;
+    struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */
+};
+
+/*
+ * Fills ledger. Whatever it returns, close it afterwards. MEMSCOPE_OK with residency.source NONE where the kernel shows
+ * nothing. Takes no lock but jemalloc's, which is whole again in a forked child; calls no malloc; the GVL need not be
+ * held.
+ */
+enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
+                                          struct memscope_ledger *ledger);
+void memscope_ledger_close(struct memscope_ledger *ledger);
+
+/* A row with everything under it. */
+int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
+uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
+
+/* The table of ledger_rows.def. */
+struct memscope_row_definition {
+    const char *id;
+    enum memscope_row parent; /* MEMSCOPE_ROW_top for a top row */
+    const char *label;
+};
+extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT];
+
+/* What jemalloc says it has mapped: jemalloc_space_bytes, when its mappings were told. Meaningful under jemalloc. */
+static inline uint64_t memscope_ledger_jemalloc_expected(const struct memscope_ledger *ledger) {
+    return ledger->jemalloc.mapped_bytes + ledger->jemalloc.retained_bytes;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * One ledger in the making, shared by the steps of memscope_ledger_read and by nobody else: ledger.c reads what the
+ * kernel shows, ledger_owners.c says whose it is, ledger_sweep.c counts, ledger_split.c splits malloc's rows.
+ */
+#ifndef MEMSCOPE_LEDGER_SCAN_H
+#define MEMSCOPE_LEDGER_SCAN_H
+
+#include "base/own_memory.h"
+#include "ledger/claims.h"
+#include "ledger/images.h"
+#include "ledger/ledger.h"
+
+/* Lives on the stack of memscope_ledger_read. */
+struct memscope_ledger_reading {
+    const struct memscope_ledger_request *request;
+    struct memscope_ledger *ledger;
+    struct memscope_mappings_memory lists;
+    struct memscope_own_memory memory;
+    struct memscope_claims claims;
+    size_t first_owner; /* of the mapping that is being swept, in ledger->owners */
+};
+
+/* Reads the mappings, jemalloc's counters where it serves malloc, and the claims of memscope_ledger_claim_known. */
+enum memscope_status memscope_ledger_read_mappings(struct memscope_ledger_reading *reading);
+
+/*
+ * Marks jemalloc's mappings, and counts the address space of all that look like its own. By exclusion: what no owner
+ * has claimed; false when that is not what jemalloc says it has mapped, and then nothing is marked. By MAP_NORESERVE:
+ * in a list from smaps.
+ */
+bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_reading *reading);
+void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_reading *reading);
+
+/* Claims for the owners whose places are known without looking at what is in memory: the surest, so they come first. */
+void memscope_ledger_claim_known(struct memscope_ledger_reading *reading);
+
+/* Claims for the owners that have to be searched for among what is resident. */
+void memscope_ledger_claim_found(struct memscope_ledger_reading *reading);
+
+/* Whose a mapping is where nothing in it was claimed. in_use stands for all that jemalloc holds until it is split. */
+enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_reading *reading,
+                                                const struct memscope_mapping *mapping);
+
+/* Gives every resident byte to the row of its owner. */
+void memscope_ledger_sweep(struct memscope_ledger_reading *reading);
+
+/* Splits the rows under malloc by jemalloc's own counters, or by the chunks that a walk of glibc's heaps finds. */
+void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger);
+void memscope_ledger_split_glibc(struct memscope_ledger_reading *reading);
+
+#endif

@@ -1,0 +1,277 @@
+#include "ledger/ruby_regions.h"
+
+#include <string.h>
+
+/* Words of struct heap_page that are looked at; both fields lie within them from 3.1 to 4.1dev (gc.c, gc/default.c). */
+#define DESCRIPTOR_WORDS 16
+#define SAMPLE_PAGES 64
+/* Heap pages begin with a header: a pointer to their descriptor, and less than this before the first slot. */
+#define HEADER_LIMIT 1024
+#define BLOCK_BATCH 256
+
+/* What Ruby maps itself never lies inside jemalloc's mappings, which are the large ones to spare. */
+static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
+    return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
+}
+
+void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims) {
+    for (size_t index = 0; index < layout->heap_page_count; index++) {
+        uintptr_t start = layout->heap_pages[index].start;
+
+        memscope_claims_add(claims, start, start + layout->heap_page_bytes, MEMSCOPE_CLAIM_HEAP_PAGE, (uint32_t)index);
+    }
+}
+
+/* Which words of a page's descriptor lead back to the page, learnt from pages that are known. -1: none does. */
+struct descriptor_shape {
+    int first_slot; /* the address of the page's first slot (Ruby 3.3 and older keep it when the page is empty) */
+    int page;       /* the page's own address (Ruby 3.4 and newer) */
+};
+
+static bool read_descriptor(const struct memscope_own_memory *memory, uintptr_t page, uintptr_t *words) {
+    uintptr_t descriptor;
+
+    return memscope_own_memory_read(memory, page, &descriptor, sizeof descriptor) && descriptor != 0 &&
+           descriptor % sizeof descriptor == 0 &&
+           memscope_own_memory_read(memory, descriptor, words, DESCRIPTOR_WORDS * sizeof *words);
+}
+
+static struct descriptor_shape learn_descriptor(const struct memscope_ruby_layout *layout,
+                                                const struct memscope_own_memory *memory) {
+    uint32_t holds_slot = (1u << DESCRIPTOR_WORDS) - 1, holds_page = holds_slot;
+    size_t samples = layout->heap_page_count < SAMPLE_PAGES ? layout->heap_page_count : SAMPLE_PAGES;
+    struct descriptor_shape shape = {-1, -1};
+
+    for (size_t index = 0; index < samples; index++) {
+        const struct memscope_heap_page *page = &layout->heap_pages[index];
+        uintptr_t words[DESCRIPTOR_WORDS];
+
+        if (!read_descriptor(memory, page->start, words))
+            return shape;
+        for (int word = 0; word < DESCRIPTOR_WORDS; word++) {
+            if (words[word] != page->start + page->slots_offset)
+                holds_slot &= ~(1u << word);
+            if (words[word] != page->start)
+                holds_page &= ~(1u << word);
+        }
+    }
+    for (int word = DESCRIPTOR_WORDS - 1; samples > 0 && word >= 0; word--) {
+        if (holds_slot >> word & 1)
+            shape.first_slot = word;
+        if (holds_page >> word & 1)
+            shape.page = word;
+    }
+    return shape;
+}
+
+static bool knows_slot_bytes(const struct memscope_ruby_layout *layout, size_t slot_bytes) {
+    for (size_t index = 0; index < layout->heap_page_count; index++)
+        if (layout->heap_pages[index].slot_bytes == slot_bytes)
+            return true;
+    return false;
+}
+
+static bool is_empty_page(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
+                          struct descriptor_shape shape, uintptr_t page) {
+    uintptr_t words[DESCRIPTOR_WORDS];
+    uint16_t sizes[2]; /* slot_size and total_slots begin the descriptor up to 3.3 */
+
+    if (!read_descriptor(memory, page, words))
+        return false;
+    if (shape.page >= 0)
+        return words[shape.page] == page;
+    if (shape.first_slot < 0 || words[shape.first_slot] <= page || words[shape.first_slot] >= page + HEADER_LIMIT)
+        return false;
+    memcpy(sizes, words, sizeof sizes);
+    return words[shape.first_slot] - page + (size_t)sizes[0] * sizes[1] <= layout->heap_page_bytes &&
+           knows_slot_bytes(layout, sizes[0]);
+}
+
+static void claim_empty_pages_between(const struct memscope_ruby_layout *layout,
+                                      const struct memscope_residency *residency,
+                                      const struct memscope_own_memory *memory, struct descriptor_shape shape,
+                                      uintptr_t start, uintptr_t end, struct memscope_claims *claims,
+                                      struct memscope_ruby_regions *regions) {
+    size_t bytes = layout->heap_page_bytes;
+    struct memscope_range part;
+
+    while (memscope_residency_next(residency, &start, end, &part)) {
+        uintptr_t page = (part.start + bytes - 1) / bytes * bytes;
+
+        for (; page >= part.start && page < part.end && end - page >= bytes; page += bytes) {
+            if (!is_empty_page(layout, memory, shape, page))
+                continue;
+            memscope_claims_add(claims, page, page + bytes, MEMSCOPE_ROW_empty_pages, 0);
+            regions->empty_pages_found++;
+        }
+    }
+}
+
+void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
+                                     const struct memscope_mappings *mappings,
+                                     const struct memscope_residency *residency,
+                                     const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                     struct memscope_ruby_regions *regions) {
+    struct descriptor_shape shape;
+
+    if (layout->empty_page_count == 0 || layout->heap_page_bytes == 0)
+        return;
+    shape = learn_descriptor(layout, memory);
+    if (shape.first_slot < 0 && shape.page < 0)
+        return;
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t cursor = mapping->start, gap_start, gap_end;
+
+        if (!may_be_mapped_by_ruby(residency, mapping))
+            continue;
+        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
+            claim_empty_pages_between(layout, residency, memory, shape, gap_start, gap_end, claims, regions);
+    }
+}
+
+/* struct transient_heap_block's header up to Ruby 3.2 (transient_heap.c): four 16-bit counts, then next_block. */
+struct transient_block {
+    uint16_t counts[4];
+    uintptr_t next;
+};
+
+static bool links_inside(const struct transient_block *block, uintptr_t arena,
+                         const struct memscope_ruby_layout *layout) {
+    return block->next >= arena && block->next < arena + layout->transient_heap_bytes &&
+           (block->next - arena) % layout->transient_block_bytes == 0;
+}
+
+/* Every block of the arena ends a list or links to another block of the arena, and most link. */
+static bool is_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
+                              uintptr_t arena) {
+    size_t blocks = layout->transient_heap_bytes / layout->transient_block_bytes, links = 0;
+    struct transient_block block;
+
+    for (size_t index = 0; index < blocks; index++) {
+        if (!memscope_own_memory_read(memory, arena + index * layout->transient_block_bytes, &block, sizeof block))
+            return false;
+        if (links_inside(&block, arena, layout))
+            links++;
+        else if (block.next != 0)
+            return false;
+    }
+    return links > blocks / 2;
+}
+
+/* The first among the blocks at addresses that may be the arena's first or second; count when none may. */
+static size_t first_block(const struct memscope_ruby_layout *layout, const uintptr_t *addresses,
+                          const struct transient_block *blocks, size_t count) {
+    size_t index = 0;
+
+    while (index < count && !links_inside(&blocks[index], addresses[index], layout) &&
+           !links_inside(&blocks[index], addresses[index] - layout->transient_block_bytes, layout))
+        index++;
+    return index;
+}
+
+/*
+ * Lists link either way, and one of the first two blocks may end one: each is tried as the first and the second. Reads
+ * the head of every resident aligned block in [start, end), which ends behind the last possible second block.
+ */
+static bool claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
+                                 uintptr_t start, uintptr_t end, struct memscope_claims *claims) {
+    uintptr_t step = layout->transient_block_bytes, block = (start + step - 1) / step * step;
+    uintptr_t addresses[BLOCK_BATCH];
+    struct transient_block blocks[BLOCK_BATCH];
+
+    while (block >= start && block < end) {
+        size_t count = 0, index = 0;
+
+        for (; count < BLOCK_BATCH && block < end; block += step)
+            addresses[count++] = block;
+        memscope_own_memory_read_each(memory, addresses, count, sizeof blocks[0], blocks);
+        while ((index += first_block(layout, addresses + index, blocks + index, count - index)) < count) {
+            uintptr_t arena = addresses[index++];
+
+            if (!is_transient_heap(layout, memory, arena) && !is_transient_heap(layout, memory, arena -= step))
+                continue;
+            memscope_claims_add(claims, arena, arena + layout->transient_heap_bytes, MEMSCOPE_ROW_transient_heap, 0);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_residency *residency,
+                                const struct memscope_own_memory *memory, uintptr_t start, uintptr_t end,
+                                struct memscope_claims *claims) {
+    struct memscope_range part;
+
+    if (end - start < layout->transient_heap_bytes)
+        return false;
+    end = end - layout->transient_heap_bytes + 2 * layout->transient_block_bytes;
+    while (memscope_residency_next(residency, &start, end, &part))
+        if (claim_transient_heap(layout, memory, part.start, part.end, claims))
+            return true;
+    return false;
+}
+
+/* Where the address is not known, only a mapping of exactly both tables' size can be them. */
+static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_mapping *mapping,
+                               struct memscope_claims *claims) {
+    size_t both = layout->shape_list_bytes + layout->shape_cache_bytes;
+    uintptr_t start = layout->shape_list;
+
+    if (start == 0 && mapping->end - mapping->start == both)
+        start = mapping->start + layout->shape_cache_bytes;
+    if (start < mapping->start || start >= mapping->end || layout->shape_list_bytes == 0)
+        return;
+    memscope_claims_add(claims, start, start + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    if (start - mapping->start >= layout->shape_cache_bytes)
+        memscope_claims_add(claims, start - layout->shape_cache_bytes, start, MEMSCOPE_ROW_shape_tables, 0);
+}
+
+/* Most often the transient heap is a mapping by itself; only its first two blocks are read where it is not. */
+static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
+                                      const struct memscope_own_memory *memory,
+                                      const struct memscope_mapping *mapping) {
+    uintptr_t addresses[] = {mapping->start, mapping->start + layout->transient_block_bytes};
+    struct transient_block blocks[2];
+
+    if (layout->transient_heap_bytes == 0 || mapping->end - mapping->start != layout->transient_heap_bytes)
+        return false;
+    memscope_own_memory_read_each(memory, addresses, 2, sizeof blocks[0], blocks);
+    return first_block(layout, addresses, blocks, 2) < 2 && is_transient_heap(layout, memory, mapping->start);
+}
+
+void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
+                                         const struct memscope_mappings *mappings,
+                                         const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                         struct memscope_ruby_regions *regions) {
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+
+        if (!memscope_mapping_is_data(mapping))
+            continue;
+        claim_shape_tables(layout, mapping, claims);
+        if (regions->transient_heap_found || !is_transient_heap_mapping(layout, memory, mapping))
+            continue;
+        memscope_claims_add(claims, mapping->start, mapping->end, MEMSCOPE_ROW_transient_heap, 0);
+        regions->transient_heap_found = true;
+    }
+}
+
+void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
+                                        const struct memscope_mappings *mappings,
+                                        const struct memscope_residency *residency,
+                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                        struct memscope_ruby_regions *regions) {
+    if (layout->transient_heap_bytes == 0)
+        return;
+    for (size_t index = 0; index < mappings->count && !regions->transient_heap_found; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t cursor = mapping->start, gap_start, gap_end;
+
+        if (!may_be_mapped_by_ruby(residency, mapping))
+            continue;
+        while (!regions->transient_heap_found &&
+               memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
+            regions->transient_heap_found = find_transient_heap(layout, residency, memory, gap_start, gap_end, claims);
+    }
+}

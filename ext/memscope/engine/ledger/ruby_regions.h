@@ -1,0 +1,74 @@
+/*
+ * Memory that Ruby maps for itself besides its heap pages in use: heap pages it keeps empty, the transient heap of
+ * Ruby 3.1 and 3.2, shape tables. The binding gives the layout of the running Ruby; here it is matched against memory.
+ */
+#ifndef MEMSCOPE_RUBY_REGIONS_H
+#define MEMSCOPE_RUBY_REGIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/own_memory.h"
+#include "kernel/mappings.h"
+#include "kernel/residency.h"
+#include "ledger/claims.h"
+
+/* A GC heap page: header, slot_count slots of slot_bytes each from start + slots_offset on, and an unused tail. */
+struct memscope_heap_page {
+    uintptr_t start;
+    uint32_t slots_offset;
+    uint32_t slot_bytes;
+    uint32_t slot_count;
+    uint32_t live_count;
+};
+
+struct memscope_ruby_layout {
+    const struct memscope_heap_page *heap_pages; /* those that hold objects, in any order */
+    size_t heap_page_count;
+    size_t heap_page_bytes;      /* size and alignment of a heap page; 0 when pages cannot be listed */
+    size_t empty_page_count;     /* pages without objects that Ruby says it keeps */
+    size_t fiber_stack_bytes;    /* of one pooled stack without its guard page; 0 when not known */
+    size_t transient_heap_bytes; /* of its one mapping; 0 where Ruby has none */
+    size_t transient_block_bytes;
+    uintptr_t shape_list;     /* address of the shape list; 0 when not known */
+    size_t shape_list_bytes;  /* 0 where Ruby has none */
+    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel places right below */
+    bool jit;                 /* a JIT of Ruby's is on: anonymous executable memory is its */
+};
+
+struct memscope_ruby_regions {
+    uint64_t empty_pages_found;
+    bool transient_heap_found;
+};
+
+/* Claims heap pages that hold objects; item is the index into layout->heap_pages. */
+void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims);
+
+/*
+ * Claims empty pages: aligned blocks that point to a page descriptor which points back to them. Looks only when Ruby
+ * says that it keeps some. Costs one small read for each unclaimed, aligned, resident block.
+ */
+void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
+                                     const struct memscope_mappings *mappings,
+                                     const struct memscope_residency *residency,
+                                     const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                     struct memscope_ruby_regions *regions);
+
+/*
+ * Claims the shape tables by their address or exact size, and the transient heap, by its chain of blocks, where it has
+ * a mapping of its own.
+ */
+void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
+                                         const struct memscope_mappings *mappings,
+                                         const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                         struct memscope_ruby_regions *regions);
+
+/* Claims the transient heap wherever it lies, unless it was found already. */
+void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
+                                        const struct memscope_mappings *mappings,
+                                        const struct memscope_residency *residency,
+                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                        struct memscope_ruby_regions *regions);
+
+#endif

@@ -1,0 +1,161 @@
+#include "ledger/stacks.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__linux__) && defined(__GLIBC__)
+
+/* One db_desc: size in bits, element count, byte offset (nptl_db/db_info.c). */
+struct descriptor {
+    uint32_t bits, count, offset;
+};
+
+struct thread_library {
+    uintptr_t linker_state;  /* _rtld_global */
+    size_t used_lists;       /* offset there of three list heads in a row: used, user, cached stacks */
+    size_t node;             /* offset of the list node in struct pthread */
+    size_t descriptor_bytes; /* sizeof(struct pthread) */
+};
+
+#define LIST_USED 0   /* stacks that glibc mapped */
+#define LIST_USER 1   /* stacks given to pthread_create, and the main thread */
+#define LIST_CACHED 2 /* stacks of joined threads, kept for the next ones */
+#define DESCRIPTOR_LIMIT 8192
+#define THREAD_LIMIT 100000
+
+struct list_node {
+    uintptr_t next, previous;
+};
+
+static bool find_thread_library(const struct memscope_thread_symbols *symbols, struct thread_library *library) {
+    const struct descriptor *used = symbols->used_stacks, *user = symbols->user_stacks, *node = symbols->list_node;
+    const uint32_t *size = symbols->descriptor_size;
+
+    library->linker_state = (uintptr_t)symbols->linker_state;
+    if (used == NULL || user == NULL || node == NULL || size == NULL || library->linker_state == 0)
+        return false;
+    library->used_lists = used->offset;
+    library->node = node->offset;
+    library->descriptor_bytes = *size;
+    /* struct rtld_global (sysdeps/generic/ldsodefs.h, 2.34 to 2.43): used, user and cache follow each other. */
+    return user->offset == used->offset + sizeof(struct list_node) && *size <= DESCRIPTOR_LIMIT &&
+           node->offset + sizeof(struct list_node) <= *size;
+}
+
+struct stack_bounds {
+    uintptr_t start, end;
+};
+
+/*
+ * struct pthread holds stackblock and stackblock_size side by side, at an offset that no constant tells. On machines
+ * whose thread pointer lies at the descriptor (x86) or above it, a stack that glibc mapped ends with the descriptor:
+ * the only two words that give a page-aligned block around the descriptor, ending with it, are these.
+ */
+static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor, struct stack_bounds *stack) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (size_t index = 0; index + 1 < count; index++) {
+        uintptr_t start = words[index], size = words[index + 1];
+
+        if (start == 0 || size == 0 || start % page != 0 || size % page != 0 || start >= descriptor ||
+            size < descriptor - start || size - (descriptor - start) > 4 * page)
+            continue;
+        *stack = (struct stack_bounds){start, start + size};
+        return true;
+    }
+    return false;
+}
+
+static uint64_t claim_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
+                           struct memscope_claims *claims) {
+    uintptr_t head = library->linker_state + library->used_lists + (size_t)list * sizeof(struct list_node);
+    uintptr_t words[DESCRIPTOR_LIMIT / sizeof(uintptr_t)];
+    struct list_node node;
+    uint64_t found = 0;
+
+    if (!memscope_own_memory_read(memory, head, &node, sizeof node))
+        return 0;
+    for (size_t steps = 0; node.next != head && node.next > library->node && steps < THREAD_LIMIT; steps++) {
+        uintptr_t descriptor = node.next - library->node;
+        struct stack_bounds stack;
+
+        if (!memscope_own_memory_read(memory, descriptor, words, library->descriptor_bytes))
+            break;
+        if (stack_of(words, library->descriptor_bytes / sizeof words[0], descriptor, &stack)) {
+            memscope_claims_add(claims, stack.start, stack.end, MEMSCOPE_ROW_threads, 0);
+            found++;
+        }
+        memcpy(&node, (const char *)words + library->node, sizeof node);
+    }
+    return found;
+}
+
+enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
+                                                   const struct memscope_own_memory *memory,
+                                                   struct memscope_claims *claims,
+                                                   struct memscope_stack_counts *counts) {
+    struct thread_library library;
+
+    if (!find_thread_library(symbols, &library))
+        return MEMSCOPE_UNSUPPORTED;
+    counts->live_threads = claim_list(&library, memory, LIST_USED, claims);
+    counts->live_threads += claim_list(&library, memory, LIST_USER, claims);
+    counts->cached_stacks = claim_list(&library, memory, LIST_CACHED, claims);
+    return MEMSCOPE_OK;
+}
+
+#else
+
+enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
+                                                   const struct memscope_own_memory *memory,
+                                                   struct memscope_claims *claims,
+                                                   struct memscope_stack_counts *counts) {
+    (void)symbols, (void)memory, (void)claims, (void)counts;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+#endif
+
+static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
+    return memscope_mapping_is_anonymous(mapping) && !mapping->readable && !mapping->writable &&
+           mapping->end - mapping->start == page;
+}
+
+/*
+ * A guard at index with a stack right above it that is no thread's. The topmost stack of a pool may have merged with
+ * what lies above.
+ */
+static bool is_fiber_stack(const struct memscope_mappings *mappings, size_t index, size_t page, size_t fiber_bytes,
+                           const struct memscope_claims *claims) {
+    const struct memscope_mapping *guard = &mappings->list[index], *stack = guard + 1;
+    size_t claim;
+
+    if (index + 1 >= mappings->count || !is_guard(guard, page) || stack->start != guard->end ||
+        !memscope_mapping_is_data(stack) || stack->end - stack->start < fiber_bytes)
+        return false;
+    claim = memscope_claims_position(claims, stack->start);
+    return claim == claims->settled || claims->list[claim].start >= stack->start + fiber_bytes;
+}
+
+void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size_t fiber_bytes,
+                                  struct memscope_claims *claims, struct memscope_stack_counts *counts) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (size_t index = 0; fiber_bytes > 0 && index < mappings->count;) {
+        size_t pairs = 0;
+
+        while (is_fiber_stack(mappings, index + 2 * pairs, page, fiber_bytes, claims) &&
+               (pairs == 0 || mappings->list[index + 2 * pairs].start == mappings->list[index + 2 * pairs - 1].end)) {
+            pairs++;
+            if (mappings->list[index + 2 * pairs - 1].end - mappings->list[index + 2 * pairs - 1].start > fiber_bytes)
+                break;
+        }
+        for (size_t pair = 0; pairs > 1 && pair < pairs; pair++) {
+            uintptr_t start = mappings->list[index + 2 * pair + 1].start;
+
+            memscope_claims_add(claims, start, start + fiber_bytes, MEMSCOPE_ROW_fibers, 0);
+        }
+        counts->fiber_stacks += pairs > 1 ? pairs : 0;
+        index += pairs > 0 ? 2 * pairs : 1;
+    }
+}

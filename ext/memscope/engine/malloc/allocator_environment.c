@@ -1,0 +1,84 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* environ, strcasestr */
+#endif
+#include "malloc/allocator_environment.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef __linux__
+
+#include <sys/auxv.h>
+
+/* In capitals or small letters; RUBY_GC_MALLOC_LIMIT and its like are not an allocator's. LD_PRELOAD names one. */
+static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST", "LD_PRELOAD"};
+
+static bool is_about_an_allocator(const char *entry) {
+    char name[128];
+    size_t length = strcspn(entry, "=");
+
+    if (entry[length] != '=' || length >= sizeof name || strncmp(entry, "RUBY_", 5) == 0)
+        return false;
+    memcpy(name, entry, length);
+    name[length] = '\0';
+    for (size_t part = 0; part < sizeof parts_of_names / sizeof parts_of_names[0]; part++) {
+        if (strcasestr(name, parts_of_names[part]))
+            return true;
+    }
+    return false;
+}
+
+#endif
+
+/* "NAME=value", a NUL after each, an empty one at the end. What does not fit is left out. */
+static char captured[16384];
+static bool ignored;
+
+void memscope_allocator_environment_capture(void) {
+#ifdef __linux__
+    size_t used = 0;
+
+    ignored = getauxval(AT_SECURE) != 0;
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t size = strlen(*entry) + 1;
+
+        if (!is_about_an_allocator(*entry) || size >= sizeof captured - used)
+            continue;
+        memcpy(captured + used, *entry, size);
+        used += size;
+    }
+    captured[used] = '\0';
+#endif
+}
+
+bool memscope_allocator_environment_is_ignored(void) {
+    return ignored;
+}
+
+const char *memscope_allocator_environment(const char *name) {
+    size_t length = strlen(name);
+
+    for (const char *entry = captured; *entry && !ignored; entry += strlen(entry) + 1) {
+        if (strncmp(entry, name, length) == 0 && entry[length] == '=')
+            return entry + length + 1;
+    }
+    return NULL;
+}
+
+static void visit_beginning(const char *prefix, memscope_environment_visitor visit, void *context) {
+    for (const char *entry = captured; *entry; entry += strlen(entry) + 1) {
+        if (strncmp(entry, prefix, strlen(prefix)) == 0)
+            visit(entry, strchr(entry, '=') + 1, context);
+    }
+}
+
+void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context) {
+    if (!ignored)
+        visit_beginning(prefix, visit, context);
+}
+
+void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context) {
+    visit_beginning("", visit, context);
+}

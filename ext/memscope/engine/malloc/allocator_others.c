@@ -1,0 +1,147 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "malloc/allocator.h"
+
+#ifdef __linux__
+
+#include "elf/shared_objects.h"
+#include "malloc/jemalloc.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A function that only one allocator exports, as the walk finds it. */
+struct candidate {
+    const void *function; /* <prefix>mallctl, mi_version or tc_version */
+    enum memscope_allocator_name name;
+    char prefix[sizeof((struct memscope_other_allocator *)NULL)->prefix];
+    char path[MEMSCOPE_ALLOCATOR_PATH];
+};
+
+struct candidates {
+    const struct memscope_shared_object *object; /* being visited */
+    size_t count;
+    struct candidate list[2 * MEMSCOPE_OTHER_ALLOCATORS];
+};
+
+static void add(struct candidates *candidates, enum memscope_allocator_name name, const void *function,
+                const char *prefix, size_t prefix_length) {
+    struct candidate *candidate = &candidates->list[candidates->count];
+
+    if (candidates->count == sizeof candidates->list / sizeof candidates->list[0])
+        return;
+    candidates->count++;
+    candidate->function = function;
+    candidate->name = name;
+    memcpy(candidate->prefix, prefix, prefix_length);
+    candidate->prefix[prefix_length] = '\0';
+    snprintf(candidate->path, sizeof candidate->path, "%s", candidates->object->path);
+}
+
+/* A jemalloc exports three functions of one prefix; whatever exports one of the name alone is not called. */
+static void add_jemalloc(const char *name, const void *address, void *context) {
+    struct candidates *candidates = context;
+    size_t prefix_length = strlen(name) - strlen("mallctl");
+    char sibling[128];
+
+    if (prefix_length >= sizeof candidates->list[0].prefix)
+        return;
+    snprintf(sibling, sizeof sibling, "%sbymib", name);
+    if (!memscope_shared_object_symbol(candidates->object, sibling))
+        return;
+    snprintf(sibling, sizeof sibling, "%snametomib", name);
+    if (memscope_shared_object_symbol(candidates->object, sibling))
+        add(candidates, MEMSCOPE_ALLOCATOR_JEMALLOC, address, name, prefix_length);
+}
+
+static bool collect(const struct memscope_shared_object *object, void *context) {
+    struct candidates *candidates = context;
+    const void *function;
+
+    candidates->object = object;
+    memscope_shared_object_symbols_ending(object, "mallctl", add_jemalloc, candidates);
+    if ((function = memscope_shared_object_symbol(object, "mi_version")))
+        add(candidates, MEMSCOPE_ALLOCATOR_MIMALLOC, function, "", 0);
+    if ((function = memscope_shared_object_symbol(object, "tc_version")))
+        add(candidates, MEMSCOPE_ALLOCATOR_TCMALLOC, function, "", 0);
+    return true;
+}
+
+/* False where malloc does go through it: then it is the allocator, seen through a second name. */
+static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_allocator *other) {
+    const char *version = NULL;
+    size_t requested, length = sizeof version;
+    uint64_t risen;
+
+    if (memscope_jemalloc_serves_malloc(mallctl, &requested, &risen))
+        return false;
+    if (mallctl("version", &version, &length, NULL, 0) == 0 && version)
+        snprintf(other->version, sizeof other->version, "%s", version);
+    other->reason = other->prefix[0] == '\0' ? "loaded but serves nothing: malloc does not go through it"
+                                             : "a private copy under its own prefix: malloc does not go through it";
+    return true;
+}
+
+/*
+ * The object is held in memory meanwhile (another thread could unload it), and the linker's lock is not held, under
+ * which no allocator must be called. Calling a jemalloc that serves nothing makes it set up its ctl tables; it was
+ * initialised by its own constructor when it was loaded.
+ */
+static bool describe(const struct candidate *candidate, struct memscope_other_allocator *other) {
+    enum memscope_allocator_name serving = memscope_allocator_current()->name;
+    void *handle = dlopen(candidate->path[0] ? candidate->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    bool is_other = handle != NULL && (candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC || candidate->name != serving);
+
+    *other = (struct memscope_other_allocator){.name = candidate->name,
+                                               .reason = "loaded but serves nothing: malloc does not go through it"};
+    memcpy(other->prefix, candidate->prefix, sizeof other->prefix);
+    memcpy(other->path, candidate->path, sizeof other->path);
+    if (is_other && candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
+        is_other = describe_jemalloc((memscope_mallctl)(uintptr_t)candidate->function, other);
+    else if (is_other && candidate->name == MEMSCOPE_ALLOCATOR_MIMALLOC)
+        memscope_allocator_mimalloc_version(((int (*)(void))(uintptr_t)candidate->function)(), other->version,
+                                            sizeof other->version);
+    else if (is_other)
+        memscope_allocator_tcmalloc_version((memscope_tc_version)(uintptr_t)candidate->function, other->version,
+                                            sizeof other->version);
+    if (is_other && other->path[0] == '\0') {
+        ssize_t length = readlink("/proc/self/exe", other->path, sizeof other->path - 1);
+
+        other->path[length > 0 ? length : 0] = '\0';
+    }
+    if (handle)
+        dlclose(handle);
+    return is_other;
+}
+
+size_t memscope_allocator_others(const struct memscope_other_allocator **others) {
+    static struct memscope_other_allocator list[MEMSCOPE_OTHER_ALLOCATORS];
+    static struct candidates candidates;
+    static uint64_t generation;
+    static size_t count;
+    uint64_t now = memscope_shared_objects_generation();
+
+    *others = list;
+    if (generation != 0 && now == generation)
+        return count;
+    generation = now;
+    candidates.count = count = 0;
+    memscope_each_shared_object(collect, &candidates);
+    for (size_t index = 0; index < candidates.count && count < MEMSCOPE_OTHER_ALLOCATORS; index++) {
+        if (describe(&candidates.list[index], &list[count]))
+            count++;
+    }
+    return count;
+}
+
+#else
+
+size_t memscope_allocator_others(const struct memscope_other_allocator **others) {
+    *others = NULL;
+    return 0;
+}
+
+#endif

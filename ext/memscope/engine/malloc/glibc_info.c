@@ -1,0 +1,236 @@
+#include "malloc/glibc_info.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text_file.h"
+
+#if defined(__linux__) && defined(__GLIBC__)
+#include <malloc.h>
+#define HAS_MALLOC_INFO
+#endif
+
+#define LINE 256
+#define STREAM_BUFFER 4096
+
+/* The text comes in pieces of any length; an element is always on a line of its own. */
+struct parser {
+    const struct memscope_glibc_arenas_memory *memory;
+    struct memscope_glibc_arenas *arenas;
+    struct memscope_glibc_arena *arena; /* whose elements follow */
+    bool begun, ended;
+    enum memscope_status status;
+    char line[LINE];
+    size_t filled;
+};
+
+static void begin(struct parser *parser, const struct memscope_glibc_arenas_memory *memory,
+                  struct memscope_glibc_arenas *arenas) {
+    memset(parser, 0, sizeof *parser);
+    memset(arenas, 0, sizeof *arenas);
+    arenas->list = memscope_scratch_take(memory->arenas, 0);
+    arenas->sizes = memscope_scratch_take(memory->sizes, 0);
+    parser->memory = memory;
+    parser->arenas = arenas;
+    if (arenas->list == NULL || arenas->sizes == NULL)
+        parser->status = MEMSCOPE_NO_MEMORY;
+}
+
+static bool is_element(const char *line, const char *name) {
+    size_t length = strlen(name);
+
+    return line[0] == '<' && strncmp(line + 1, name, length) == 0 && strchr(" >/", line[1 + length]) != NULL;
+}
+
+/* The text behind name=" in an element, or NULL. */
+static const char *attribute(const char *line, const char *name) {
+    size_t length = strlen(name);
+
+    for (const char *space = strchr(line, ' '); space != NULL; space = strchr(space + 1, ' '))
+        if (strncmp(space + 1, name, length) == 0 && strncmp(space + 1 + length, "=\"", 2) == 0)
+            return space + length + 3;
+    return NULL;
+}
+
+static bool has_type(const char *line, const char *type) {
+    const char *given = attribute(line, "type");
+    size_t length = strlen(type);
+
+    return given != NULL && strncmp(given, type, length) == 0 && given[length] == '"';
+}
+
+static void read_number(struct parser *parser, const char *line, const char *name, uint64_t *number) {
+    const char *text = attribute(line, name);
+
+    if (text == NULL || !memscope_text_decimal(&text, number) || *text != '"')
+        parser->status = MEMSCOPE_MALFORMED;
+}
+
+static void parse_heap(struct parser *parser, const char *line) {
+    struct memscope_glibc_arena *arena = memscope_scratch_extend(parser->memory->arenas, sizeof *arena);
+    uint64_t index = 0;
+
+    if (arena == NULL) {
+        parser->status = MEMSCOPE_NO_MEMORY;
+        return;
+    }
+    read_number(parser, line, "nr", &index);
+    *arena = (struct memscope_glibc_arena){.index = (unsigned)index, .first_size = parser->arenas->size_count};
+    parser->arena = arena;
+    parser->arenas->count++;
+}
+
+static void parse_size(struct parser *parser, const char *line, bool unsorted) {
+    struct memscope_glibc_free_size *size;
+
+    if (parser->arena == &parser->arenas->merged) {
+        parser->status = MEMSCOPE_MALFORMED;
+        return;
+    }
+    size = memscope_scratch_extend(parser->memory->sizes, sizeof *size);
+    if (size == NULL) {
+        parser->status = MEMSCOPE_NO_MEMORY;
+        return;
+    }
+    *size = (struct memscope_glibc_free_size){.unsorted = unsorted};
+    read_number(parser, line, "from", &size->from_bytes);
+    read_number(parser, line, "to", &size->to_bytes);
+    read_number(parser, line, "total", &size->bytes);
+    read_number(parser, line, "count", &size->blocks);
+    parser->arena->size_count++;
+    parser->arenas->size_count++;
+}
+
+static void parse_total(struct parser *parser, const char *line) {
+    struct memscope_glibc_arena *arena = parser->arena;
+
+    if (has_type(line, "fast")) {
+        arena->has_fastbins = true;
+        read_number(parser, line, "count", &arena->fast_blocks);
+        read_number(parser, line, "size", &arena->fast_bytes);
+    } else if (has_type(line, "rest")) {
+        read_number(parser, line, "count", &arena->free_blocks);
+        read_number(parser, line, "size", &arena->free_bytes);
+    } else if (has_type(line, "mmap")) {
+        read_number(parser, line, "count", &parser->arenas->mmapped_blocks);
+        read_number(parser, line, "size", &parser->arenas->mmapped_bytes);
+    }
+}
+
+static void parse_system(struct parser *parser, const char *line) {
+    if (has_type(line, "current"))
+        read_number(parser, line, "size", &parser->arena->system_bytes);
+    else if (has_type(line, "max"))
+        read_number(parser, line, "size", &parser->arena->system_max_bytes);
+}
+
+static void parse_address_space(struct parser *parser, const char *line) {
+    if (has_type(line, "total"))
+        read_number(parser, line, "size", &parser->arena->address_space_bytes);
+    else if (has_type(line, "mprotect"))
+        read_number(parser, line, "size", &parser->arena->writable_bytes);
+    else if (has_type(line, "subheaps"))
+        read_number(parser, line, "size", &parser->arena->heaps);
+}
+
+/* An element that a later glibc adds is passed over. */
+static void parse_line(struct parser *parser, const char *line) {
+    line += strspn(line, " \t");
+    if (is_element(line, "malloc")) {
+        parser->begun = true;
+        if (strcmp(line, "<malloc version=\"1\">") != 0)
+            parser->status = MEMSCOPE_MALFORMED;
+        parser->arena = &parser->arenas->merged;
+    } else if (!parser->begun || parser->ended) {
+        parser->status = *line == '\0' ? parser->status : MEMSCOPE_MALFORMED;
+    } else if (strncmp(line, "</malloc>", 9) == 0) {
+        parser->ended = true;
+        if (parser->arena != &parser->arenas->merged)
+            parser->status = MEMSCOPE_MALFORMED;
+    } else if (strncmp(line, "</heap>", 7) == 0) {
+        parser->arena = &parser->arenas->merged;
+    } else if (is_element(line, "heap")) {
+        parse_heap(parser, line);
+    } else if (is_element(line, "size") || is_element(line, "unsorted")) {
+        parse_size(parser, line, is_element(line, "unsorted"));
+    } else if (is_element(line, "total")) {
+        parse_total(parser, line);
+    } else if (is_element(line, "system")) {
+        parse_system(parser, line);
+    } else if (is_element(line, "aspace")) {
+        parse_address_space(parser, line);
+    }
+}
+
+static void take(struct parser *parser, const char *text, size_t length) {
+    while (length > 0 && parser->status == MEMSCOPE_OK) {
+        const char *end = memchr(text, '\n', length);
+        size_t count = end != NULL ? (size_t)(end - text) : length;
+
+        if (count >= sizeof parser->line - parser->filled) {
+            parser->status = MEMSCOPE_MALFORMED;
+            return;
+        }
+        memcpy(parser->line + parser->filled, text, count);
+        parser->filled += count;
+        if (end == NULL)
+            return;
+        parser->line[parser->filled] = '\0';
+        parser->filled = 0;
+        parse_line(parser, parser->line);
+        text += count + 1;
+        length -= count + 1;
+    }
+}
+
+static enum memscope_status finish(const struct parser *parser) {
+    if (parser->status == MEMSCOPE_OK && (!parser->ended || parser->filled > 0))
+        return MEMSCOPE_MALFORMED;
+    return parser->status;
+}
+
+enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length,
+                                                 const struct memscope_glibc_arenas_memory *memory,
+                                                 struct memscope_glibc_arenas *arenas) {
+    struct parser parser;
+
+    begin(&parser, memory, arenas);
+    take(&parser, text, length);
+    return finish(&parser);
+}
+
+#ifdef HAS_MALLOC_INFO
+
+static ssize_t write_to_parser(void *parser, const char *text, size_t length) {
+    take(parser, text, length);
+    return (ssize_t)length;
+}
+
+enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
+                                                struct memscope_glibc_arenas *arenas) {
+    static const cookie_io_functions_t functions = {.write = write_to_parser};
+    char buffer[STREAM_BUFFER];
+    struct parser parser;
+    FILE *stream;
+    int failed;
+
+    begin(&parser, memory, arenas);
+    stream = fopencookie(&parser, "w", functions);
+    if (stream == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    setvbuf(stream, buffer, _IOFBF, sizeof buffer);
+    failed = malloc_info(0, stream);
+    failed |= fclose(stream);
+    return failed ? MEMSCOPE_IO : finish(&parser);
+}
+
+#else
+
+enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
+                                                struct memscope_glibc_arenas *arenas) {
+    (void)memory;
+    memset(arenas, 0, sizeof *arenas);
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+#endif

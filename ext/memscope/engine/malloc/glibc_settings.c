@@ -1,0 +1,195 @@
+#include "malloc/allocator_settings.h"
+
+#include "malloc/allocator_environment.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMESPACE "glibc.malloc."
+
+struct tunable {
+    const char *name;
+    const char *alias;
+    uint64_t minimum, maximum;
+    enum memscope_setting_type type;
+    uint64_t value;
+    const char *rule;
+};
+
+#define TUNABLE(name, alias, minimum, maximum, type, value, rule)                                                      \
+    {#name, alias, minimum, maximum, MEMSCOPE_SETTING_##type, value, rule},
+static const struct tunable tunables[] = {
+#include "malloc/glibc_tunables.def"
+};
+#undef TUNABLE
+
+enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
+
+/* Any of these, when set, stops glibc from moving its mmap and trim thresholds (malloc/malloc.c, no_dyn_threshold). */
+static const char *const fixing_thresholds[] = {"mmap_threshold", "trim_threshold", "mmap_max", "top_pad"};
+
+/*
+ * From 2.39 on a value must be a number to its end, and a GLIBC_TUNABLES of another form counts for nothing; before,
+ * whatever follows the digits is passed over, and no digits are 0 (elf/dl-tunables.c).
+ */
+static bool is_strict(void) {
+    const char *cursor = memscope_allocator_current()->version;
+    char *end;
+    unsigned long major = strtoul(cursor, &end, 10), minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+
+    return major > 2 || (major == 2 && minor >= 39);
+}
+
+static const char *parse(const struct tunable *tunable, struct memscope_text given, uint64_t *value) {
+    char number[64], *end;
+
+    if (given.length >= sizeof number)
+        return "too long for a number";
+    memcpy(number, given.start, given.length);
+    number[given.length] = '\0';
+    *value = strtoull(number, &end, 0);
+    if (is_strict() && (end == number || *end != '\0'))
+        return "not a number";
+    if (*value < tunable->minimum || *value > tunable->maximum)
+        return end == number ? "not a number" : "out of range";
+    return NULL;
+}
+
+/* Takes the next "name=value" of a GLIBC_TUNABLES text; parts without '=' are passed over, as glibc does. */
+static bool next_tunable(const char **cursor, struct memscope_text *name, struct memscope_text *value) {
+    while (**cursor) {
+        const char *start = *cursor, *name_end = start + strcspn(start, "=:");
+
+        if (*name_end == '=') {
+            const char *value_end = name_end + 1 + strcspn(name_end + 1, ":");
+
+            *name = (struct memscope_text){start, (size_t)(name_end - start)};
+            *value = (struct memscope_text){name_end + 1, (size_t)(value_end - name_end - 1)};
+            *cursor = *value_end ? value_end + 1 : value_end;
+            return true;
+        }
+        *cursor = *name_end ? name_end + 1 : name_end;
+    }
+    return false;
+}
+
+/* GLIBC_TUNABLES as glibc takes it: not where its last part has no '=' or a value has one, from 2.39 on. */
+static const char *accepted_tunables(void) {
+    const char *text = memscope_allocator_environment("GLIBC_TUNABLES"), *cursor = text, *last_part;
+    struct memscope_text name, value;
+
+    if (!text || !is_strict())
+        return text;
+    while (next_tunable(&cursor, &name, &value)) {
+        if (memchr(value.start, '=', value.length))
+            return NULL;
+    }
+    last_part = strrchr(text, ':');
+    return strchr(last_part ? last_part : text, '=') ? text : NULL;
+}
+
+/* The part of a tunable's name behind "glibc.malloc."; none where it begins otherwise. */
+static struct memscope_text malloc_name(struct memscope_text name) {
+    size_t length = strlen(NAMESPACE);
+
+    if (name.length < length || strncmp(name.start, NAMESPACE, length) != 0)
+        return (struct memscope_text){NULL, 0};
+    return (struct memscope_text){name.start + length, name.length - length};
+}
+
+static void take(const struct tunable *tunable, struct memscope_text given, const char *source,
+                 struct memscope_setting *setting) {
+    uint64_t value;
+
+    setting->given = given;
+    setting->ignored = parse(tunable, given, &value);
+    if (setting->ignored)
+        return;
+    setting->type = MEMSCOPE_SETTING_UNSIGNED;
+    setting->value.number = value;
+    setting->source = source;
+    setting->reason = NULL;
+}
+
+/* The alias first, then GLIBC_TUNABLES, which wins over it in any order of the environment. */
+static void read_tunable(const struct tunable *tunable, struct memscope_setting *setting) {
+    const char *alias = tunable->alias ? memscope_allocator_environment(tunable->alias) : NULL;
+    const char *cursor = accepted_tunables();
+    struct memscope_text name, value;
+
+    *setting = (struct memscope_setting){.name = memscope_text_of(tunable->name),
+                                         .type = tunable->type,
+                                         .value.number = tunable->value,
+                                         .source = "default",
+                                         .reason = tunable->rule};
+    if (alias)
+        take(tunable, memscope_text_of(alias), tunable->alias, setting);
+    while (cursor && next_tunable(&cursor, &name, &value)) {
+        name = malloc_name(name);
+        if (name.start && memscope_text_is(name, tunable->name))
+            take(tunable, value, "GLIBC_TUNABLES", setting);
+    }
+}
+
+static const struct tunable *find_tunable(struct memscope_text name) {
+    for (size_t index = 0; index < TUNABLE_COUNT; index++) {
+        if (memscope_text_is(name, tunables[index].name))
+            return &tunables[index];
+    }
+    return NULL;
+}
+
+static bool thresholds_are_fixed(const struct memscope_setting *settings) {
+    for (size_t index = 0; index < TUNABLE_COUNT; index++) {
+        for (size_t fixing = 0; fixing < sizeof fixing_thresholds / sizeof fixing_thresholds[0]; fixing++) {
+            if (strcmp(tunables[index].name, fixing_thresholds[fixing]) == 0 &&
+                strcmp(settings[index].source, "default") != 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The two thresholds, once nothing moves them any more. */
+static void fix_thresholds(struct memscope_setting *settings) {
+    for (size_t index = 0; index < TUNABLE_COUNT; index++) {
+        bool is_threshold =
+            strcmp(tunables[index].name, "mmap_threshold") == 0 || strcmp(tunables[index].name, "trim_threshold") == 0;
+
+        if (is_threshold && settings[index].type == MEMSCOPE_SETTING_NOT_KNOWN) {
+            settings[index].type = MEMSCOPE_SETTING_UNSIGNED;
+            settings[index].reason = NULL;
+        }
+    }
+}
+
+static void visit_unknown_tunables(memscope_setting_visitor visit, void *context) {
+    const char *cursor = accepted_tunables();
+    struct memscope_text name, value;
+
+    while (cursor && next_tunable(&cursor, &name, &value)) {
+        struct memscope_setting setting = {.name = malloc_name(name),
+                                           .source = "GLIBC_TUNABLES",
+                                           .given = value,
+                                           .ignored = "glibc's malloc has no tunable of this name"};
+
+        if (setting.name.start && !find_tunable(setting.name))
+            visit(&setting, context);
+    }
+}
+
+const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context) {
+    struct memscope_setting settings[TUNABLE_COUNT];
+
+    for (size_t index = 0; index < TUNABLE_COUNT; index++)
+        read_tunable(&tunables[index], &settings[index]);
+    if (thresholds_are_fixed(settings))
+        fix_thresholds(settings);
+    for (size_t index = 0; index < TUNABLE_COUNT; index++)
+        visit(&settings[index], context);
+    visit_unknown_tunables(visit, context);
+    return "glibc's malloc does not report its settings: these follow from the environment by glibc's rules, and a "
+           "program that calls mallopt changes them unseen";
+}

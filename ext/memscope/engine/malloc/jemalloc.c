@@ -1,0 +1,257 @@
+#include "malloc/jemalloc.h"
+
+#include "malloc/jemalloc_keys.h"
+
+#ifdef __linux__
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define PROBE_SIZE 12345
+
+/* Epochs that a reading may take to find one whose figures agree. */
+#define ATTEMPTS 3
+
+bool memscope_jemalloc_bound(void) {
+    return memscope_jemalloc_binding().by_name != NULL;
+}
+
+memscope_mallctl memscope_jemalloc_entry(void) {
+    return memscope_jemalloc_binding().by_name;
+}
+
+const char *memscope_jemalloc_prefix(void) {
+    return memscope_jemalloc_binding().prefix;
+}
+
+const char *memscope_jemalloc_program_conf(void) {
+    const char **conf = memscope_jemalloc_binding().conf;
+
+    return conf ? *conf : NULL;
+}
+
+enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size) {
+    struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
+    size_t length = size;
+    int error;
+
+    if (!jemalloc.by_name)
+        return MEMSCOPE_UNSUPPORTED;
+    error = jemalloc.by_name(key, value, &length, NULL, 0);
+    if (error == ENOENT)
+        return MEMSCOPE_NOT_FOUND;
+    if (error == EINVAL || (error == 0 && length != size))
+        return MEMSCOPE_MALFORMED;
+    return error == 0 ? MEMSCOPE_OK : memscope_status_of_errno(error);
+}
+
+bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested, uint64_t *risen) {
+    uint64_t before = 0, after = 0;
+    size_t length = sizeof before;
+    void *volatile block; /* volatile: the compiler may otherwise drop a malloc whose block is only freed */
+    int error;
+
+    *requested = PROBE_SIZE;
+    *risen = 0;
+    if (!by_name || by_name("thread.allocated", &before, &length, NULL, 0) != 0)
+        return false;
+    block = malloc(PROBE_SIZE);
+    error = by_name("thread.allocated", &after, &length, NULL, 0);
+    free(block);
+    *risen = error == 0 ? after - before : 0;
+    return *risen >= PROBE_SIZE;
+}
+
+/* What is found out once a process and then only read. */
+struct key_table {
+    struct memscope_mib fields[MEMSCOPE_JEMALLOC_FIELD_COUNT];
+    struct memscope_mib epoch, nbins, bin_size, bin_nregs, bin_curregs, bin_curslabs;
+    const char *unsupported; /* why there are no statistics, or NULL */
+};
+
+_Static_assert(MEMSCOPE_JEMALLOC_FIELD_COUNT <= 64, "struct memscope_jemalloc_stats.present has one bit a row");
+
+#define STAT(field, key, type, unit, kind, since) {key, sizeof(type), offsetof(struct memscope_jemalloc_stats, field)},
+static const struct {
+    const char *key;
+    size_t size;
+    size_t offset;
+} rows[MEMSCOPE_JEMALLOC_FIELD_COUNT] = {
+#include "malloc/jemalloc_stats.def"
+};
+#undef STAT
+
+static const char *reason_for_no_stats(void) {
+    size_t requested;
+    uint64_t risen;
+    bool stats;
+
+    if (!memscope_jemalloc_bound())
+        return "no jemalloc in this process";
+    if (!memscope_jemalloc_serves_malloc(memscope_jemalloc_entry(), &requested, &risen))
+        return "the jemalloc in this process does not serve malloc";
+    if (memscope_jemalloc_read("config.stats", &stats, sizeof stats) != MEMSCOPE_OK || !stats)
+        return "this jemalloc was built without statistics (config.stats is false)";
+    return NULL;
+}
+
+static void resolve(struct key_table *keys) {
+    struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
+
+    keys->unsupported = reason_for_no_stats();
+    if (keys->unsupported || !jemalloc.name_to_mib)
+        return;
+    for (size_t row = 0; row < MEMSCOPE_JEMALLOC_FIELD_COUNT; row++)
+        keys->fields[row] = memscope_jemalloc_mib(&jemalloc, rows[row].key);
+    keys->epoch = memscope_jemalloc_mib(&jemalloc, "epoch");
+    keys->nbins = memscope_jemalloc_mib(&jemalloc, "arenas.nbins");
+    keys->bin_size = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.size");
+    keys->bin_nregs = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.nregs");
+    keys->bin_curregs = memscope_jemalloc_mib(&jemalloc, "stats.arenas.4096.bins.0.curregs");
+    keys->bin_curslabs = memscope_jemalloc_mib(&jemalloc, "stats.arenas.4096.bins.0.curslabs");
+}
+
+/*
+ * The table, resolved once a process without a lock, so that a trap handler or a forked child can never wait for it:
+ * whoever finds it incomplete resolves its own into local, and the first to finish shares it.
+ */
+static const struct key_table *resolved(struct key_table *local) {
+    enum { EMPTY, BEING_COPIED, COMPLETE };
+    static struct key_table shared;
+    static atomic_int state;
+    int empty = EMPTY;
+
+    if (atomic_load_explicit(&state, memory_order_acquire) == COMPLETE)
+        return &shared;
+    resolve(local);
+    if (atomic_compare_exchange_strong(&state, &empty, BEING_COPIED)) {
+        shared = *local;
+        atomic_store_explicit(&state, COMPLETE, memory_order_release);
+    }
+    return local;
+}
+
+static bool read_slab_slack(const struct memscope_jemalloc_binding *jemalloc, const struct key_table *keys,
+                            uint64_t *slack_bytes) {
+    struct memscope_mib size_mib = keys->bin_size, nregs_mib = keys->bin_nregs;
+    struct memscope_mib curregs_mib = keys->bin_curregs, curslabs_mib = keys->bin_curslabs;
+    uint64_t nbins, size, nregs, curregs, curslabs;
+
+    *slack_bytes = 0;
+    if (!memscope_jemalloc_read_mib(jemalloc, &keys->nbins, sizeof(unsigned), &nbins))
+        return false;
+    for (size_t bin = 0; bin < nbins; bin++) {
+        size_mib.parts[MEMSCOPE_MIB_CONSTANT] = nregs_mib.parts[MEMSCOPE_MIB_CONSTANT] = bin;
+        curregs_mib.parts[MEMSCOPE_MIB_CLASS] = curslabs_mib.parts[MEMSCOPE_MIB_CLASS] = bin;
+        if (!memscope_jemalloc_read_mib(jemalloc, &size_mib, sizeof(size_t), &size) ||
+            !memscope_jemalloc_read_mib(jemalloc, &nregs_mib, sizeof(uint32_t), &nregs) ||
+            !memscope_jemalloc_read_mib(jemalloc, &curregs_mib, sizeof(size_t), &curregs) ||
+            !memscope_jemalloc_read_mib(jemalloc, &curslabs_mib, sizeof(size_t), &curslabs))
+            return false;
+        *slack_bytes += (nregs * curslabs - curregs) * size;
+    }
+    return true;
+}
+
+/* True when the epoch is the same after the last row as it was at the first. */
+static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const struct key_table *keys,
+                      struct memscope_jemalloc_stats *stats) {
+    uint64_t epoch_after = 0;
+
+    *stats = (struct memscope_jemalloc_stats){0};
+    for (size_t row = 0; row < MEMSCOPE_JEMALLOC_FIELD_COUNT; row++) {
+        uint64_t *field = (uint64_t *)((char *)stats + rows[row].offset);
+
+        if (memscope_jemalloc_read_mib(jemalloc, &keys->fields[row], rows[row].size, field))
+            stats->present |= UINT64_C(1) << row;
+    }
+    stats->has_slab_slack = read_slab_slack(jemalloc, keys, &stats->slab_slack_bytes);
+    return memscope_jemalloc_read_mib(jemalloc, &keys->epoch, sizeof epoch_after, &epoch_after) &&
+           epoch_after == stats->epoch;
+}
+
+/* Arenas and bins are locked one after the other while statistics are taken: threads that allocate pull them apart. */
+static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
+    return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||
+           stats->resident_bytes < (stats->pactive + stats->pdirty) * stats->page_bytes ||
+           stats->allocated_bytes < stats->tcache_bytes + stats->tcache_stashed_bytes;
+}
+
+static enum memscope_status read_stats(struct memscope_jemalloc_stats *stats, bool advance) {
+    struct key_table local = {0};
+    const struct key_table *keys = resolved(&local);
+    struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
+    enum memscope_status status = MEMSCOPE_OK;
+
+    *stats = (struct memscope_jemalloc_stats){0};
+    if (keys->unsupported || !jemalloc.by_mib)
+        return MEMSCOPE_UNSUPPORTED;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        if (advance && (status = memscope_jemalloc_advance_epoch(&jemalloc)) != MEMSCOPE_OK)
+            return status;
+        stats->mixed_epochs = !read_rows(&jemalloc, keys, stats) && !read_rows(&jemalloc, keys, stats);
+        if (!advance || !contradict_each_other(stats))
+            break;
+    }
+    return MEMSCOPE_OK;
+}
+
+enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
+    return read_stats(stats, true);
+}
+
+enum memscope_status memscope_jemalloc_read_cached_stats(struct memscope_jemalloc_stats *stats) {
+    return read_stats(stats, false);
+}
+
+const char *memscope_jemalloc_unsupported_reason(void) {
+    struct key_table local = {0};
+
+    return resolved(&local)->unsupported;
+}
+
+#else
+
+bool memscope_jemalloc_bound(void) {
+    return false;
+}
+
+memscope_mallctl memscope_jemalloc_entry(void) {
+    return NULL;
+}
+
+const char *memscope_jemalloc_prefix(void) {
+    return "";
+}
+
+const char *memscope_jemalloc_program_conf(void) {
+    return NULL;
+}
+
+enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size) {
+    (void)key, (void)value, (void)size;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested, uint64_t *risen) {
+    (void)by_name;
+    *requested = 0;
+    *risen = 0;
+    return false;
+}
+
+enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
+    *stats = (struct memscope_jemalloc_stats){0};
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_read_cached_stats(struct memscope_jemalloc_stats *stats) {
+    return memscope_jemalloc_read_stats(stats);
+}
+
+const char *memscope_jemalloc_unsupported_reason(void) {
+    return "not supported on this platform";
+}
+
+#endif

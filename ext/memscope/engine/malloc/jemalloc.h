@@ -1,0 +1,83 @@
+/*
+ * jemalloc's own numbers through its documented mallctl interface.
+ *
+ * mallctl is bound through weak symbols, so that the dynamic linker resolves it to the jemalloc that the process
+ * runs, and to nothing where there is none. jemalloc_stats.def is the table of every key read.
+ */
+#ifndef MEMSCOPE_JEMALLOC_H
+#define MEMSCOPE_JEMALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* One bit a row of jemalloc_stats.def. A key that this jemalloc has not leaves its bit clear and its field 0. */
+#define STAT(field, key, type, unit, kind, since) MEMSCOPE_JEMALLOC_HAS_##field,
+enum memscope_jemalloc_field {
+#include "malloc/jemalloc_stats.def"
+    MEMSCOPE_JEMALLOC_FIELD_COUNT
+};
+#undef STAT
+
+#define STAT(field, key, type, unit, kind, since) uint64_t field;
+struct memscope_jemalloc_stats {
+#include "malloc/jemalloc_stats.def"
+    uint64_t slab_slack_bytes; /* Σ over the bins of (nregs·curslabs − curregs)·size, all arenas */
+    bool has_slab_slack;
+    uint64_t present;  /* 1 << MEMSCOPE_JEMALLOC_HAS_field for each key that answered */
+    bool mixed_epochs; /* someone else advanced the epoch during this reading, twice: its rows may be of two epochs */
+};
+#undef STAT
+
+/* MALLCTL_ARENAS_ALL of jemalloc.h: in place of an arena's index, all of them together. */
+#define MEMSCOPE_ALL_ARENAS 4096
+
+/* Whether a mallctl is bound at all; says nothing about who serves malloc (allocator.h proves that). */
+bool memscope_jemalloc_bound(void);
+
+typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
+
+/* The bound mallctl, NULL without one. */
+memscope_mallctl memscope_jemalloc_entry(void);
+
+/*
+ * Whether malloc goes through the jemalloc of this mallctl: the thread's thread.allocated rises by at least the size
+ * across a malloc of *requested bytes (*risen is by how much). Allocates and frees one block. False where there is no
+ * thread.allocated (5.2.1 and earlier without config.stats).
+ */
+bool memscope_jemalloc_serves_malloc(memscope_mallctl mallctl, size_t *requested, uint64_t *risen);
+
+/*
+ * Reads a key by name into value, which has exactly size bytes. MEMSCOPE_NOT_FOUND where this jemalloc has no such key,
+ * MEMSCOPE_MALFORMED where the key has another size. Allocates nothing after the first mallctl of the process.
+ */
+enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size);
+
+/* The malloc_conf variable of the program or of jemalloc itself, NULL where it is not set or not bound. */
+const char *memscope_jemalloc_program_conf(void);
+
+/* "" or "je_": before mallctl, and in capitals before MALLOC_CONF. */
+const char *memscope_jemalloc_prefix(void);
+
+static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *stats,
+                                         enum memscope_jemalloc_field field) {
+    return (stats->present >> field & 1) != 0;
+}
+
+/*
+ * Advances the epoch once and reads every key of the table by its cached mib. Takes jemalloc's ctl lock; about
+ * 6 µs plus 6.5 µs for each initialised arena. No GVL needed. The first call resolves the mibs (and makes jemalloc
+ * allocate its ctl tables); later ones allocate nothing. MEMSCOPE_UNSUPPORTED without a mallctl or without
+ * config.stats, and for a jemalloc that does not serve malloc: its figures are not this process's.
+ */
+enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
+
+/* The same without advancing the epoch: the figures of the last refresh by anyone, malloc_stats_print included. */
+enum memscope_status memscope_jemalloc_read_cached_stats(struct memscope_jemalloc_stats *stats);
+
+/* Why the two above return MEMSCOPE_UNSUPPORTED, a constant phrase; NULL where they do not. */
+const char *memscope_jemalloc_unsupported_reason(void);
+
+#endif

@@ -1,0 +1,173 @@
+#include "malloc/jemalloc_control.h"
+
+#include "malloc/allocator.h"
+#include "malloc/jemalloc_keys.h"
+
+#ifdef __linux__
+
+#include <errno.h>
+#include <sys/types.h>
+
+/* The keys, all of them; arena.0 stands for any index. */
+enum key { NARENAS, DECAY, PURGE, FLUSH, DIRTY_MS, MUZZY_MS, LATER_DIRTY_MS, LATER_MUZZY_MS, BACKGROUND_THREAD };
+
+static const char *const keys[] = {
+    [NARENAS] = "arenas.narenas",
+    [DECAY] = "arena.0.decay",
+    [PURGE] = "arena.0.purge",
+    [FLUSH] = "thread.tcache.flush",
+    [DIRTY_MS] = "arena.0.dirty_decay_ms",
+    [MUZZY_MS] = "arena.0.muzzy_decay_ms",
+    [LATER_DIRTY_MS] = "arenas.dirty_decay_ms",
+    [LATER_MUZZY_MS] = "arenas.muzzy_decay_ms",
+    [BACKGROUND_THREAD] = "background_thread",
+};
+
+static bool serves_malloc(void) {
+    return memscope_allocator_current()->name == MEMSCOPE_ALLOCATOR_JEMALLOC;
+}
+
+/*
+ * One mallctl. Sizes are those of what the pointers point to; NULL and 0 for none, as actions demand (EPERM otherwise).
+ * EFAULT is what arena.<i>.*_decay_ms say of an arena that is not in use; background_thread says it when it could not
+ * start one, and its caller knows.
+ */
+static enum memscope_status control(enum key key, unsigned arena, void *old, const void *new, size_t size) {
+    struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
+    struct memscope_mib mib;
+    size_t old_size = size;
+    int error;
+
+    if (!serves_malloc() || !jemalloc.by_name)
+        return MEMSCOPE_UNSUPPORTED;
+    mib = memscope_jemalloc_mib(&jemalloc, keys[key]);
+    if (mib.length == 0)
+        return MEMSCOPE_NOT_FOUND;
+    if (key == DECAY || key == PURGE || key == DIRTY_MS || key == MUZZY_MS)
+        mib.parts[MEMSCOPE_MIB_CONTROL] = arena;
+    error = jemalloc.by_mib(mib.parts, mib.length, old, old ? &old_size : NULL, (void *)new, new ? size : 0);
+    if (error == EFAULT)
+        return MEMSCOPE_NOT_FOUND;
+    return error == 0 ? MEMSCOPE_OK : memscope_status_of_errno(error);
+}
+
+unsigned memscope_jemalloc_arena_count(void) {
+    unsigned count;
+
+    return control(NARENAS, 0, &count, NULL, sizeof count) == MEMSCOPE_OK ? count : 0;
+}
+
+static bool is_arena(unsigned arena) {
+    return arena < memscope_jemalloc_arena_count();
+}
+
+static enum memscope_status act(enum key action, unsigned arena) {
+    if (!serves_malloc())
+        return MEMSCOPE_UNSUPPORTED;
+    if (arena != MEMSCOPE_ALL_ARENAS && !is_arena(arena))
+        return MEMSCOPE_NOT_FOUND;
+    return control(action, arena, NULL, NULL, 0);
+}
+
+enum memscope_status memscope_jemalloc_decay(unsigned arena) {
+    return act(DECAY, arena);
+}
+
+enum memscope_status memscope_jemalloc_purge(unsigned arena) {
+    return act(PURGE, arena);
+}
+
+enum memscope_status memscope_jemalloc_flush_thread_cache(void) {
+    return control(FLUSH, 0, NULL, NULL, 0);
+}
+
+static enum memscope_status decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind, ssize_t *old,
+                                     const ssize_t *new) {
+    bool dirty = kind == MEMSCOPE_JEMALLOC_DIRTY;
+
+    if (!serves_malloc())
+        return MEMSCOPE_UNSUPPORTED;
+    if (arena == MEMSCOPE_LATER_ARENAS)
+        return control(dirty ? LATER_DIRTY_MS : LATER_MUZZY_MS, 0, old, new, sizeof(ssize_t));
+    if (!is_arena(arena))
+        return MEMSCOPE_NOT_FOUND;
+    return control(dirty ? DIRTY_MS : MUZZY_MS, arena, old, new, sizeof(ssize_t));
+}
+
+enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
+                                                     int64_t *ms) {
+    ssize_t old = 0;
+    enum memscope_status status = decay_ms(arena, kind, &old, NULL);
+
+    *ms = old;
+    return status;
+}
+
+enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
+                                                    int64_t ms) {
+    ssize_t new = (ssize_t)ms;
+
+    if (ms < -1 || ms > MEMSCOPE_JEMALLOC_MAX_DECAY_MS || new != ms)
+        return MEMSCOPE_MALFORMED;
+    return decay_ms(arena, kind, NULL, &new);
+}
+
+enum memscope_status memscope_jemalloc_read_background_thread(bool *on) {
+    *on = false;
+    return control(BACKGROUND_THREAD, 0, on, NULL, sizeof *on);
+}
+
+enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
+    bool was;
+    enum memscope_status known = memscope_jemalloc_read_background_thread(&was), status;
+
+    if (known != MEMSCOPE_OK)
+        return known;
+    status = control(BACKGROUND_THREAD, 0, NULL, &on, sizeof on);
+    return status == MEMSCOPE_NOT_FOUND ? MEMSCOPE_IO : status;
+}
+
+#else
+
+unsigned memscope_jemalloc_arena_count(void) {
+    return 0;
+}
+
+enum memscope_status memscope_jemalloc_decay(unsigned arena) {
+    (void)arena;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_purge(unsigned arena) {
+    (void)arena;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_flush_thread_cache(void) {
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
+                                                     int64_t *ms) {
+    (void)arena, (void)kind;
+    *ms = 0;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
+                                                    int64_t ms) {
+    (void)arena, (void)kind, (void)ms;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_read_background_thread(bool *on) {
+    *on = false;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
+    (void)on;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+#endif

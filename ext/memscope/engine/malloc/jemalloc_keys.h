@@ -1,0 +1,50 @@
+/*
+ * mallctl as the process's jemalloc has it, and its keys by mib: a lookup by name costs 0.09 µs, by mib 0.014 µs.
+ */
+#ifndef MEMSCOPE_JEMALLOC_KEYS_H
+#define MEMSCOPE_JEMALLOC_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "malloc/jemalloc.h"
+
+/* The deepest key, stats.arenas.<i>.bins.<j>.mutex.<name>, has seven parts. */
+#define MEMSCOPE_MIB_PARTS 7
+
+/* Where <i> and <j> stand in the mibs of stats.arenas.<i>.…<j>.… and of arenas.bin.<j>.…, arena.<i>.… */
+#define MEMSCOPE_MIB_ARENA 2
+#define MEMSCOPE_MIB_CLASS 4
+#define MEMSCOPE_MIB_CONSTANT 2
+#define MEMSCOPE_MIB_CONTROL 1
+
+struct memscope_jemalloc_binding {
+    const char *prefix;
+    memscope_mallctl by_name; /* NULL: no jemalloc is bound, and the rest is NULL too */
+    int (*name_to_mib)(const char *, size_t *, size_t *);
+    int (*by_mib)(const size_t *, size_t, void *, size_t *, void *, size_t);
+    const char **conf;
+};
+
+struct memscope_jemalloc_binding memscope_jemalloc_binding(void);
+
+struct memscope_mib {
+    size_t parts[MEMSCOPE_MIB_PARTS];
+    size_t length; /* 0: this jemalloc has no such key */
+};
+
+struct memscope_mib memscope_jemalloc_mib(const struct memscope_jemalloc_binding *jemalloc, const char *key);
+
+/*
+ * Reads a value of exactly size bytes (bool, unsigned, size_t and uint64_t are all there are) and widens it; false for
+ * a key that is not there, an arena that is not initialised, another size. Allocates nothing.
+ */
+bool memscope_jemalloc_read_mib(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib *mib,
+                                size_t size, uint64_t *value);
+
+/* Makes jemalloc take its statistics anew: 6 µs plus 6.5 µs for each initialised arena, under its ctl lock. */
+enum memscope_status memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * What makes an allocator give memory back, one lever a way. Ruby's own levers (GC, compaction) are the binding's.
+ *
+ * Pulling one takes the allocator's locks and may take long (malloc_trim: 275 ms for 213 of 1218 MB): without the GVL.
+ */
+#ifndef MEMSCOPE_LEVERS_H
+#define MEMSCOPE_LEVERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum memscope_lever {
+    MEMSCOPE_LEVER_TCACHE,  /* jemalloc: moves what the calling thread has cached back into its arena */
+    MEMSCOPE_LEVER_DECAY,   /* jemalloc: unused pages whose time has come */
+    MEMSCOPE_LEVER_PURGE,   /* jemalloc: all unused pages */
+    MEMSCOPE_LEVER_TRIM,    /* glibc: malloc_trim(0), whole pages inside of free chunks of all arenas */
+    MEMSCOPE_LEVER_COLLECT, /* mimalloc: mi_collect(true), the calling thread's heap and abandoned memory; tcmalloc:
+                               the free spans of its page heap */
+    MEMSCOPE_LEVER_COUNT,
+};
+
+/* "tcache", "decay", … */
+const char *memscope_lever_name(enum memscope_lever lever);
+
+/* Why the allocator that serves malloc has no such lever, a constant phrase; NULL where it has. Any context. */
+const char *memscope_lever_missing(enum memscope_lever lever);
+
+/*
+ * Pulls it. arena is an index for decay and purge, else MEMSCOPE_ALL_ARENAS (jemalloc.h). MEMSCOPE_UNSUPPORTED where
+ * this allocator has no such lever; MEMSCOPE_NOT_FOUND when there is no such arena.
+ */
+enum memscope_status memscope_lever_pull(enum memscope_lever lever, unsigned arena);
+
+/* What the page heap of tcmalloc holds free and resident, which collect returns; false under any other allocator. */
+bool memscope_lever_collectable_bytes(uint64_t *bytes);
+
+#endif

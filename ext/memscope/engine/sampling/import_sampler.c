@@ -1,0 +1,423 @@
+#include "sampling/import_sampler.h"
+
+#include "base/protections.h"
+#include "elf/shared_objects.h"
+#include "sampling/native_frames.h"
+
+#if defined(__linux__) && defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The rest of the extension is built to be small. This runs at every malloc and free. */
+#pragma GCC optimize("O2")
+#define INLINE inline __attribute__((always_inline))
+
+/*
+ * Each thread counts down to its next sample. Not initial-exec: that demands a part of the little static TLS that
+ * dlopen has for all libraries, without which they cannot be loaded; by a descriptor (extconf.rb) it is used where
+ * there is some. Else the dynamic linker makes room with a malloc that is not patched.
+ */
+static __thread struct {
+    uint64_t bytes_left; /* at most CHUNK */
+    uint64_t beyond;     /* bytes to the sample after these */
+    uint64_t random;     /* 0: has not drawn yet */
+    unsigned session;    /* the one that it has drawn for */
+    bool inside;         /* taking a sample: what that allocates is not sampled */
+} thread;
+
+/*
+ * The countdown of a thread is its own. In chunks of so many bytes it finds out that sampling has begun anew, with
+ * another rate.
+ */
+#define CHUNK 16384
+
+static double sampling_rate;
+static memscope_stack_reader read_stack;
+static atomic_bool running;
+static atomic_uint session;
+static struct memscope_import_patches patches;
+static _Atomic(uint64_t) patched_generation; /* no generation while an object is only half loaded */
+
+/*
+ * Held where slots are changed, which happens in any thread that calls dlsym; and across a fork, for a child in which
+ * nobody gives back the dynamic linker's lock. Not waited for where this thread has it: the handlers of others that run
+ * around a fork may call dlsym.
+ */
+static pthread_mutex_t patching = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool patching_here;
+
+#define PATCHING_NS 200000000 /* a millisecond or two, and what another thread needs to get a processor */
+
+static bool begin_patching(void) {
+    if (patching_here)
+        return false;
+    patching_here = true;
+    pthread_mutex_lock(&patching);
+    return true;
+}
+
+/*
+ * Who calls dlsym may be a visitor of dl_iterate_phdr's, which has the dynamic linker's lock; whoever patches waits for
+ * that one. So this does not wait for longer than patching takes.
+ */
+static bool begin_patching_soon(void) {
+    struct timespec limit;
+
+    if (patching_here)
+        return false;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_nsec += PATCHING_NS;
+    limit.tv_sec += limit.tv_nsec / 1000000000;
+    limit.tv_nsec %= 1000000000;
+    patching_here = true;
+    return patching_here = pthread_mutex_timedlock(&patching, &limit) == 0;
+}
+
+static void end_patching(void) {
+    pthread_mutex_unlock(&patching);
+    patching_here = false;
+}
+
+/* ---- when ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t seed(void) {
+    struct timespec now;
+    uint64_t bits;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    bits = (uint64_t)(uintptr_t)&thread * UINT64_C(0x9E3779B97F4A7C15) ^ (uint64_t)now.tv_nsec << 20 ^
+           (uint64_t)now.tv_sec ^ (uint64_t)getpid() << 40;
+    return bits ? bits : 1;
+}
+
+/* xorshift64: Marsaglia, Xorshift RNGs (2003). */
+static uint64_t next_random(void) {
+    uint64_t bits = thread.random;
+
+    bits ^= bits << 13;
+    bits ^= bits >> 7;
+    bits ^= bits << 17;
+    return thread.random = bits;
+}
+
+/*
+ * Bytes before the one that is sampled next: geometric, as the whole part of an exponential is. It has no memory, so
+ * what was counted before does not matter.
+ */
+static uint64_t draw(void) {
+    double uniform = ((double)(next_random() >> 11) + 1) * 0x1p-53; /* (0, 1] */
+
+    return (uint64_t)(-log(uniform) * sampling_rate);
+}
+
+/* Whether the next sample falls into these bytes, which were more than were left. Goes on behind them. */
+static bool is_due(uint64_t size) {
+    unsigned now = atomic_load_explicit(&session, memory_order_acquire); /* before its rate */
+    uint64_t left = thread.bytes_left + thread.beyond;
+    bool due;
+
+    if (thread.session != now) {
+        /* The countdown starts before this block, which must be as likely to be sampled as any other. */
+        thread.session = now;
+        thread.random = thread.random ? thread.random : seed();
+        left = draw();
+    }
+    due = size > left;
+    left = due ? draw() : left - size;
+    thread.bytes_left = left < CHUNK ? left : CHUNK;
+    thread.beyond = left - thread.bytes_left;
+    return due;
+}
+
+/* ---- a sample --------------------------------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
+    uint64_t words[MEMSCOPE_STACK_WORDS];
+    int error = errno;
+
+    thread.inside = true;
+    memscope_sample_table_add((uintptr_t)block, size, words, read_stack(words, MEMSCOPE_STACK_WORDS));
+    thread.inside = false;
+    errno = error;
+    return block;
+}
+
+/* Of a block that was not counted by the call below. All calls here are in tail position: a frame less to unwind. */
+static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
+    /* First of all what a start has written before it says so: aarch64 reads ahead. */
+    if (!block || !atomic_load_explicit(&running, memory_order_acquire) || !is_due(size))
+        return block;
+    if ((thread.inside || memscope_sample_table_is_held()) && PROTECTS(inside))
+        return block;
+    return memscope_probe_stack() ? take_sample(block, size) : block;
+}
+
+/*
+ * Before the allocation, which is a call in tail position then: nothing is kept over it, and it takes no stack. What
+ * fails to be allocated has been counted; that has no effect on what is sampled, as the countdown has no memory.
+ */
+static INLINE bool count(size_t size) {
+    uint64_t *left = &thread.bytes_left;
+
+    if (__builtin_expect(size > *left, 0))
+        return false;
+    *left -= size;
+    return true;
+}
+
+static struct memscope_sample forget(void *block) {
+    struct memscope_sample none = {0};
+
+    if (!memscope_sample_table_is_held() || !PROTECTS(deferred_removal))
+        return memscope_sample_table_remove((uintptr_t)block);
+    memscope_sample_table_remove_later((uintptr_t)block);
+    return none;
+}
+
+/* ---- what stands in for the imports --------------------------------------------------------------------------- */
+
+static void *counted_malloc(size_t size);
+static void *counted_calloc(size_t count, size_t size);
+static void *counted_realloc(void *block, size_t size);
+static void *counted_reallocarray(void *block, size_t count, size_t size);
+static void counted_free(void *block);
+static int counted_posix_memalign(void **block, size_t alignment, size_t size);
+static void *counted_aligned_alloc(size_t alignment, size_t size);
+static void *counted_memalign(size_t alignment, size_t size);
+static void *patching_dlsym(void *handle, const char *name);
+
+enum { MALLOC, CALLOC, REALLOC, REALLOCARRAY, FREE, POSIX_MEMALIGN, ALIGNED_ALLOC, MEMALIGN, IMPORT_COUNT };
+
+static struct memscope_import imports[IMPORT_COUNT] = {
+    [MALLOC] = {"malloc", NULL, counted_malloc},
+    [CALLOC] = {"calloc", NULL, counted_calloc},
+    [REALLOC] = {"realloc", NULL, counted_realloc},
+    [REALLOCARRAY] = {"reallocarray", NULL, counted_reallocarray},
+    [FREE] = {"free", NULL, counted_free},
+    [POSIX_MEMALIGN] = {"posix_memalign", NULL, counted_posix_memalign},
+    [ALIGNED_ALLOC] = {"aligned_alloc", NULL, counted_aligned_alloc},
+    [MEMALIGN] = {"memalign", NULL, counted_memalign},
+};
+
+#define ORIGINAL(index, type) ((type)imports[index].original)
+
+static void *counted_malloc(size_t size) {
+    if (count(size))
+        return ORIGINAL(MALLOC, void *(*)(size_t))(size);
+    return count_slowly(ORIGINAL(MALLOC, void *(*)(size_t))(size), size);
+}
+
+static void *counted_calloc(size_t number, size_t size) {
+    if (count(number * size))
+        return ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size);
+    return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
+}
+
+/* Here and in free a block is forgotten first: once it is freed, another thread may get its address, and be sampled. */
+static __attribute__((noinline)) void *realloc_slowly(void *block, size_t size) {
+    struct memscope_sample sample = {0};
+    void *moved;
+
+    if (memscope_may_be_sample((uintptr_t)block))
+        sample = forget(block);
+    moved = ORIGINAL(REALLOC, void *(*)(void *, size_t))(block, size);
+    if (!moved && size > 0 && sample.stack != 0)
+        memscope_sample_table_put_back(sample);
+    return count(size) ? moved : count_slowly(moved, size);
+}
+
+static void *counted_realloc(void *block, size_t size) {
+    if (__builtin_expect(memscope_may_be_sample((uintptr_t)block), 0) || !count(size))
+        return realloc_slowly(block, size);
+    return ORIGINAL(REALLOC, void *(*)(void *, size_t))(block, size);
+}
+
+static void *counted_reallocarray(void *block, size_t number, size_t size) {
+    size_t bytes;
+
+    if (__builtin_mul_overflow(number, size, &bytes)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return counted_realloc(block, bytes);
+}
+
+static __attribute__((noinline)) void forget_and_free(void *block) {
+    if (PROTECTS(removal_first))
+        forget(block);
+    ORIGINAL(FREE, void (*)(void *))(block);
+    if (!PROTECTS(removal_first))
+        forget(block);
+}
+
+static void counted_free(void *block) {
+    if (__builtin_expect(memscope_may_be_sample((uintptr_t)block), 0))
+        forget_and_free(block);
+    else
+        ORIGINAL(FREE, void (*)(void *))(block);
+}
+
+static int counted_posix_memalign(void **block, size_t alignment, size_t size) {
+    int error = ORIGINAL(POSIX_MEMALIGN, int (*)(void **, size_t, size_t))(block, alignment, size);
+
+    if (error == 0 && !count(size))
+        count_slowly(*block, size);
+    return error;
+}
+
+static void *counted_aligned_alloc(size_t alignment, size_t size) {
+    if (count(size))
+        return ORIGINAL(ALIGNED_ALLOC, void *(*)(size_t, size_t))(alignment, size);
+    return count_slowly(ORIGINAL(ALIGNED_ALLOC, void *(*)(size_t, size_t))(alignment, size), size);
+}
+
+static void *counted_memalign(size_t alignment, size_t size) {
+    if (count(size))
+        return ORIGINAL(MEMALIGN, void *(*)(size_t, size_t))(alignment, size);
+    return count_slowly(ORIGINAL(MEMALIGN, void *(*)(size_t, size_t))(alignment, size), size);
+}
+
+/* ---- objects that come later ---------------------------------------------------------------------------------- */
+
+/*
+ * Ruby loads an extension with dlopen and finds its Init_ with dlsym: there it is patched, before it has run. What
+ * other code loads is patched at the next reading.
+ */
+static struct memscope_import arrivals[] = {{"dlsym", NULL, patching_dlsym}};
+
+static void *patching_dlsym(void *handle, const char *name) {
+    if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)
+        memscope_import_sampler_patch_new();
+    /* A call in tail position: the C library tells by its return address whose scope RTLD_NEXT begins behind. */
+    return ((void *(*)(void *, const char *))arrivals[0].original)(handle, name);
+}
+
+/*
+ * The generation, too, is only read with the lock: the walk that tells it takes a lock of the dynamic linker's that no
+ * fork gives back (dl_load_write_lock; with a look at the generation before this lock, children hung in two runs of
+ * three of the test that forks beside dlsym). Both take some 50 ns, of a dlsym's 400.
+ */
+void memscope_import_sampler_patch_new(void) {
+    uint64_t generation;
+
+    if (!begin_patching_soon())
+        return;
+    generation = memscope_shared_objects_generation();
+    if (generation != atomic_load(&patched_generation) && atomic_load(&running)) {
+        memscope_imports_replace(imports, IMPORT_COUNT, &running, &patches);
+        if (patches.complete)
+            atomic_store(&patched_generation, generation);
+    }
+    end_patching();
+}
+
+/* ---- start and stop --------------------------------------------------------------------------------------------- */
+
+static bool find_originals(void) {
+    for (size_t index = 0; index < IMPORT_COUNT; index++)
+        if (!imports[index].original && !(imports[index].original = dlsym(RTLD_DEFAULT, imports[index].name)))
+            return false;
+    return arrivals[0].original || (arrivals[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
+}
+
+static bool patching_for_fork;
+
+/* A signal handler that forks while this thread changes slots leaves the child without the linker's lock. */
+static void before_fork(void) {
+    bool begun = begin_patching();
+
+    patching_for_fork = patching_for_fork || begun;
+    memscope_sample_table_before_fork();
+}
+
+static void after_fork(void) {
+    memscope_sample_table_after_fork();
+    if (patching_here && patching_for_fork) {
+        patching_for_fork = false;
+        end_patching();
+    }
+}
+
+static void listen_for_forks(void) {
+    static bool listening;
+
+    if (!listening)
+        pthread_atfork(before_fork, after_fork, after_fork);
+    listening = true;
+}
+
+enum memscope_status memscope_import_sampler_prepare(void) {
+    return find_originals() ? memscope_sample_table_open() : MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader) {
+    struct memscope_import_patches ignored = {0};
+    enum memscope_status status = memscope_import_sampler_prepare();
+    uint64_t generation;
+
+    if (status != MEMSCOPE_OK)
+        return status;
+    listen_for_forks();
+    memscope_sample_table_clear(rate);
+    sampling_rate = rate;
+    read_stack = reader;
+    atomic_fetch_add(&session, 1);
+    atomic_store(&running, true);
+    begin_patching();
+    generation = memscope_shared_objects_generation();
+    status = memscope_imports_replace(imports, IMPORT_COUNT, &running, &patches);
+    if (status == MEMSCOPE_OK)
+        status = memscope_imports_replace(arrivals, 1, &running, &ignored);
+    atomic_store(&patched_generation, patches.complete && ignored.complete ? generation : 0);
+    end_patching();
+    if (status != MEMSCOPE_OK)
+        memscope_import_sampler_stop();
+    return status;
+}
+
+void memscope_import_sampler_stop(void) {
+    atomic_store(&running, false);
+    begin_patching();
+    memscope_imports_restore(arrivals, 1);
+    memscope_imports_restore(imports, IMPORT_COUNT);
+    end_patching();
+}
+
+struct memscope_import_patches memscope_import_sampler_patches(void) {
+    struct memscope_import_patches now;
+
+    begin_patching();
+    now = patches;
+    end_patching();
+    return now;
+}
+
+#else
+
+enum memscope_status memscope_import_sampler_prepare(void) {
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader) {
+    (void)rate, (void)reader;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+void memscope_import_sampler_stop(void) {
+}
+
+void memscope_import_sampler_patch_new(void) {
+}
+
+struct memscope_import_patches memscope_import_sampler_patches(void) {
+    return (struct memscope_import_patches){0};
+}
+
+#endif

@@ -1,0 +1,327 @@
+#include "sampling/jemalloc_profile.h"
+
+#include "base/text_file.h"
+#include "malloc/allocator.h"
+#include "malloc/jemalloc_keys.h"
+#include "sampling/native_frames.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- parsing ---------------------------------------------------------------------------------------------------- */
+
+struct counts {
+    uint64_t objects, bytes, all_objects, all_bytes;
+};
+
+static bool skip_text(const char **cursor, const char *expected) {
+    size_t length = strlen(expected);
+
+    if (strncmp(*cursor, expected, length) != 0)
+        return false;
+    *cursor += length;
+    return true;
+}
+
+/* "  t*: 13: 6688 [20: 10240]": of all threads, live and ever; the latter are 0 without opt.prof_accum. */
+static bool parse_counts(const char *line, struct counts *counts) {
+    return skip_text(&line, "  t*: ") && memscope_text_decimal(&line, &counts->objects) && skip_text(&line, ": ") &&
+           memscope_text_decimal(&line, &counts->bytes) && skip_text(&line, " [") &&
+           memscope_text_decimal(&line, &counts->all_objects) && skip_text(&line, ": ") &&
+           memscope_text_decimal(&line, &counts->all_bytes) && skip_text(&line, "]\n");
+}
+
+static const char *next_line(const char *line) {
+    const char *end = strchr(line, '\n');
+
+    return end ? end + 1 : line + strlen(line);
+}
+
+/* "@ 0x7f00 0x7f10\n" -> the words, in scratch; NULL when there is no room, or it is not of that form. */
+static uint64_t *parse_words(const char **line, struct memscope_scratch *scratch, uint32_t *length) {
+    uint64_t words[MEMSCOPE_STACK_WORDS], *kept;
+
+    *length = 0;
+    (*line)++;
+    while (**line != '\n') {
+        if (*length == MEMSCOPE_STACK_WORDS || !skip_text(line, " 0x") ||
+            !memscope_text_hexadecimal(line, &words[*length]))
+            return NULL;
+        (*length)++;
+    }
+    (*line)++;
+    kept = memscope_scratch_take(scratch, *length * sizeof *kept + 1);
+    if (kept)
+        memcpy(kept, words, *length * sizeof *kept);
+    return kept;
+}
+
+/* jeprof's arithmetic: as many times the sampled ones as a block of their mean size is unlikely to be sampled. */
+static double scale(uint64_t objects, uint64_t bytes, double rate) {
+    return objects == 0 ? 0 : memscope_sample_weight((double)bytes / (double)objects, rate);
+}
+
+static struct memscope_sampled_stack estimate(const struct counts *counts, double rate, bool accumulates) {
+    double live = scale(counts->objects, counts->bytes, rate);
+    double all = scale(counts->all_objects, counts->all_bytes, rate);
+    double bytes = (double)counts->bytes;
+
+    return (struct memscope_sampled_stack){
+        .samples = counts->objects,
+        .live_bytes = bytes * live,
+        .live_objects = (double)counts->objects * live,
+        .variance = counts->objects == 0 ? 0 : bytes * bytes / (double)counts->objects * live * (live - 1),
+        .allocated_bytes = accumulates ? (double)counts->all_bytes * all : -1,
+        .allocated_objects = accumulates ? (double)counts->all_objects * all : -1,
+    };
+}
+
+static enum memscope_status parse_stack(const char **line, double rate, bool accumulates,
+                                        struct memscope_scratch *scratch, struct memscope_sampled_stack *stack) {
+    struct counts counts;
+    uint32_t length;
+    const uint64_t *words = parse_words(line, scratch, &length);
+
+    if (!words || !parse_counts(*line, &counts))
+        return MEMSCOPE_MALFORMED;
+    *stack = estimate(&counts, rate, accumulates);
+    stack->words = words;
+    stack->length = length;
+    return MEMSCOPE_OK;
+}
+
+static size_t count_stacks(const char *text) {
+    size_t count = 0;
+
+    for (const char *line = text; *line; line = next_line(line))
+        count += *line == '@';
+    return count;
+}
+
+enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t size, struct memscope_scratch *scratch,
+                                                     struct memscope_sampled_stacks *stacks) {
+    struct counts whole;
+    uint64_t rate;
+
+    *stacks = (struct memscope_sampled_stacks){0};
+    if (strlen(text) != size || !skip_text(&text, "heap_v2/") || !memscope_text_decimal(&text, &rate) || rate == 0 ||
+        !skip_text(&text, "\n") || !parse_counts(text, &whole))
+        return MEMSCOPE_MALFORMED;
+    stacks->list = memscope_scratch_take(scratch, (count_stacks(text) + 1) * sizeof *stacks->list);
+    if (!stacks->list)
+        return MEMSCOPE_NO_MEMORY;
+    while (*text && strncmp(text, "\nMAPPED_LIBRARIES", 17) != 0) {
+        enum memscope_status status = MEMSCOPE_OK;
+
+        if (*text != '@') {
+            text = next_line(text);
+            continue;
+        }
+        status = parse_stack(&text, (double)rate, whole.all_objects > 0, scratch, &stacks->list[stacks->count++]);
+        if (status != MEMSCOPE_OK)
+            return status;
+    }
+    return MEMSCOPE_OK;
+}
+
+/* Up to 5.3.0 of SC_LARGE_MINCLASS; since then of whole pages. A build between the two releases says it is 5.3.0. */
+static bool promotes_to_pages(void) {
+    const char *version = NULL;
+    uint64_t major, minor, patch;
+
+    if (memscope_jemalloc_read("version", &version, sizeof version) != MEMSCOPE_OK ||
+        !memscope_text_decimal(&version, &major) || !skip_text(&version, ".") ||
+        !memscope_text_decimal(&version, &minor) || !skip_text(&version, ".") ||
+        !memscope_text_decimal(&version, &patch))
+        return false;
+    return major > 5 || (major == 5 && (minor > 3 || (minor == 3 && patch > 0)));
+}
+
+/* Blocks below the limit get an extent: a multiple of unit, and the page by which cache_oblivious shifts its start. */
+struct promotion {
+    double limit, unit, pad;
+};
+
+static struct promotion promotion_here(void) {
+    size_t large = 16384, page = 4096;
+    bool shifted = true;
+
+    memscope_jemalloc_read("arenas.lextent.0.size", &large, sizeof large);
+    memscope_jemalloc_read("arenas.page", &page, sizeof page);
+    memscope_jemalloc_read("opt.cache_oblivious", &shifted, sizeof shifted);
+    return (struct promotion){(double)large, (double)(promotes_to_pages() ? page : large), shifted ? (double)page : 0};
+}
+
+/*
+ * Of blocks of a stack's mean size, which prof_unbias makes up to 1 % larger than they are. No size class is that near
+ * above a number of pages: the next is a quarter of one away.
+ */
+static double extent_of(double size, struct promotion promotion) {
+    return fmax(1, ceil(size / promotion.unit - 0.125)) * promotion.unit + promotion.pad;
+}
+
+uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks) {
+    struct promotion promotion = promotion_here();
+    double bytes = 0;
+
+    for (size_t index = 0; index < stacks->count; index++) {
+        const struct memscope_sampled_stack *stack = &stacks->list[index];
+        double size = stack->live_objects > 0 ? stack->live_bytes / stack->live_objects : 0;
+
+        if (stack->samples > 0 && size < promotion.limit)
+            bytes += (double)stack->samples * (extent_of(size, promotion) - size);
+    }
+    return (uint64_t)bytes;
+}
+
+#ifdef __linux__
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- jemalloc's switches ---------------------------------------------------------------------------------------- */
+
+typedef void (*backtrace_hook)(void **words, unsigned *length, unsigned room);
+
+static memscope_stack_reader read_stack;
+static backtrace_hook hook_before;
+static bool active_before;
+
+/* prof_hook.h of 5.3.0. */
+static void hook(void **words, unsigned *length, unsigned room) {
+    _Static_assert(sizeof *words == sizeof(uint64_t), "a word is an address");
+    *length = memscope_probe_stack() ? read_stack((uint64_t *)words, room) : 0;
+}
+
+static bool read_key(const char *key, void *value, size_t size) {
+    return memscope_jemalloc_read(key, value, size) == MEMSCOPE_OK;
+}
+
+static bool write_key(const char *key, void *value, size_t size) {
+    memscope_mallctl mallctl = memscope_jemalloc_entry();
+
+    return mallctl && mallctl(key, NULL, NULL, value, size) == 0;
+}
+
+static bool exchange_hook(backtrace_hook *old, backtrace_hook new) {
+    memscope_mallctl mallctl = memscope_jemalloc_entry();
+    size_t size = sizeof *old;
+
+    return mallctl("experimental.hooks.prof_backtrace", old, &size, &new, sizeof new) == 0;
+}
+
+enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void) {
+    backtrace_hook now;
+    bool built = false, on = false;
+
+    if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_JEMALLOC)
+        return MEMSCOPE_PROFILING_OTHER;
+    if (!read_key("config.prof", &built, sizeof built) || !built)
+        return MEMSCOPE_PROFILING_NOT_BUILT;
+    if (!read_key("opt.prof", &on, sizeof on) || !on)
+        return MEMSCOPE_PROFILING_OFF;
+    return read_key("experimental.hooks.prof_backtrace", &now, sizeof now) ? MEMSCOPE_PROFILING_ON
+                                                                           : MEMSCOPE_PROFILING_NO_HOOK;
+}
+
+enum memscope_status memscope_jemalloc_profile_prepare(void) {
+    return memscope_jemalloc_profiling() == MEMSCOPE_PROFILING_ON ? MEMSCOPE_OK : MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_profile_start(unsigned rate_log, memscope_stack_reader reader) {
+    size_t rate = rate_log;
+    bool on = true;
+
+    if (memscope_jemalloc_profile_prepare() != MEMSCOPE_OK)
+        return MEMSCOPE_UNSUPPORTED;
+    read_stack = reader;
+    active_before = false;
+    read_key("prof.active", &active_before, sizeof active_before);
+    memscope_native_frames_skip_object_of((const void *)(uintptr_t)memscope_jemalloc_entry());
+    if (!exchange_hook(&hook_before, hook))
+        return MEMSCOPE_UNSUPPORTED;
+    if (write_key("prof.reset", &rate, sizeof rate) && write_key("prof.active", &on, sizeof on))
+        return MEMSCOPE_OK;
+    memscope_jemalloc_profile_stop();
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+void memscope_jemalloc_profile_stop(void) {
+    backtrace_hook ours;
+
+    write_key("prof.active", &active_before, sizeof active_before);
+    exchange_hook(&ours, hook_before);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------
+ */
+
+static enum memscope_status dump_into(int descriptor) {
+    char path[64];
+    const char *name = path;
+
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    if (access(path, W_OK) != 0) /* jemalloc tells no errno */
+        return memscope_status_of_errno(errno);
+    return write_key("prof.dump", &name, sizeof name) ? MEMSCOPE_OK : MEMSCOPE_IO;
+}
+
+static enum memscope_status parse_file(int descriptor, struct memscope_scratch *scratch,
+                                       struct memscope_sampled_stacks *stacks) {
+    enum memscope_status status;
+    struct stat file;
+    char *text;
+
+    if (fstat(descriptor, &file) != 0 || ftruncate(descriptor, file.st_size + 1) != 0)
+        return MEMSCOPE_IO; /* the byte more ends the text */
+    text = mmap(NULL, (size_t)file.st_size + 1, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (text == MAP_FAILED)
+        return MEMSCOPE_NO_MEMORY;
+    status = memscope_jemalloc_profile_parse(text, (size_t)file.st_size, scratch, stacks);
+    munmap(text, (size_t)file.st_size + 1);
+    return status;
+}
+
+enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
+                                                    struct memscope_sampled_stacks *stacks) {
+    int descriptor = memfd_create("memscope profile", MFD_CLOEXEC);
+    enum memscope_status status;
+
+    if (descriptor < 0)
+        return memscope_status_of_errno(errno);
+    status = dump_into(descriptor);
+    if (status == MEMSCOPE_OK)
+        status = parse_file(descriptor, scratch, stacks);
+    close(descriptor);
+    return status;
+}
+
+#else
+
+enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void) {
+    return MEMSCOPE_PROFILING_OTHER;
+}
+
+enum memscope_status memscope_jemalloc_profile_prepare(void) {
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_jemalloc_profile_start(unsigned rate_log, memscope_stack_reader reader) {
+    (void)rate_log, (void)reader;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+void memscope_jemalloc_profile_stop(void) {
+}
+
+enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
+                                                    struct memscope_sampled_stacks *stacks) {
+    (void)scratch;
+    *stacks = (struct memscope_sampled_stacks){0};
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+#endif

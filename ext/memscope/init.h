@@ -1,0 +1,21 @@
+/* What Init_memscope calls, under the GVL: each defines the methods of one part of Memscope::Native. */
+#ifndef MEMSCOPE_INIT_H
+#define MEMSCOPE_INIT_H
+
+void Init_memscope_allocator(void);
+void Init_memscope_process(void);
+void Init_memscope_cgroup(void);
+void Init_memscope_snapshot(void);
+void Init_memscope_ruby_heap(void);
+void Init_memscope_heap_pins(void);
+void Init_memscope_heap_compaction(void);
+void Init_memscope_ruby_heap_binding(void);
+void Init_memscope_ledger(void);
+void Init_memscope_arenas(void);
+void Init_memscope_levers(void);
+void Init_memscope_program(void);
+void Init_memscope_malloc_profile(void);
+void Init_memscope_malloc_profile_tags(void);
+void Init_memscope_malloc_profile_binding(void);
+
+#endif

@@ -1,0 +1,319 @@
+#include "values.h"
+
+#include "init.h"
+#include "ruby/heap_fit.h"
+#include "ruby/heap_pins.h"
+#include "ruby/ruby_private.h"
+
+#include <string.h>
+
+#ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
+
+/* ---- pages by address ------------------------------------------------------------------------------------------ */
+
+/* Finds a page by the address of an object on it: an open-addressing table of indices into the listing, plus one. */
+struct page_index {
+    const struct memscope_heap_listing *listing;
+    uint32_t *table;
+    size_t mask;
+};
+
+/* What is being walked: pins holds what the references of the object at hand do to the pages they lead to. */
+struct survey {
+    struct page_index index;
+    struct memscope_heap_pins *found;
+    uint8_t pins;
+};
+
+static size_t first_place(const struct page_index *index, uintptr_t page) {
+    return (size_t)((page / index->listing->page_bytes * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+}
+
+static bool build_index(struct memscope_heap_listing *listing, struct page_index *index) {
+    size_t size = 16;
+
+    while (size < listing->count * 2)
+        size *= 2;
+    index->listing = listing;
+    index->mask = size - 1;
+    index->table = memscope_scratch_take(&listing->scratch, size * sizeof *index->table);
+    if (index->table == NULL)
+        return false;
+    memset(index->table, 0, size * sizeof *index->table);
+    for (size_t page = 0; page < listing->count; page++) {
+        size_t place = first_place(index, listing->pages[page].start);
+
+        while (index->table[place] != 0)
+            place = (place + 1) & index->mask;
+        index->table[place] = (uint32_t)(page + 1);
+    }
+    return true;
+}
+
+static void mark_page(struct survey *survey, VALUE object, uint8_t pins) {
+    const struct page_index *index = &survey->index;
+    uintptr_t start = (uintptr_t)object / index->listing->page_bytes * index->listing->page_bytes;
+    size_t place = first_place(index, start);
+
+    if (RB_SPECIAL_CONST_P(object))
+        return;
+    for (; index->table[place] != 0; place = (place + 1) & index->mask) {
+        size_t page = index->table[place] - 1;
+
+        if (index->listing->pages[page].start != start)
+            continue;
+        survey->found->pages[page] |= pins;
+        return;
+    }
+}
+
+/* ---- what pins ------------------------------------------------------------------------------------------------- */
+
+static void mark_referred(VALUE object, void *data) {
+    struct survey *survey = data;
+
+    mark_page(survey, object, survey->pins);
+}
+
+static void mark_root(const char *category, VALUE object, void *data) {
+    mark_page(data, object, MEMSCOPE_PAGE_MAY_PIN);
+}
+
+static void mark_references(struct survey *survey, VALUE object, uint8_t pins) {
+    survey->pins = pins;
+    rb_objspace_reachable_objects_from(object, mark_referred, survey);
+}
+
+/* Before 3.2 a proc pins the environment that it captured, and nothing else (proc.c, block_mark). */
+static void mark_environment(VALUE object, void *data) {
+    if (!RB_SPECIAL_CONST_P(object) && MEMSCOPE_IS_ENVIRONMENT(object))
+        mark_page(data, object, MEMSCOPE_PAGE_PINS);
+}
+
+/*
+ * rb_gc_mark pins, rb_gc_mark_movable does not; the latter is right only where the type can update its references. A
+ * type that can may still pin some, as threads and fibers do with all that stands on their stacks. Enumerators pin none
+ * (enumerator.c).
+ */
+static uint8_t pins_of_data(const rb_data_type_t *type) {
+    if (type->function.dmark == NULL || strcmp(type->wrap_struct_name, "enumerator") == 0)
+        return 0;
+#if RUBY_API_VERSION_CODE >= 30300
+    if (type->flags & RUBY_TYPED_DECL_MARKING)
+        return 0;
+#endif
+    return type->function.dcompact == NULL ? MEMSCOPE_PAGE_PINS : MEMSCOPE_PAGE_MAY_PIN;
+}
+
+static void survey_data(struct survey *survey, VALUE object) {
+    uint8_t pins;
+
+    if (!RTYPEDDATA_P(object)) {
+        if (RDATA(object)->dmark != NULL)
+            mark_references(survey, object, MEMSCOPE_PAGE_PINS);
+        return;
+    }
+    if (strcmp(RTYPEDDATA_TYPE(object)->wrap_struct_name, "proc") == 0) {
+        if (RUBY_API_VERSION_CODE < 30200)
+            rb_objspace_reachable_objects_from(object, mark_environment, survey);
+        return;
+    }
+    pins = pins_of_data(RTYPEDDATA_TYPE(object));
+    if (pins != 0)
+        mark_references(survey, object, pins);
+}
+
+/* Since 3.2 a String may point into the slot of another, which is then pinned (gc.c, gc_mark_children). */
+static void mark_shared_root(struct survey *survey, VALUE string) {
+    VALUE root;
+
+    if (RUBY_API_VERSION_CODE < 30200 || !RB_FL_TEST_RAW(string, RSTRING_NOEMBED) ||
+        !RB_FL_TEST_RAW(string, RUBY_ELTS_SHARED))
+        return;
+    root = RSTRING(string)->as.heap.aux.shared;
+    if (!RB_SPECIAL_CONST_P(root) && root != 0 && !RB_FL_TEST_RAW(root, RSTRING_NOEMBED))
+        mark_page(survey, root, MEMSCOPE_PAGE_PINS);
+}
+
+/* ---- hashes that compare by identity: their keys are pinned ---------------------------------------------------- */
+
+/* The table type of such Hashes; NULL where this Ruby's layout was not understood. */
+static const struct st_hash_type *identity_type;
+
+static const st_table *table_of(VALUE hash) {
+    const char *place = (const char *)hash + MEMSCOPE_HASH_TABLE_OFFSET;
+
+    if (!RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_HAS_TABLE))
+        return NULL;
+    return MEMSCOPE_HASH_TABLE_IS_INSIDE ? (const st_table *)place : *(const st_table *const *)place;
+}
+
+static bool compares_by_identity(VALUE hash) {
+    const st_table *table = identity_type == NULL ? NULL : table_of(hash);
+
+    return table != NULL && table->type == identity_type;
+}
+
+/* A small Hash has no st_table, a larger one has, and one that compares by identity has one of another type. */
+static void learn_identity_type(void) {
+    enum { ENTRIES = 20 };
+    VALUE small = rb_hash_new(), large = rb_hash_new();
+    VALUE identity = rb_funcall(rb_hash_new(), rb_intern("compare_by_identity"), 0);
+    const st_table *plain_table, *identity_table;
+
+    for (int entry = 0; entry < ENTRIES; entry++) {
+        rb_hash_aset(large, INT2FIX(entry), Qtrue);
+        rb_hash_aset(identity, INT2FIX(entry), Qtrue);
+    }
+    rb_hash_aset(small, INT2FIX(0), Qtrue);
+    plain_table = table_of(large);
+    identity_table = table_of(identity);
+    if (table_of(small) != NULL || plain_table == NULL || identity_table == NULL)
+        return;
+    if (plain_table->num_entries == ENTRIES && identity_table->num_entries == ENTRIES &&
+        plain_table->type != identity_table->type)
+        identity_type = identity_table->type;
+    RB_GC_GUARD(large);
+    RB_GC_GUARD(identity);
+}
+
+static int mark_key(st_data_t key, st_data_t value, st_data_t data) {
+    mark_page((struct survey *)data, (VALUE)key, MEMSCOPE_PAGE_PINS);
+    return ST_CONTINUE;
+}
+
+/* ---- survey --------------------------------------------------------------------------------------------------- */
+
+static bool is_object(VALUE slot) {
+    switch (RB_BUILTIN_TYPE(slot)) {
+    case RUBY_T_NONE:
+    case RUBY_T_MOVED:
+    case RUBY_T_ZOMBIE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static void survey_object(struct survey *survey, VALUE object) {
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_SYMBOL: /* one whose ID was asked for stays where it is, and only Ruby can tell which */
+        mark_page(survey, object, MEMSCOPE_PAGE_MAY_PIN);
+        break;
+    case RUBY_T_STRING:
+        mark_shared_root(survey, object);
+        break;
+    case RUBY_T_HASH:
+        if (compares_by_identity(object))
+            st_foreach((st_table *)table_of(object), mark_key, (st_data_t)survey);
+        break;
+    case RUBY_T_DATA:
+        survey_data(survey, object);
+        break;
+    default:
+        break;
+    }
+    if (RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE)) /* the table of finalizers goes by address */
+        mark_page(survey, object, MEMSCOPE_PAGE_PINS);
+}
+
+static void insert_slot_size(struct memscope_heap_pins *pins, size_t slot_bytes) {
+    size_t at = 0;
+
+    while (at < pins->slot_sizes && pins->misfits[at].slot_bytes < slot_bytes)
+        at++;
+    if (at < pins->slot_sizes && pins->misfits[at].slot_bytes == slot_bytes)
+        return;
+    if (pins->slot_sizes == MEMSCOPE_SLOT_SIZES)
+        return;
+    memmove(&pins->misfits[at + 1], &pins->misfits[at], (pins->slot_sizes - at) * sizeof pins->misfits[at]);
+    pins->misfits[at] = (struct memscope_misfits){.slot_bytes = slot_bytes};
+    pins->slot_sizes++;
+}
+
+/* The slot size that compaction would give it: the smallest for what is too large (gc.c, gc_compact_destination_pool).
+ */
+static struct memscope_misfits *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
+    for (size_t at = 0; at < pins->slot_sizes; at++)
+        if (bytes <= pins->misfits[at].slot_bytes)
+            return &pins->misfits[at];
+    return &pins->misfits[0];
+}
+
+/* Whether the object would leave its slot size. */
+static bool count_misfit(struct memscope_heap_pins *pins, VALUE object, struct memscope_misfits *own) {
+    size_t bytes = memscope_fitting_bytes(object);
+    struct memscope_misfits *fitting;
+
+    if (bytes == 0)
+        return false;
+    if (bytes == MEMSCOPE_UNKNOWN_FIT) {
+        own->leaving++;
+        return true;
+    }
+    fitting = fitting_size(pins, bytes);
+    if (fitting == own)
+        return false;
+    own->leaving++;
+    fitting->entering++;
+    return true;
+}
+
+static void survey_page(struct survey *survey, size_t index) {
+    const struct memscope_heap_page *page = &survey->index.listing->pages[index];
+    struct memscope_misfits *own = fitting_size(survey->found, page->slot_bytes);
+    uintptr_t slot = page->start + page->slots_offset;
+
+    for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
+        if (!is_object((VALUE)slot))
+            continue;
+        survey_object(survey, (VALUE)slot);
+        if (count_misfit(survey->found, (VALUE)slot, own))
+            survey->found->pages[index] |= MEMSCOPE_PAGE_MISFITS;
+    }
+}
+
+static void count_left_pages(const struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
+    for (size_t index = 0; index < listing->count; index++)
+        if ((pins->pages[index] & (MEMSCOPE_PAGE_PINS | MEMSCOPE_PAGE_MISFITS)) == MEMSCOPE_PAGE_MISFITS)
+            fitting_size(pins, listing->pages[index].slot_bytes)->left_pages++;
+}
+
+void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
+    struct survey survey = {.found = pins};
+
+    memset(pins, 0, sizeof *pins);
+    if (memscope_other_ractors()) {
+        pins->refusal = "other Ractors are alive: no object may be asked for its references";
+        return;
+    }
+    pins->pages = memscope_scratch_take(&listing->scratch, listing->count);
+    if (pins->pages == NULL || !build_index(listing, &survey.index)) {
+        pins->pages = NULL;
+        pins->refusal = "no scratch memory could be mapped for the pins of heap pages";
+        return;
+    }
+    memset(pins->pages, 0, listing->count);
+    for (size_t index = 0; index < listing->count; index++)
+        insert_slot_size(pins, listing->pages[index].slot_bytes);
+    for (size_t index = 0; index < listing->count; index++)
+        survey_page(&survey, index);
+    rb_objspace_reachable_objects_from_root(mark_root, &survey);
+    count_left_pages(listing, pins);
+}
+
+void Init_memscope_heap_pins(void) {
+    learn_identity_type();
+}
+
+#else
+
+void Init_memscope_heap_pins(void) {
+}
+
+void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
+    memset(pins, 0, sizeof *pins);
+    pins->refusal = "this Ruby does not export rb_objspace_reachable_objects_from";
+}
+
+#endif

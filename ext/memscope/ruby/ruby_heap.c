@@ -1,0 +1,318 @@
+#include "values.h"
+
+#include "init.h"
+#include "ruby/ruby_heap.h"
+#include "ruby/ruby_private.h"
+
+#include <string.h>
+
+#define SAMPLE_PAGES 64
+
+static size_t heap_page_bytes;
+static const rb_data_type_t *fiber_type, *thread_type;
+static size_t fiber_stack_bytes;
+static VALUE symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none, symbol_sweeping;
+
+/* ---- listing -------------------------------------------------------------------------------------------------- */
+
+/* T_NONE is a slot on a free list; a zombie or a forwarding address still occupies its slot. */
+static bool is_live(uintptr_t slot) {
+    return (((const struct RBasic *)slot)->flags & RUBY_T_MASK) != RUBY_T_NONE;
+}
+
+static uint32_t walk_slots(const struct memscope_heap_page *page) {
+    uintptr_t slot = page->start + page->slots_offset;
+    uint32_t live = 0;
+
+    for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes)
+        live += is_live(slot);
+    return live;
+}
+
+static const struct memscope_heap_page_header *header_of(const struct memscope_heap_page *page) {
+    return *(const struct memscope_heap_page_header *const *)page->start;
+}
+
+/*
+ * Up to 3.3 each_objects reports pages; a callback for each object would come with one slot between start and end.
+ * Runs inside the object space's walk: no allocation, no exception.
+ */
+static int list_page(void *start, void *end, size_t stride, void *data) {
+    struct memscope_heap_listing *listing = data;
+    struct memscope_heap_page *page;
+    uintptr_t first = (uintptr_t)start, size = (uintptr_t)end - first;
+
+    if (size <= stride || stride == 0) {
+        listing->refusal = "this Ruby's garbage collector has no heap pages that can be listed";
+        return 1;
+    }
+    page = memscope_scratch_extend(&listing->scratch, sizeof *page);
+    if (page == NULL) {
+        listing->refusal = "no scratch memory could be mapped for the list of heap pages";
+        return 1;
+    }
+    page->start = first / heap_page_bytes * heap_page_bytes;
+    page->slots_offset = (uint32_t)(first - page->start);
+    page->slot_bytes = (uint32_t)stride;
+    page->slot_count = (uint32_t)(size / stride);
+    page->live_count = 0;
+    listing->count++;
+    return 0;
+}
+
+typedef int page_callback(void *start, void *end, size_t stride, void *data);
+
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+/* NULL, or why no page was called back for: beside other Ractors the walk takes Ruby's lock, or is not begun. */
+static const char *walk_pages(void (*walk)(page_callback *callback, void *data), page_callback *callback, void *data) {
+    if (!memscope_other_ractors()) {
+        walk(callback, data);
+        return NULL;
+    }
+#ifdef HAVE_RB_VM_LOCK_ENTER_BODY
+    {
+        unsigned int level;
+
+        rb_vm_lock_enter_body(&level);
+        walk(callback, data);
+        rb_vm_lock_leave_body(&level);
+        return NULL;
+    }
+#else
+    return "other Ractors are alive, and this Ruby exports no lock under which its heap pages could be listed";
+#endif
+}
+#endif
+
+static const char *each_page(page_callback *callback, void *data) {
+#if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
+    return walk_pages(rb_objspace_each_objects_without_setup, callback, data);
+#elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
+    return walk_pages(rb_objspace_each_objects, callback, data);
+#else
+    (void)callback, (void)data;
+    return "this Ruby does not export rb_objspace_each_objects";
+#endif
+}
+
+/*
+ * Whether the headers tell the truth in this Ruby: on a sample of pages they must agree with the slots. A page that is
+ * being allocated from says that none is free; that many are let pass, and each is off by less than its own size.
+ */
+static bool headers_are_right(const struct memscope_heap_listing *listing) {
+    size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;
+
+    for (size_t index = 0; index < listing->count; index += step) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        const struct memscope_heap_page_header *header = header_of(page);
+        uint32_t live = walk_slots(page);
+
+        if (header->total_slots != page->slot_count || header->free_slots > header->total_slots)
+            return false;
+        if (page->slot_count - header->free_slots == live)
+            continue;
+        if (header->free_slots != 0 || ++being_allocated > SAMPLE_PAGES / 4)
+            return false;
+    }
+    return true;
+}
+
+static void count_slots(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    listing->slot_counts = MEMSCOPE_SLOTS_WALKED;
+    if (wanted == MEMSCOPE_SLOTS_FROM_HEADERS && headers_are_right(listing))
+        listing->slot_counts = MEMSCOPE_SLOTS_FROM_HEADERS;
+    for (size_t index = 0; index < listing->count; index++) {
+        struct memscope_heap_page *page = &listing->pages[index];
+
+        page->live_count = listing->slot_counts == MEMSCOPE_SLOTS_WALKED
+                               ? walk_slots(page)
+                               : page->slot_count - header_of(page)->free_slots;
+    }
+}
+
+bool memscope_counts_empty_pages(void) {
+    return symbol_empty_pages != Qnil;
+}
+
+void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    const char *refusal;
+
+    memset(listing, 0, sizeof *listing);
+    if (memscope_scratch_open(&listing->scratch) != MEMSCOPE_OK) {
+        listing->refusal = "no scratch memory could be mapped for the list of heap pages";
+        return;
+    }
+    if (heap_page_bytes == 0) {
+        listing->refusal = "this Ruby does not say how large a heap page is";
+        return;
+    }
+    listing->pages = memscope_scratch_take(&listing->scratch, 0);
+    listing->finished_gc = MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) != symbol_none;
+    listing->unswept = !MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) == symbol_sweeping;
+    refusal = each_page(list_page, listing);
+    if (refusal != NULL)
+        listing->refusal = refusal;
+    if (listing->refusal != NULL) {
+        listing->count = 0;
+        return;
+    }
+    listing->page_bytes = heap_page_bytes;
+    listing->allocated_pages = rb_gc_stat(symbol_allocated_pages);
+    listing->empty_pages = memscope_counts_empty_pages() ? rb_gc_stat(symbol_empty_pages) : 0;
+    count_slots(listing, wanted);
+}
+
+static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
+    return 1;
+}
+
+bool memscope_heap_finish_gc(void) {
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+    return rb_gc_latest_gc_info(symbol_state) != symbol_none &&
+           walk_pages(rb_objspace_each_objects, leave_the_walk, NULL) == NULL;
+#else
+    return false;
+#endif
+}
+
+void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
+    memscope_scratch_close(&listing->scratch);
+}
+
+/* ---- memory held by objects ------------------------------------------------------------------------------------ */
+
+/*
+ * Fibers, and threads before 3.3, have their VM stack on a mapped stack, not in malloc memory, and count it all the
+ * same (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
+ */
+static bool counts_a_mapped_stack(VALUE object) {
+    if (!RTYPEDDATA_P(object))
+        return false;
+    return RTYPEDDATA_TYPE(object) == fiber_type ||
+           (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
+}
+
+/* Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers); classes are left out there.
+ */
+static bool may_be_asked(VALUE object) {
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_NONE:
+    case RUBY_T_MOVED:
+    case RUBY_T_ZOMBIE:
+        return false;
+    case RUBY_T_CLASS:
+    case RUBY_T_MODULE:
+    case RUBY_T_ICLASS:
+        return RUBY_API_VERSION_CODE < 40000;
+    case RUBY_T_DATA:
+        return !counts_a_mapped_stack(object);
+    default:
+        return true;
+    }
+}
+
+static int add_held_memory(void *start, void *end, size_t stride, void *data) {
+    struct memscope_held_memory *held = data;
+
+    for (uintptr_t slot = (uintptr_t)start; slot < (uintptr_t)end; slot += stride) {
+        size_t size = may_be_asked((VALUE)slot) ? rb_obj_memsize_of((VALUE)slot) : 0;
+
+        if (size <= stride)
+            continue;
+        held->bytes += size - stride;
+        held->objects++;
+    }
+    return 0;
+}
+
+void memscope_heap_held_memory(struct memscope_held_memory *held) {
+    memset(held, 0, sizeof *held);
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+    held->known = !memscope_other_ractors();
+    if (held->known)
+        rb_objspace_each_objects(add_held_memory, held);
+#endif
+}
+
+/* ---- layout --------------------------------------------------------------------------------------------------- */
+
+static bool jit_is_on(void) {
+    static const char *const names[] = {"YJIT", "ZJIT", "RJIT"};
+    VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
+
+    for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
+        ID name = rb_intern(names[index]);
+
+        if (rb_const_defined(vm, name) && RTEST(rb_check_funcall(rb_const_get(vm, name), rb_intern("enabled?"), 0, 0)))
+            return true;
+    }
+    return false;
+}
+
+bool memscope_other_ractors(void) {
+    VALUE count = rb_check_funcall(rb_const_get(rb_cObject, rb_intern("Ractor")), rb_intern("count"), 0, 0);
+
+    return FIXNUM_P(count) && FIX2INT(count) > 1;
+}
+
+static uintptr_t shape_list(void) {
+#ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
+    return (uintptr_t)rb_shape_get_shape_by_id(0);
+#else
+    return 0;
+#endif
+}
+
+void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
+    *layout = (struct memscope_ruby_layout){
+        .heap_pages = listing->pages,
+        .heap_page_count = listing->count,
+        .heap_page_bytes = listing->page_bytes,
+        .empty_page_count = listing->empty_pages,
+        .fiber_stack_bytes = fiber_stack_bytes,
+        .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
+        .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,
+        .shape_list = shape_list(),
+        .shape_list_bytes = MEMSCOPE_SHAPE_LIST_BYTES,
+        .shape_cache_bytes = MEMSCOPE_SHAPE_CACHE_BYTES,
+        .jit = jit_is_on(),
+    };
+}
+
+/* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
+
+static size_t constant_size(VALUE hash, const char *key) {
+    VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
+
+    return NIL_P(value) ? 0 : NUM2SIZET(value);
+}
+
+/* cont.c, fiber_pool_initialize: the two stacks together, and always one page more. */
+static size_t pooled_fiber_bytes(VALUE parameters) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t wanted =
+        constant_size(parameters, "fiber_vm_stack_size") + constant_size(parameters, "fiber_machine_stack_size");
+
+    return wanted == 0 ? 0 : (wanted / page + 1) * page;
+}
+
+void Init_memscope_ruby_heap(void) {
+    VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
+    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC"));
+    VALUE stat = rb_hash_new();
+
+    symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
+    symbol_state = memscope_symbol("state");
+    symbol_none = memscope_symbol("none");
+    symbol_sweeping = memscope_symbol("sweeping");
+    fiber_type = RTYPEDDATA_TYPE(rb_fiber_current());
+    thread_type = RTYPEDDATA_TYPE(rb_thread_current());
+    heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
+    fiber_stack_bytes = pooled_fiber_bytes(rb_const_get(vm, rb_intern("DEFAULT_PARAMS")));
+    rb_gc_stat(stat);
+    symbol_empty_pages = Qnil;
+    if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */
+        symbol_empty_pages = memscope_symbol("heap_empty_pages");
+    else if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_tomb_pages"))))
+        symbol_empty_pages = memscope_symbol("heap_tomb_pages");
+}

@@ -1,0 +1,157 @@
+/*
+ * The only declarations of Ruby symbols that are in no public header, and the only constants of Ruby's inside that no
+ * interface tells: each with the versions that have it, and what is done where it is missing. To be deleted line by
+ * line as Ruby publishes them.
+ */
+#ifndef MEMSCOPE_RUBY_PRIVATE_H
+#define MEMSCOPE_RUBY_PRIVATE_H
+
+#include "extconf.h"
+
+#include <ruby.h>
+#include <ruby/version.h>
+
+/*
+ * Calls back once for each heap page in use: from its first slot to the end of its last, stride bytes a slot (under
+ * modular GCs without pages, once for each object). Allocates one temporary array of pointers with malloc for each
+ * slot size, no objects. Exported from 3.1 to 4.1dev. It first finishes an incremental mark or lazy sweep that is under
+ * way (26 to 43 ms measured at 1.5 M objects).
+ */
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t stride, void *data), void *data);
+#endif
+
+/* The same without finishing anything: exported by 3.1, 3.2 and 3.3, gone in 3.4. Preferred where it is there. */
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP
+void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *end, size_t stride, void *data),
+                                            void *data);
+#define MEMSCOPE_LISTING_FINISHES_GC 0
+#else
+#define MEMSCOPE_LISTING_FINISHES_GC 1
+#endif
+
+/* Whether this thread holds the GVL; false in one that Ruby did not make. Exported from 3.1 to 4.1dev (thread.c). */
+int ruby_thread_has_gvl_p(void);
+
+/*
+ * The lock under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1, not by 3.3:
+ * there a Ractor that grows the heap while its pages are listed makes each_objects write behind its array.
+ */
+#ifdef HAVE_RB_VM_LOCK_ENTER_BODY
+void rb_vm_lock_enter_body(unsigned int *level);
+void rb_vm_lock_leave_body(unsigned int *level);
+#endif
+
+/* An object's slot and what it says it holds through malloc: ObjectSpace.memsize_of. Exported from 3.1 to 4.1dev. */
+size_t rb_obj_memsize_of(VALUE object);
+
+/*
+ * struct heap_page, which the first word of every heap page points to, begins with slot_size, total_slots and
+ * free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. Readers must check it
+ * against the slots themselves.
+ */
+struct memscope_heap_page_header {
+    unsigned short slot_size, total_slots, free_slots;
+};
+
+/*
+ * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
+ * mark functions; allocates nothing. Neither during a GC nor beside other Ractors. Exported from 3.1 to 4.1dev.
+ */
+#ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
+void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
+void rb_objspace_reachable_objects_from_root(void (*callback)(const char *category, VALUE object, void *data),
+                                             void *data);
+#endif
+
+/*
+ * A Hash with this flag has an st_table, pointed to behind its RBasic before 3.3, and since then in its slot behind
+ * RBasic and the default value (internal/hash.h, RHASH_ST_TABLE). Readers must check it against Hashes they know.
+ */
+#define MEMSCOPE_HASH_HAS_TABLE RUBY_FL_USER3
+#define MEMSCOPE_HASH_TABLE_OFFSET (sizeof(struct RBasic) + (RUBY_API_VERSION_CODE >= 30300 ? sizeof(VALUE) : 0))
+#define MEMSCOPE_HASH_TABLE_IS_INSIDE (RUBY_API_VERSION_CODE >= 30300)
+
+/* struct ar_table_struct (internal/hash.h): 8 pairs and a byte of hint for each. */
+#define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
+
+/* Which slot size an object would take by now, 0 for its own: what compaction goes by. Exported by 3.4 (gc.c). */
+#ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
+size_t rb_gc_obj_optimal_size(VALUE object);
+#endif
+
+/* RARRAY_SHARED_ROOT_FLAG (array.c), STR_SHARED_ROOT and STR_NOFREE (string.c) of 3.2 and 3.3. */
+#define MEMSCOPE_ARRAY_IS_SHARED_ROOT RUBY_FL_USER12
+#define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
+#define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
+
+/* imemo_type(object) of a captured environment (internal/imemo.h). */
+#define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
+    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
+
+/* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
+#define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
+
+/*
+ * struct rb_thread_struct from its beginning up to the execution context, where that begins, and a frame (vm_core.h).
+ * The threads of a Ractor are linked in a ring, in which a list head, that is no thread, is another link. Read before
+ * 3.3 only: GC.compact needs care there (ruby/heap_compaction.c). Readers must check one against the other.
+ */
+#if RUBY_API_VERSION_CODE < 30300
+#define MEMSCOPE_COMPACTION_READS_FREE_WORDS 1
+struct memscope_ruby_frame {
+    const void *program_counter;
+    VALUE *free; /* the first free word of the stack of values */
+};
+struct memscope_ruby_context {
+    VALUE *stack;
+    size_t words;
+    const struct memscope_ruby_frame *top; /* frames come from the stack's other end */
+};
+struct memscope_ruby_thread {
+    struct memscope_ruby_thread *next, *previous;
+    VALUE object;
+    const void *ractor, *vm;
+#if RUBY_API_VERSION_CODE >= 30200
+    const void *native_thread;
+#endif
+    const struct memscope_ruby_context *context;
+};
+#else
+#define MEMSCOPE_COMPACTION_READS_FREE_WORDS 0
+#endif
+
+/* A Ruby thread may go on in another native thread (RUBY_MN_THREADS=1), and says so. */
+#if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
+#define MEMSCOPE_THREADS_MIGRATE 1
+#else
+#define MEMSCOPE_THREADS_MIGRATE 0
+#endif
+
+/* TRANSIENT_HEAP_TOTAL_SIZE and TRANSIENT_HEAP_BLOCK_SIZE (transient_heap.c); removed in 3.3. */
+#if RUBY_API_VERSION_CODE < 30300
+#define MEMSCOPE_TRANSIENT_HEAP_BYTES ((size_t)32 << 20)
+#define MEMSCOPE_TRANSIENT_BLOCK_BYTES ((size_t)32 << 10)
+#else
+#define MEMSCOPE_TRANSIENT_HEAP_BYTES 0
+#define MEMSCOPE_TRANSIENT_BLOCK_BYTES 0
+#endif
+
+/*
+ * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes and
+ * 16,777,216 nodes of 24. Seen on 3.3, 3.4 and 4.0.
+ */
+#if RUBY_API_VERSION_CODE >= 30300
+#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 40)
+#define MEMSCOPE_SHAPE_CACHE_BYTES ((size_t)16777216 * 24)
+#else
+#define MEMSCOPE_SHAPE_LIST_BYTES 0
+#define MEMSCOPE_SHAPE_CACHE_BYTES 0
+#endif
+
+/* The address of a shape; shape 0 begins the list. Exported by 3.3 and 3.4; elsewhere the list is told by its size. */
+#ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
+const void *rb_shape_get_shape_by_id(unsigned int id);
+#endif
+
+#endif

@@ -1,0 +1,319 @@
+#include "ruby/stack_reader.h"
+
+#include "init.h"
+#include "ruby/interned.h"
+
+#include "base/protections.h"
+#include "ruby/ruby_private.h"
+#include "sampling/native_frames.h"
+
+#include <pthread.h>
+#include <ruby/debug.h>
+#include <ruby/thread.h>
+#include <ruby/vm.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#define NATIVE_LIMIT 40
+#define RUBY_LIMIT 64
+#define LABELS 4 /* words after the frames: state, tag, thread, generation */
+
+/* ---- whether Ruby's frames may be read ------------------------------------------------------------------------------
+ */
+
+static atomic_bool ruby_ended;
+static bool frames_without_gvl; /* see may_read */
+
+/*
+ * Set in a thread that has ended for Ruby while its native thread goes on (TLS destructors, the thread cache). 3.1
+ * clears what ruby_native_thread_p looks at itself (thread_pthread.c, native_thread_destroy); later ones do not.
+ *
+ * Since 3.3 a native thread may run one Ruby thread after another (those of Ractors other than the main one, and with
+ * RUBY_MN_THREADS=1 all). One that has begun elsewhere does not start there, but resumes.
+ */
+#ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
+#define THREAD_EVENTS                                                                                                  \
+    (RUBY_INTERNAL_THREAD_EVENT_STARTED | RUBY_INTERNAL_THREAD_EVENT_EXITED |                                          \
+     (RUBY_API_VERSION_CODE >= 30300 ? RUBY_INTERNAL_THREAD_EVENT_RESUMED : 0))
+
+static __thread bool thread_ended;
+
+static void note_thread(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused) {
+    (void)data, (void)unused;
+    thread_ended = event == RUBY_INTERNAL_THREAD_EVENT_EXITED;
+}
+#else
+static const bool thread_ended = false;
+#endif
+
+/*
+ * 0: the thread's Ruby frames can be read.
+ *
+ * Without the first look a process crashes when it ends, without the one at the native thread at once. The others could
+ * not be made to fail by leaving them out, and are needed all the same:
+ *
+ * - thread_ended: where Ruby does not clear what ruby_native_thread_p looks at (3.1.2 does, thread_pthread.c line 711),
+ *   it is still there when the thread has ended, and its execution context has been freed.
+ * - the GVL: frames on the control frame stack of a thread that does not hold it are its own, but what they point to is
+ *   moved by compaction beside it (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
+ * - during GC: in a step of sweeping or compaction a frame may point to what has been moved and not been updated yet
+ *   (gc_sweep_continue in line 5737; gc_update_references comes last), and in marking nothing may be pinned any more.
+ */
+static enum memscope_stack_state state_of_thread(void) {
+    if (atomic_load_explicit(&ruby_ended, memory_order_relaxed) && PROTECTS(ruby_ended))
+        return MEMSCOPE_STACK_RUBY_ENDED;
+    if ((thread_ended && PROTECTS(thread_ended)) || (!ruby_native_thread_p() && PROTECTS(native_thread)))
+        return MEMSCOPE_STACK_NOT_RUBY;
+    if (!ruby_thread_has_gvl_p() && PROTECTS(gvl))
+        return MEMSCOPE_STACK_NO_GVL;
+    if (rb_during_gc() && PROTECTS(during_gc))
+        return MEMSCOPE_STACK_DURING_GC;
+    return 0;
+}
+
+/*
+ * Readers announce themselves, for two who wait for them.
+ *
+ * A thread that waits without the GVL has frames that do not change: but for compaction, which moves what they point
+ * to. So a reader gives up where a GC is under way; GC, whose marking comes before it moves anything, waits in
+ * mark_interned for the readers that were there first. Both orders are seq_cst: either the reader sees during_gc, or
+ * the marking sees the reader. (Left out, it did not fail in minutes: a reading takes a microsecond.) A reader that
+ * holds the GVL is none that a GC can meet; but a thread that queues for the GVL counts as having it (thread.c 3.1.2,
+ * ruby_thread_has_gvl_p in line 1927: only blocking regions give it up), and a signal handler may allocate.
+ *
+ * Before 3.2 automatic compaction moves objects while it sweeps lazily, outside of a GC in this sense (gc.c,
+ * read_barrier_handler): with GC.auto_compact such frames are not read there.
+ *
+ * And memscope_forget_interned closes the table, so that no index of a frame is handed out while it is emptied.
+ */
+static atomic_int readers;
+static __thread int readers_here; /* of these, of this thread: one, or more where a signal handler came in between */
+static atomic_bool closed;
+
+static bool begin_reading(void) {
+    readers_here++;
+    atomic_fetch_add(&readers, 1);
+    return !atomic_load(&closed);
+}
+
+static void end_reading(void) {
+    atomic_fetch_sub(&readers, 1);
+    readers_here--;
+}
+
+static bool may_read(enum memscope_stack_state state) {
+    return state == 0 ? !rb_during_gc() || !PROTECTS(during_gc)
+                      : state == MEMSCOPE_STACK_NO_GVL && frames_without_gvl && !rb_during_gc();
+}
+
+static void wait_for_readers(void) {
+    atomic_thread_fence(memory_order_seq_cst);
+    while (atomic_load(&readers) > readers_here)
+        sched_yield();
+}
+
+/* ---- a stack ---------------------------------------------------------------------------------------------------- */
+
+static atomic_uint generation;
+static atomic_uint session; /* counts the starts */
+static _Atomic(uint64_t) readings, nanoseconds;
+
+static uint32_t thread_name(void) {
+    uint32_t index = 0;
+#ifdef __linux__
+    char name[16]; /* TASK_COMM_LEN */
+
+    if (prctl(PR_GET_NAME, name) != 0)
+        return 0;
+    if (begin_reading())
+        index = memscope_intern_thread_name(name, strnlen(name, sizeof name));
+    end_reading();
+#endif
+    return index;
+}
+
+static unsigned read_ruby_frames(uint64_t *words, unsigned room) {
+    VALUE frames[RUBY_LIMIT];
+    int lines[RUBY_LIMIT];
+    int count = rb_profile_frames(0, (int)(room < RUBY_LIMIT ? room : RUBY_LIMIT), frames, lines);
+
+    for (int index = 0; index < count; index++) {
+        uint32_t frame = memscope_intern_frame(frames[index]);
+
+        words[index] = frame ? memscope_word(MEMSCOPE_WORD_RUBY, frame, (uint32_t)lines[index])
+                             : memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_OVERFLOW, 0);
+    }
+    return count > 0 ? (unsigned)count : 0;
+}
+
+/* Ruby frames, and the state where there are none or where it matters. Leaf first. */
+static unsigned read_ruby(uint64_t *words, unsigned room, enum memscope_stack_state state, bool readable) {
+    unsigned length = readable ? read_ruby_frames(words, room - 1) : 0;
+
+    if (state == 0 && length == 0)
+        state = MEMSCOPE_STACK_NO_FRAMES;
+    if (state != 0)
+        words[length++] = memscope_word(MEMSCOPE_WORD_STATE, state, 0);
+    return length;
+}
+
+static uint64_t clock_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* The frames, as far as they can be had. */
+static unsigned read_frames(uint64_t *words, unsigned room) {
+    enum memscope_stack_state state = state_of_thread();
+    bool readable = begin_reading() && may_read(state);
+    unsigned length = memscope_native_frames(words, room < NATIVE_LIMIT ? room : NATIVE_LIMIT, readable);
+
+    length += read_ruby(words + length, room - length + 1, state, readable);
+    end_reading();
+    return length;
+}
+
+unsigned memscope_read_stack(uint64_t *words, unsigned room) {
+    uint64_t start = clock_ns();
+    uint32_t now = atomic_load(&session) & 0xffffff; /* before any frame is interned */
+    uint32_t tag = memscope_current_tag(), name;
+    unsigned length;
+
+    if (room <= LABELS)
+        return 0;
+    length = read_frames(words, room - LABELS);
+    name = thread_name();
+
+    if (tag)
+        words[length++] = memscope_word(MEMSCOPE_WORD_TAG, tag, 0);
+    if (name)
+        words[length++] = memscope_word(MEMSCOPE_WORD_THREAD, name, 0);
+    words[length++] = memscope_word(MEMSCOPE_WORD_GENERATION, atomic_load(&generation), now);
+    atomic_fetch_add_explicit(&readings, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&nanoseconds, clock_ns() - start, memory_order_relaxed);
+    return length;
+}
+
+uint32_t memscope_session(void) {
+    return atomic_load(&session);
+}
+
+bool memscope_is_of_this_session(const uint64_t *words, unsigned length) {
+    uint64_t last = length > 0 ? words[length - 1] : 0;
+
+    return memscope_word_kind(last) == MEMSCOPE_WORD_GENERATION &&
+           memscope_word_line(last) == (atomic_load(&session) & 0xffffff);
+}
+
+struct memscope_stack_readings memscope_stack_readings(void) {
+    return (struct memscope_stack_readings){atomic_load(&readings), atomic_load(&nanoseconds)};
+}
+
+/* ---- generations ------------------------------------------------------------------------------------------------ */
+
+uint32_t memscope_generation(void) {
+    return atomic_load(&generation);
+}
+
+uint32_t memscope_next_generation(void) {
+    return (atomic_fetch_add(&generation, 1) + 1) & 0xffffff;
+}
+
+/* ---- what the garbage collector is told -----------------------------------------------------------------------------
+ */
+
+static void mark_interned(void *unused) {
+    if (PROTECTS(waiting))
+        wait_for_readers(); /* what they have interned by then is marked */
+    memscope_mark_interned_frames();
+}
+
+static void end_ruby(void *unused) {
+    atomic_store(&ruby_ended, true);
+}
+
+static size_t interned_bytes(const void *unused) {
+    return memscope_interned_frames_capacity();
+}
+
+/*
+ * Not write-barrier protected, on purpose: what is interned inside malloc tells the collector of no new reference, so
+ * it has to look at this object in every minor collection, as it does at all that are old and not protected
+ * (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). Protected, its new frames would not be marked until the next major
+ * one, which is to do without the marking.
+ */
+static const rb_data_type_t interned_type = {
+    .wrap_struct_name = "Memscope::Native interned frames",
+    .function = {.dmark = mark_interned, .dfree = end_ruby, .dsize = interned_bytes},
+};
+
+static void at_vm_exit(ruby_vm_t *unused) {
+    (void)unused;
+    atomic_store(&ruby_ended, true);
+}
+
+/* The readers of other threads are gone with them; what they had begun to intern takes a place and no more. */
+static void in_forked_child(void) {
+    atomic_store(&readers, readers_here);
+}
+
+void memscope_forget_interned(void) {
+    atomic_store(&closed, true);
+    wait_for_readers();
+    memscope_empty_interned();
+    atomic_fetch_add(&session, 1);
+    atomic_store(&closed, false);
+    atomic_store(&generation, 0);
+    atomic_store(&readings, 0);
+    atomic_store(&nanoseconds, 0);
+}
+
+/* Native.prepare_profile -> true; false for want of memory. Once; what it makes stays. */
+static VALUE native_prepare_profile(VALUE self) {
+    static bool prepared;
+
+    if (!memscope_interned_open())
+        return Qfalse;
+    if (!prepared) {
+        prepared = true;
+        /* Of any data but NULL, which would be neither marked nor freed. */
+        rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
+        ruby_vm_at_exit(at_vm_exit);
+        pthread_atfork(NULL, NULL, in_forked_child);
+#ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
+        rb_internal_thread_add_event_hook(note_thread, THREAD_EVENTS, NULL);
+#endif
+    }
+    return Qtrue;
+}
+
+/* Native.learn_interpreter: called from Ruby code at the bottom of a thread's stack. Once: it may be unwinding by then.
+ */
+static VALUE native_learn_interpreter(VALUE self) {
+    static bool learnt;
+
+    if (!learnt)
+        memscope_native_frames_learn_callers(3);
+    learnt = true;
+    return Qnil;
+}
+
+/* Native.read_frames_without_gvl(whether). */
+static VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
+    frames_without_gvl = RTEST(whether);
+    return whether;
+}
+
+void Init_memscope_malloc_profile(void) {
+    rb_define_module_function(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
+    rb_define_module_function(rb_mMemscopeNative, "learn_interpreter", native_learn_interpreter, 0);
+    rb_define_module_function(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
+}

@@ -1,0 +1,106 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require "json"
+require "memscope/cli"
+
+# The names that programs and people rely on: none of them goes or changes without a major version.
+class ContractTest < MemscopeTest
+  READINGS = {
+    allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
+    fragmentation: "Fragmentation", mappings: "Mappings", ruby_heap: "RubyHeap", process_memory: "ProcessMemory",
+    cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", workers: "Workers"
+  }.freeze
+
+  ANSWERS = {
+    "Allocator" => %i[name version path proved? proof settings others],
+    "Ledger" => %i[rss_bytes rows [] dig each_leaf unattributed_bytes source cost - to_h to_json to_s reasons],
+    "Ledger::Row" => %i[id label bytes children detail shared_bytes private_bytes check],
+    "Ledger::Check" => %i[source expected_bytes verified?],
+    "Finding" => %i[id severity title evidence affected_bytes recoverable_bytes recoverable_max_bytes remedy],
+    "Diagnosis" => %i[each healthy? to_h to_json to_s],
+    "Purge::Result" => %i[levers returned_bytes before after],
+    "Purge::Lever" => %i[name predicted_bytes returned_bytes wall_ms],
+    "Profile" => %i[by total_live_bytes - to_pprof to_speedscope to_html to_json],
+    "Profile::Entry" => %i[name path lineno live_bytes live_objects allocated_bytes error_bytes],
+    "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
+  }.freeze
+
+  ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
+  PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
+            stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
+
+  COMMANDS = %w[report doctor purge top ps profile leaks exec version].freeze
+  PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /mappings /workers /profile /metrics].freeze
+  # Those without a profile answer that none runs.
+  DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]
+         .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze
+
+  READINGS.each do |call, type|
+    define_method("test_#{call}") { assert_instance_of Memscope.const_get(type), Memscope.public_send(call) }
+  end
+
+  def test_the_calls_that_return_no_reading
+    assert_kind_of Integer, Memscope.rss
+    assert_instance_of Memscope::Purge::Result, Memscope.purge(dry_run: true)
+    assert_respond_to Memscope, :malloc_profile
+    assert_output(/The kernel says/) { assert_nil Memscope.report }
+    assert_empty(%i[configure listen tag tune].reject { |call| Memscope.respond_to?(call) })
+    assert_empty(%i[start stop snapshot running?].reject { |call| Memscope::MallocProfile.respond_to?(call) })
+  end
+
+  ANSWERS.each do |type, methods|
+    define_method("test_what_#{type.downcase.gsub('::', '_')}_answers") do
+      assert_empty(methods - Memscope.const_get(type).public_instance_methods)
+    end
+  end
+
+  def test_the_rows
+    ledger = Memscope.ledger(deep: true, objects: true)
+
+    assert_empty ledger.rows.map(&:id) - ROWS
+    PARTS.each do |id, parts|
+      row = ledger.rows.find { |one| one.id == id }
+
+      assert_empty row.children.map(&:id) - parts if row
+    end
+
+    assert_equal ledger.rss_bytes, ledger.rows.sum(&:bytes)
+    assert_equal ledger, Memscope::Ledger.from_h(JSON.parse(ledger.to_json))
+  end
+
+  def test_the_envelope_of_json
+    json = JSON.parse(Memscope.ledger.to_json)
+
+    assert_empty %w[schema kind memscope ruby pid at allocator rss_bytes rows reasons cost] - json.keys
+    assert_equal %w[tier wall_us gvl_us scratch_bytes], json["cost"].keys
+    assert_equal [1, "ledger", Process.pid], json.values_at("schema", "kind", "pid")
+  end
+
+  def test_the_groups_of_a_profile
+    profile = Memscope.malloc_profile(backend: :imports) { Array.new(100) { "x" * 100_000 } }
+
+    %i[line method native library stack generation tag].each { |group| assert_kind_of Array, profile.by(group).to_a }
+  end
+
+  COMMANDS.each do |command|
+    define_method("test_memscope_#{command}_explains_itself_with_an_example") do
+      help, = capture_io { assert_equal 0, Memscope::CLI.run([command, "--help"]) }
+
+      assert_match(/memscope #{command}/, help)
+      assert_match(/^ +(?:\$ )?memscope #{command}\b.*$/, help)
+    end
+  end
+
+  def test_the_pages
+    found = child_json(<<~RUBY, requires: %w[json rack/mock memscope/web], bundler: true)
+      Memscope.configure { |c| c.authorize = ->(_request) { true } }
+      paths = #{PAGES.inspect} + #{DATA.inspect}
+      statuses = paths.to_h { |path| [path, Rack::MockRequest.new(Memscope::Web).get(path).status] }
+      puts JSON.generate(statuses.update("elsewhere" => Rack::MockRequest.new(Memscope::Web).get("/elsewhere").status))
+    RUBY
+
+    assert_equal 404, found.delete("elsewhere")
+    assert_equal [200], found.values.uniq, found
+  end
+end

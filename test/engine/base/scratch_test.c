@@ -1,0 +1,95 @@
+#include "../expect.h"
+#include "base/scratch.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static size_t listed;
+
+static void count(uintptr_t start, uintptr_t end, void *context) {
+    const struct memscope_scratch *wanted = context;
+
+    EXPECT(end > start);
+    listed += wanted == NULL || start == (uintptr_t)wanted->base;
+}
+
+static size_t list_open(const struct memscope_scratch *wanted) {
+    listed = 0;
+    memscope_scratch_each(count, (void *)wanted);
+    return listed;
+}
+
+static void test_takes_and_extends(void) {
+    struct memscope_scratch scratch;
+    char *first, *added;
+
+    EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+    first = memscope_scratch_take(&scratch, 10);
+    added = memscope_scratch_extend(&scratch, 1 << 20);
+    EXPECT(first != NULL && added == first + 10);
+    for (size_t index = 0; index < 1 << 20; index++)
+        EXPECT(added[index] == 0);
+    memset(first, 1, 10 + (1 << 20));
+    EXPECT((uintptr_t)memscope_scratch_take(&scratch, 1) % 16 == 0);
+    EXPECT(memscope_scratch_take(&scratch, SIZE_MAX) == NULL);
+    EXPECT(memscope_scratch_extend(&scratch, scratch.reserved) == NULL);
+    memscope_scratch_close(&scratch);
+    memscope_scratch_close(&scratch);
+}
+
+static void test_lists_what_is_open(void) {
+    struct memscope_scratch scratches[300];
+    size_t with_slot = 0;
+
+    for (int index = 0; index < 300; index++) {
+        EXPECT(memscope_scratch_open(&scratches[index]) == MEMSCOPE_OK);
+        with_slot += scratches[index].slot >= 0;
+    }
+    EXPECT(with_slot == 256 && list_open(NULL) == 256);
+    for (int index = 0; index < 300; index++)
+        memscope_scratch_close(&scratches[index]);
+    EXPECT(list_open(NULL) == 0);
+}
+
+/* A child has neither the memory nor the entry, and its own scratch gets one. */
+static void test_fork(void) {
+    struct memscope_scratch scratch, own;
+    int status;
+    pid_t child;
+
+    EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+    child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        EXPECT(list_open(NULL) == 0);
+        EXPECT(memscope_scratch_open(&own) == MEMSCOPE_OK && list_open(&own) == 1);
+        _exit(0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT(list_open(&scratch) == 1);
+    memscope_scratch_close(&scratch);
+}
+
+/* More pages than are asked of the kernel at once. */
+static void test_what_is_resident_of_what_lasts(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 3000;
+    char *map = memscope_lasting_map(pages * page);
+
+    EXPECT(map != NULL);
+    EXPECT(memscope_lasting_resident_bytes(map, pages * page) == 0);
+    map[0] = map[1500 * page + 17] = map[pages * page - 1] = 1;
+    EXPECT(memscope_lasting_resident_bytes(map, pages * page) == 3 * page);
+    EXPECT(memscope_lasting_resident_bytes(map + 1500 * page + 100, 1) == page);
+    EXPECT(memscope_lasting_resident_bytes(map + 1499 * page + 100, page) == page);
+    EXPECT(memscope_lasting_resident_bytes(map + 1501 * page, 1400 * page) == 0);
+    EXPECT(memscope_lasting_resident_bytes(map, 0) == 0);
+}
+
+int main(void) {
+    test_takes_and_extends();
+    test_lists_what_is_open();
+    test_fork();
+    test_what_is_resident_of_what_lasts();
+    return 0;
+}

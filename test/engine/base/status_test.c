@@ -1,0 +1,32 @@
+#include "../expect.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void test_every_status_has_its_own_text(void) {
+    for (int status = MEMSCOPE_OK; status <= MEMSCOPE_IO; status++) {
+        const char *text = memscope_status_text((enum memscope_status)status);
+
+        EXPECT(strlen(text) > 0);
+        for (int other = MEMSCOPE_OK; other < status; other++)
+            EXPECT(strcmp(text, memscope_status_text((enum memscope_status)other)) != 0);
+    }
+    EXPECT(strlen(memscope_status_text((enum memscope_status)999)) > 0);
+}
+
+static void test_statuses_of_errno(void) {
+    EXPECT(memscope_status_of_errno(EACCES) == MEMSCOPE_DENIED);
+    EXPECT(memscope_status_of_errno(EPERM) == MEMSCOPE_DENIED);
+    EXPECT(memscope_status_of_errno(ENOENT) == MEMSCOPE_NOT_FOUND);
+    EXPECT(memscope_status_of_errno(ESRCH) == MEMSCOPE_NOT_FOUND);
+    EXPECT(memscope_status_of_errno(ENOSYS) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_status_of_errno(ENOMEM) == MEMSCOPE_NO_MEMORY);
+    EXPECT(memscope_status_of_errno(EIO) == MEMSCOPE_IO);
+}
+
+int main(void) {
+    test_every_status_has_its_own_text();
+    test_statuses_of_errno();
+    return 0;
+}

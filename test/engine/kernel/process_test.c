@@ -1,0 +1,323 @@
+#include "../expect.h"
+#include "kernel/process.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static void test_statm_parse(void) {
+    struct memscope_statm statm;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    EXPECT(memscope_statm_parse("3000 200 100 4 0 5 0\n", &statm) == MEMSCOPE_OK);
+    EXPECT(statm.size_bytes == 3000 * page);
+    EXPECT(statm.resident_bytes == 200 * page);
+    EXPECT(statm.shared_bytes == 100 * page);
+    EXPECT(memscope_statm_parse("3000 200", &statm) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_statm_parse("", &statm) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_statm_parse("-1 2 3", &statm) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_statm_parse("18446744073709551615 2 3", &statm) == MEMSCOPE_MALFORMED);
+}
+
+static void test_memory_parse(void) {
+    struct memscope_process_memory memory = {0};
+    static const char rollup[] = "55d1-7ffe ---p 00000000 00:00 0    [rollup]\nRss:  1628 kB\nPss:\t283 kB\n"
+                                 "Pss_Dirty: 18446744073709551615 kB\nShared_Clean: 7\nSwap: 0 kB\n";
+
+    EXPECT(memscope_process_memory_parse(rollup, MEMSCOPE_PROCESS_SMAPS_ROLLUP, &memory) == MEMSCOPE_OK);
+    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_rss_bytes));
+    EXPECT(memory.values[MEMSCOPE_PROCESS_rss_bytes] == UINT64_C(1628) * 1024);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_pss_bytes] == UINT64_C(283) * 1024);
+    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_swap_bytes));
+    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_pss_dirty_bytes));
+    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_shared_clean_bytes));
+    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_lazy_free_bytes));
+    EXPECT(memscope_process_memory_parse("VmHWM:\t 8 kB\nTHP_enabled:\t0\nThreads:\t1", MEMSCOPE_PROCESS_STATUS,
+                                         &memory) == MEMSCOPE_OK);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] == 8192);
+    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_thp_enabled));
+    EXPECT(!memscope_process_has(&memory, MEMSCOPE_PROCESS_threads)); /* cut short: it may have been 12 */
+    EXPECT(memscope_process_memory_parse("Rss: 1 kB\n", MEMSCOPE_PROCESS_STATUS, &memory) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_process_memory_parse("", MEMSCOPE_PROCESS_STATUS, &memory) == MEMSCOPE_MALFORMED);
+}
+
+#ifdef __linux__
+
+/* Not with musl-gcc, which keeps out of the directory that has the kernel's headers. */
+#if __has_include(<linux/filter.h>)
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/syscall.h>
+#define HAS_SECCOMP
+#endif
+
+static uint64_t rss(void) {
+    struct memscope_statm statm;
+
+    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
+    return statm.resident_bytes;
+}
+
+/* Opened anew each time: what the kept descriptor must agree with. */
+static uint64_t true_rss(void) {
+    struct memscope_statm statm;
+    char text[256];
+    int descriptor = open("/proc/self/statm", O_RDONLY);
+    ssize_t length = read(descriptor, text, sizeof text - 1);
+
+    EXPECT(length > 0);
+    text[length] = '\0';
+    close(descriptor);
+    EXPECT(memscope_statm_parse(text, &statm) == MEMSCOPE_OK);
+    return statm.resident_bytes;
+}
+
+static void expect_truth(void) {
+    uint64_t read = rss();
+    uint64_t truth = true_rss();
+
+    EXPECT(read + MIB > truth && truth + MIB > read);
+}
+
+static void touch(size_t size) {
+    char *block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    EXPECT(block != MAP_FAILED);
+    memset(block, 1, size);
+}
+
+static bool is_statm(int descriptor) {
+    char link[64], target[PATH_MAX];
+    ssize_t length;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    length = readlink(link, target, sizeof target);
+    return length > 6 && strncmp(target + length - 6, "/statm", 6) == 0;
+}
+
+static int count_statms(int *last) {
+    int count = 0;
+
+    for (int descriptor = 0; descriptor < 1024; descriptor++)
+        if (is_statm(descriptor)) {
+            count++;
+            *last = descriptor;
+        }
+    return count;
+}
+
+static void in_child(void (*body)(void)) {
+    int status;
+    pid_t pid = fork();
+
+    EXPECT(pid >= 0);
+    if (pid == 0) {
+        body();
+        exit(0);
+    }
+    EXPECT(waitpid(pid, &status, 0) == pid);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void *read_at_barrier(void *barrier) {
+    pthread_barrier_wait(barrier);
+    for (int turn = 0; turn < 100; turn++)
+        rss();
+    return NULL;
+}
+
+static void test_threads_open_one_descriptor(void) {
+    pthread_t threads[8];
+    pthread_barrier_t barrier;
+    int descriptor;
+
+    EXPECT(count_statms(&descriptor) == 0);
+    EXPECT(pthread_barrier_init(&barrier, NULL, 8) == 0);
+    for (int index = 0; index < 8; index++)
+        EXPECT(pthread_create(&threads[index], NULL, read_at_barrier, &barrier) == 0);
+    for (int index = 0; index < 8; index++)
+        EXPECT(pthread_join(threads[index], NULL) == 0);
+    EXPECT(count_statms(&descriptor) == 1);
+    EXPECT(fcntl(descriptor, F_GETFD) & FD_CLOEXEC);
+    expect_truth();
+}
+
+static void test_own_page(void) {
+    uintptr_t start, end;
+
+    memscope_process_own_page(&start, &end);
+    EXPECT(start != 0 && end - start == (uintptr_t)sysconf(_SC_PAGESIZE) && start % (end - start) == 0);
+}
+
+static void expect_own_rss(void) {
+    uint64_t before = rss();
+    int descriptor;
+
+    expect_truth();
+    touch(32 * MIB);
+    EXPECT(rss() >= before + 32 * MIB);
+    expect_truth();
+    EXPECT(count_statms(&descriptor) == 1);
+}
+
+static void with_a_grandchild(void) {
+    in_child(expect_own_rss);
+    expect_own_rss();
+    in_child(expect_own_rss);
+}
+
+static void read_after_reuse(void) {
+    struct stat before, after;
+    int descriptor, other;
+
+    expect_truth();
+    EXPECT(count_statms(&descriptor) == 1);
+    other = open("/dev/zero", O_RDONLY);
+    EXPECT(dup2(other, descriptor) == descriptor && fstat(descriptor, &before) == 0);
+    expect_truth();
+    EXPECT(fstat(descriptor, &after) == 0);
+    EXPECT(before.st_ino == after.st_ino && before.st_dev == after.st_dev);
+    expect_truth();
+}
+
+/* The numbers are taken by a file that reads like another process's statm. */
+static void read_after_reuse_of_all(void) {
+    FILE *file = tmpfile();
+    int imposter;
+
+    EXPECT(file && fputs("1 1 1 1 0 1 0\n", file) >= 0 && fflush(file) == 0);
+    imposter = dup(fileno(file));
+    expect_truth();
+    for (int descriptor = 3; descriptor < 1000; descriptor++)
+        if (descriptor != imposter)
+            EXPECT(dup2(imposter, descriptor) == descriptor);
+    expect_truth();
+    for (int descriptor = 3; descriptor < 1000; descriptor++)
+        EXPECT(fcntl(descriptor, F_GETFD) >= 0 && !is_statm(descriptor));
+}
+
+static void read_after_close_of_all(void) {
+    expect_truth();
+    for (int descriptor = 3; descriptor < 1024; descriptor++)
+        close(descriptor);
+    expect_truth();
+    expect_truth();
+}
+
+static void stay_clear_of_standard_numbers(void) {
+    close(0);
+    read_after_close_of_all();
+    EXPECT(fcntl(0, F_GETFD) < 0);
+}
+
+static void fail_in_an_empty_root(void) {
+    struct memscope_statm statm;
+    char directory[] = "process_test_XXXXXX";
+
+    if (geteuid() != 0)
+        SKIP("chroot needs root");
+    EXPECT(mkdtemp(directory) && chroot(directory) == 0 && chdir("/") == 0);
+    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_NOT_FOUND);
+    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_NOT_FOUND);
+}
+
+static void read_on_signal(int signal) {
+    struct memscope_statm statm;
+
+    (void)signal;
+    memscope_statm_read(&statm); /* NOLINT(bugprone-signal-handler): that it may is what is tested */
+}
+
+static void read_under_signals(void) {
+    struct itimerval interval = {{0, 200}, {0, 200}};
+    int descriptor;
+
+    signal(SIGALRM, read_on_signal);
+    EXPECT(setitimer(ITIMER_REAL, &interval, NULL) == 0);
+    for (int turn = 0; turn < 20000; turn++) {
+        struct memscope_statm statm;
+
+        EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
+    }
+    signal(SIGALRM, SIG_IGN);
+    EXPECT(count_statms(&descriptor) == 1);
+}
+
+static void test_memory_read(void) {
+    struct memscope_process_memory memory;
+    uint64_t read;
+
+    EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_OK);
+    EXPECT(memory.status == MEMSCOPE_OK && memory.smaps_rollup == MEMSCOPE_OK);
+    EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_threads));
+    EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have its own */
+    read = memory.values[MEMSCOPE_PROCESS_rss_bytes];
+    EXPECT(read + MIB > true_rss() && true_rss() + MIB > read);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] + MIB > read);
+}
+
+static void run_all(void) {
+    in_child(fail_in_an_empty_root);
+    test_threads_open_one_descriptor();
+    test_own_page();
+    in_child(fail_in_an_empty_root);
+    in_child(with_a_grandchild);
+    in_child(read_after_reuse);
+    in_child(read_after_reuse_of_all);
+    in_child(read_after_close_of_all);
+    in_child(stay_clear_of_standard_numbers);
+    in_child(read_under_signals);
+    test_memory_read();
+}
+
+#ifdef HAS_SECCOMP
+/* As a kernel before 4.14: madvise knows no MADV_WIPEONFORK. Inherited by children. */
+static void forget_wipe_on_fork(void) {
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 18 /* MADV_WIPEONFORK */, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 22 /* EINVAL */),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof steps / sizeof *steps, .filter = steps};
+
+    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        SKIP("no seccomp filters here");
+    run_all();
+}
+#endif
+
+#endif
+
+int main(void) {
+    test_statm_parse();
+    test_memory_parse();
+#ifdef __linux__
+#ifdef HAS_SECCOMP
+    in_child(forget_wipe_on_fork);
+#endif
+    run_all();
+#else
+    struct memscope_statm statm;
+    struct memscope_process_memory memory;
+
+    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memory.present == 0);
+#endif
+    return 0;
+}

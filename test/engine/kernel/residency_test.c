@@ -1,0 +1,147 @@
+#include "../expect.h"
+#include "kernel/process.h"
+#include "kernel/residency.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGES 64
+
+static struct memscope_scratch list, names;
+static const struct memscope_mappings_memory memory = {&list, &names};
+
+#ifdef __linux__
+
+#include <errno.h>
+
+#if __has_include(<linux/seccomp.h>) /* the kernel's headers are not among musl-gcc's */
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+/* The kernel answers every ioctl of this process with ENOTTY: a kernel before 6.7, as far as PAGEMAP_SCAN goes. */
+static void deny_ioctl(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+
+    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+#else
+
+static void deny_ioctl(void) {
+    SKIP("no seccomp headers to deny PAGEMAP_SCAN with");
+}
+
+#endif
+
+/* Every third page is written, every third only read: those hold the zero page and are in nobody's RSS. */
+static char *checkered_mapping(size_t page) {
+    char *mapped = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    volatile char sink = 0;
+
+    EXPECT(mapped != MAP_FAILED);
+    EXPECT(madvise(mapped, PAGES * page, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
+    for (size_t index = 0; index < PAGES; index += 3) {
+        mapped[index * page] = 1;
+        if (index + 1 < PAGES)
+            sink += mapped[(index + 1) * page];
+    }
+    (void)sink;
+    return mapped;
+}
+
+static void read_residency(struct memscope_mappings *mappings, struct memscope_residency *residency) {
+    list.used = names.used = 0;
+    EXPECT(memscope_mappings_read(&memory, mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_residency_read(mappings, &memory, residency) == MEMSCOPE_OK);
+}
+
+static void check(enum memscope_residency_source source, const char *mapped, size_t page, bool zero_pages_told) {
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+    struct memscope_statm statm;
+    uint64_t difference, sum = 0;
+
+    for (int warm_up = 0; warm_up < 2; warm_up++)
+        read_residency(&mappings, &residency);
+    EXPECT(residency.source == source);
+    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
+    difference = statm.resident_bytes > residency.resident_bytes ? statm.resident_bytes - residency.resident_bytes
+                                                                 : residency.resident_bytes - statm.resident_bytes;
+    EXPECT(difference <= 64 * 1024 + (zero_pages_told ? 0 : PAGES * page));
+    for (size_t index = 0; index < residency.range_count; index++) {
+        EXPECT(residency.ranges[index].start < residency.ranges[index].end);
+        EXPECT(index == 0 || residency.ranges[index - 1].end < residency.ranges[index].start);
+        sum += residency.ranges[index].end - residency.ranges[index].start;
+    }
+    EXPECT(sum == residency.resident_bytes);
+    for (size_t index = 0; index < PAGES; index++) {
+        uintptr_t start = (uintptr_t)mapped + index * page;
+        uint64_t resident = memscope_residency_between(&residency, start, start + page);
+
+        if (index % 3 != 1 || zero_pages_told)
+            EXPECT(resident == (index % 3 == 0 ? page : 0));
+    }
+    EXPECT(memscope_residency_between(&residency, (uintptr_t)mapped + 1, (uintptr_t)mapped + 11) == 10);
+}
+
+/* Enough read-only pages that pagemap alone would be wrong by more than it may drift; smaps then tells them. */
+static void test_many_zero_pages_by_pagemap(size_t page) {
+    size_t size = (size_t)8 << 20;
+    volatile const char *mapped = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+    char sink = 0;
+
+    EXPECT(mapped != MAP_FAILED);
+    for (size_t offset = 0; offset < size; offset += page)
+        sink += mapped[offset];
+    (void)sink;
+    read_residency(&mappings, &residency);
+    EXPECT(residency.source == MEMSCOPE_RESIDENCY_PAGEMAP);
+    EXPECT(memscope_residency_between(&residency, (uintptr_t)mapped, (uintptr_t)mapped + size) == 0);
+}
+
+int main(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *mapped = checkered_mapping(page);
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+
+    EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
+    read_residency(&mappings, &residency);
+    if (residency.source == MEMSCOPE_RESIDENCY_PAGEMAP_SCAN)
+        check(MEMSCOPE_RESIDENCY_PAGEMAP_SCAN, mapped, page, true);
+#ifdef __SANITIZE_ADDRESS__
+    SKIP("pagemap is not read where a sanitizer maps terabytes");
+#endif
+    deny_ioctl();
+    check(MEMSCOPE_RESIDENCY_PAGEMAP, mapped, page, false);
+    test_many_zero_pages_by_pagemap(page);
+    return 0;
+}
+
+#else
+
+int main(void) {
+    struct memscope_mappings mappings = {0};
+    struct memscope_residency residency;
+
+    EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(residency.source == MEMSCOPE_RESIDENCY_NONE && residency.range_count == 0);
+    (void)list, (void)names;
+    return 0;
+}
+
+#endif

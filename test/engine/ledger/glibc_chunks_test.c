@@ -1,0 +1,214 @@
+/* The chunk walk against glibc's own counts, mallinfo2 and malloc_info, and against what malloc_trim returns. */
+#include "../expect.h"
+#include "kernel/process.h"
+#include "ledger/glibc_chunks.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+
+#define SLACK ((int64_t)64 * 1024)
+#define BLOCKS 200000
+
+static struct memscope_scratch list, names;
+static unsigned seed = 4711;
+
+static unsigned next_random(unsigned below) {
+    seed = seed * 1103515245u + 12345u;
+    return (seed >> 8) % below;
+}
+
+static struct memscope_chunk_totals main_heap, arenas;
+
+static void walk_everything(void) {
+    const struct memscope_mappings_memory memory = {&list, &names};
+    struct memscope_scratch claims_list;
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+    struct memscope_own_memory own;
+    struct memscope_claims claims;
+    struct memscope_glibc_regions regions = {0};
+    struct memscope_chunk_walk walk;
+    struct memscope_images images;
+
+    memset(&main_heap, 0, sizeof main_heap);
+    memset(&arenas, 0, sizeof arenas);
+    list.used = names.used = 0;
+    EXPECT(memscope_scratch_open(&claims_list) == MEMSCOPE_OK);
+    EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
+    EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
+    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    memscope_images_read(&list, &images);
+    memscope_claims_open(&claims, &claims_list, &list);
+    memscope_glibc_claim_arenas(&mappings, &residency, &own, &claims, &regions);
+    memscope_claims_settle(&claims);
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
+    for (size_t index = 0; index < mappings.count; index++)
+        if (strcmp(mappings.list[index].name, "[heap]") == 0)
+            memscope_chunk_walk_main_heap(&walk, mappings.list[index].start, (uintptr_t)sbrk(0), &main_heap);
+    for (size_t index = 0; index < claims.count; index++)
+        memscope_chunk_walk_arena_heap(&walk, claims.list[index].start, &arenas);
+    for (size_t index = 0; index < claims.count; index++)
+        memscope_chunk_walk_arena_fast_chunks(&walk, claims.list[index].start, &arenas);
+    memscope_own_memory_close(&own);
+    memscope_scratch_close(&claims_list);
+}
+
+static void expect_near(uint64_t seen, uint64_t expected) {
+    int64_t difference = (int64_t)(seen - expected);
+
+    if (difference < -SLACK || difference > SLACK)
+        fprintf(stderr, "seen %llu, expected %llu\n", (unsigned long long)seen, (unsigned long long)expected);
+    EXPECT(difference >= -SLACK && difference <= SLACK);
+}
+
+static uint64_t sum(uint64_t main_bytes, uint64_t arena_bytes) {
+    return main_bytes + arena_bytes;
+}
+
+/* uordblks counts cached chunks and the arenas' own descriptions as in use, fordblks counts the tops as free. */
+static void check_against_mallinfo2(void) {
+    struct mallinfo2 info;
+
+    walk_everything();
+    info = mallinfo2();
+    EXPECT(main_heap.unwalked_bytes == 0 && arenas.unwalked_bytes == 0);
+    expect_near(sum(main_heap.free.bytes, arenas.free.bytes) + sum(main_heap.top.bytes, arenas.top.bytes),
+                info.fordblks);
+    expect_near(sum(main_heap.in_use.bytes, arenas.in_use.bytes) + sum(main_heap.cached.bytes, arenas.cached.bytes) +
+                    arenas.arena.bytes,
+                info.uordblks);
+    expect_near(main_heap.top.bytes, info.keepcost);
+}
+
+static void *fragment(void *argument) {
+    static __thread char *blocks[BLOCKS];
+
+    for (int index = 0; index < BLOCKS; index++) {
+        size_t size = next_random(index % 100 == 0 ? 60000 : 900) + 1;
+
+        blocks[index] = memset(malloc(size), 1, size);
+    }
+    for (int index = 0; index < BLOCKS; index++)
+        if (next_random(100) < 90)
+            free(blocks[index]);
+    return argument;
+}
+
+/* Blocks that go to the fast bins: malloc_trim joins them with what is free beside them. */
+static void *fragment_finely(void *argument) {
+    static __thread char *blocks[BLOCKS];
+
+    for (int index = 0; index < BLOCKS; index++)
+        blocks[index] = memset(malloc(100), 1, 100);
+    for (int index = 0; index < BLOCKS; index++)
+        if (next_random(100) < 99)
+            free(blocks[index]);
+    return argument;
+}
+
+static uint64_t resident(void) {
+    struct memscope_statm statm;
+
+    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
+    return statm.resident_bytes;
+}
+
+static void check_trim_forecast(void) {
+    uint64_t predicted, before, returned;
+
+    walk_everything();
+    predicted = main_heap.trimmable_bytes + arenas.trimmable_bytes;
+    before = resident();
+    malloc_trim(0);
+    returned = before - resident();
+    EXPECT(predicted > (uint64_t)16 << 20);
+    EXPECT(predicted >= returned - returned / 33 && predicted <= returned + returned / 33);
+}
+
+/* malloc/malloc.c: what the walk reads of an arena, and the chunks of its one heap. */
+struct made_up_heap {
+    struct memscope_glibc_heap_info info;
+    struct {
+        uintptr_t flags[2], fastbins[10], top;
+    } state;
+    char page[4096 - sizeof(struct memscope_glibc_heap_info) - 13 * sizeof(uintptr_t)];
+    struct {
+        uintptr_t previous_size, size, next, rest;
+    } fast, top;
+};
+
+/* As when the heap grew after the residency was read: the fast chunk is on a page that was not resident then. */
+static void walk_made_up_heap(const struct made_up_heap *heap, bool fast_is_resident) {
+    const struct memscope_range range = {fast_is_resident ? (uintptr_t)heap : (uintptr_t)&heap->top,
+                                         (uintptr_t)(heap + 1)};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    struct memscope_chunk_totals totals = {.in_use = {.count = 1, .bytes = 32, .resident_bytes = 32}};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+
+    list.used = 0;
+    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
+    memscope_chunk_walk_arena_fast_chunks(&walk, (uintptr_t)heap, &totals);
+    EXPECT(totals.free.bytes == 32 && totals.in_use.bytes == 0);
+    EXPECT(totals.trimmable_bytes == 0);
+    memscope_own_memory_close(&own);
+}
+
+static void check_a_heap_that_changes_meanwhile(void) {
+    static struct made_up_heap heap __attribute__((aligned(4096)));
+
+    heap.info.arena = (uintptr_t)&heap.state;
+    heap.info.size = sizeof heap;
+    heap.state.fastbins[0] = (uintptr_t)&heap.fast;
+    heap.state.top = (uintptr_t)&heap.top;
+    heap.fast.size = sizeof heap.fast | 1;
+    heap.fast.next = (uintptr_t)&heap.fast.next >> 12; /* PROTECT_PTR: the last one */
+    heap.top.size = sizeof heap.top | 1;
+    walk_made_up_heap(&heap, true);
+    alarm(10); /* a walk that does not end would be killed */
+    walk_made_up_heap(&heap, false);
+    alarm(0);
+}
+
+static void in_threads(void *(*work)(void *)) {
+    pthread_t threads[3];
+
+    for (int index = 0; index < 3; index++)
+        EXPECT(pthread_create(&threads[index], NULL, work, NULL) == 0);
+    for (int index = 0; index < 3; index++)
+        EXPECT(pthread_join(threads[index], NULL) == 0);
+}
+
+int main(void) {
+    EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
+    memscope_glibc_learn_cache_key();
+    EXPECT(memscope_glibc_knows_cache_key());
+    check_a_heap_that_changes_meanwhile();
+    check_against_mallinfo2();
+    fragment_finely(NULL);
+    in_threads(fragment_finely);
+    check_against_mallinfo2();
+    check_trim_forecast();
+    fragment(NULL);
+    check_against_mallinfo2();
+    EXPECT(main_heap.cached.count > 0);
+    in_threads(fragment);
+    check_against_mallinfo2();
+    EXPECT(arenas.in_use.count > 0 && arenas.free.count > 0);
+    check_trim_forecast();
+    check_against_mallinfo2();
+    return 0;
+}
+
+#else
+
+int main(void) {
+    SKIP("glibc does not serve malloc here");
+}
+
+#endif

@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require "net/http"
+
+# A real server in a process group of its own, which listens on a free port of 127.0.0.1. Subclasses say what it serves.
+class PumaProcess
+  # Seconds in which anything here happens, on a loaded machine.
+  PATIENCE = 90
+
+  # Makes one, yields it and stops it. A failure in the block shows the server's log.
+  def self.run(...)
+    server = new(...)
+    yield server
+  rescue Minitest::Skip
+    raise
+  rescue Minitest::Assertion, StandardError => e
+    raise e.class, "#{e.message}\n--- the server's log\n#{server&.log}", e.backtrace
+  ensure
+    server&.stop
+  end
+
+  # @return [Integer] the master, or the only process
+  attr_reader :pid
+  # @return [Integer] of 127.0.0.1
+  attr_reader :port
+
+  # Starts it, and waits until it listens.
+  #
+  # @param command [Array<String>]
+  # @param environment [Hash{String => String, nil}]
+  # @param directory [String] where it runs, and where log.txt keeps what it prints
+  def initialize(command, environment, directory)
+    raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+
+    @log = File.join(directory, "log.txt")
+    @pid = Process.spawn(environment, *command, chdir: directory, in: File::NULL, %i[out err] => @log, pgroup: true)
+    @waiter = Process.detach(@pid)
+    @port = until_found("port") { log[%r{Listening on http://127\.0\.0\.1:(\d+)}, 1]&.to_i }
+  end
+
+  # The command of a Ruby with memscope and the bundle's gems that runs one of their programs.
+  def self.command(program, *arguments)
+    load_path = ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }
+    [RbConfig.ruby, "-W0", *load_path, "-rbundler/setup",
+     "-e", "load Gem.bin_path(#{program.dump}, #{program.dump})", "--", *arguments]
+  end
+
+  # @param env [Hash{String => String, nil}]
+  # @param preload [String, nil] an allocator
+  # @return [Hash{String => String, nil}] of a process that finds the bundle's gems
+  def self.environment(preload, env)
+    ChildProcess.environment(preload, { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), **env })
+  end
+
+  # @return [String] what it has printed and logged
+  def log = File.read(@log)
+
+  # @return [Net::HTTPResponse]
+  def request(request)
+    Net::HTTP.start("127.0.0.1", port, open_timeout: PATIENCE, read_timeout: PATIENCE) { |http| http.request(request) }
+  end
+
+  # @return [Object] the first true value of the block
+  def until_found(what)
+    deadline = now + PATIENCE
+    until (found = yield)
+      raise ChildProcess::Failure, "no #{what}: #{log}" if now > deadline || !@waiter.alive?
+
+      sleep 0.02
+    end
+    found
+  end
+
+  # Workers that a test has stopped continue first.
+  def stop
+    Process.kill(:CONT, -pid)
+    Process.kill(:TERM, pid)
+    return if @waiter.join(PATIENCE)
+
+    Process.kill(:KILL, -pid)
+    @waiter.join
+  rescue Errno::ESRCH
+    nil
+  end
+
+  private
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end
