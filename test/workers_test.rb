@@ -17,11 +17,11 @@ class WorkersTest < MemscopeTest
   def with_cluster
     cluster = Memscope::Workers::Cluster.new
     thread = Thread.new { cluster.run }
-    sleep 0.01 until Memscope::Workers.place == cluster && cluster.read
+    sleep 0.01 until Memscope::Workers.current == cluster && cluster.read
     yield cluster
   ensure
     thread.kill.join
-    Memscope::Workers.place = nil
+    Memscope::Workers.current = nil
   end
 
   # A process that does what a worker does at its boot, and then waits.

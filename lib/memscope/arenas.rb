@@ -135,6 +135,10 @@ module Memscope
                "free" => :free_bytes, "fast" => :fast_bytes }.freeze
     }.freeze
 
+    # The numbers that metrics have of each arena.
+    LEVELS = %i[allocated_bytes active_bytes dirty_bytes muzzy_bytes retained_bytes resident_bytes metadata_bytes
+                tcache_bytes threads system_bytes free_bytes fast_bytes].freeze
+
     class << self
       # @return [Symbol] the field that tells it from others of a list
       def identity = :index
@@ -201,6 +205,15 @@ module Memscope
 
       allocator == :glibc && arena.index.zero? ? "main" : "#{'huge ' if arena.huge?}#{arena.index}"
     end
+
+    # @api private
+    # @param name [Symbol] of Arena::LEVELS
+    # @return [Hash{Integer => Integer}] by index, of the arenas that have the number
+    def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
+
+    # @api private
+    # @return [Hash{Symbol => Hash{Integer => Integer}}] those of Arena::LEVELS that any arena has
+    def levels = Arena::LEVELS.to_h { |name| [name, level(name)] }.reject { |_name, numbers| numbers.empty? }
 
     # @api private
     # @return [Boolean] whether anything could be read

@@ -103,7 +103,7 @@ module Memscope
     class << self
       # @api private
       # @return [Workers]
-      def read = (place || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
+      def read = (current || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
       # Lets this process take readings of itself each `worker_interval_seconds`, so that `Memscope.workers` knows how
       # it grows: for a process that is no worker of Puma's, as Sidekiq's. One thread, asleep in between. Again in a
@@ -111,19 +111,19 @@ module Memscope
       #
       # @return [void]
       def watch
-        return if place
+        return if current
 
-        self.place = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
+        self.current = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
         nil
       end
 
       # @api private
       # @return [#read, nil] what knows this process's place among the others; nil where nothing was started, as in a
       #   child that a worker forked
-      def place = (@place if @place && @place.pid == Process.pid)
+      def current = (@current if @current && @current.pid == Process.pid)
 
       # @api private
-      attr_writer :place
+      attr_writer :current
 
       # What is configured so far: an application that is still to be loaded may configure yet.
       #

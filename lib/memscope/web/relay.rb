@@ -32,7 +32,7 @@ module Memscope
       # @yieldreturn [Workers]
       # @return [Array<Worker>] without their master: what it holds is what they share
       def self.workers
-        return [] unless Memscope::Workers.place
+        return [] unless Memscope::Workers.current
 
         (block_given? ? yield : Memscope.workers).select { |worker| worker.role == :worker }
       end

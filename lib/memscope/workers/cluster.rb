@@ -37,14 +37,14 @@ module Memscope
         listen("worker #{index} cannot be asked")
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
         watch.start
-        Workers.place = watch
+        Workers.current = watch
       end
 
       # In a process that has forked a worker: the master, or with fork_worker worker 0.
       #
       # @return [void]
       def forked
-        place = Workers.place
+        place = Workers.current
         place.sampler.rebase if place.is_a?(Watch)
       end
 
@@ -71,7 +71,7 @@ module Memscope
       def run
         @watch = Watch.new(Sampler.new(role: :master))
         due = monotonic + @watch.step
-        Workers.place = self
+        Workers.current = self
         loop do
           receive([due - monotonic, 0].max) while monotonic < due
           due = monotonic + @watch.step

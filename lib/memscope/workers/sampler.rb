@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
+require_relative "../arenas"
 require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../snapshot"
+require_relative "../ttl_cache"
 require_relative "trend"
 
 module Memscope
@@ -15,9 +17,7 @@ module Memscope
       # Those of its readings whose absence the kernel explains.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
 
-      # What Metrics::Readings asks the configuration for.
-      Settings = Struct.new(:metrics_arenas, :metrics_ledger_interval_seconds)
-      private_constant :EXPLAINED, :Settings
+      private_constant :EXPLAINED
 
       # @param role [Symbol] :master, :worker or :single
       # @param index [Integer, nil] of a worker
@@ -25,6 +25,7 @@ module Memscope
         @role = role
         @index = index
         @trend = Trend.new
+        @arenas = TtlCache.new
         memory = ProcessMemory.read
         @booted_at = now
         @rss_at_boot = memory.rss_bytes
@@ -47,8 +48,8 @@ module Memscope
         Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
                          reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory), **rows(ledger),
-                         **arenas_and_costs(ledger: ledger.cost, process_memory: memory.cost,
-                                            snapshot: snapshot.cost) })
+                         **arenas_and_costs(ledger.allocator.name,
+                                            { ledger: ledger, process_memory: memory, snapshot: snapshot }) })
       end
 
       private
@@ -62,19 +63,19 @@ module Memscope
           unverified_rows: ledger.unverified_rows }
       end
 
-      def arenas_and_costs(costs)
-        arenas = self.arenas
-        costs[:arenas] = arenas.cost if arenas
-        { arenas: arenas && Metrics::ArenaLevels.all(arenas.arenas),
-          costs: costs.transform_values { |cost| cost.to_h.slice(:wall_us, :gvl_us) } }
+      def arenas_and_costs(allocator, readings)
+        arenas = arenas(allocator)
+        costs = { **readings, arenas: arenas }.compact.transform_values { |one| one.cost.to_h.slice(:wall_us, :gvl_us) }
+        { arenas: arenas&.levels, costs: costs }
       end
 
-      # Under glibc they cost more than a report may: they are read as seldom as the configuration wants, as everywhere.
-      def arenas
+      # Under glibc they cost more than a report may, so the configuration limits how often they are read.
+      def arenas(allocator)
         return unless Workers.setting(:metrics_arenas)
+        return Arenas.read if allocator == :jemalloc
 
-        require_relative "../facade"
-        Metrics::Readings.new(Settings.new(true, Workers.setting(:metrics_ledger_interval_seconds))).arenas
+        interval = Workers.setting(:metrics_ledger_interval_seconds)
+        @arenas.fetch(interval) { Arenas.read } if interval
       end
 
       def sizes(memory)
