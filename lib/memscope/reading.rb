@@ -44,8 +44,8 @@ module Memscope
     CLOSING = own_fields.last(2).freeze
     private_constant :ENVELOPE, :CLOSING
 
-    # Both are built on demand.
-    remove_method :at, :cost
+    # It is built on demand.
+    remove_method :cost
 
     class << self
       # @return [Array<Field>] of the envelope, its own, reasons and cost
@@ -104,12 +104,10 @@ module Memscope
     # @return [String] "ledger", "allocator", …
     def kind = self.class.kind
 
-    def at = Time.at(0, @values[:at], :millisecond).utc.freeze
-
     def cost = Cost.capture(@values[:cost])
 
     # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost; ready for JSON
-    def to_h = { schema: SCHEMAS.last, kind: kind, **super, at: at.strftime("%Y-%m-%dT%H:%M:%S.%LZ") }
+    def to_h = { schema: SCHEMAS.last, kind: kind, **super }
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)

@@ -10,6 +10,8 @@ module Memscope
   class Field
     # Types of numbers.
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
+    # Text of a time in `to_h` and JSON.
+    TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
     IMMEDIATES = [*NUMBERS, :symbol, :id, :boolean, :time, :cost].freeze
     private_constant :IMMEDIATES
 
@@ -60,10 +62,17 @@ module Memscope
     # @param value [Object] as the record holds it
     # @return [Object] as `to_h` has it
     def give(value)
-      return value unless nested? && value
-
-      type.is_a?(Array) ? value.map(&:to_h) : value.to_h
+      case type
+      when Array then value&.map(&:to_h)
+      when Class then value&.to_h
+      when :time then value && Field.time(value).strftime(TIME)
+      else value
+      end
     end
+
+    # @param milliseconds [Integer] since 1970
+    # @return [Time] UTC, frozen
+    def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
 
     # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
     # @return [Object] deeply frozen, with Strings for Symbols
@@ -116,7 +125,11 @@ module Memscope
       def field(name, type, null: true, one_of: nil, counters: false, sparse: false)
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
         own_fields << Field.new(key, type, null, one_of, counters, sparse)
-        type == :boolean ? define_method(:"#{key}?") { @values[key] } : public(alias_method(name, :read))
+        case type
+        when :boolean then define_method(:"#{key}?") { @values[key] }
+        when :time then define_method(name) { @values[name] && Field.time(@values[name]) }
+        else public(alias_method(name, :read))
+        end
       end
 
       # Builds a record from what the extension built. Nothing is checked, and a missing key is nil. Numbers and frozen
