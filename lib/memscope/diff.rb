@@ -9,26 +9,26 @@ module Memscope
   #   diff[:rss_bytes].delta              # => 4096
   #   diff.dig(:rows, :malloc).delta      # => 4096
   #
-  # A counter's delta is what happened in between; a gauge's is by how much it moved.
+  # The delta of a counter counts what happened in between; the delta of a gauge is its rise or fall.
   class Diff < Reading
     # One number, or a group of them.
     class Change < Record
       include Lookup
 
-      # @return [Symbol, Integer] the field's, the row's or the Hash key's
+      # @return [Symbol, Integer] of the field, the row or the Hash key
       field :id, :id, null: false
       # @return [String] for people
       field :label, :string, null: false
-      # @return [Integer, Float, nil] the earlier value; nil where it is not known, and for a mere group
+      # @return [Integer, Float, nil] earlier value; nil where it is unknown, and for a group
       field :from, :number
-      # @return [Integer, Float, nil] the later value
+      # @return [Integer, Float, nil] later value
       field :to, :number
       # @return [Boolean] whether it is a total that only grows
       field :counter?, :boolean, null: false
       # @return [Array<Change>] of its parts
       field :changes, [self], null: false
 
-      # @return [Integer, Float, nil] later less earlier; nil where either is not known
+      # @return [Integer, Float, nil] later less earlier; nil where either is unknown
       def delta = from && to && (to - from)
 
       private
@@ -37,13 +37,13 @@ module Memscope
     end
     include Lookup
 
-    # @return [String] the kind of both readings: "ledger", "snapshot", …
+    # @return [String] kind of both readings: "ledger", "snapshot", …
     field :of, :string, null: false
     # @return [Float] from the earlier reading to the later
     field :seconds, :number, null: false
-    # @return [Integer] the earlier reading's process; `pid` is the later's
+    # @return [Integer] process of the earlier reading; `pid` is the later one's
     field :earlier_pid, :count, null: false
-    # @return [Array<Change>] one for each number that both readings can have
+    # @return [Array<Change>] one for each number of such a reading
     field :changes, [Change], null: false
 
     NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
@@ -51,7 +51,7 @@ module Memscope
 
     # @param earlier [Reading]
     # @param later [Reading]
-    # @return [Diff] in the later one's envelope; nothing was read for it, so it costs nothing
+    # @return [Diff] in the later reading's envelope, at no cost
     # @raise [TypeError] unless both are readings of one kind
     def self.between(earlier, later)
       unless earlier.instance_of?(later.class)

@@ -5,68 +5,65 @@ require_relative "reading"
 require_relative "size_classes"
 
 module Memscope
-  # How much more than what it gave out the allocator holds, each ratio by its name; and of that memory, what can come
-  # back how.
+  # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
-  # "Purgeable" returns at once (`Memscope.purge`), "compactable" by compacting Ruby's heap, and "stuck" not before the
-  # last allocation in a slab or beside a free block is gone, or the process ends.
+  # A purge returns "purgeable" memory at once (`Memscope.purge`), and compaction of Ruby's heap "compactable" memory.
+  # "Stuck" memory stays until the last allocation in a slab or beside a free block is freed, or the process ends.
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
-      # @return [Symbol] the field that tells it from others of a list
+      # @return [Symbol] the field that identifies it in a list
       def self.identity = :size_bytes
 
       # @return [Integer] of one region
       field :size_bytes, :bytes, null: false
-      # @return [Integer] in free regions
+      # @return [Integer] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
+      #   pages of a slab that were never touched are not resident
       field :stuck_bytes, :bytes, null: false
-      # @return [Float] regions in use of all
+      # @return [Float] regions in use by all regions
       field :utilisation, :number, null: false
-      # @return [Integer]
+      # @return [Integer] number of slabs
       field :slabs, :count, null: false
     end
 
-    # @return [Symbol] what serves malloc
+    # @return [Symbol] that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Integer, nil] jemalloc's, of all its numbers
+    # @return [Integer, nil] epoch of jemalloc for all its numbers
     field :epoch, :count
     # @return [Integer, nil] resident memory of the process
     field :rss_bytes, :bytes
-    # @return [Integer, nil] given out: under jemalloc what thread caches hold included, under glibc not
+    # @return [Integer, nil] allocated; thread caches are included under jemalloc, and not under glibc
     field :allocated_bytes, :bytes
     # @return [Integer, nil] jemalloc: whole pages with allocations in them
     field :active_bytes, :bytes
-    # @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: what is resident of
+    # @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: resident part of
     #   malloc's memory
     field :resident_bytes, :bytes
     # @return [Float, nil] slack inside of pages: 1.0 is none
     field :active_to_allocated, :number
     # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
     field :resident_to_active, :number
-    # @return [Float, nil] the process beside its allocator; below 1 where active pages were never touched
+    # @return [Float, nil] the process compared with its allocator; below 1 where active pages were never touched
     field :rss_to_resident, :number
-    # @return [Integer, nil] resident free pages that the allocator can give back now
+    # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @return [Integer, nil] pages of Ruby's heap that moving its objects together empties, at least; nil where pins
-    #   are not known
+    # @return [Integer, nil] pages of Ruby's heap that compaction empties at least; nil where pins are unknown
     field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
+    # @return [Integer, nil] pages that it empties at most; Purge::Compaction forecasts how many of them Ruby returns
     field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
     #   bound: pages of a slab that were never touched are not resident
     field :stuck_bytes, :bytes
-    # @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none
+    # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
     field :stuck, [Stuck], null: false
 
-    # The reasons of the readings that it is made of which hold for it too.
+    # Reasons of its readings that apply to it, too.
     KEPT = %i[rss_bytes jemalloc classes deep extension].freeze
     TWO_EPOCHS = "someone else advanced it between two readings, twice: numbers may be of two"
     private_constant :KEPT, :TWO_EPOCHS
 
     class << self
-      # Reads what this allocator can say.
-      #
-      # @return [Fragmentation]
+      # @return [Fragmentation] as far as this allocator has statistics
       def read
         case Memscope.allocator.name
         when :jemalloc then of_jemalloc(*of_one_epoch, Memscope.ruby_heap)
@@ -75,7 +72,7 @@ module Memscope
         end
       end
 
-      # What of_jemalloc needs; once more where somebody else advances the epoch between the two.
+      # The readings for of_jemalloc; once more where somebody else advances the epoch between the two.
       #
       # @api private
       # @return [Array(Snapshot, SizeClasses)]

@@ -4,11 +4,10 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # What the kernel accounts to this process, from /proc/self/smaps_rollup and /proc/self/status.
+  # The kernel's figures for this process, from /proc/self/smaps_rollup and /proc/self/status.
   #
-  # smaps_rollup is a walk of the page tables: exact, milliseconds per GB, and other threads' mmap and munmap wait
-  # meanwhile. A figure that this kernel does not print, or does not show to this process, is nil; +reasons+ says
-  # which of the two.
+  # smaps_rollup walks the page tables: exact, milliseconds per GB, and mmap and munmap in other threads wait meanwhile.
+  # A figure that this kernel does not print, or hides from this process, is nil; +reasons+ says which.
   class ProcessMemory < Reading
     # @return [Integer, nil] resident pages, shared ones in full (Rss)
     field :rss_bytes, :bytes
@@ -16,7 +15,7 @@ module Memscope
     field :peak_rss_bytes, :bytes
     # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
     field :pss_bytes, :bytes
-    # @return [Integer, nil] pages that this process alone maps: Private_Clean + Private_Dirty
+    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
     field :uss_bytes, :bytes
     # @return [Integer, nil] Pss_Anon
     field :pss_anonymous_bytes, :bytes
@@ -42,7 +41,7 @@ module Memscope
     field :file_bytes, :bytes
     # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
     field :shared_memory_bytes, :bytes
-    # @return [Integer, nil] given back with MADV_FREE, resident until the kernel wants them (LazyFree)
+    # @return [Integer, nil] freed with MADV_FREE, resident until the kernel reclaims them (LazyFree)
     field :lazy_free_bytes, :bytes
     # @return [Integer, nil] resident as transparent huge pages (AnonHugePages)
     field :anonymous_huge_bytes, :bytes
@@ -52,17 +51,17 @@ module Memscope
     field :swap_pss_bytes, :bytes
     # @return [Integer, nil] locked in memory (Locked)
     field :locked_bytes, :bytes
-    # @return [Integer, nil] the kernel's page tables for this process (VmPTE); no part of RSS
+    # @return [Integer, nil] the kernel's page tables for this process (VmPTE); not in RSS
     field :page_tables_bytes, :bytes
-    # @return [Integer, nil] pages of hugetlbfs (HugetlbPages); no part of RSS
+    # @return [Integer, nil] pages of hugetlbfs (HugetlbPages); not in RSS
     field :hugetlb_bytes, :bytes
     # @return [Integer, nil] address space (VmSize)
     field :virtual_bytes, :bytes
-    # @return [Integer, nil] the most address space so far (VmPeak)
+    # @return [Integer, nil] peak address space (VmPeak)
     field :peak_virtual_bytes, :bytes
-    # @return [Integer, nil] of the kernel's, Ruby's among them
+    # @return [Integer, nil] kernel threads, Ruby's included
     field :threads, :count
-    # @return [Boolean, nil] whether this process may get transparent huge pages (THP_enabled); CRuby turns them off
+    # @return [Boolean, nil] whether this process may have transparent huge pages (THP_enabled); CRuby disables them
     field :thp_enabled?, :boolean
 
     # What Memscope.process_memory does.

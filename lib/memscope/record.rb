@@ -32,7 +32,7 @@ module Memscope
     attr_reader :name, :type, :nullable, :one_of, :counters, :sparse
 
     # Positional, as keywords would allocate a Hash for each field.
-    def initialize(name, type, nullable, one_of, counters, sparse)
+    def initialize(name, type, nullable, one_of, counters, sparse) # rubocop:disable Metrics/ParameterLists
       @name = name
       @type = type
       @nullable = nullable

@@ -3,15 +3,15 @@
 require_relative "purge"
 
 module Memscope
-  # jemalloc's decay times and background threads, as they were and as they are.
+  # jemalloc's decay times and background threads, before and after a call of Memscope.tune.
   #
   #   tuning = Memscope.tune(dirty_decay_ms: 1_000)
   #   tuning[0].old_dirty_decay_ms  # => 10000
   #   tuning[0].dirty_decay_ms      # => 1000
   class Tuning < Reading
-    # The decay times of one arena: after how many milliseconds unused pages are given back, 0 at once, -1 never.
+    # The decay times of one arena: milliseconds until unused pages are purged, 0 at once, -1 never.
     class Decay < Record
-      # @return [Integer, nil] nil for arenas that are made later
+      # @return [Integer, nil] nil for arenas that are created later
       field :index, :count
       # @return [Integer, nil]
       field :old_dirty_decay_ms, :integer
@@ -28,15 +28,15 @@ module Memscope
 
     include Lookup
 
-    # @return [Symbol] what serves malloc
+    # @return [Symbol] that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Array<Decay>] those in use, by index; only the one that was asked for
+    # @return [Array<Decay>] those in use, by index; only the requested one
     field :arenas, [Decay], null: false
     # @return [Decay, nil] what arenas begin with that are not in use yet; nil when one arena was asked for
     field :later_arenas, Decay
     # @return [Boolean, nil]
     field :old_background_thread?, :boolean
-    # @return [Boolean, nil] whether jemalloc gives pages back in threads of its own; nil where it cannot
+    # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil where it cannot
     field :background_thread?, :boolean
 
     class << self

@@ -8,9 +8,9 @@ require "memscope/birth" # before Puma sets its process title
 # listen as Memscope.listen does, whatever the setting `listen` is. With prune_bundler also
 # `extra_runtime_dependencies ["memscope", "json"]`.
 #
-# `start` runs before the application is loaded, and so do the hooks in a worker where it is not preloaded: they must not
-# require "memscope", only parts of it. Otherwise Bundler's own require would find it loaded, and Rails would miss the
-# railtie.
+# `start` runs before the application is loaded, and so do the hooks in a worker where it is not preloaded: they must
+# not require "memscope", only parts of it. Otherwise Bundler's own require would find it loaded, and Rails would miss
+# the railtie.
 Puma::Plugin.create do
   # Not `config`, which receives Puma's DSL: for a plugin with that method, Puma removes the first option from the
   # configuration file (5.6 to 8.0, DSL#_offer_plugins), which may be `workers`.
