@@ -32,8 +32,8 @@ module Memscope
     field :allocator, :symbol, null: false
     # @return [Array<Decay>] those in use, by index; only the requested one
     field :arenas, [Decay], null: false
-    # @return [Decay, nil] what arenas begin with that are not in use yet; nil when one arena was asked for
-    field :later_arenas, Decay
+    # @return [Decay, nil] with which new arenas begin; nil when one arena was requested
+    field :new_arena_defaults, Decay
     # @return [Boolean, nil]
     field :old_background_thread?, :boolean
     # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil where it cannot
