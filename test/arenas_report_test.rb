@@ -148,6 +148,13 @@ class ArenasReportTest < MemscopeTest
     assert_match(/^ +23\.0 in slabs of 2 other sizes$/, said)
   end
 
+  def test_pages_that_are_not_compacted
+    said = text(fragmentation(reasons: { compactable_bytes: "GC.compact can crash" }), :FragmentationPage)
+
+    assert_match(/^ +3\.0-4\.0   in pages of Ruby's heap that a compaction would empty$/, said)
+    assert_includes said, "  compactable_bytes: GC.compact can crash\n"
+  end
+
   def test_what_is_not_known_of_fragmentation
     said = text(fragmentation(active_bytes: nil, active_to_allocated: nil, resident_to_active: nil, allocator: :glibc,
                               purgeable_bytes: nil, compactable_min_bytes: nil, reasons: { deep: "no room" }),

@@ -274,6 +274,16 @@ class ArenasTest < MemscopeTest
     assert_equal :T2, fragmentation.cost.tier
   end
 
+  def test_fragmentation_counts_pages_that_ruby_keeps_empty
+    heap = Memscope.ruby_heap.to_h
+    least, most = [0, 100].map do |pages|
+      reading = Memscope::RubyHeap.from_h({ **heap, empty_pages: pages })
+      Memscope::Fragmentation.of_unknown(Memscope.snapshot, reading).compactable_bytes
+    end
+
+    assert_equal 100 * heap[:page_bytes], most - least
+  end
+
   def test_an_allocator_that_tells_nothing
     mimalloc = Dir["/usr/lib/*/libmimalloc.so*"].min
     skip_under_sanitizer

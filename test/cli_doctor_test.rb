@@ -57,7 +57,7 @@ class CLIDoctorTest < MemscopeTest
 
   def test_exit_statuses
     assert_equal 0, exit_status
-    assert_equal 0, exit_status(malloc: Charts.glibc(nobody: 60))
+    assert_equal 0, exit_status(malloc: Charts.glibc(untracked: 60))
     assert_equal 1, exit_status(malloc: Charts.glibc(main_free: 90, main_trimmable: 80))
     assert_equal 2, exit_status(cgroup: { limit_bytes: 310 * Charts::MEBIBYTE })
   end

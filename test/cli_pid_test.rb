@@ -53,7 +53,7 @@ class CLIPidTest < MemscopeTest
 
     assert_equal [0, "memscope report: #{silent}; this is the view from outside\n"], [ran.status, ran.err]
     assert_match(/pid #{pid} seen from outside/, ran.out)
-    assert_equal "outside", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
+    assert_equal "external_process", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
     [%w[report --deep], %w[report --arenas], %w[doctor], %w[purge]].each do |command|
       assert_fails(74, "memscope #{command.first}: #{silent}\n", *command, "--pid", pid)
     end
@@ -73,7 +73,7 @@ class CLIPidTest < MemscopeTest
                  "top", "--socket", path)
     process.stop
 
-    assert_fails(74, "memscope top: nobody listens at #{path}: No such file or directory\n", "top", "--socket", path)
+    assert_fails(74, "memscope top: no process listens at #{path}: No such file or directory\n", "top", "--socket", path)
   end
 
   def test_sockets_that_are_refused
@@ -83,7 +83,7 @@ class CLIPidTest < MemscopeTest
     File.write(file, "")
 
     { "run.sock" => [64, "a socket's path: given \"run.sock\", allowed: an absolute path of at most 107 bytes"],
-      "#{path}x" => [74, "nobody listens at #{path}x: No such file or directory"],
+      "#{path}x" => [74, "no process listens at #{path}x: No such file or directory"],
       link => [74, "#{link} is a link; allowed: a socket"],
       file => [74, "#{file} is a file; allowed: a socket"] }.each do |given, (status, message)|
       assert_fails(status, "memscope report: #{message}\n", "report", "--socket", given)
@@ -102,7 +102,7 @@ class CLIPidTest < MemscopeTest
     stranger = start("require 'memscope/client'; Process::UID.change_privilege(65_534)")
     stranger.tell("Memscope::Client.at(#{path.inspect}) rescue [$!.class, $!.message]")
 
-    assert_match(/Unreachable, .*nobody listens at #{path}: Permission denied/, stranger.gets)
+    assert_match(/Unreachable, .*no process listens at #{path}: Permission denied/, stranger.gets)
     assert_equal process.pid, Memscope::Client.at(path).pid
     File.chown(65_534, nil, sockets)
 

@@ -23,7 +23,7 @@ class CLIPsTest < MemscopeTest
 
   def test_json
     asked = listening
-    processes = memscope("ps", "--json").lines.map { |line| Memscope::Outside.from_h(JSON.parse(line)) }
+    processes = memscope("ps", "--json").lines.map { |line| Memscope::ExternalProcess.from_h(JSON.parse(line)) }
 
     assert_predicate processes.find { |process| process.pid == asked.pid }, :listens?
   end

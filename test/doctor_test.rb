@@ -14,7 +14,7 @@ class DoctorTest < MemscopeTest
 
   def mebibytes(number) = number * MEBIBYTE
 
-  # The one finding, but for those that only inform; or of that id.
+  # The finding of that id.
   def finding(diagnosis, id)
     diagnosis.find { |found| found.id == id } || flunk("no #{id}:\n#{diagnosis}")
   end
@@ -43,8 +43,8 @@ class DoctorRulesTest < DoctorTest
     muzzy_pages: [:info, 64, { malloc: Charts.jemalloc(muzzy: 64) }],
     retained_resident: [:warning, 64, { malloc: Charts.jemalloc(retained_resident: 64) }],
     huge_pages: [:info, 90, { process_memory: { anonymous_huge_bytes: 90 * MEBIBYTE } }],
-    rss_above_ruby: [:info, 148, { malloc: Charts.glibc(nobody: 116, main_free: 4) }],
-    native_memory: [:info, 50, { malloc: Charts.glibc(nobody: 50) }],
+    rss_above_ruby: [:info, 148, { malloc: Charts.glibc(untracked: 116, main_free: 4) }],
+    native_memory: [:info, 50, { malloc: Charts.glibc(untracked: 50) }],
     swapped: [:warning, 32, { process_memory: { swap_bytes: 32 * MEBIBYTE } }],
     near_limit: [:warning, 300, { cgroup: { limit_bytes: 330 * MEBIBYTE } }],
     out_of_memory: [:warning, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE, events: { oom_kill: 2 } } }],
@@ -53,7 +53,7 @@ class DoctorRulesTest < DoctorTest
                                                               prefix: "", reason: "loaded but serves nothing" }] } }],
     private_allocator: [:info, nil, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/r.so",
                                                               prefix: "_rjem_", reason: "a private copy" }] } }],
-    preload_without_effect: [:warning, nil, { surroundings: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
+    preload_without_effect: [:warning, nil, { environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
     invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
     unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
@@ -62,7 +62,7 @@ class DoctorRulesTest < DoctorTest
                                          allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
     empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600 } }],
-    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], surroundings: { yjit: true },
+    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], environment: { yjit: true },
                                     ledger: { ruby: "3.1.2" } }],
     touched_main_stack: [:info, 8, { rows: [Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:main, "", 8)])],
                                      ledger: { ruby: "3.3.8" } }]
@@ -105,7 +105,7 @@ class DoctorRulesTest < DoctorTest
                  found.evidence.values_at(:floor_bytes, :floor_ratio, :floor_ratio_of)
   end
 
-  # Between two collections Ruby lets malloc grow, so that much is free in any process that makes garbage.
+  # Ruby lets malloc grow between two collections: any process that makes garbage has that much free.
   def test_room_for_garbage_is_not_a_warning
     assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 40, main_trimmable: 40)
     assert_found :warning, :trimmable, malloc: Charts.glibc(main_free: 60, main_trimmable: 60)
@@ -133,7 +133,7 @@ class DoctorRulesTest < DoctorTest
   def test_swap_counts_as_the_platform_has_it
     swapped = { process_memory: { swap_bytes: mebibytes(32) } }
 
-    { "Heroku's quota" => { surroundings: { environment: { DYNO: "web.1" } } },
+    { "Heroku's quota" => { environment: { variables: { DYNO: "web.1" } } },
       "counts memory and swap together" => { cgroup: { memory_and_swap_limit_bytes: mebibytes(600) } },
       "limits swap by itself" => { cgroup: { swap_limit_bytes: mebibytes(100) } },
       "no limit on swap" => {} }.each do |words, platform|
@@ -152,17 +152,29 @@ class DoctorRulesTest < DoctorTest
 
   # 450,000 of a million slots are in use, on 2,560 pages: at 65 % free Ruby 3.1 keeps all of them, at 25 % 1,536.
   def test_what_ruby_keeps_for_a_setting
-    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.2" }
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.4" }
     kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
 
     assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
     assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nMemscope.purge(:compact)", kept.remedy
-    assert_match(/Of that 16\.0 MiB stay whatever is collected: Ruby keeps up to 65 % /, kept.explanation)
+    assert_match(/16\.0 MiB of that stays after any collection: Ruby keeps up to 65 % /, kept.explanation)
     [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
       found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
 
       assert_equal ["Memscope.purge(:compact)", 0],
                    [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
+    end
+  end
+
+  def test_a_compaction_that_can_crash_is_not_advised
+    %w[3.1.0 3.1.3 3.2.0].each do |ruby|
+      found = assert_found(:warning, :compactable_heap,
+                           ruby_heap: { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, ruby: ruby })
+
+      assert_equal [nil, nil, nil], [found.remedy, found.remedy_cost, found.recoverable_bytes]
+      assert_match(/\AGC\.compact can crash Ruby #{ruby} .*: upgrade to 3\.1\.4, 3\.2\.1 or newer; .* restart .*\.\z/,
+                   found.unrecoverable_reason)
+      refute_includes found.explanation, "the setting"
     end
   end
 
@@ -177,9 +189,9 @@ class DoctorRulesTest < DoctorTest
 
   def test_what_is_preloaded_and_there
     assert_clear :preload_without_effect,
-                 diagnose(surroundings: { environment: { LD_PRELOAD: "/opt/libsomething.so" } })
+                 diagnose(environment: { variables: { LD_PRELOAD: "/opt/libsomething.so" } })
     assert_clear :preload_without_effect,
-                 diagnose(malloc: jemalloc, surroundings: { environment: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
+                 diagnose(malloc: jemalloc, environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
   end
 
   def test_what_cannot_be_read_is_unknown
@@ -230,19 +242,19 @@ class DoctorDirtyPagesTest < DoctorTest
   end
 
   def test_background_threads_lost_by_a_fork
-    lost = { allocator: { settings: { background_thread: true } }, surroundings: { forked: true } }
+    lost = { allocator: { settings: { background_thread: true } }, environment: { forked: true } }
 
     assert_dirty :warning, :certain, dirty(**lost)
     assert_nil dirty(malloc: { background_threads: 1 }, **lost)
   end
 
   def test_a_fork_that_gives_nothing_back
-    forked = { surroundings: { forked: true } }
+    forked = { environment: { forked: true } }
 
     assert_dirty :warning, :likely, dirty(**forked, later: { dirty_npurge: 7 })
     assert_dirty :info, :likely, dirty(**forked, later: { dirty_npurge: 8 })
     assert_dirty :info, :likely, dirty(**forked)
-    assert_dirty :info, :likely, dirty(system: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
+    assert_dirty :info, :likely, dirty(environment: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
   end
 
   # One reading cannot tell an idle process from one that has just freed memory.
@@ -262,22 +274,22 @@ class DoctorSinceTest < DoctorTest
   def later(since, pid: 7, **chart) = diagnose(**chart, ledger: { at: LATER, pid: pid }, since: since)
 
   def test_native_growth
-    since = earlier(malloc: Charts.glibc(nobody: 2))
-    grown = later(since, malloc: Charts.glibc(nobody: 42))
+    since = earlier(malloc: Charts.glibc(untracked: 2))
+    grown = later(since, malloc: Charts.glibc(untracked: 42))
     found = finding(grown, :native_growth)
 
     assert_equal [:warning, mebibytes(40), nil, 60.0],
                  [found.severity, found.affected_bytes, found.recoverable_bytes, found.evidence[:seconds]]
     assert_includes found.explanation, "2,400.0 MiB an hour"
     [since.to_json, since.to_h].each do |given|
-      assert_equal grown.findings, later(given, malloc: Charts.glibc(nobody: 42)).findings
+      assert_equal grown.findings, later(given, malloc: Charts.glibc(untracked: 42)).findings
     end
   end
 
   def test_what_stays_or_falls_is_no_growth
-    since = earlier(malloc: Charts.glibc(nobody: 42))
+    since = earlier(malloc: Charts.glibc(untracked: 42))
 
-    [42, 2].each { |nobody| assert_clear :native_growth, later(since, malloc: Charts.glibc(nobody: nobody)) }
+    [42, 2].each { |untracked| assert_clear :native_growth, later(since, malloc: Charts.glibc(untracked: untracked)) }
   end
 
   def test_growth_of_objects_informs
@@ -291,13 +303,13 @@ class DoctorSinceTest < DoctorTest
 
     assert_match(/no earlier/, reason.call(diagnose))
     assert_match(/of another process/, reason.call(later(earlier(pid: 8))))
-    assert_match(/of another process/, reason.call(later(earlier, surroundings: { started: 1_001 })))
+    assert_match(/of another process/, reason.call(later(earlier, environment: { started: 1_001 })))
     assert_match(/is not earlier/, reason.call(diagnose(ledger: { at: EARLIER, pid: 7 }, since: earlier)))
   end
 
   def test_caches_stranded_by_a_fork
     parent = earlier(pid: 1, malloc: jemalloc(tcache: 20))
-    found = finding(later(parent, malloc: jemalloc(tcache: 1), surroundings: { forked: true, parent_pid: 1 }),
+    found = finding(later(parent, malloc: jemalloc(tcache: 1), environment: { forked: true, parent_pid: 1 }),
                     :stranded_thread_caches)
 
     assert_equal [:warning, mebibytes(19)], [found.severity, found.affected_bytes]
@@ -336,10 +348,10 @@ class DiagnosisTest < DoctorTest
 
     assert_match(/^  1 critical and 2 warnings in .* MiB resident\. 100\.0 MiB can go back now\.$/, text)
     assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
-    assert_match(/^  WARNING  100\.0 MiB are freed pages/, text)
+    assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > Memscope\.purge\(:purge\)$/, text)
     assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\)$/, text)
-    assert_match(/^           A slab goes back only when/, text)
+    assert_match(/^           jemalloc returns a slab only when/, text)
   end
 
   def test_the_first_line_says_what_goes_back
@@ -356,18 +368,18 @@ class DiagnosisTest < DoctorTest
     assert_equal Process.pid, diagnosis.pid
     assert_operator diagnosis.cost.wall_us, :positive?
     assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
-    assert_equal Process.ppid, diagnosis.evidence.lint.surroundings.parent_pid
-    assert_empty diagnosis.evidence.lint.surroundings.environment.keys - %i[LD_PRELOAD DYNO]
+    assert_equal Process.ppid, diagnosis.evidence.lint.environment.parent_pid
+    assert_empty diagnosis.evidence.lint.environment.variables.keys - %i[LD_PRELOAD DYNO]
   end
 
-  # What a supervisor sets for the programs that it starts says nothing about itself.
+  # A supervisor may set LD_PRELOAD for the programs that it starts, without having been started with it.
   def test_a_preload_for_children_is_none_of_this_process
     skip_under_sanitizer # which has to be preloaded in the children too
     preloads = ChildProcess.run(<<~RUBY, requires: %w[json rbconfig memscope]).json
-      read = -> { Memscope.lint.surroundings.environment[:LD_PRELOAD].to_s }
+      read = -> { Memscope.lint.environment.variables[:LD_PRELOAD].to_s }
       ENV["LD_PRELOAD"] = "/opt/libjemalloc.so.2"
       before = read.call
-      script = "print(Memscope.lint.surroundings.environment[:LD_PRELOAD])"
+      script = "print(Memscope.lint.environment.variables[:LD_PRELOAD])"
       path = $LOAD_PATH.map { |directory| "-I\#{directory}" }
       started = IO.popen([RbConfig.ruby, *path, "-rmemscope", "-e", script], &:read)
       puts JSON.generate([before.include?("/opt"), started.include?("/opt")])

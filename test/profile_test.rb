@@ -39,6 +39,17 @@ class ProfileTest < MemscopeTest
     assert_equal({ "rb_str_plus" => 4, "deflateInit2_" => 3, "ruby_xmalloc2" => 2 }, held(profile, :native))
   end
 
+  # As an unstripped Ruby names them; those of 3.4 and 4.0 are among them.
+  def test_no_name_of_what_allocates_for_ruby_is_in_the_way
+    %w[rb_gc_impl_malloc rb_gc_impl_calloc rb_gc_impl_realloc objspace_xmalloc0 objspace_xrealloc ruby_xmalloc2_body
+       rb_xmalloc_mul_add rb_xrealloc_mul_add].each do |name|
+      body = Profiles.body([[%i[xmalloc string put], 4]])
+      body[:frames][0] = { **body[:frames][0], name: name }
+
+      assert_equal({ "rb_str_plus" => 4 }, held(Profiles.profile(body), :native), name)
+    end
+  end
+
   def test_methods_native_functions_and_libraries
     assert_equal({ "Cache#put" => 89, "block in Cache#put" => 30, "[no GVL]" => 5, "Nokogiri::XML.parse" => 3,
                    "Set#add" => 2 }, held(shop, :method))

@@ -7,7 +7,9 @@ require "memscope/report/purge_table"
 
 class PurgeTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
-  LEVERS = { glibc: %i[gc compact trim], jemalloc: %i[gc compact tcache decay purge] }.freeze
+  # Ruby's own levers, which depend on its version.
+  OWN = Memscope::Purge.missing.slice(:gc, :compact).select { |_lever, missing| missing.nil? }.keys.freeze
+  LEVERS = { glibc: [*OWN, :trim], jemalloc: [*OWN, :tcache, :decay, :purge] }.freeze
   MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run|settle): given .+, allowed: ./
 
   # What is refused, whatever serves malloc.
@@ -38,11 +40,16 @@ class PurgeTest < MemscopeTest
     )
   end
 
+  def allowed(allocator) = LEVERS.fetch(allocator).map(&:inspect).join(", ")
+
   def test_levers_are_pulled_in_order_and_once
+    skip_without_compaction
+
     assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
   end
 
   def test_a_compaction_that_cannot_be_done_any_more_says_why
+    skip_without_compaction
     reason, levers = child_json(<<~RUBY, requires: %w[json memscope/purge/compaction])
       Memscope::Purge::Compaction.define_singleton_method(:run) { raise NotImplementedError, "a Ractor was started" }
       result = Memscope.purge(:compact, :gc)
@@ -51,6 +58,19 @@ class PurgeTest < MemscopeTest
 
     assert_equal "a Ractor was started", reason
     assert_equal %w[gc compact], levers
+  end
+
+  # What Ruby itself cannot do is said where no lever was named.
+  def test_a_refused_compaction_is_a_reason
+    assert_equal Memscope::Purge.missing.slice(:compact).compact, Memscope.purge(dry_run: true).reasons.slice(:compact)
+    assert_empty Memscope.purge(:gc, dry_run: true).reasons.slice(:compact)
+  end
+
+  def test_what_refuses_a_compaction
+    skip "this Ruby can compact its heap" if OWN.include?(:compact)
+
+    assert_includes refusal(:compact), "; :compact is not there: GC.compact can crash Ruby #{RUBY_VERSION} (ruby/ruby#"
+    assert_match(/^  compact: GC\.compact can crash Ruby/, Memscope.purge(dry_run: true).to_s)
   end
 
   def test_the_result_is_a_reading
@@ -102,8 +122,8 @@ class PurgeTest < MemscopeTest
   def test_messages
     skip_under_sanitizer
 
-    assert_equal "Memscope.purge: lever: given :vacuum, allowed: :gc, :compact, :trim", refusal(:vacuum)
-    assert_equal "Memscope.purge: lever: given :purge, allowed: :gc, :compact, :trim; :purge is not there: it is " \
+    assert_equal "Memscope.purge: lever: given :vacuum, allowed: #{allowed(:glibc)}", refusal(:vacuum)
+    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not there: it is " \
                  "jemalloc's, and glibc serves malloc", refusal(:gc, :purge)
     assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
                  refusal(arena: 0)
@@ -121,7 +141,7 @@ class PurgeTest < MemscopeTest
       end)
     RUBY
 
-    assert_equal ["Memscope.purge: lever: given :trim, allowed: :gc, :compact, :tcache, :decay, :purge; :trim is not " \
+    assert_equal ["Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
                   "there: it is glibc's, and jemalloc serves malloc",
                   "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
                   "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
@@ -251,7 +271,7 @@ class PurgeTest < MemscopeTest
     assert_equal [nil, {}, ["gc"]], purged.first(3)
     assert_match(/cannot load it/, purged[3]["extension"])
     assert_match(/:trim is not there: .*cannot load it/, purged[4])
-    assert_match(RUBY_VERSION < "3.3" ? /cannot load it, and GC\.compact may crash/ : /\A\z/, purged[5].to_s)
+    assert_equal Memscope::Purge.missing[:compact], purged[5]
     assert_equal [[], true], purged.last(2)
   end
 

@@ -18,6 +18,14 @@ class RubyHeapTest < MemscopeTest
     assert_in_delta 0.25, heap.slot_sizes.first.occupancy
   end
 
+  def test_heaps_that_are_not_compacted
+    versions = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.1.4 3.2.0 3.2.1 3.3.0 4.0.0]
+    crashing = versions.select { |ruby| Memscope::RubyHeap.compaction_refusal(ruby) }
+
+    assert_equal %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0], crashing
+    assert_equal crashing.include?(RUBY_VERSION), Memscope.ruby_heap.reasons.key?(:compactable_bytes)
+  end
+
   def test_what_is_unknown_stays_so
     assert_equal 3 * 65_536, heap(empty_pages: nil).bytes
     assert_nil heap(pages: nil).bytes
@@ -138,17 +146,28 @@ class RubyHeapTest < MemscopeTest
 
   def test_under_gc_stress_and_in_a_trap_handler
     answer = child_json(<<~RUBY)
-      require "memscope/purge/compaction"
       GC.stress = true
       readings = [Memscope.ruby_heap, Memscope.ruby_heap(collect: true)]
       GC.stress = false
-      outcome = nil
-      trap(:USR1) { outcome = [Memscope.ruby_heap(collect: true), Memscope::Purge::Compaction.run] }
+      trap(:USR1) { readings << Memscope.ruby_heap(collect: true) }
       Process.kill(:USR1, Process.pid)
-      sleep 0.01 until outcome
-      puts [*readings.map(&:pages), outcome.first.pages, outcome.last.pages_after].inspect
+      sleep 0.01 until readings.size == 3
+      puts readings.map(&:pages).inspect
     RUBY
 
     assert_empty answer.reject(&:positive?)
+  end
+
+  def test_a_compaction_in_a_trap_handler
+    skip_without_compaction
+    pages = child_json(<<~RUBY, requires: ["memscope/purge/compaction"])
+      outcome = nil
+      trap(:USR1) { outcome = Memscope::Purge::Compaction.run }
+      Process.kill(:USR1, Process.pid)
+      sleep 0.01 until outcome
+      puts outcome.pages_after
+    RUBY
+
+    assert_predicate pages, :positive?
   end
 end

@@ -25,6 +25,12 @@ class MemscopeTest < Minitest::Test
     skip "a sanitizer's own allocator serves malloc" if ChildProcess::SANITIZER
   end
 
+  # For tests of compaction, which memscope refuses where it can crash Ruby.
+  def skip_without_compaction
+    reason = Memscope::Purge.missing[:compact]
+    skip reason if reason
+  end
+
   # For tests of jemalloc's own profiler, which Debian's package for arm64 is built without.
   def skip_without_jemallocs_profiler
     skip "this jemalloc is built without its profiler" if MemscopeTest.jemalloc_profiling == "not_built"

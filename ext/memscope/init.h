@@ -2,23 +2,19 @@
 #ifndef MEMSCOPE_INIT_H
 #define MEMSCOPE_INIT_H
 
-/* Beside each other in the library, so that loading it makes few of its pages resident. */
-#define AT_LOAD __attribute__((cold))
-
-AT_LOAD void Init_memscope_allocator(void);
-AT_LOAD void Init_memscope_process(void);
-AT_LOAD void Init_memscope_cgroup(void);
-AT_LOAD void Init_memscope_snapshot(void);
-AT_LOAD void Init_memscope_ruby_heap(void);
-AT_LOAD void Init_memscope_heap_pins(void);
-AT_LOAD void Init_memscope_heap_compaction(void);
-AT_LOAD void Init_memscope_ruby_heap_binding(void);
-AT_LOAD void Init_memscope_ledger(void);
-AT_LOAD void Init_memscope_arenas(void);
-AT_LOAD void Init_memscope_levers(void);
-AT_LOAD void Init_memscope_program(void);
-AT_LOAD void Init_memscope_malloc_profile(void);
-AT_LOAD void Init_memscope_malloc_profile_tags(void);
-AT_LOAD void Init_memscope_malloc_profile_binding(void);
+void Init_memscope_allocator(void);
+void Init_memscope_process(void);
+void Init_memscope_cgroup(void);
+void Init_memscope_snapshot(void);
+void Init_memscope_ruby_heap(void);
+void Init_memscope_heap_pins(void);
+void Init_memscope_ruby_heap_binding(void);
+void Init_memscope_ledger(void);
+void Init_memscope_arenas(void);
+void Init_memscope_levers(void);
+void Init_memscope_program(void);
+void Init_memscope_malloc_profile(void);
+void Init_memscope_malloc_profile_tags(void);
+void Init_memscope_malloc_profile_binding(void);
 
 #endif

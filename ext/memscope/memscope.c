@@ -28,7 +28,6 @@ void Init_memscope(void) {
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
     Init_memscope_heap_pins();
-    Init_memscope_heap_compaction();
     Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();
     Init_memscope_arenas();

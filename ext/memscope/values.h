@@ -10,8 +10,6 @@
 
 #include <ruby.h>
 
-#include "base/status.h"
-
 extern VALUE rb_mMemscope;       /* Memscope */
 extern VALUE rb_mMemscopeNative; /* Memscope::Native, a private constant */
 

@@ -64,8 +64,8 @@ module Memscope
     # @return [Hash{Symbol => Integer}, nil] memory.events by the kernel's names (:low, :high, :max, :oom, :oom_kill);
     #   v1: :failcnt and :oom_kill
     field :events, :hash, counters: %i[low high max oom oom_kill failcnt]
-    # @return [Hash{Symbol => Hash}, nil] memory.pressure: :some and :full, each with :avg10, :avg60, :avg300
-    #   (percent of the time) and :total_us (v2)
+    # @return [Hash{Symbol => Hash{Symbol => Numeric}}, nil] memory.pressure: :some and :full, each with :avg10, :avg60,
+    #   :avg300 (percent of the time) and :total_us (v2)
     field :pressure, :hash, counters: %i[total_us]
 
     # Reads the cgroup of this process, or of a copy of the kernel's files.

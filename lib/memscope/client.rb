@@ -1,22 +1,22 @@
 # frozen_string_literal: true
 
-require_relative "listener"
 require_relative "loader" # before several threads need it at once
-require_relative "remote"
-require_relative "sockets"
+require_relative "remote/calls"
+require_relative "remote/server"
+require_relative "remote/sockets"
 
 module Memscope
-  # Asks another process for its readings, one that listens: it has called Memscope.listen, or was started with
-  # MEMSCOPE_LISTEN=1. It must be of the same user, unless root asks.
+  # Asks another process for its readings. That process listens (Memscope.listen, MEMSCOPE_LISTEN=1) and belongs to the
+  # same user, unless root asks.
   #
   #   Memscope::Client.new(4711).call(:ledger, deep: true)   # => Memscope::Ledger
   #
-  # What comes back is checked as text of a stranger: characters that a terminal obeys are replaced.
+  # The answer is not trusted: characters that a terminal obeys are replaced.
   class Client
-    # That process cannot be asked; the message says why.
+    # The process cannot be asked; the message says why.
     class Unreachable < StandardError
       # @return [Symbol] :gone, :foreign (another user's), :silent (it does not listen), :busy (it does not answer) or
-      #   :untrusted (somebody else answers)
+      #   :untrusted (another process answers)
       attr_reader :why
 
       # @api private
@@ -26,35 +26,35 @@ module Memscope
       end
     end
 
-    # It could not answer, or in a way that this memscope does not understand; the message says which.
+    # The process could not answer, or this memscope does not understand the answer; the message says which.
     class Failed < StandardError; end
 
-    require_relative "client/target" # a class inside this one
+    require_relative "remote/client_target" # a class inside this one
 
     # The largest answer, in bytes.
     LONGEST_ANSWER = 64 * 1024 * 1024
-    # Seconds between two attempts to connect where too many wait.
+    # Seconds between two attempts to connect where the queue is full.
     PAUSE = 0.05
     private_constant :LONGEST_ANSWER, :PAUSE
 
-    # Whoever listens at a path of its own, as Memscope.listen(path:) does: others find only those in the directories
-    # for sockets.
+    # Asks the process that listens at a path, as Memscope.listen(path:) does. By pid only sockets in the usual
+    # directories are found.
     #
     # @param path [String] of the socket
     # @param timeout [Numeric] seconds to wait for an answer
     # @return [Client]
     # @raise [ArgumentError] unless the path is absolute, and fits
-    # @raise [Unreachable] where nobody listens there, and where the socket or its directory is another user's, open to
-    #   others, or a link
+    # @raise [Unreachable] where no process listens there, and where the socket or its directory is another user's, open
+    #   to others, or a link
     def self.at(path, timeout: 60) = new(Target.listening_at(path), path: path, timeout: timeout)
 
     # @return [Integer]
     attr_reader :pid
 
     # @param pid [Integer]
-    # @param path [String, nil] of its socket, where it was given one of its own
+    # @param path [String, nil] of its socket, if it has a path of its own
     # @param timeout [Numeric] seconds to wait for an answer
-    # @raise [ArgumentError] unless the pid can be one, and the timeout is positive
+    # @raise [ArgumentError] unless the pid is one, and the timeout is positive
     def initialize(pid, path: nil, timeout: 60)
       unless timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
         raise ArgumentError, "Memscope::Client: timeout: given #{timeout.inspect}, allowed: seconds above 0"
@@ -65,19 +65,19 @@ module Memscope
       @timeout = timeout
     end
 
-    # @param name [Symbol] of a call of Memscope's: rss, allocator, snapshot, ledger, arenas, size_classes,
+    # @param name [Symbol] of a call of Memscope: rss, allocator, snapshot, ledger, arenas, size_classes,
     #   fragmentation, mappings, ruby_heap, process_memory, cgroup, lint, doctor, workers, purge,
     #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop
-    # @param options [Hash{Symbol => Object}] what that call takes, but not doctor's `since` and purge's `settle`;
-    #   purge's levers are the list `levers`
-    # @return [Object] what Memscope's call of this name returns there
+    # @param options [Hash{Symbol => Object}] the options of that call, without doctor's `since` and purge's `settle`;
+    #   purge takes a list of `levers`
+    # @return [Object] what that call of Memscope returns there
     # @raise [ArgumentError] for a wrong call or option
     # @raise [Unreachable] where the process cannot be asked
     # @raise [Failed] where it could not answer
-    # @raise [Purge::Busy] where it purges already
+    # @raise [Purge::Busy] where it is already purging
     def call(name, **options)
-      known = Remote::CALLS.fetch(name) do
-        raise ArgumentError, "Memscope::Client: call: given #{name.inspect}, allowed: #{Remote::CALLS.keys.join(', ')}"
+      known = Calls::CALLS.fetch(name) do
+        raise ArgumentError, "Memscope::Client: call: given #{name.inspect}, allowed: #{Calls::CALLS.keys.join(', ')}"
       end
       given = exchange("#{JSON.generate(call: name, options: options)}\n")
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
@@ -102,7 +102,7 @@ module Memscope
     def load(known, given)
       known.load(given)
     rescue ArgumentError => e
-      raise Failed, "process #{@pid} answered what this memscope, #{VERSION}, does not know: #{e.message}"
+      raise Failed, "memscope #{VERSION} does not understand the answer of process #{@pid}: #{e.message}"
     end
 
     def complain(kind, message)
@@ -125,15 +125,15 @@ module Memscope
     end
 
     def parsed(text)
-      answer = Remote.printable(JSON.parse(Field.text(text)))
+      answer = Calls.printable(JSON.parse(Field.text(text)))
       return answer if answer.is_a?(Hash)
 
-      raise Failed, "process #{@pid} answered no object"
+      raise Failed, "the answer of process #{@pid} is not a JSON object"
     rescue JSON::ParserError
-      raise Failed, "process #{@pid} answered what is no JSON"
+      raise Failed, "the answer of process #{@pid} is not JSON"
     end
 
-    # Whoever began to listen must be that process, not a child that still holds its socket, nor somebody else.
+    # The process that began to listen must be the one asked, not a child that inherited the socket, nor another.
     def connect(deadline)
       socket = Sockets.connect(@target.path)
       pid, uid = Sockets.peer(socket)
@@ -149,8 +149,8 @@ module Memscope
     rescue Errno::ECONNREFUSED, Errno::ENOENT
       raise @target.silence
     rescue Errno::EACCES
-      raise Unreachable.new("process #{@pid} has its socket where this user may not look", :foreign)
-    rescue SystemCallError => e # it is theirs, and may be of another type
+      raise Unreachable.new("this user may not enter the directory of process #{@pid}'s socket", :foreign)
+    rescue SystemCallError => e # for instance a socket of another type
       raise Unreachable.new("the socket of process #{@pid} cannot be used: #{e.class.new.message}", :untrusted)
     end
 
@@ -163,7 +163,7 @@ module Memscope
         raise EOFError, "no answer" if part.nil?
 
         text << part unless part == :wait_readable
-        raise Failed, "process #{@pid} answered too much" if text.bytesize > LONGEST_ANSWER
+        raise Failed, "the answer of process #{@pid} is too long" if text.bytesize > LONGEST_ANSWER
       end
       text
     end

@@ -1,73 +1,84 @@
 # frozen_string_literal: true
 
 require_relative "reading"
-require_relative "finding"
 
 module Memscope
-  # What the doctor says of a process: its findings, the worst and most costly first, and all that was looked for.
+  # One thing that the doctor found: the numbers that show it, how much memory it affects, how much of that can be
+  # returned, and how.
+  class Finding < Record
+    # From the worst on.
+    SEVERITIES = %i[critical warning info].freeze
+
+    # @return [Symbol] of the rule
+    field :id, :symbol, null: false
+    # @return [Symbol] one of SEVERITIES; an :info leaves the process healthy
+    field :severity, :symbol, null: false, one_of: SEVERITIES
+    # @return [Symbol] :certain where the numbers prove it, :likely where another cause is possible
+    field :confidence, :symbol, null: false, one_of: %i[certain likely]
+    # @return [String] one line, with the bytes
+    field :title, :string, null: false
+    # @return [String] what the numbers mean, for people
+    field :explanation, :string, null: false
+    # @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds they reached
+    field :evidence, :hash, null: false
+    # @return [Integer, nil] memory that it affects; nil where it is about no amount
+    field :affected_bytes, :bytes
+    # @return [Integer, nil] what the remedy returns, at least; nil where nothing in this process returns it
+    field :recoverable_bytes, :bytes
+    # @return [Integer, nil] what it returns at most; equal where the amount is exact
+    field :recoverable_max_bytes, :bytes
+    # @return [String, nil] why recoverable_bytes is nil
+    field :unrecoverable_reason, :string
+    # @return [String, nil] code, a setting or a command to paste
+    field :remedy, :string
+    # @return [String, nil] what the remedy costs
+    field :remedy_cost, :string
+
+    # @return [Boolean] whether it makes a process unhealthy
+    def unhealthy? = severity != :info
+  end
+
+  # The doctor's verdict on a process: its findings, the worst and largest first, and all checks.
   #
   #   diagnosis = Memscope.doctor
   #   diagnosis.healthy?              # => false
-  #   diagnosis.first.title           # => "651.6 MiB are free inside malloc, and a trim returns them"
+  #   diagnosis.first.title           # => "651.6 MiB is free inside malloc; a trim returns it"
   #   diagnosis.first.remedy          # => "Memscope.purge(:trim)"
   #   puts diagnosis
   class Diagnosis < Reading
-    # One rule, and what came of it.
+    # One rule, and its outcome.
     class Check < Record
-      # @!attribute [r] id
-      #   @return [Symbol] of the rule, and of its finding
+      # @return [Symbol] the rule's, which its finding has too
       field :id, :symbol, null: false
-      # @!attribute [r] subject
-      #   @return [String] what was looked for
+      # @return [String] what the rule looks for
       field :subject, :string, null: false
-      # @!attribute [r] outcome
-      #   @return [Symbol] :found; :clear, not there or too little to matter; :inapplicable, cannot be in this process;
-      #     :unknown, could not be told
+      # @return [Symbol] :found; :clear, nothing significant; :inapplicable, does not apply to this process;
+      #   :unknown, could not be checked
       field :outcome, :symbol, null: false, one_of: %i[found clear inapplicable unknown]
-      # @!attribute [r] reason
-      #   @return [String, nil] why it is inapplicable or unknown
+      # @return [String, nil] why it is inapplicable or unknown
       field :reason, :string
     end
 
-    require_relative "diagnosis/evidence" # a part of it, and a class inside this one
+    require_relative "doctor/evidence" # a part of it, and a class inside this one
 
-    alias reading_to_h to_h
-    private :reading_to_h
-    include Enumerable
-
-    # @!attribute [r] findings
-    #   @return [Array<Finding>]
-    field :findings, [Finding], null: false
-    # @!attribute [r] checked
-    #   @return [Array<Check>]
+    # @return [Array<Finding>]
+    collection :findings, [Finding]
+    # @return [Array<Check>]
     field :checked, [Check], null: false
-    # @!attribute [r] evidence
-    #   @return [Evidence] the readings that it rests on
+    # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 
-    # @param text [String] JSON, as `to_json` gives it
+    # @param text [String] JSON that `to_json` returned
     # @return [Diagnosis]
-    # @raise [ArgumentError] when it is none
+    # @raise [ArgumentError] when it is anything else
     def self.parse(text)
       require "json"
       from_h(JSON.parse(text))
     rescue JSON::ParserError
-      raise ArgumentError, "#{name}.parse: given what is no JSON, allowed: what to_json gave"
+      raise ArgumentError, "#{name}.parse: given invalid JSON, allowed: what to_json returned"
     end
 
-    # @yield [Finding]
-    # @return [Enumerator<Finding>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { findings.size } unless block
-
-      findings.each(&block)
-      self
-    end
-
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would want pairs
-    def to_h = reading_to_h
-
-    # @return [Boolean, nil] whether no finding is a warning or critical; nil where not even the RSS is known
+    # @return [Boolean, nil] whether no finding is a warning or critical; nil where the RSS is unknown
     def healthy?
       return false if findings.any?(&:unhealthy?)
 

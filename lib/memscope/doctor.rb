@@ -2,20 +2,20 @@
 
 require_relative "diagnosis"
 require_relative "doctor/figures"
-require_relative "doctor/rules"
+require_relative "doctor/rule"
 
 module Memscope
-  # Judges a process by rules that are data: what Memscope.doctor and `memscope doctor` do.
+  # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.
   #
-  # The rules are in doctor/rules/; each says what it looks for, how much of it matters, and what helps.
+  # The rules are in doctor/rules/: what each looks for, from which amount on it matters, and what helps.
   module Doctor
     class << self
       # Judges evidence. A pure function: nothing is read.
       #
       # @param evidence [Diagnosis::Evidence]
-      # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON: with it, growth is judged too
+      # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON, to judge growth as well
       # @return [Diagnosis]
-      # @raise [ArgumentError] when `since` is no diagnosis
+      # @raise [ArgumentError] when `since` is anything else
       def diagnose(evidence, since: nil)
         figures = Figures.new(evidence, earlier(since)&.evidence)
         checks, findings = Rules.all.map { |rule| rule.judge(figures) }.transpose
@@ -37,7 +37,7 @@ module Memscope
         end
       end
 
-      # The worst first, of these what is about most memory.
+      # The worst first; of equal severity, the one that affects most memory.
       def ordered(findings)
         findings.sort_by.with_index do |finding, index|
           [Finding::SEVERITIES.index(finding[:severity]), -(finding[:affected_bytes] || 0), index]

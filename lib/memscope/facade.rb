@@ -21,9 +21,10 @@ require_relative "cgroup"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   { Arena: "arenas", Arenas: "arenas", Client: "client", Configuration: "configuration", Diagnosis: "diagnosis",
-    Diff: "diff", Doctor: "doctor", Finding: "finding", Fragmentation: "fragmentation", Lint: "lint",
-    Listener: "listener", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Metrics: "metrics", Outside: "outside", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
+    Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
+    Finding: "diagnosis", Fragmentation: "fragmentation", Lint: "lint",
+    Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
+    Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
     Tuning: "tuning", Web: "web", Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{__dir__}/#{file}.rb" }

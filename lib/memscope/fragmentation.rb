@@ -47,7 +47,8 @@ module Memscope
     field :rss_to_resident, :number
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @return [Integer, nil] pages of Ruby's heap that compaction empties at least; nil where pins are unknown
+    # @return [Integer, nil] pages of Ruby's heap that are empty or that compaction empties at least; nil where pins are
+    #   unknown
     field :compactable_min_bytes, :bytes
     # @return [Integer, nil] pages that it empties at most; Purge::Compaction forecasts how many of them Ruby returns
     field :compactable_bytes, :bytes
@@ -58,7 +59,7 @@ module Memscope
     field :stuck, [Stuck], null: false
 
     # Reasons of its readings that apply to it, too.
-    KEPT = %i[rss_bytes jemalloc classes deep extension].freeze
+    KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
     TWO_EPOCHS = "someone else advanced it between two readings, twice: numbers may be of two"
     private_constant :KEPT, :TWO_EPOCHS
 
@@ -129,9 +130,14 @@ module Memscope
 
       def build(allocator, sized, heap, readings, reasons: {}, **fields)
         capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,
-                  compactable_min_bytes: heap.compactable_min_bytes, compactable_bytes: heap.compactable_bytes,
+                  **compactable(heap),
                   reasons: { **own_reasons(readings), **reasons },
                   cost: cost(readings.map(&:cost)) })
+      end
+
+      # With the pages that Ruby keeps empty, which go with them.
+      def compactable(heap)
+        %i[compactable_min_bytes compactable_bytes].to_h { |name| [name, heap.public_send(name)&.+(heap.empty_bytes)] }
       end
 
       def own_reasons(readings)

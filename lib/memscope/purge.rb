@@ -4,20 +4,21 @@ require_relative "facade"
 require_relative "purge/run"
 
 module Memscope
-  # Giving memory back to the kernel, and saying how much that was. What Memscope.purge is made of.
+  # Returns memory to the kernel and measures how much: what Memscope.purge is made of.
   #
-  # The levers, in the order in which they are pulled, for each leaves more to those behind it:
+  # The levers, in the order in which they run, since each leaves more to those after it:
   #
   # - :gc, one full GC. Holds the GVL.
   # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more a GB.
-  # - :tcache (jemalloc): flushes the cache of the thread that calls. Other threads' caches are their own.
+  #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
+  # - :tcache (jemalloc): flushes the cache of the calling thread, not those of others.
   # - :decay (jemalloc): returns the unused pages whose decay time is over, counted from when jemalloc first looks at
-  #   them: when somebody allocates or frees in their arena, or pulls this lever.
+  #   them: when somebody allocates or frees in their arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), whole pages inside of free chunks.
   # - :collect (mimalloc, tcmalloc): mi_collect(true) of the calling thread's heap; tcmalloc's free spans.
   #
-  # The allocator's levers run without the GVL: other Ruby threads go on, and wait for the allocator's locks only.
+  # The allocator's levers run without the GVL: other Ruby threads wait for the allocator's locks only.
   module Purge
     autoload :Compaction, File.join(__dir__, "purge", "compaction.rb")
     autoload :OfWorkers, File.join(__dir__, "purge", "of_workers.rb")
@@ -25,17 +26,17 @@ module Memscope
     # Every lever, in order.
     LEVERS = %i[gc compact tcache decay purge trim collect].freeze
 
-    # The most seconds after which it is looked whether it stayed down: a day. Nobody waits longer on purpose.
+    # The longest wait, in seconds, before RSS is read again: a day.
     LONGEST_SETTLE = 86_400
 
-    # Those that can be pulled for one arena.
+    # Those that can run for one arena.
     OF_ONE_ARENA = %i[decay purge].freeze
 
     # Those that hold the GVL.
     HOLDING_GVL = %i[gc compact].freeze
 
-    # Another thread of this process purges or tunes: only one does at a time, and the others are told at once rather
-    # than kept waiting, for what they want is being done. A child forked meanwhile is free to purge.
+    # Another thread of this process purges or tunes. Only one does at a time; the others fail at once rather than wait
+    # for what is being done already. A child forked meanwhile is free to purge.
     class Busy < StandardError
       def initialize(message = "another thread of this process is purging or tuning; try again when it has finished")
         super
@@ -43,13 +44,13 @@ module Memscope
     end
 
     class << self
-      # Does what Memscope.purge says.
+      # Runs Memscope.purge.
       #
       # @api private
       def run(levers, **options) = Run.new(Plan.new(levers, **options)).result
 
       # @api private
-      # @return [Hash{Symbol => String, nil}] for each lever why this process has not got it; nil where it has
+      # @return [Hash{Symbol => String, nil}] for each lever why this process cannot run it; nil where it can
       def missing
         { gc: nil, compact: Compaction.missing, **Native.levers }
       end

@@ -22,6 +22,7 @@ module Memscope
       "arenas" => ["report/arenas_table", :ArenasTable],
       "size_classes" => ["report/size_classes_table", :SizeClassesTable],
       "fragmentation" => ["report/fragmentation_page", :FragmentationPage],
+      "external_process" => ["report/outside_page", :OutsidePage],
       "mappings" => ["report/mappings_table", :MappingsTable], "workers" => ["report/workers_table", :WorkersTable]
     }.freeze
     private_constant :SCANS, :RENDERERS

@@ -10,6 +10,11 @@ module Memscope
   # not; the ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
   # Purge::Compaction forecasts how many.
   class RubyHeap < Reading
+    # Rubies whose GC.compact takes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in 3.1.4
+    # and 3.2.1.
+    UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
+    private_constant :UNSAFE_TO_COMPACT
+
     # The pages of one slot size.
     class SlotSize < Record
       # @return [Integer] bytes of one slot
@@ -91,10 +96,27 @@ module Memscope
     # @param collect [Boolean]
     # @return [RubyHeap]
     # @raise [ArgumentError] unless `collect` is true or false
-    def self.read(collect: false) = capture(Native.ruby_heap(check_switch(:collect, collect)))
+    def self.read(collect: false)
+      body = Native.ruby_heap(check_switch(:collect, collect))
+      body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
+      capture(body)
+    end
+
+    # @api private
+    # @param ruby [String] a version
+    # @return [String, nil] why memscope never compacts a heap of this Ruby; nil where it can
+    def self.compaction_refusal(ruby = RUBY_VERSION)
+      return unless UNSAFE_TO_COMPACT.include?(ruby)
+
+      "GC.compact can crash Ruby #{ruby} (ruby/ruby#7081): upgrade to 3.1.4, 3.2.1 or newer; until then only a " \
+        "restart returns these pages"
+    end
 
     # @return [Integer, nil] of all pages, empty ones included where their number is known
-    def bytes = pages && (page_bytes * (pages + (empty_pages || 0)))
+    def bytes = pages && ((page_bytes * pages) + empty_bytes)
+
+    # @return [Integer] of the pages that Ruby keeps without an object, as far as their number is known
+    def empty_bytes = empty_pages ? page_bytes * empty_pages : 0
 
     # @return [Float, nil] live slots of all slots; nil without slots
     def occupancy = RubyHeap.ratio(live_slots, slots)

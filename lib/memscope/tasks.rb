@@ -3,37 +3,57 @@
 require "rake"
 
 module Memscope
-  # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does it.
+  # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does that.
   #
   # * memscope:report prints the ledger.
-  # * memscope:doctor says what is wrong; rake fails where something is.
+  # * memscope:doctor prints what is wrong, and fails if anything is.
   # * memscope:arenas and memscope:size_classes print what malloc holds.
-  # * memscope:purge gives memory back and prints how much; LEVERS=gc,trim pulls only these, DRY_RUN=1 predicts only.
+  # * memscope:purge gives memory back and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
-  # PID=4711 asks a process that listens, URL=https://name:password@host/memscope an application that has mounted
-  # Memscope::Web. With neither it is the rake process itself, which each says: rake is not the server. FORMAT=json for
-  # JSON. Of a PID that does not listen memscope:report shows what the kernel tells.
+  # PID=4711 asks a process that listens. Without it, each task is about the rake process itself, and says so: rake is
+  # not the server. FORMAT=json prints JSON. For a PID that does not listen, memscope:report shows the kernel's view.
   module Tasks
     extend Rake::DSL
 
     # A task cannot do what was asked of it; the message says why.
     class Failure < StandardError; end
 
-    # Each task, and what `rake -T` says of it.
+    # Each task with its description in `rake -T`.
     TASKS = {
-      report: "Print where the memory is (PID= or URL= of what, else of this rake process; FORMAT=json)",
-      doctor: "Say what is wrong with the memory, and fail if something is (PID=, URL=, FORMAT=json)",
-      arenas: "Print the arenas of malloc (PID=, URL=, FORMAT=json)",
-      size_classes: "Print how full jemalloc's slabs are, by size (PID=, URL=, FORMAT=json)",
-      purge: "Give memory back (LEVERS=gc,trim, DRY_RUN=1, PID=, URL=, FORMAT=json)",
-      metrics: "Print the metrics as Prometheus reads them (URL=)"
+      report: "Print where the memory is, of this rake process or PID= (FORMAT=json)",
+      doctor: "Print what is wrong with the memory, and fail if anything is (PID=, FORMAT=json)",
+      arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
+      size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
+      purge: "Give memory back (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
+      metrics: "Print the metrics of this rake process as Prometheus reads them"
     }.freeze
     # What FORMAT can be; the metrics are text.
     FORMATS = %w[text json].freeze
-    # What others have said may hold anything.
+    # The messages of other processes may hold anything.
     UNPRINTABLE = /[^[:print:]]+/
     private_constant :UNPRINTABLE
+
+    # The rake process itself.
+    module Local
+      class << self
+        # @param call [Symbol] of Memscope
+        # @return [Reading]
+        def read(call) = Memscope.public_send(call)
+
+        # @param levers [Array<String>]
+        # @param dry_run [Boolean]
+        # @return [Purge::Result]
+        def purge(levers, dry_run:) = Memscope.purge(*levers.map(&:to_sym), dry_run: dry_run)
+
+        # @return [String]
+        def metrics = Memscope::Prometheus.text
+
+        # @return [String]
+        def to_s = "this rake process itself (pid #{Process.pid})"
+      end
+    end
+    private_constant :Local
 
     class << self
       # Defines the tasks. memscope itself is loaded when one runs.
@@ -50,7 +70,7 @@ module Memscope
 
       private
 
-      # What goes wrong is one line for people, not a trace.
+      # An error is one line for people, not a trace.
       def perform(task)
         check_format(task == :metrics ? FORMATS.first(1) : FORMATS)
         require_relative "../memscope"
@@ -65,7 +85,7 @@ module Memscope
         case task
         when :report then report(target.read(:ledger))
         when :doctor then judge(target.read(:doctor))
-        when :purge then account(target.purge(levers, dry_run: dry_run?))
+        when :purge then show(target.purge(levers, dry_run: dry_run?))
         when :metrics then puts target.metrics
         else show(target.read(task))
         end
@@ -78,16 +98,12 @@ module Memscope
       end
 
       def target
-        pid, url = ENV.values_at("PID", "URL").map { |text| text unless text.to_s.empty? }
-        raise Failure, "PID and URL: given both, allowed: one of them" if pid && url
+        pid = ENV.fetch("PID", "")
+        return Local if pid.empty?
 
-        require_relative "tasks/here"
-        require_relative "tasks/listening"
-        require_relative "tasks/mounted" if url # loads net/http
-        return url ? Mounted.new(url) : Here.new unless pid
-
-        # The application may have configured where the sockets are.
-        Listening.new(pid).tap { Rake::Task[:environment].invoke if Rake::Task.task_defined?(:environment) }
+        require_relative "tasks/socket"
+        # The application may configure where the sockets are.
+        Socket.new(pid).tap { Rake::Task[:environment].invoke if Rake::Task.task_defined?(:environment) }
       end
 
       def format = ENV.fetch("FORMAT", "text")
@@ -98,7 +114,6 @@ module Memscope
 
       def dry_run? = ENV.fetch("DRY_RUN", "0") != "0"
 
-      # The ledger, or of a process that does not listen what the kernel tells.
       def report(ledger)
         return show(ledger) if json? || !ledger.is_a?(Ledger)
 
@@ -107,13 +122,6 @@ module Memscope
       end
 
       def show(reading) = puts(json? ? reading.to_json : reading.to_s)
-
-      # Of several workers each that did not purge is said.
-      def account(purge)
-        show(purge)
-        failed = purge.is_a?(Purge::OfWorkers) ? purge.workers.select(&:reason) : []
-        raise Failure, failed.map { |part| "worker #{part.index}: #{part.reason}" }.join("; ") if failed.any?
-      end
 
       def judge(diagnosis)
         show(diagnosis)

@@ -4,19 +4,19 @@ require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 require "tmpdir"
 
-# Sick processes and healthy ones, each real and of two sizes: the doctor names the right cause first, says how much is
-# affected and how much the remedy returns, and calls no healthy one ill.
+# Real processes, sick and healthy, in two sizes: the doctor names the right cause first, with the bytes affected and
+# those that the remedy returns, and finds nothing wrong with a healthy one.
 class DoctorAcceptanceTest < MemscopeTest
-  # Each is a child process, which takes all the time: two at once on two processors.
+  # Each test waits for a child process: two run at once on two processors.
   parallelize_me!
 
-  # The large ones once: not in a chroot of bin/matrix too.
+  # The large ones run once, not in each chroot of bin/matrix as well.
   SIZES = (ChildProcess::WITHOUT_BUNDLE ? [64] : [64, 512]).freeze
   MEBIBYTE = 1_048_576
   WORKLOADS = File.join(ChildProcess::ROOT, "test", "support", "workloads")
   JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)
 
-  # The last line is the diagnosis, how many bytes the workload is about, and what the remedy returned.
+  # The last line of output: the diagnosis, the bytes of the workload, and the bytes that the remedy returned.
   DIAGNOSE = <<~RUBY
     DIAGNOSE = lambda do |about = nil, since: nil, remedy: nil|
       Memscope.doctor
@@ -112,6 +112,7 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 
   sick "compactable" do |mebibytes|
+    skip_without_compaction
     # Process.warmup trims malloc as well.
     patient = patient(<<~RUBY)
       of_heap = ->(rows) { rows.sum { |row, bytes| row.start_with?("ruby_heap/") ? bytes : 0 } }
@@ -178,13 +179,14 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 end
 
-# Before Ruby 3.2 the GC keeps up to 65 % of the slots free: the remedy names the setting that makes it keep less, and a
-# process that is started with it gives back as much more as was said.
+# Before Ruby 3.2 the GC keeps up to 65 % of the slots free: the remedy names the setting that makes it keep fewer, and
+# a process started with it returns as much more as the finding predicts.
 class DoctorSettingTest < DoctorAcceptanceTest
   { compactable_heap: [50, "Memscope.purge(:compact)"],
     empty_heap_pages: [40_000, "8.times { GC.start }"] }.each do |id, (run, call)|
     define_method("test_#{id}") do
       skip_under_sanitizer
+      skip_without_compaction if id == :compactable_heap
       skip "Ruby goes by another rule since 3.2" if (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 2]) >= 0
       usual = half_full(run, call)
       finding = assert_first(id, usual)
@@ -201,7 +203,7 @@ class DoctorSettingTest < DoctorAcceptanceTest
 
   private
 
-  # What the heap has left is what it is asked for here.
+  # The remedy here answers with the bytes that the heap has left.
   def half_full(run, call, runs: nil, env: {})
     patient(<<~RUBY, env: env)
       runs = Patients.half_full(64, run: #{run}, runs: #{runs.inspect})
@@ -255,7 +257,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
   end
 end
 
-# Where the system refuses something, the doctor says what it can, and finds nothing for want of numbers.
+# Where the system refuses a reading, the doctor judges the rest, and never makes a finding of a missing number.
 class DoctorDegradedTest < DoctorAcceptanceTest
   { "no PAGEMAP_SCAN" => "Host.deny_pagemap_scan!", "no process_vm_readv" => "Host.deny_process_vm_readv!",
     "not dumpable" => "Process::Sys.setuid(65_534)" }.each do |name, restriction|
@@ -289,7 +291,7 @@ class DoctorDegradedTest < DoctorAcceptanceTest
 
   private
 
-  # All files are loaded while they can still be seen.
+  # Loads all files while they are still visible.
   def degraded(restriction, preload)
     patient("Memscope.doctor.to_s\n#{restriction}\nDIAGNOSE.call", preload: preload)
   end

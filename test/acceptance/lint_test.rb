@@ -5,10 +5,10 @@ require_relative "../support/allocator_fixtures"
 require "memscope/lint"
 require "shellwords"
 
-# What the linter recommends is given to a process like the one that it was recommended for: the allocator takes all of
-# it, and nothing is left to say.
+# Each recommendation is tried in a process like the one that it was made for: the allocator takes all of it, and the
+# linter finds no further problem.
 class LintAcceptanceTest < MemscopeTest
-  # Each is a row of child processes, which take all the time: two at once on two processors.
+  # Each test waits for several child processes: two run at once on two processors.
   parallelize_me!
 
   # As many threads as a small server has.
@@ -29,13 +29,13 @@ class LintAcceptanceTest < MemscopeTest
     [Memscope::Lint.from_h(JSON.parse(result.out.lines.last)), result.err]
   end
 
-  # What may be set where the tests run.
+  # Unsets what may be set where the tests run.
   def bare = ENV.keys.grep(/MALLOC|TUNABLE/).to_h { |name| [name, nil] }
 
   # The environment that an assignment makes; a value may be quoted.
   def assigned(recommended) = Shellwords.split(recommended).to_h { |assignment| assignment.split("=", 2) }
 
-  # That the process takes it, every pair, and the linter has nothing more to say.
+  # The process takes every pair, and the linter finds no further problem.
   def assert_taken(recommended, preload)
     reading, err = lint(preload, assigned(recommended))
 
@@ -73,7 +73,7 @@ class LintAcceptanceTest < MemscopeTest
 
   # abort_conf ends a process at the first pair that jemalloc does not take.
   WRONG["jemalloc"].each_with_index do |text, index|
-    define_method("test_what_is_wrong_is_repaired_for_jemalloc_#{index}") do
+    define_method("test_what_is_wrong_is_left_out_for_jemalloc_#{index}") do
       reading, = lint(ChildProcess::ALLOCATORS[:jemalloc], { "MALLOC_CONF" => text })
       next unless reading.recommended
 
@@ -87,7 +87,7 @@ class LintAcceptanceTest < MemscopeTest
   end
 
   WRONG["glibc"].each_with_index do |text, index|
-    define_method("test_what_is_wrong_is_repaired_for_glibc_#{index}") do
+    define_method("test_what_is_wrong_is_left_out_for_glibc_#{index}") do
       reading, = lint(nil, { "GLIBC_TUNABLES" => text })
 
       refute_empty reading.problems, text
@@ -98,7 +98,7 @@ class LintAcceptanceTest < MemscopeTest
   # glibc's own list of what it has taken.
   def test_glibc_lists_what_was_recommended
     linker = Dir["/lib*/ld-linux*.so.*"].first
-    reading, = lint(nil, { "GLIBC_TUNABLES" => "glibc.malloc.arenamax=3,glibc.malloc.toppad=64k" })
+    reading, = lint(nil, { "GLIBC_TUNABLES" => "glibc.malloc.arena_max=3:glibc.malloc.top_pad=65536" })
     listed = ChildProcess.run_command(linker, "--list-tunables", env: bare.merge(assigned(reading.recommended))).out
 
     assert_equal "MALLOC_ARENA_MAX=3 MALLOC_TOP_PAD_=65536", reading.recommended
@@ -106,7 +106,7 @@ class LintAcceptanceTest < MemscopeTest
     assert_match(/^glibc\.malloc\.top_pad: 0x10000 /, listed)
   end
 
-  # The ranges that memscope has jemalloc take: their ends are taken, and what is behind them is not.
+  # The ranges that the linter states: jemalloc takes their ends, and nothing beyond.
   def test_jemallocs_ranges
     { "narenas:1" => true, "narenas:4094" => true, "narenas:4095" => false, "dirty_decay_ms:18446744072000" => true,
       "dirty_decay_ms:18446744072001" => false, "muzzy_decay_ms:-1" => true, "muzzy_decay_ms:-2" => false,
@@ -166,11 +166,14 @@ class LintAcceptanceTest < MemscopeTest
     reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" },
                     script: "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}")
 
+    problem, = reading.problems
+
     assert_equal [:misspelt_variable], reading.problems.map(&:id)
-    assert_match(/MALLOC_TRIM_THRESHOLD_=65536/, reading.recommended)
+    assert_match(/did you mean MALLOC_TRIM_THRESHOLD_\?/, problem.text)
+    assert_equal "unset MALLOC_TRIM_THRESHOLD", problem.replacement
   end
 
-  # Capabilities that a program gains from its file make the kernel set AT_SECURE.
+  # The kernel sets AT_SECURE for a program whose file has capabilities.
   def test_a_program_that_glibc_does_not_listen_to
     skip "only root can give a file capabilities" unless Process.uid.zero?
     skip "setcap is not installed" unless system("setcap", "-h", %i[out err] => File::NULL)
@@ -193,7 +196,7 @@ class LintAcceptanceTest < MemscopeTest
     library = AllocatorFixtures.shared("mallopt_caller")
     reading, = lint(nil, script: "require 'fiddle'; Fiddle.dlopen(#{library.dump}); #{LINT}")
 
-    assert_match(/mallopt_caller\S* can have changed settings by mallopt/, reading.reasons[:mallopt])
+    assert_match(/mallopt_caller\S* may have changed settings with mallopt/, reading.reasons[:mallopt])
     assert_nil lint(nil).first.reasons[:mallopt]
   end
 

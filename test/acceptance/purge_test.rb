@@ -72,6 +72,7 @@ class PurgeAcceptanceTest < MemscopeTest
 
   # Nearly all of the heap is garbage still: a dry run, which collects none, can only say so.
   def test_compaction_is_predicted_of_what_a_collection_leaves
+    skip_without_compaction
     skip "what Ruby 3.2 returns was not measured" if RUBY_VERSION.start_with?("3.2.")
     dry, result = child_json(<<~RUBY, requires: ["json"])
       GC.disable
@@ -162,7 +163,8 @@ class PurgeAcceptanceTest < MemscopeTest
     skip "not installed" unless AllocatorFixtures.available?(AllocatorFixtures::TCMALLOC)
     result = purged(FREED, "Memscope.purge", preload: AllocatorFixtures::TCMALLOC, env: {})
 
-    assert_equal(%w[gc compact collect], result["levers"].map { |lever| lever["name"] })
+    assert_equal(%w[gc compact collect] - Memscope::Purge.missing.slice(:compact).compact.keys.map(&:name),
+                 result["levers"].map { |lever| lever["name"] })
     assert_as_predicted lever(result, "collect"), 100 * MIB
   end
 

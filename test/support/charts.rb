@@ -2,7 +2,7 @@
 
 require_relative "bodies"
 
-# Evidence for the doctor, made by hand: a healthy process of 200 MiB, and what a test says that is different.
+# Evidence for the doctor, made by hand: a healthy process of 200 MiB, and the differences that a test states.
 module Charts
   MEBIBYTE = Bodies::MEBIBYTE
 
@@ -10,31 +10,31 @@ module Charts
 
   # Differences are in MiB where they are memory.
   def evidence(malloc: glibc, **differences)
-    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, surroundings: {}, **differences }
+    differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, environment: {}, **differences }
     Memscope::Diagnosis::Evidence.capture(
       { ledger: ledger(malloc, differences), snapshot: reading(:Snapshot, snapshot(malloc), differences[:snapshot]),
         second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
-        lint: lint(malloc[:name], differences[:problems] || [], differences[:surroundings]) }
+        lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]) }
     )
   end
 
   # Resident MiB of malloc's rows under glibc.
-  def glibc(nobody: 2, arenas: 3, arenas_in_use: 20, **given)
+  def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, **given)
     free = { main_free: 4, main_trimmable: 2, arenas_free: 4, arenas_trimmable: 1, **given }
     main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable])
     others = heap(:arenas, arenas_in_use, free[:arenas_free], free[:arenas_trimmable], arenas: arenas)
-    { name: :glibc, rows: [main, others], in_use: 100 + arenas_in_use, nobody: nobody,
+    { name: :glibc, rows: [main, others], in_use: 100 + arenas_in_use, untracked: untracked,
       detail: { trimmable_bytes: (free[:main_trimmable] + free[:arenas_trimmable]) * MEBIBYTE } }
   end
 
   # The same under jemalloc.
-  def jemalloc(nobody: 2, dirty_npurge: 7, background_threads: 0, tcache: 1, **given)
+  def jemalloc(untracked: 2, dirty_npurge: 7, background_threads: 0, tcache: 1, **given)
     mebibytes = { in_use: 120, slab_slack: 5, dirty: 5, muzzy: 0, metadata: 5, retained_resident: 0, **given }
     { name: :jemalloc, rows: mebibytes.map { |id, amount| Bodies.row(id, id.name, amount) }, in_use: mebibytes[:in_use],
-      nobody: nobody, detail: {},
+      untracked: untracked, detail: {},
       totals: { pdirty: mebibytes[:dirty] * 256, page_bytes: 4_096, background_threads: background_threads,
                 dirty_npurge: dirty_npurge, dirty_purged: 100, tcache_bytes: tcache * MEBIBYTE } }
   end
@@ -48,14 +48,13 @@ module Charts
 
   def ledger(malloc, differences)
     in_use = malloc[:in_use] * MEBIBYTE
-    nobody = malloc[:nobody] * MEBIBYTE
-    detail = { in_use_bytes: in_use, held_by_objects_bytes: in_use - nobody, held_by_nobody_bytes: nobody,
-               **malloc[:detail] }
+    untracked = malloc[:untracked] * MEBIBYTE
+    detail = { in_use_bytes: in_use, held_by_objects_bytes: in_use - untracked, **malloc[:detail] }
     size = malloc[:rows].sum { |row| row[:bytes] }.fdiv(MEBIBYTE)
     rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows]), heap_row,
             Bodies.row(:files, "files", 20), *differences[:rows]]
     body = Bodies.ledger(rows: rows, allocator: allocator(malloc[:name], differences[:allocator]),
-                         held_by_objects_bytes: in_use - nobody)
+                         held_by_objects_bytes: in_use - untracked)
     reading(:Ledger, body, differences.fetch(:ledger, {}))
   end
 
@@ -78,10 +77,10 @@ module Charts
   end
 
   def lint(allocator, problems, differences)
-    surroundings = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
-                     cpu_seconds: 0.2, yjit: false, environment: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
+    environment = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
+                    cpu_seconds: 0.2, yjit: false, variables: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
     problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
-    Memscope::Lint.capture({ allocator: allocator, surroundings: surroundings, settings: [], recommendations: [],
+    Memscope::Lint.capture({ allocator: allocator, environment: environment, settings: [], recommendations: [],
                              problems: problems, reasons: {}, cost: Bodies.cost })
   end
 

@@ -10,7 +10,7 @@ module Suites
   # Of Ruby alone: surfaces call nothing in C that the others do not.
   SURFACES = files("test/{*report,cli_*,configuration,doctor,exec,facade_documentation,generator,launch,lint}_test.rb",
                    "test/{listener,loading,metrics*,profile_*,program_profile,prometheus,rack_tags}_test.rb",
-                   "test/{railtie,tasks,workers}_test.rb")
+                   "test/{railtie,tasks,workers}_test.rb", "test/rakelib/*_test.rb")
 
   # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
   # a sanitized flavour of their own.

@@ -234,6 +234,16 @@ class WebApplicationTest < WebCase
     assert_match(/RSS .* before/, post({ "lever" => "gc" }, { **OWN, "HTTP_ACCEPT" => "text/plain" }, on: app).body)
   end
 
+  def test_a_lever_that_is_refused_says_why
+    app = application
+    refused = Memscope::Purge.missing.slice(:compact).compact
+    page = get("/", BROWSER, on: app).body
+
+    assert_equal refused.empty?, page.include?('name="lever" value="compact"')
+    refused.each_value { |reason| assert_includes page, "<p class=\"fine\">#{reason}.</p>" }
+    assert_equal refused.empty? ? 200 : 400, post({ "lever" => "compact", "dry_run" => "1" }, OWN, on: app).status
+  end
+
   def test_a_purge_can_be_predicted_only
     response = post({ "lever" => "all", "dry_run" => "1" }, { **OWN, **JSON_PLEASE })
 

@@ -1,14 +1,12 @@
 /*
- * Native.allocator, allocator_inputs and jemalloc_stats: structs in, VALUEs out.
+ * Native.allocator, allocator_inputs and environment_at_load.
  */
 #include "values.h"
 
 #include "init.h"
 #include "malloc/allocator.h"
 #include "malloc/allocator_environment.h"
-#include "malloc/jemalloc.h"
 
-#include <ruby/thread.h>
 #include <stdio.h>
 
 static VALUE text_or_nil(const char *text) {
@@ -183,66 +181,9 @@ static VALUE native_environment_at_load(VALUE self, VALUE name) {
     return text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
 }
 
-struct jemalloc_reading {
-    enum memscope_status status;
-    struct memscope_jemalloc_stats stats;
-};
-
-static void *read_jemalloc_stats(void *argument) {
-    struct jemalloc_reading *reading = argument;
-
-    reading->status = memscope_jemalloc_read_stats(&reading->stats);
-    return NULL;
-}
-
-#define STAT(field, key, type, unit, kind, since)                                                                      \
-    memscope_hash_set(hash, #field,                                                                                    \
-                      memscope_jemalloc_has(stats, MEMSCOPE_JEMALLOC_HAS_##field) ? ULL2NUM(stats->field) : Qnil);
-
-/*
- * Memscope::Native.jemalloc_stats: every key of jemalloc_stats.def, nil for those that this jemalloc has not, after one
- * refresh; nil where no jemalloc serves malloc or it has no statistics.
- */
-static VALUE native_jemalloc_stats(VALUE self) {
-    struct jemalloc_reading reading;
-    const struct memscope_jemalloc_stats *stats = &reading.stats;
-    VALUE hash;
-
-    rb_thread_call_without_gvl(read_jemalloc_stats, &reading, NULL, NULL);
-    if (reading.status != MEMSCOPE_OK)
-        return Qnil;
-    hash = rb_hash_new();
-#include "malloc/jemalloc_stats.def"
-    memscope_hash_set(hash, "slab_slack_bytes", stats->has_slab_slack ? ULL2NUM(stats->slab_slack_bytes) : Qnil);
-    memscope_hash_set(hash, "mixed_epochs", stats->mixed_epochs ? Qtrue : Qfalse);
-    return hash;
-}
-#undef STAT
-
-/* Memscope::Native.jemalloc_unsupported_reason: why jemalloc_stats is nil, or nil. */
-static VALUE native_jemalloc_unsupported_reason(VALUE self) {
-    return text_or_nil(memscope_jemalloc_unsupported_reason());
-}
-
-#define STAT(field, key, type, unit, kind, since)                                                                      \
-    rb_ary_push(keys, rb_ary_new_from_args(6, memscope_symbol(#field), rb_str_new_cstr(key), memscope_symbol(#type),   \
-                                           memscope_symbol(#unit), memscope_symbol(#kind), rb_str_new_cstr(since)));
-
-/* Memscope::Native.jemalloc_keys: the rows of jemalloc_stats.def as arrays, for documentation and differences. */
-static VALUE native_jemalloc_keys(VALUE self) {
-    VALUE keys = rb_ary_new();
-
-#include "malloc/jemalloc_stats.def"
-    return keys;
-}
-#undef STAT
-
 void Init_memscope_allocator(void) {
     memscope_allocator_load();
     rb_define_module_function(rb_mMemscopeNative, "allocator", native_allocator, 0);
     rb_define_module_function(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
     rb_define_module_function(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
-    rb_define_module_function(rb_mMemscopeNative, "jemalloc_stats", native_jemalloc_stats, 0);
-    rb_define_module_function(rb_mMemscopeNative, "jemalloc_unsupported_reason", native_jemalloc_unsupported_reason, 0);
-    rb_define_module_function(rb_mMemscopeNative, "jemalloc_keys", native_jemalloc_keys, 0);
 }

@@ -34,10 +34,6 @@ struct answer {
     VALUE body, reasons;
 };
 
-static bool is_known(const struct memscope_cgroup_figure *figure) {
-    return figure->status == MEMSCOPE_OK && !figure->unlimited;
-}
-
 static const char *version_phrase(const struct memscope_cgroup *cgroup) {
     return cgroup->version == MEMSCOPE_CGROUP_V2 ? "cgroup v2" : "cgroup v1";
 }
@@ -59,41 +55,20 @@ static VALUE absence_of(const struct answer *answer, const struct memscope_cgrou
 }
 
 static void set_figure(struct answer *answer, const char *key, const struct memscope_cgroup_figure *figure) {
-    memscope_hash_set(answer->body, key, is_known(figure) ? ULL2NUM(figure->value) : Qnil);
-    if (!is_known(figure))
+    memscope_hash_set(answer->body, key, memscope_cgroup_is_known(figure) ? ULL2NUM(figure->value) : Qnil);
+    if (!memscope_cgroup_is_known(figure))
         memscope_hash_set(answer->reasons, key, absence_of(answer, figure));
 }
 
-/* usage less what the kernel drops first: what an orchestrator compares with the limit before it evicts. */
-static void set_working_set(struct answer *answer) {
-    const struct memscope_cgroup_figure *current = &answer->cgroup->figures[MEMSCOPE_CGROUP_current_bytes];
-    const struct memscope_cgroup_figure *inactive = &answer->cgroup->figures[MEMSCOPE_CGROUP_inactive_file_bytes];
-    const struct memscope_cgroup_figure *limit = &answer->cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];
-    uint64_t used;
+static void set_headroom(struct answer *answer) {
+    const struct memscope_cgroup *cgroup = answer->cgroup;
 
-    if (!is_known(current) || !is_known(inactive)) {
-        set_figure(answer, "working_set_bytes", is_known(current) ? inactive : current);
-        set_figure(answer, "headroom_bytes", is_known(current) ? inactive : current);
-        return;
-    }
-    used = current->value > inactive->value ? current->value - inactive->value : 0;
-    memscope_hash_set(answer->body, "working_set_bytes", ULL2NUM(used));
-    if (is_known(limit))
-        memscope_hash_set(answer->body, "headroom_bytes", LL2NUM((int64_t)(limit->value - used)));
-    else
-        set_figure(answer, "headroom_bytes", limit);
-}
-
-static void set_hierarchy_headroom(struct answer *answer) {
-    static const char key[] = "hierarchy_headroom_bytes";
-    const struct memscope_cgroup_figure *headroom = &answer->cgroup->hierarchy_headroom;
-
-    if (headroom->status == MEMSCOPE_OK && headroom->unlimited)
-        set_figure(answer, key, &answer->cgroup->figures[MEMSCOPE_CGROUP_limit_bytes]);
-    else
-        set_figure(answer, key, headroom);
-    if (headroom->status == MEMSCOPE_NOT_FOUND && *answer->cgroup->directory)
-        memscope_hash_set(answer->reasons, key,
+    set_figure(answer, "headroom_bytes", &cgroup->headroom);
+    if (memscope_cgroup_is_known(&cgroup->headroom))
+        memscope_hash_set(answer->body, "headroom_bytes", LL2NUM((int64_t)cgroup->headroom.value));
+    set_figure(answer, "hierarchy_headroom_bytes", &cgroup->hierarchy_headroom);
+    if (cgroup->hierarchy_headroom.status == MEMSCOPE_NOT_FOUND && *cgroup->directory)
+        memscope_hash_set(answer->reasons, "hierarchy_headroom_bytes",
                           rb_utf8_str_new_cstr("the group that sets the limit is not visible from here"));
 }
 
@@ -104,7 +79,7 @@ static void set_events(struct answer *answer) {
     for (size_t index = 0; index < MEMSCOPE_CGROUP_EVENT_COUNT; index++) {
         const struct memscope_cgroup_figure *event = &answer->cgroup->events[index];
 
-        if (is_known(event))
+        if (memscope_cgroup_is_known(event))
             memscope_hash_set(events, event_names[index], ULL2NUM(event->value));
     }
     memscope_hash_set(answer->body, "events", RHASH_EMPTY_P(events) ? Qnil : events);
@@ -175,7 +150,7 @@ static void set_place(struct answer *answer, enum memscope_status status) {
         memscope_hash_set(answer->reasons, "directory", group_absence(answer, status));
     if (!*cgroup->limit_directory)
         memscope_hash_set(answer->reasons, "limit_directory",
-                          is_known(&cgroup->figures[MEMSCOPE_CGROUP_limit_bytes])
+                          memscope_cgroup_is_known(&cgroup->figures[MEMSCOPE_CGROUP_limit_bytes])
                               ? rb_utf8_str_new_cstr("the group that sets the limit is not visible from here")
                               : absence_of(answer, &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes]));
 }
@@ -218,8 +193,8 @@ static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
     set_place(&answer, reading.status);
     for (size_t index = 0; index < MEMSCOPE_CGROUP_FIGURE_COUNT; index++)
         set_figure(&answer, figure_names[index], &reading.cgroup.figures[index]);
-    set_working_set(&answer);
-    set_hierarchy_headroom(&answer);
+    set_figure(&answer, "working_set_bytes", &reading.cgroup.working_set);
+    set_headroom(&answer);
     set_figure(&answer, "host_memory_bytes", &reading.cgroup.host_memory);
     set_cpu_limit(&answer);
     set_events(&answer);

@@ -21,32 +21,32 @@ static enum memscope_ledger_malloc malloc_kind(void) {
 }
 
 static void *read_without_gvl(void *argument) {
-    struct memscope_ledger_call *reading = argument;
+    struct memscope_ledger_call *call = argument;
 
-    reading->status = memscope_ledger_read(&reading->request, &reading->ledger);
+    call->status = memscope_ledger_read(&call->request, &call->ledger);
     return NULL;
 }
 
-static void take_reading(struct memscope_ledger_call *reading) {
+static void perform(struct memscope_ledger_call *call) {
     uint64_t start = memscope_now_ns();
 
-    reading->other_ractors = memscope_other_ractors();
-    if (reading->objects)
-        memscope_heap_held_memory(&reading->held);
-    memscope_heap_list(&reading->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
-    memscope_ruby_layout(&reading->listing, &reading->layout);
-    memscope_images_read(&reading->listing.scratch, &reading->images);
-    reading->request.malloc = malloc_kind();
-    reading->request.ruby = &reading->layout;
-    reading->request.images = &reading->images;
-    reading->gvl_ns = memscope_now_ns() - start;
-    if (reading->strict)
-        read_without_gvl(reading);
+    call->other_ractors = memscope_other_ractors();
+    if (call->objects)
+        memscope_heap_held_memory(&call->held);
+    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_ruby_layout(&call->listing, &call->layout);
+    memscope_images_read(&call->listing.scratch, &call->images);
+    call->request.malloc = malloc_kind();
+    call->request.ruby = &call->layout;
+    call->request.images = &call->images;
+    call->gvl_ns = memscope_now_ns() - start;
+    if (call->strict)
+        read_without_gvl(call);
     else
-        rb_thread_call_without_gvl(read_without_gvl, reading, NULL, NULL);
-    reading->wall_ns = memscope_now_ns() - start;
-    if (reading->strict)
-        reading->gvl_ns = reading->wall_ns;
+        rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
+    call->wall_ns = memscope_now_ns() - start;
+    if (call->strict)
+        call->gvl_ns = call->wall_ns;
 }
 
 /* ---- the body of a Ledger ------------------------------------------------------------------------------------- */
@@ -62,14 +62,13 @@ static VALUE source_symbol(enum memscope_residency_source source) {
     return memscope_symbol(names[source]);
 }
 
-static VALUE cost_hash(const struct memscope_ledger_call *reading) {
-    return memscope_cost("T2", reading->wall_ns, reading->gvl_ns,
-                         reading->ledger.scratch_bytes + reading->listing.scratch.used);
+static VALUE cost_hash(const struct memscope_ledger_call *call) {
+    return memscope_cost("T2", call->wall_ns, call->gvl_ns, call->ledger.scratch_bytes + call->listing.scratch.used);
 }
 
-static VALUE ledger_body(const struct memscope_ledger_call *reading) {
-    const struct memscope_ledger *ledger = &reading->ledger;
-    bool read = reading->status == MEMSCOPE_OK;
+static VALUE ledger_body(const struct memscope_ledger_call *call) {
+    const struct memscope_ledger *ledger = &call->ledger;
+    bool read = call->status == MEMSCOPE_OK;
     bool statm = read && ledger->statm_status == MEMSCOPE_OK;
     VALUE hash = rb_hash_new();
 
@@ -77,47 +76,47 @@ static VALUE ledger_body(const struct memscope_ledger_call *reading) {
     memscope_hash_set(hash, "source", source_symbol(read ? ledger->residency.source : MEMSCOPE_RESIDENCY_NONE));
     memscope_hash_set(hash, "statm_before_bytes", statm ? ULL2NUM(ledger->statm_before.resident_bytes) : Qnil);
     memscope_hash_set(hash, "statm_after_bytes", statm ? ULL2NUM(ledger->statm_after.resident_bytes) : Qnil);
-    memscope_hash_set(hash, "held_by_objects_bytes", reading->held.known ? ULL2NUM(reading->held.bytes) : Qnil);
-    memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(reading) : rb_ary_new());
-    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(reading));
-    memscope_hash_set(hash, "cost", cost_hash(reading));
+    memscope_hash_set(hash, "held_by_objects_bytes", call->held.known ? ULL2NUM(call->held.bytes) : Qnil);
+    memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(call) : rb_ary_new());
+    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
+    memscope_hash_set(hash, "cost", cost_hash(call));
     return hash;
 }
 
 /* ---- the body of Mappings --------------------------------------------------------------------------------------- */
 
-static VALUE mappings_body(const struct memscope_ledger_call *reading) {
-    bool read = reading->status == MEMSCOPE_OK;
+static VALUE mappings_body(const struct memscope_ledger_call *call) {
+    bool read = call->status == MEMSCOPE_OK;
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(reading->ledger.residency.resident_bytes) : Qnil);
-    memscope_hash_set(hash, "source", source_symbol(read ? reading->ledger.residency.source : MEMSCOPE_RESIDENCY_NONE));
-    memscope_hash_set(hash, "unmapped_bytes", read ? ULL2NUM(reading->ledger.unmapped_bytes) : Qnil);
-    memscope_hash_set(hash, "mappings", read ? memscope_ledger_mappings(&reading->ledger) : rb_ary_new());
-    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(reading));
-    memscope_hash_set(hash, "cost", cost_hash(reading));
+    memscope_hash_set(hash, "rss_bytes", read ? ULL2NUM(call->ledger.residency.resident_bytes) : Qnil);
+    memscope_hash_set(hash, "source", source_symbol(read ? call->ledger.residency.source : MEMSCOPE_RESIDENCY_NONE));
+    memscope_hash_set(hash, "unmapped_bytes", read ? ULL2NUM(call->ledger.unmapped_bytes) : Qnil);
+    memscope_hash_set(hash, "mappings", read ? memscope_ledger_mappings(&call->ledger) : rb_ary_new());
+    memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
+    memscope_hash_set(hash, "cost", cost_hash(call));
     return hash;
 }
 
 static VALUE read_mappings(VALUE argument) {
-    struct memscope_ledger_call *reading = (struct memscope_ledger_call *)argument;
+    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
 
-    take_reading(reading);
-    return mappings_body(reading);
+    perform(call);
+    return mappings_body(call);
 }
 
 static VALUE read_ledger(VALUE argument) {
-    struct memscope_ledger_call *reading = (struct memscope_ledger_call *)argument;
+    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
 
-    take_reading(reading);
-    return ledger_body(reading);
+    perform(call);
+    return ledger_body(call);
 }
 
 static VALUE close_ledger(VALUE argument) {
-    struct memscope_ledger_call *reading = (struct memscope_ledger_call *)argument;
+    struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
 
-    memscope_heap_listing_close(&reading->listing);
-    memscope_ledger_close(&reading->ledger);
+    memscope_heap_listing_close(&call->listing);
+    memscope_ledger_close(&call->ledger);
     return Qnil;
 }
 
@@ -126,16 +125,16 @@ static VALUE close_ledger(VALUE argument) {
  * arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back.
  */
 static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
-    struct memscope_ledger_call reading = {
+    struct memscope_ledger_call call = {
         .strict = RTEST(strict), .objects = RTEST(objects), .request = {.deep = RTEST(deep), .shared = RTEST(shared)}};
 
-    return rb_ensure(read_ledger, (VALUE)&reading, close_ledger, (VALUE)&reading);
+    return rb_ensure(read_ledger, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
 static VALUE native_mappings(VALUE self) {
-    struct memscope_ledger_call reading = {.strict = false};
+    struct memscope_ledger_call call = {.strict = false};
 
-    return rb_ensure(read_mappings, (VALUE)&reading, close_ledger, (VALUE)&reading);
+    return rb_ensure(read_mappings, (VALUE)&call, close_ledger, (VALUE)&call);
 }
 
 void Init_memscope_ledger(void) {

@@ -7,7 +7,7 @@
 
 #include "values.h"
 
-#include "ledger/ledger.h"
+#include "ledger/ledger_meaning.h"
 #include "malloc/allocator.h"
 #include "ruby/ruby_heap.h"
 
@@ -26,15 +26,12 @@ struct memscope_ledger_call {
 };
 
 /* The rows of a Ledger, as its to_h has them. */
-VALUE memscope_ledger_rows(const struct memscope_ledger_call *reading);
+VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
 
 /* The mappings of Mappings, likewise. */
 VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger);
 
 /* Why something is nil, missing or coarse. */
-VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading);
-
-/* Bytes that malloc has given out, whatever of them is resident; false where this reading does not know. */
-bool memscope_ledger_malloc_in_use(const struct memscope_ledger_call *reading, uint64_t *bytes);
+VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call);
 
 #endif

@@ -19,42 +19,41 @@ static void add_residency_reason(VALUE reasons, const struct memscope_residency 
                               why));
 }
 
-static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *reading) {
+static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *call) {
     const struct memscope_allocator *allocator = memscope_allocator_current();
 
-    if (reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_OTHER)
+    if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_OTHER)
         add_reason(reasons, "malloc",
                    rb_sprintf("the memory of this allocator (%s) cannot be told from other anonymous memory: it is "
                               "unattributed. %s",
                               memscope_allocator_name_text(allocator->name), allocator->proof));
-    else if (reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC &&
-             reading->ledger.jemalloc_status != MEMSCOPE_OK)
+    else if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC && call->ledger.jemalloc_status != MEMSCOPE_OK)
         add_reason(reasons, "malloc",
                    rb_str_new_cstr("this jemalloc has no statistics (config.stats), so that nothing proves which "
                                    "mappings are its: they are unattributed"));
 }
 
 /* What was asked for beyond the plain ledger and could not be had. */
-static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *reading) {
-    const struct memscope_ledger *ledger = &reading->ledger;
+static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *call) {
+    const struct memscope_ledger *ledger = &call->ledger;
     uint64_t in_use;
 
-    if (reading->request.deep && reading->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
+    if (call->request.deep && call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
         add_reason(reasons, "deep", rb_str_new_cstr("jemalloc counts what it holds: there is nothing to walk"));
-    else if (reading->request.deep && !ledger->walked_chunks)
+    else if (call->request.deep && !ledger->walked_chunks)
         add_reason(reasons, "deep",
                    rb_str_new_cstr("chunks are walked under glibc's malloc, where resident pages and this process's "
                                    "own memory can be read"));
-    else if (reading->request.deep && !memscope_glibc_knows_cache_key())
+    else if (call->request.deep && !memscope_glibc_knows_cache_key())
         add_reason(reasons, "thread_caches",
                    rb_str_new_cstr("this glibc does not mark cached chunks: they count as in use"));
-    if (reading->request.shared && ledger->shared_status != MEMSCOPE_OK)
+    if (call->request.shared && ledger->shared_status != MEMSCOPE_OK)
         add_reason(reasons, "shared",
                    rb_sprintf("/proc/self/pagemap: %s", memscope_status_text(ledger->shared_status)));
-    if (reading->objects && !reading->held.known)
+    if (call->objects && !call->held.known)
         add_reason(reasons, "objects",
                    rb_str_new_cstr("objects cannot be walked in this Ruby, or beside other Ractors"));
-    else if (reading->objects && !memscope_ledger_malloc_in_use(reading, &in_use))
+    else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))
         add_reason(reasons, "objects", rb_str_new_cstr("what malloc has given out is known with deep: true"));
 }
 
@@ -71,28 +70,28 @@ static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *le
                                    "is unattributed, and counts as not resident"));
 }
 
-VALUE memscope_ledger_reasons(const struct memscope_ledger_call *reading) {
-    const struct memscope_ledger *ledger = &reading->ledger;
+VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
+    const struct memscope_ledger *ledger = &call->ledger;
     VALUE reasons = rb_hash_new();
 
-    if (reading->status != MEMSCOPE_OK) {
+    if (call->status != MEMSCOPE_OK) {
         add_reason(reasons, "rss_bytes",
-                   rb_sprintf("/proc/self/maps and smaps: %s", memscope_status_text(reading->status)));
+                   rb_sprintf("/proc/self/maps and smaps: %s", memscope_status_text(call->status)));
         return reasons;
     }
     add_residency_reason(reasons, &ledger->residency);
-    add_malloc_reason(reasons, reading);
-    add_option_reasons(reasons, reading);
-    if (reading->listing.refusal != NULL)
-        add_reason(reasons, "ruby_heap", rb_str_new_cstr(reading->listing.refusal));
-    else if (reading->listing.finished_gc)
+    add_malloc_reason(reasons, call);
+    add_option_reasons(reasons, call);
+    if (call->listing.refusal != NULL)
+        add_reason(reasons, "ruby_heap", rb_str_new_cstr(call->listing.refusal));
+    else if (call->listing.finished_gc)
         add_reason(reasons, "ruby_heap",
                    rb_str_new_cstr("listing the heap pages finished a garbage collection that was under way: this "
                                    "Ruby has no way around it"));
-    if (reading->listing.refusal == NULL && reading->listing.unswept)
+    if (call->listing.refusal == NULL && call->listing.unswept)
         add_reason(reasons, "live_slots",
                    rb_str_new_cstr("the garbage collector is sweeping: what it has not reached counts as live"));
-    if (reading->other_ractors)
+    if (call->other_ractors)
         add_reason(
             reasons, "ractors",
             rb_str_new_cstr("other Ractors are alive: they run beside this reading, and the Ruby rows are coarse"));

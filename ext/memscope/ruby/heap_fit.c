@@ -49,8 +49,8 @@ size_t memscope_fitting_bytes(VALUE object) {
         return string_bytes(object);
     case RUBY_T_HASH:
         return hash_bytes(object);
-    case RUBY_T_OBJECT: /* its shape tells, and no interface tells that */
-        return RB_FL_TEST_RAW(object, ROBJECT_EMBED) ? 0 : MEMSCOPE_UNKNOWN_FIT;
+    case RUBY_T_OBJECT: /* its shape decides, and no public interface has it */
+        return MEMSCOPE_OBJECT_IS_EMBEDDED(object) ? 0 : MEMSCOPE_UNKNOWN_FIT;
     default:
         return 0;
     }

@@ -109,7 +109,7 @@ static void survey_data(struct survey *survey, VALUE object) {
     uint8_t pins;
 
     if (!RTYPEDDATA_P(object)) {
-        if (RDATA(object)->dmark != NULL)
+        if (MEMSCOPE_MARK_OF_UNTYPED_DATA(object) != NULL)
             mark_references(survey, object, MEMSCOPE_PAGE_PINS);
         return;
     }

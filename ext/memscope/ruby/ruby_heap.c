@@ -269,6 +269,7 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
         .heap_page_count = listing->count,
         .heap_page_bytes = listing->page_bytes,
         .empty_page_count = listing->empty_pages,
+        .allocated_page_count = listing->allocated_pages,
         .fiber_stack_bytes = fiber_stack_bytes,
         .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
         .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,

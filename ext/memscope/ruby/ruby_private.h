@@ -85,41 +85,28 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
+/* Whether a plain object holds its variables in its slot. ROBJECT_HEAP replaced ROBJECT_EMBED in 4.0; 4.1dev has neither. */
+#if defined(ROBJECT_HEAP)
+#define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
+#elif defined(ROBJECT_EMBED)
+#define MEMSCOPE_OBJECT_IS_EMBEDDED(object) RB_FL_TEST_RAW(object, ROBJECT_EMBED)
+#else
+#define MEMSCOPE_OBJECT_IS_EMBEDDED(object) false
+#endif
+
+/* The mark function of untyped data, which is gone in 4.1dev. */
+#if RUBY_API_VERSION_CODE < 40100
+#define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)
+#else
+#define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) NULL
+#endif
+
 /* imemo_type(object) of a captured environment (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
     (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
 
 /* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
-
-/*
- * struct rb_thread_struct from its beginning up to the execution context, where that begins, and a frame (vm_core.h).
- * The threads of a Ractor are linked in a ring, in which a list head, that is no thread, is another link. Read before
- * 3.3 only: GC.compact needs care there (ruby/heap_compaction.c). Readers must check one against the other.
- */
-#if RUBY_API_VERSION_CODE < 30300
-#define MEMSCOPE_COMPACTION_READS_FREE_WORDS 1
-struct memscope_ruby_frame {
-    const void *program_counter;
-    VALUE *free; /* the first free word of the stack of values */
-};
-struct memscope_ruby_context {
-    VALUE *stack;
-    size_t words;
-    const struct memscope_ruby_frame *top; /* frames come from the stack's other end */
-};
-struct memscope_ruby_thread {
-    struct memscope_ruby_thread *next, *previous;
-    VALUE object;
-    const void *ractor, *vm;
-#if RUBY_API_VERSION_CODE >= 30200
-    const void *native_thread;
-#endif
-    const struct memscope_ruby_context *context;
-};
-#else
-#define MEMSCOPE_COMPACTION_READS_FREE_WORDS 0
-#endif
 
 /* A Ruby thread may go on in another native thread (RUBY_MN_THREADS=1), and says so. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300

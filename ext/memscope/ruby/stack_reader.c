@@ -14,7 +14,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -163,13 +162,6 @@ static unsigned read_ruby(uint64_t *words, unsigned room, enum memscope_stack_st
     return length;
 }
 
-static uint64_t clock_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* The frames, as far as they can be had. */
 static unsigned read_frames(uint64_t *words, unsigned room) {
     enum memscope_stack_state state = state_of_thread();
@@ -182,7 +174,7 @@ static unsigned read_frames(uint64_t *words, unsigned room) {
 }
 
 unsigned memscope_read_stack(uint64_t *words, unsigned room) {
-    uint64_t start = clock_ns();
+    uint64_t start = memscope_now_ns();
     uint32_t now = atomic_load(&session) & 0xffffff; /* before any frame is interned */
     uint32_t tag = memscope_current_tag(), name;
     unsigned length;
@@ -198,7 +190,7 @@ unsigned memscope_read_stack(uint64_t *words, unsigned room) {
         words[length++] = memscope_word(MEMSCOPE_WORD_THREAD, name, 0);
     words[length++] = memscope_word(MEMSCOPE_WORD_GENERATION, atomic_load(&generation), now);
     atomic_fetch_add_explicit(&readings, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&nanoseconds, clock_ns() - start, memory_order_relaxed);
+    atomic_fetch_add_explicit(&nanoseconds, memscope_now_ns() - start, memory_order_relaxed);
     return length;
 }
 

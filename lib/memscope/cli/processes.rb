@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../outside"
+require_relative "../remote/external_process"
 
 module Memscope
   module CLI
@@ -23,8 +23,8 @@ module Memscope
 
       # @return [Array<Entry>] the largest first, without the process that asks
       def self.read
-        entries = (Outside.rubies - [Process.pid]).filter_map do |pid|
-          outside = Outside.read(pid, cgroup: false)
+        entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
+          outside = ExternalProcess.read(pid, cgroup: false)
           Entry.new(outside, (malloc(pid) if outside.listens?))
         rescue Client::Unreachable
           nil # it has ended meanwhile

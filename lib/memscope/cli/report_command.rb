@@ -57,7 +57,7 @@ module Memscope
       rescue Client::Unreachable => e
         raise if @socket || chosen.any? || @options.any? || e.why == :gone
 
-        outside = Outside.read(@pid)
+        outside = ExternalProcess.read(@pid)
         @err.puts "memscope report: #{e.message}; this is the view from outside"
         [outside]
       end

@@ -5,12 +5,12 @@ require_relative "../report/quantity"
 module Memscope
   module Doctor
     # One rule, as data. What depends on the process is a lambda of its Figures, or for the first four of these the name
-    # of one; the lambda of a text gets what `affected` gave as its second argument.
+    # of a figure; the lambda of a text gets the bytes affected as its second argument.
     #
-    # * inapplicable: a String is why the rule cannot apply to this process, nil where it can.
-    # * affected: the bytes it is about, nil where that is not known.
+    # * inapplicable: a String where the rule does not apply to this process, and why; nil where it does.
+    # * affected: the bytes that it is about; nil where they are unknown.
     # * present: a further condition, or the only one where it is about no amount.
-    # * recoverable: an Integer, a Range, or a String that says why nothing in this process returns it.
+    # * recoverable: an Integer, a Range, or a String: why nothing in this process returns the bytes.
     # * id, subject: its name, and what it looks for.
     # * floor, ratio, of: the bytes must reach the floor, and this share of another figure (of the RSS). Both: a large
     #   share of little memory is not worth a remedy, nor is a small share of much.
@@ -21,7 +21,7 @@ module Memscope
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
                    of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil,
                    remedy_cost: nil }.freeze
-      UNKNOWN = "the figures are missing; the reasons say why"
+      UNKNOWN = "its figures are missing; see the reasons"
       private_constant :DEFAULTS, :UNKNOWN
 
       # @return [Symbol]
@@ -88,5 +88,41 @@ module Memscope
         value.call(*arguments.first(value.arity))
       end
     end
+
+    # All rules, and what they share. Amounts below FLOOR are not worth a remedy.
+    #
+    # @api private
+    module Rules
+      extend Report::Quantity
+
+      MEBIBYTE = Report::Quantity::MEBIBYTE
+      # Bytes.
+      FLOOR = 16 * MEBIBYTE
+
+      GLIBC = ->(f) { "glibc does not serve malloc" unless f.glibc? }
+      JEMALLOC = ->(f) { "jemalloc does not serve malloc" unless f.jemalloc? }
+      LIMITED = ->(f) { "the container has no limit that memscope can read" unless f.cgroup.limit_bytes }
+      # What the kernel says about huge pages, for the evidence.
+      HUGE = lambda do |f|
+        { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.environment.thp_mode,
+          huge_page_gaps: f.environment.thp_gaps }
+      end
+      private_constant :MEBIBYTE, :GLIBC, :JEMALLOC, :LIMITED, :HUGE
+
+      class << self
+        # @return [Array<Rule>]
+        def all = [*SMALL, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *RUBY_RULES, *KERNEL_RULES, *KNOWN_RULES]
+
+        private
+
+        # Rules from their attributes by id.
+        def table(rules) = rules.map { |id, attributes| Rule.new(id: id, **attributes) }.freeze
+
+        # "61 %"
+        def percent(share) = format("%.0f %%", 100 * share)
+      end
+    end
   end
 end
+
+%w[settings glibc jemalloc ruby kernel known].each { |file| require_relative "rules/#{file}" }

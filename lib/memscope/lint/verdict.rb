@@ -1,38 +1,78 @@
 # frozen_string_literal: true
 
-require_relative "../reading"
-require_relative "variables"
+require_relative "../report/quantity"
+require_relative "inputs"
 
 module Memscope
   class Lint < Reading
-    # What follows from the evidence for whichever allocator serves malloc. For one of which memscope knows no rules:
-    # its settings, and what it says of them.
+    # What follows from the inputs for whichever allocator serves malloc: its settings and what it refused. A subclass
+    # knows the rules of one allocator: it keeps the options that took effect, and changes what the process has a reason
+    # to change.
     class Verdict
-      # @param evidence [Evidence]
-      def initialize(evidence)
-        @evidence = evidence
-        @allocator = evidence.allocator
-        @surroundings = evidence.surroundings
-        @variables = Variables.new(evidence)
+      # Fewer arenas than these do no harm.
+      FEW_ARENAS = 8
+      private_constant :FEW_ARENAS
+
+      # @param inputs [Inputs]
+      def initialize(inputs)
+        @inputs = inputs
+        @allocator = inputs.allocator
+        @environment = inputs.environment
+        @variables = Variables.new(inputs)
+        @settings = @allocator.settings.values.map { |setting| shown(setting) }
+        @values = @settings.to_h { |setting| [setting.name, setting.value] }
+        @harms = []
+        @pairs = kept.transform_values { |text| [text, "as given"] }
+        judge
       end
 
       # @return [Hash{Symbol => Object}] of a Lint, without its cost
       def body
-        { allocator: @allocator.name, version: @allocator.version, surroundings: @surroundings, settings: settings,
+        { allocator: @allocator.name, version: @allocator.version, environment: @environment, settings: @settings,
           problems: problems.partition { |problem| problem.severity == :warning }.flatten,
           recommendations: recommendations, recommended: recommended, reasons: reasons }
       end
 
       private
 
-      def settings = @allocator.settings.values.map { |setting| shown(setting) }
-
       def shown(setting)
         Setting.capture({ name: setting.name, value: setting.value, source: setting.source, given: setting.given,
                           problem: setting.ignored })
       end
 
-      def problems = [*refused, *@variables.problems(recommended)]
+      # The options that the text to replace sets, and that took effect: values by name.
+      def kept = {}
+
+      # Fills @harms, and changes @pairs: value and reason of each option to set.
+      def judge; end
+
+      def judge_arenas(name)
+        limit = @values[name]
+        excessive = [limit, @environment.threads].compact.min > [FEW_ARENAS, 4 * @environment.parallel].max
+        harm(name, :too_many_arenas, "up to #{limit} arenas for #{crowd}") if excessive
+        return if limit <= @environment.arenas || (@pairs.key?(name) && !excessive)
+
+        pair(name, @environment.arenas,
+             "up to #{limit} arenas each keep freed memory of their own, but only " \
+             "#{@environment.arenas == 1 ? 'one' : 'a few'} of #{crowd} allocate#{'s' if @environment.arenas == 1} " \
+             "at the same time")
+      end
+
+      def crowd
+        threads = @environment.threads
+        "#{threads ? "#{threads} thread#{'s' unless threads == 1}" : 'its threads'} on #{@environment.processors}"
+      end
+
+      def harm(name, id, text, replacement = nil)
+        @harms << [id, id == :without_effect ? :info : :warning, "#{name}: #{text}", replacement]
+      end
+
+      def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]
+
+      def problems
+        harms = @harms.map { |id, severity, text, own| problem(id, severity, text, own || replacement) }
+        [*refused, *harms, *@variables.problems(replacement)]
+      end
 
       # What the allocator itself did not take.
       def refused
@@ -41,18 +81,25 @@ module Memscope
         end
       end
 
-      def recommendations = []
+      def recommendations
+        @recommendations ||= @pairs.map do |name, (value, reason)|
+          Recommendation.capture({ name: name, text: assignment(name, value), now: @values[name], reason: reason })
+        end
+      end
 
       def recommended = nil
+
+      # What to paste in place of what is wrong.
+      def replacement = recommended
 
       def reasons
         { **@allocator.reasons.slice(:name, :settings, *@allocator.settings.keys),
           **(recommended ? {} : { recommended: nothing_recommended }) }
       end
 
-      def nothing_recommended = "memscope knows what suits a process under jemalloc and glibc only"
+      def nothing_recommended = "memscope has recommendations for jemalloc and glibc only"
 
-      # For a shell, where it needs that.
+      # For a shell, where it needs quotes.
       def quoted(text) = text.match?(%r{[^\w:,.=/+-]}) ? "'#{text}'" : text
 
       def problem(id, severity, text, replacement = nil)

@@ -2,6 +2,9 @@
 
 module Memscope
   module Native
+    # Known with the extension only.
+    MAX_DECAY_MS = nil
+
     # What takes the extension's place.
     module Absent
       NOTHING = { wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
@@ -47,9 +50,6 @@ module Memscope
       def file_capabilities(_path) = nil
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
-
-      # Asked before Ruby 3.3 only.
-      def can_compact? = false
 
       def fly # rubocop:disable Naming/PredicateMethod -- it does
         yield

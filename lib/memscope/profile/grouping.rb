@@ -12,8 +12,8 @@ module Memscope
       NO_FRAMES = "[no frames]"
       # What puts a tag on others: nobody's line as long as theirs is there.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
-      # Ruby's own way to malloc, which is under all that it allocates.
-      ALLOCATING = /\A(?:ruby|rb)_x?(?:m|c|re)alloc/
+      # Ruby's own way to malloc, which is under all that it allocates: in gc.c, and since 3.4 in gc/default.
+      ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_)?|objspace_)x?(?:m|c|re)alloc/
       # The native function that a stack is counted under is the nearest of the first kind that it has: none that
       # allocates for someone else, one of Ruby's that has a name, any.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },

@@ -11,10 +11,11 @@ module Memscope
     #
     # - Process.warmup, where Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC
     #   finds it when it dies, and gives back free malloc memory under glibc.
-    # - Otherwise GC.compact once, made safe (before 3.3 it may read memory that was given back: ruby/ruby#7081), then
-    #   GC.start. Ruby frees pages only while more than free_slots_max_ratio of its slots are free (0.65): of a heap
-    #   more than 35 % full it returns nothing, however fragmented it is. Of that too, when it was started with
-    #   RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS).
+    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its slots
+    #   are free (0.65): it returns nothing of a heap that is more than 35 % full, however fragmented it is. Started with
+    #   RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS), it returns pages of such a heap too.
+    #
+    # Ruby 3.1.0 to 3.1.3 and 3.2.0 can crash in GC.compact (ruby/ruby#7081): there nothing is compacted.
     #
     # A pass is a full GC and holds the GVL: 0.1 to 0.8 s at a heap of 512 MB. Mostly there are 5 to 12 passes on Ruby
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run in between.
@@ -70,12 +71,10 @@ module Memscope
       class << self
         # @return [String, nil] why this process cannot compact its heap; nil where it can
         def missing
-          return if Process.respond_to?(:warmup)
           return "this Ruby cannot compact its heap" unless GC.respond_to?(:compact)
-          return "other Ractors are alive, and beside them GC.compact may crash before Ruby 3.3" if Ractor.count > 1
+          return RubyHeap.compaction_refusal if RubyHeap.compaction_refusal
 
-          why = Memscope.unsupported_reason || "this Ruby's threads are not as known"
-          "#{why}, and GC.compact may crash before Ruby 3.3" unless Native.can_compact?
+          "other Ractors are alive, and beside them GC.compact can crash before Ruby 3.3" if other_ractors_in_the_way?
         end
 
         # Runs the passes. Not in a trap handler of a program that may be in the middle of anything: it stops the
@@ -128,12 +127,14 @@ module Memscope
 
         private
 
+        def other_ractors_in_the_way? = !Process.respond_to?(:warmup) && Ractor.count > 1
+
         def allocated_pages = GC.stat(:heap_allocated_pages)
 
         def warm_up(before) = repeat("warmup", before) { Process.warmup }
 
         def compact(before)
-          Native.compact
+          GC.compact
           ["compact", *repeat("gc", before) { GC.start }]
         end
 
@@ -202,6 +203,8 @@ module Memscope
         def answer(**given) = Forecast.capture({ min_bytes: nil, max_bytes: nil, reason: nil, **given })
 
         def missing
+          refused = RubyHeap.compaction_refusal(@heap.ruby)
+          return refused if refused
           return "no heap pages could be listed" unless @heap.pages&.positive? && @heap.slot_sizes.any?
           return @heap.reasons.fetch(:pinned_pages_max, "pins are not known") unless @heap.compactable_min_bytes
 

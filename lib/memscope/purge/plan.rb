@@ -12,6 +12,8 @@ module Memscope
       attr_reader :arena
       # @return [Integer, Float]
       attr_reader :settle
+      # @return [Hash{Symbol => String}] why Ruby's own levers are not among them; empty where levers were named
+      attr_reader :refused
 
       # Takes the arguments of Memscope.purge.
       #
@@ -22,6 +24,7 @@ module Memscope
         check_settle(settle)
         check_levers(levers, arena)
         @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
+        @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
         @arena = arena
         @dry_run = dry_run
         @settle = settle.is_a?(Integer) ? settle : settle.to_f

@@ -97,7 +97,8 @@ module Memscope
         { allocator: before.allocator.name, dry_run: @plan.dry_run?, arena: @plan.arena,
           settle_seconds: settled ? @plan.settle : 0, levers: @levers,
           returned_bytes: (fall(before, after) if after), rows: after ? Rows.fall(before, after) : {},
-          before: before, after: after, settled: settled, reasons: before.reasons.slice(:extension, :rss_bytes),
+          before: before, after: after, settled: settled,
+          reasons: { **@plan.refused, **before.reasons.slice(:extension, :rss_bytes) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }
       end
 

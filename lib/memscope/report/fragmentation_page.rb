@@ -16,7 +16,7 @@ module Memscope
 
       def sections = @reading.known? ? [ratios, split] : []
 
-      def explained = %i[rss_bytes allocator jemalloc classes deep]
+      def explained = %i[rss_bytes allocator jemalloc classes deep compactable_bytes]
 
       def ratios
         [ratio("RSS / resident", :rss_to_resident, :rss_bytes, :resident_bytes),
@@ -36,7 +36,7 @@ module Memscope
       def split
         ["      MiB   free, and still resident",
          line(cell(@reading.purgeable_bytes), "purgeable now: Memscope.purge(#{lever.inspect})"),
-         line(range, "#{'at most, ' unless @reading.compactable_min_bytes}returned by compaction of Ruby's heap"),
+         line(range, "#{'at most, ' unless @reading.compactable_min_bytes}#{compaction}"),
          line(cell(@reading.stuck_bytes), stuck), *sizes]
       end
 
@@ -47,6 +47,12 @@ module Memscope
       def range
         least, most = [@reading.compactable_min_bytes, @reading.compactable_bytes].map { |bytes| cell(bytes) }
         least == most || least == @page.unknown ? most : "#{least}-#{most}"
+      end
+
+      def compaction
+        return "returned by compaction of Ruby's heap" unless @reading.reasons[:compactable_bytes]
+
+        "in pages of Ruby's heap that a compaction would empty"
       end
 
       def stuck

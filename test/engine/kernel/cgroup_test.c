@@ -149,7 +149,30 @@ static void test_read_finds_the_limit_above(void) {
     EXPECT(cgroup.hierarchy_headroom.value == 200);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_current_bytes].value == 300);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_peak_bytes].status == MEMSCOPE_NOT_FOUND);
+    EXPECT(memscope_cgroup_is_known(&cgroup.working_set) && cgroup.working_set.value == 250);
+    EXPECT(memscope_cgroup_is_known(&cgroup.headroom) && cgroup.headroom.value == 750);
     EXPECT(cgroup.host_memory.value == UINT64_C(1024) * 1024);
+}
+
+static void test_read_derives_what_is_known(void) {
+    struct memscope_cgroup cgroup;
+
+    write_file("a/memory.max", "max\n");
+    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(cgroup.working_set.value == 250);
+    EXPECT(cgroup.headroom.status == MEMSCOPE_OK && cgroup.headroom.unlimited);
+    EXPECT(cgroup.hierarchy_headroom.status == MEMSCOPE_OK && cgroup.hierarchy_headroom.unlimited);
+    EXPECT(strcmp(cgroup.hierarchy_headroom.file, "memory.max") == 0);
+    write_file("a/b/memory.max", "200\n");
+    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT((int64_t)cgroup.headroom.value == -50 && cgroup.hierarchy_headroom.value == 0);
+    write_file("a/b/memory.stat", "anon 1\ninactive_file 400\n");
+    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(cgroup.working_set.value == 0 && cgroup.headroom.value == 200);
+    write_file("a/b/memory.stat", "anon 1\n");
+    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(cgroup.working_set.status == MEMSCOPE_NOT_FOUND && cgroup.headroom.status == MEMSCOPE_NOT_FOUND);
+    EXPECT(strcmp(cgroup.headroom.file, "memory.stat") == 0);
 }
 
 static void test_read_says_why_not(void) {
@@ -158,7 +181,7 @@ static void test_read_says_why_not(void) {
     EXPECT(memscope_cgroup_read("/nonexistent", "/nonexistent", &cgroup) == MEMSCOPE_NOT_FOUND);
     EXPECT(cgroup.version == MEMSCOPE_CGROUP_NONE && !*cgroup.path && !*cgroup.directory);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_limit_bytes].status == MEMSCOPE_NOT_FOUND);
-    EXPECT(cgroup.host_memory.status == MEMSCOPE_NOT_FOUND);
+    EXPECT(cgroup.headroom.status == MEMSCOPE_NOT_FOUND && cgroup.host_memory.status == MEMSCOPE_NOT_FOUND);
 }
 
 #endif
@@ -172,6 +195,7 @@ int main(void) {
 #ifdef __linux__
     EXPECT(mkdtemp(root));
     test_read_finds_the_limit_above();
+    test_read_derives_what_is_known();
     test_read_says_why_not();
 #else
     struct memscope_cgroup cgroup;

@@ -24,7 +24,8 @@ class EngineJemallocArenasTest < MemscopeTest
     program = Compiled.program("engine/malloc/jemalloc_figures.c",
                                engine: %w[malloc/jemalloc.c malloc/jemalloc_keys.c malloc/jemalloc_arenas.c
                                           base/scratch.c base/status.c],
-                               arguments: ["-Wl,-z,dynamic-undefined-weak", "-pthread"])
+                               arguments: ["-Wl,-z,dynamic-undefined-weak",
+                                           "-Wl,--wrap=memscope_jemalloc_advance_epoch", "-pthread"])
     ChildProcess.run_command(program, mode, preload: preload, env: env)
   end
 

@@ -10,6 +10,7 @@
  */
 #include "malloc/jemalloc.h"
 #include "malloc/jemalloc_arenas.h"
+#include "malloc/jemalloc_keys.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -23,6 +24,15 @@
 
 extern __attribute__((weak)) void malloc_stats_print(void (*write)(void *, const char *), void *context,
                                                      const char *options);
+
+/* Linked with --wrap, so that figures are read of the very epoch that malloc_stats_print took. */
+enum memscope_status __real_memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
+enum memscope_status __wrap_memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
+static bool epoch_stays;
+
+enum memscope_status __wrap_memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc) {
+    return epoch_stays ? MEMSCOPE_OK : __real_memscope_jemalloc_advance_epoch(jemalloc);
+}
 
 /* Static: a block allocated for the text would itself be in the figures. */
 static char printed[16 << 20];
@@ -108,7 +118,8 @@ static int figures(void) {
     if (memscope_jemalloc_read_stats(&stats) != MEMSCOPE_OK)
         return 1;
     malloc_stats_print(keep, NULL, "Jdax");
-    if (memscope_jemalloc_read_cached_stats(&stats) != MEMSCOPE_OK)
+    epoch_stays = true;
+    if (memscope_jemalloc_read_stats(&stats) != MEMSCOPE_OK)
         return 1;
     print_printed();
     print_stats(&stats);

@@ -9,6 +9,7 @@ class EngineJemallocTest < MemscopeTest
 
   # jemalloc_keys.c's weak references must survive into a program as they do into an extension.
   KEEP_WEAK = "-Wl,-z,dynamic-undefined-weak"
+  WRAPPED = "-Wl,--wrap=memscope_jemalloc_advance_epoch"
 
   def setup
     skip_under_sanitizer
@@ -18,7 +19,7 @@ class EngineJemallocTest < MemscopeTest
     Compiled.program("engine/malloc/jemalloc_figures.c",
                      engine: %w[malloc/jemalloc.c malloc/jemalloc_keys.c malloc/jemalloc_arenas.c
                                 base/scratch.c base/status.c],
-                     arguments: [KEEP_WEAK, "-pthread"])
+                     arguments: [KEEP_WEAK, WRAPPED, "-pthread"])
   end
 
   def run_program(mode, preload: JEMALLOC)

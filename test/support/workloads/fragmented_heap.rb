@@ -73,4 +73,5 @@ outcome = Memscope::Purge::Compaction.run
 row_after, rss_after = resident
 
 puts JSON.generate(forecast: Memscope::Purge::Compaction.forecast(heap).to_h, heap: heap.to_h, bytes: heap.bytes,
-                   outcome: outcome.to_h, row: row - row_after, rss: rss - rss_after, held: held.sum(&:size))
+                   compactable: heap.compactable_bytes + heap.empty_bytes, outcome: outcome.to_h,
+                   row: row - row_after, rss: rss - rss_after, held: held.sum(&:size))

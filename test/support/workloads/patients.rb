@@ -3,8 +3,8 @@
 require "memscope_test"
 require_relative "staying_threads"
 
-# Processes for the doctor, sick and healthy, of any size. Each method brings one about and returns how many bytes it
-# is about, by its own count.
+# Processes for the doctor, sick and healthy, of any size. Each method makes this process such a patient, and returns
+# how many bytes are affected by its own count.
 module Patients
   MEBIBYTE = 1_048_576
   BLOCK = 65_536
@@ -13,7 +13,7 @@ module Patients
   module_function
 
   # As many threads as glibc makes arenas for two processors, each with small blocks of which every other one is freed:
-  # no page is free, and no other thread can use the rest.
+  # no page is free, and no other thread can use the free blocks.
   def glibc_arenas(mebibytes, threads: 16)
     StayingThreads.start(threads) { allocate(mebibytes * 2 / threads.fdiv(1)) }
     Host.free_blocks(keep: 2)
@@ -31,17 +31,16 @@ module Patients
     Host.free_blocks(keep: 256)
   end
 
-  # Under jemalloc, pages that a forked child frees in the arenas of threads that it has not got; then it does what the
-  # block says. Background threads, where they were asked for, do not run in it either. In the parent they would take
-  # some of what is freed, and so may one call of a thousand, always a whole run of free pages: of each 16 blocks one is
-  # kept, so that no run has more than a MiB.
+  # Under jemalloc, a forked child frees pages in the arenas of threads that do not exist in it, then runs the block.
+  # Background threads do not run in it either. In the parent they would purge some of the freed pages, and so does one
+  # call in a thousand, always a whole run of them: one of each 16 blocks is kept, so that no run exceeds a MiB.
   def dirty_after_fork(mebibytes, threads: 4, keep: 16)
     blocks = mebibytes * MEBIBYTE / BLOCK * keep / (keep - 1)
     StayingThreads.start(threads) { Host.malloc_blocks(BLOCK, blocks / threads) }
     in_fork { yield Host.free_blocks(count: blocks, keep: keep) }
   end
 
-  # Objects of which one in fifty stays, all over the heap.
+  # Objects of which one in fifty survives, all over the heap.
   def compactable(mebibytes)
     objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
     random = Random.new(5)
@@ -52,9 +51,9 @@ module Patients
     mebibytes * MEBIBYTE
   end
 
-  # A heap that is 45 % full: more than Ruby before 3.2 returns anything of, unless it allows itself many pages that it
-  # has not allocated yet. Of each run of objects the first stay: the longer it is, the more pages are empty. Returns
-  # how many runs it took: a process that is to be compared takes as many.
+  # A heap that is 45 % full: too full for Ruby before 3.2 to return any of it, unless it may allocate many more pages.
+  # The first objects of each run survive: the longer the run, the more pages are empty. Returns how many runs it added,
+  # for a process to compare with.
   def half_full(mebibytes, run:, runs: nil)
     objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
     added = 0
@@ -68,12 +67,12 @@ module Patients
     added
   end
 
-  # Blocks that nobody in Ruby knows of.
+  # Blocks that no Ruby object accounts for.
   def leak(mebibytes)
     allocate(mebibytes, sizes: [1_024])
   end
 
-  # As leak, but it is there for good.
+  # The same blocks, as a cache.
   def native_cache(mebibytes) = leak(mebibytes)
 
   # A cache of strings of mixed sizes that has been in use for a while.
@@ -114,7 +113,7 @@ module Patients
     mebibytes * MEBIBYTE
   end
 
-  # The child's output goes to this process's.
+  # The child writes to this process's standard output.
   def in_fork
     $stdout.flush
     Process.wait(fork do

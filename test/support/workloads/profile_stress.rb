@@ -19,9 +19,8 @@ module ProfileStress
   # Where Ractors meet forks and compaction Ruby 3.1 crashes, and 3.3.8 hangs with all its threads waiting for the GVL:
   # with or without a profile.
   RACTORS = RUBY_VERSION >= "3.4"
-  # Where it compacts by itself beside threads that work, Ruby 3.1 crashes, with or without a profile: an object that is
-  # used is gone (4 of 61 runs of 10 s without one; 0 of 36 without auto_compact). Forked children have one thread.
-  AUTO_COMPACT = RUBY_VERSION >= "3.3"
+  # Ruby 3.1.2 crashes where it compacts beside threads, with or without a profile.
+  COMPACTS = Memscope::Purge.missing[:compact].nil?
   LIVING = 20_000
   FAULTS = Queue.new
   DONE = Hash.new(0)
@@ -156,12 +155,14 @@ module ProfileStress
     GC.auto_compact = false
   end
 
-  # The child profiles on, compacts, reads, starts anew, and ends as any program does, or at once.
+  # The child goes on to profile, compacts, reads, starts anew, and ends as any program does, or at once.
   def child
     100.times { "ch" * rand(2000) }
     GC.start
-    compact
-    compact_by_itself
+    if COMPACTS
+      compact
+      compact_by_itself
+    end
     read
     Thread.new { evaluate && ("t" * 3000) }.join
     restart
@@ -198,8 +199,7 @@ module ProfileStress
 
   def gc = GC.start
 
-  # Safe beside threads, which GC.compact is from Ruby 3.3 on.
-  def compact = PROFILE.compact
+  def compact = GC.compact
 
   def auto_compact = GC.auto_compact = !GC.auto_compact
 
@@ -216,12 +216,12 @@ module ProfileStress
     jobs << Thread.new { Process.kill(:USR1, Process.pid) && sleep(0.01) while time_left? }
     perform while time_left?
     jobs.each(&:join)
-    GC.auto_compact = false
+    GC.auto_compact = false if COMPACTS
     DONE[:handlers] = Leaks.churn_on_alarm(0)
     DONE.merge(faults: Array.new(FAULTS.size) { FAULTS.pop }.uniq)
   end
 
-  ACTIONS = [:gc, :compact, *(:auto_compact if AUTO_COMPACT), :verify, :read, :restart, :fork_one, :generation,
+  ACTIONS = [:gc, :read, :restart, :fork_one, :generation, *(%i[compact auto_compact verify] if COMPACTS),
              *(:ractors if RACTORS)].freeze
 
   def perform

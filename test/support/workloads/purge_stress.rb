@@ -34,7 +34,7 @@ module PurgeStress
   end
 
   def pull(lever)
-    return lever == :gc ? GC.start : NATIVE.compact if Memscope::Purge::HOLDING_GVL.include?(lever)
+    return lever == :gc ? GC.start : GC.compact if Memscope::Purge::HOLDING_GVL.include?(lever)
 
     _, failure = NATIVE.pull(lever, nil)
     FAULTS << "#{lever}: #{failure}" if failure

@@ -205,7 +205,7 @@ static void mark_unread(struct memscope_cgroup *cgroup, enum memscope_status sta
         cgroup->figures[index].status = status;
     for (size_t index = 0; index < MEMSCOPE_CGROUP_EVENT_COUNT; index++)
         cgroup->events[index].status = status;
-    cgroup->hierarchy_headroom.status = status;
+    cgroup->working_set.status = cgroup->headroom.status = cgroup->hierarchy_headroom.status = status;
     cgroup->pressure_status = status;
 }
 
@@ -288,20 +288,29 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
         cgroup->pressure_status = memscope_cgroup_parse_pressure(file->text, &cgroup->pressure);
 }
 
-static bool is_limited(const struct memscope_cgroup_figure *figure) {
-    return figure->status == MEMSCOPE_OK && !figure->unlimited;
-}
-
 /* Brings down limit to an ancestor's. What cannot be read makes the whole unknown; the root group has no files. */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {
     bool is_first = limit->status == MEMSCOPE_NOT_FOUND && ancestor->status == MEMSCOPE_OK;
-    bool is_tighter =
-        limit->status == MEMSCOPE_OK && is_limited(ancestor) && (limit->unlimited || ancestor->value < limit->value);
+    bool is_tighter = limit->status == MEMSCOPE_OK && memscope_cgroup_is_known(ancestor) &&
+                      (limit->unlimited || ancestor->value < limit->value);
 
     if (ancestor->status != MEMSCOPE_OK && ancestor->status != MEMSCOPE_NOT_FOUND)
         limit->status = ancestor->status;
     else if (is_first || is_tighter)
         *limit = *ancestor;
+}
+
+/* The figure that is not known, where one of the two is not. */
+static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
+                                                    const struct memscope_cgroup_figure *inactive) {
+    struct memscope_cgroup_figure used = *current;
+
+    if (!memscope_cgroup_is_known(current))
+        return *current;
+    if (!memscope_cgroup_is_known(inactive))
+        return *inactive;
+    used.value = current->value > inactive->value ? current->value - inactive->value : 0;
+    return used;
 }
 
 /* The room that one group has left under its own limit. */
@@ -310,20 +319,20 @@ static void measure_headroom(struct memscope_cgroup *cgroup, struct loaded_file 
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
     const struct source *usage = &figure_sources[MEMSCOPE_CGROUP_current_bytes];
     const struct source *cache = &figure_sources[MEMSCOPE_CGROUP_inactive_file_bytes];
-    struct memscope_cgroup_figure current, inactive;
-    uint64_t used, room;
+    struct memscope_cgroup_figure current, inactive, used;
+    uint64_t room;
 
     if (cgroup->hierarchy_headroom.status != MEMSCOPE_OK)
         return;
     read_figure(file, directory, is_v2 ? usage->v2_file : usage->v1_file, NULL, &current);
     read_figure(file, directory, is_v2 ? cache->v2_file : cache->v1_file, is_v2 ? cache->v2_key : cache->v1_key,
                 &inactive);
-    if (current.status != MEMSCOPE_OK || inactive.status != MEMSCOPE_OK) {
-        cgroup->hierarchy_headroom = current.status != MEMSCOPE_OK ? current : inactive;
+    used = working_set_of(&current, &inactive);
+    if (used.status != MEMSCOPE_OK) {
+        cgroup->hierarchy_headroom = used;
         return;
     }
-    used = current.value > inactive.value ? current.value - inactive.value : 0;
-    room = limit->value > used ? limit->value - used : 0;
+    room = limit->value > used.value ? limit->value - used.value : 0;
     if (cgroup->hierarchy_headroom.unlimited || room < cgroup->hierarchy_headroom.value)
         cgroup->hierarchy_headroom.value = room;
     cgroup->hierarchy_headroom.unlimited = false;
@@ -343,11 +352,11 @@ static bool climb(char *directory, const char *top) {
 static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                         const struct memscope_cgroup_figure *own, bool is_settled) {
     struct memscope_cgroup_figure *limit = &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];
-    bool is_tighter = is_limited(own) && (!is_limited(limit) || own->value < limit->value);
+    bool is_tighter = memscope_cgroup_is_known(own) && (!memscope_cgroup_is_known(limit) || own->value < limit->value);
 
     if (!is_settled)
         tighten(limit, own);
-    if (!is_limited(own))
+    if (!memscope_cgroup_is_known(own))
         return;
     if ((is_tighter || !*cgroup->limit_directory) && own->value == limit->value)
         memcpy(cgroup->limit_directory, directory, sizeof cgroup->limit_directory);
@@ -371,7 +380,7 @@ static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file
 
         file->name = NULL;
         read_figure(file, directory, is_v2 ? "memory.max" : "memory.limit_in_bytes", NULL, &own);
-        if (is_settled && is_limited(&own) && own.value < limit->value)
+        if (is_settled && memscope_cgroup_is_known(&own) && own.value < limit->value)
             break;
         apply_limit(cgroup, file, directory, &own, is_settled);
         if (!is_v2)
@@ -381,8 +390,20 @@ static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file
         read_figure(file, directory, "memory.swap.max", NULL, &own);
         tighten(&cgroup->figures[MEMSCOPE_CGROUP_swap_limit_bytes], &own);
     } while (climb(directory, top));
-    if (is_limited(limit) && !*cgroup->limit_directory)
+    if (memscope_cgroup_is_known(limit) && !*cgroup->limit_directory)
         cgroup->hierarchy_headroom.status = MEMSCOPE_NOT_FOUND;
+    if (cgroup->hierarchy_headroom.status == MEMSCOPE_OK && cgroup->hierarchy_headroom.unlimited)
+        cgroup->hierarchy_headroom = *limit;
+}
+
+static void derive(struct memscope_cgroup *cgroup) {
+    const struct memscope_cgroup_figure *limit = &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];
+
+    cgroup->working_set = working_set_of(&cgroup->figures[MEMSCOPE_CGROUP_current_bytes],
+                                         &cgroup->figures[MEMSCOPE_CGROUP_inactive_file_bytes]);
+    cgroup->headroom = memscope_cgroup_is_known(&cgroup->working_set) ? *limit : cgroup->working_set;
+    if (memscope_cgroup_is_known(&cgroup->headroom))
+        cgroup->headroom.value -= cgroup->working_set.value;
 }
 
 /* What is sought among the mounts, and what has been found. */
@@ -645,6 +666,7 @@ enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgr
     read_sources(cgroup, &file, event_sources, MEMSCOPE_CGROUP_EVENT_COUNT, cgroup->events);
     read_pressure(cgroup, &file);
     read_limits(cgroup, &file, top);
+    derive(cgroup);
     return MEMSCOPE_OK;
 }
 

@@ -42,6 +42,10 @@ struct memscope_cgroup_figure {
     const char *file; /* where it was looked for, without the directory; NULL when UNSUPPORTED */
 };
 
+static inline bool memscope_cgroup_is_known(const struct memscope_cgroup_figure *figure) {
+    return figure->status == MEMSCOPE_OK && !figure->unlimited;
+}
+
 struct memscope_cgroup_stall {
     double avg10, avg60, avg300; /* percent of the time */
     uint64_t total_us;
@@ -66,8 +70,12 @@ struct memscope_cgroup {
     char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group with this limit; "" where none is visible */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
-    /* Room left under the tightest limit on the way up, where siblings use of it too. */
-    struct memscope_cgroup_figure hierarchy_headroom;
+    /*
+     * Usage less inactive files, which the kernel drops first: what an orchestrator compares with the limit before it
+     * evicts. What the limit leaves of it, two's complement: negative above the limit. And what the tightest limit on
+     * the way up leaves, which siblings use too. Each is, where it is not known, the figure that is missing for it.
+     */
+    struct memscope_cgroup_figure working_set, headroom, hierarchy_headroom;
     enum memscope_status pressure_status;
     struct memscope_cgroup_pressure pressure;
     struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */

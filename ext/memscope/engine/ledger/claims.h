@@ -13,7 +13,7 @@
 
 #include "base/scratch.h"
 
-#define ROW(row, id, parent, label) MEMSCOPE_ROW_##row,
+#define ROW(row, id, parent, kind, label) MEMSCOPE_ROW_##row,
 enum memscope_row {
 #include "ledger/ledger_rows.def"
     MEMSCOPE_ROW_COUNT,

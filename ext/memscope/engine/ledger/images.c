@@ -48,22 +48,22 @@ static enum memscope_row row_of(const struct memscope_shared_object *object, boo
     return is_c_library(object->path) ? MEMSCOPE_ROW_c_library : MEMSCOPE_ROW_others;
 }
 
-struct reading {
+struct scan {
     struct memscope_scratch *scratch;
     struct memscope_images *images;
     const struct memscope_image *image; /* the one whose zeroed segments are listed */
 };
 
 static bool list_image(const struct memscope_shared_object *object, void *context) {
-    struct reading *reading = context;
+    struct scan *scan = context;
     const ElfW(Phdr) *headers = object->headers;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    struct memscope_image *image = memscope_scratch_extend(reading->scratch, sizeof *image);
+    struct memscope_image *image = memscope_scratch_extend(scan->scratch, sizeof *image);
 
     if (image == NULL)
         return false;
-    *image = (struct memscope_image){UINTPTR_MAX, 0, row_of(object, reading->images->count == 0)};
-    reading->images->count++;
+    *image = (struct memscope_image){UINTPTR_MAX, 0, row_of(object, scan->images->count == 0)};
+    scan->images->count++;
     for (size_t index = 0; index < object->header_count; index++) {
         uintptr_t start = object->load_bias + headers[index].p_vaddr;
         uintptr_t end = (start + headers[index].p_memsz + page - 1) & -page;
@@ -79,12 +79,12 @@ static bool list_image(const struct memscope_shared_object *object, void *contex
 }
 
 static bool list_zeroed(const struct memscope_shared_object *object, void *context) {
-    struct reading *reading = context;
+    struct scan *scan = context;
     const ElfW(Phdr) *headers = object->headers;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const struct memscope_image *last = reading->images->list + reading->images->count;
+    const struct memscope_image *last = scan->images->list + scan->images->count;
 
-    if (reading->image == last)
+    if (scan->image == last)
         return false;
     for (size_t index = 0; index < object->header_count; index++) {
         uintptr_t start = object->load_bias + headers[index].p_vaddr;
@@ -94,13 +94,13 @@ static bool list_zeroed(const struct memscope_shared_object *object, void *conte
 
         if (headers[index].p_type != PT_LOAD || end <= file_end)
             continue;
-        segment = memscope_scratch_extend(reading->scratch, sizeof *segment);
+        segment = memscope_scratch_extend(scan->scratch, sizeof *segment);
         if (segment == NULL)
             return false;
-        *segment = (struct memscope_zeroed_segment){file_end, end, reading->image->row};
-        reading->images->zeroed_count++;
+        *segment = (struct memscope_zeroed_segment){file_end, end, scan->image->row};
+        scan->images->zeroed_count++;
     }
-    reading->image++;
+    scan->image++;
     return true;
 }
 
@@ -134,15 +134,15 @@ static bool take_symbols(const struct memscope_shared_object *object, void *cont
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images) {
     memset(images, 0, sizeof *images);
 #ifdef __linux__
-    struct reading reading = {.scratch = scratch, .images = images};
+    struct scan scan = {.scratch = scratch, .images = images};
 
     images->list = memscope_scratch_take(scratch, 0);
     if (images->list != NULL)
-        memscope_each_shared_object(list_image, &reading);
-    reading.image = images->list;
+        memscope_each_shared_object(list_image, &scan);
+    scan.image = images->list;
     images->zeroed = memscope_scratch_take(scratch, 0);
     if (images->zeroed != NULL)
-        memscope_each_shared_object(list_zeroed, &reading);
+        memscope_each_shared_object(list_zeroed, &scan);
     memscope_each_shared_object(take_symbols, images);
 #else
     (void)scratch;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define ROW(row, id, parent, label) {#id, MEMSCOPE_ROW_##parent, label},
+#define ROW(row, id, parent, kind, label) {#id, MEMSCOPE_ROW_##parent, MEMSCOPE_ROWS_OF_##kind, label},
 const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT] = {
 #include "ledger/ledger_rows.def"
 };
@@ -30,19 +30,19 @@ typedef enum memscope_status (*read_list)(const struct memscope_mappings_memory 
                                           struct memscope_mappings *mappings);
 
 /* The list of mappings, jemalloc's counters as close to it as can be, and whose places are known. */
-static enum memscope_status read_mappings_by(struct memscope_ledger_reading *reading, read_list read) {
-    struct memscope_ledger *ledger = reading->ledger;
-    enum memscope_status status = read(&reading->lists, &ledger->mappings);
+static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, read_list read) {
+    struct memscope_ledger *ledger = scan->ledger;
+    enum memscope_status status = read(&scan->lists, &ledger->mappings);
 
-    ledger->jemalloc_status = reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC
+    ledger->jemalloc_status = scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC
                                   ? memscope_jemalloc_read_stats(&ledger->jemalloc)
                                   : MEMSCOPE_UNSUPPORTED;
     if (status != MEMSCOPE_OK)
         return status;
     ledger->stacks = (struct memscope_stack_counts){0};
     ledger->ruby = (struct memscope_ruby_regions){0};
-    memscope_claims_open(&reading->claims, &ledger->claims, &ledger->work);
-    memscope_ledger_claim_known(reading);
+    memscope_claims_open(&scan->claims, &ledger->claims, &ledger->work);
+    memscope_ledger_claim_known(scan);
     return MEMSCOPE_OK;
 }
 
@@ -50,10 +50,10 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_reading *rea
  * jemalloc's mappings by exclusion, which walks no page tables; where that does not agree with its counters, by
  * MAP_NORESERVE from smaps. Each again once: another thread may have mapped between the list and the counters.
  */
-static enum memscope_status read_mappings(struct memscope_ledger_reading *reading) {
+static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
     static const read_list attempts[] = {memscope_mappings_read, memscope_mappings_read, memscope_mappings_read_smaps,
                                          memscope_mappings_read_smaps};
-    struct memscope_ledger *ledger = reading->ledger;
+    struct memscope_ledger *ledger = scan->ledger;
     size_t list_used = ledger->work.used, names_used = ledger->list.used;
 
     for (size_t attempt = 0;; attempt++) {
@@ -63,67 +63,67 @@ static enum memscope_status read_mappings(struct memscope_ledger_reading *readin
         ledger->work.used = list_used;
         ledger->list.used = names_used;
         ledger->claims.used = 0;
-        status = read_mappings_by(reading, attempts[attempt]);
+        status = read_mappings_by(scan, attempts[attempt]);
         if (status != MEMSCOPE_OK || ledger->jemalloc_status != MEMSCOPE_OK)
             return status;
-        if (attempts[attempt] == memscope_mappings_read && memscope_ledger_tell_jemalloc_by_exclusion(reading))
+        if (attempts[attempt] == memscope_mappings_read && memscope_ledger_tell_jemalloc_by_exclusion(scan))
             return MEMSCOPE_OK;
         if (attempts[attempt] == memscope_mappings_read)
             continue;
-        memscope_ledger_tell_jemalloc_by_noreserve(reading);
+        memscope_ledger_tell_jemalloc_by_noreserve(scan);
         if (last || ledger->jemalloc_space_bytes == memscope_ledger_jemalloc_expected(ledger))
             return MEMSCOPE_OK;
     }
 }
 
-static enum memscope_status read_residency(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
+static enum memscope_status read_residency(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
     enum memscope_status status;
 
     ledger->statm_status = memscope_statm_read(&ledger->statm_before);
-    status = memscope_residency_read(&ledger->mappings, &reading->lists, &ledger->residency);
+    status = memscope_residency_read(&ledger->mappings, &scan->lists, &ledger->residency);
     if (ledger->statm_status == MEMSCOPE_OK)
         ledger->statm_status = memscope_statm_read(&ledger->statm_after);
     return status;
 }
 
-static enum memscope_status attribute(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
+static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
 
     if (ledger->jemalloc_status == MEMSCOPE_OK && ledger->residency.source == MEMSCOPE_RESIDENCY_SMAPS)
-        memscope_ledger_tell_jemalloc_by_noreserve(reading); /* the residency reader has listed the mappings anew */
-    memscope_ledger_claim_found(reading);
-    if (!reading->claims.exhausted)
-        memscope_ledger_sweep(reading);
-    if (reading->claims.exhausted)
+        memscope_ledger_tell_jemalloc_by_noreserve(scan); /* the residency reader has listed the mappings anew */
+    memscope_ledger_claim_found(scan);
+    if (!scan->claims.exhausted)
+        memscope_ledger_sweep(scan);
+    if (scan->claims.exhausted)
         return MEMSCOPE_NO_MEMORY;
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         memscope_ledger_split_jemalloc(ledger);
-    if (reading->request->deep && reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC &&
+    if (scan->request->deep && scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC &&
         ledger->own_memory_status == MEMSCOPE_OK && ledger->residency.range_count > 0)
-        memscope_ledger_split_glibc(reading);
+        memscope_ledger_split_glibc(scan);
     return MEMSCOPE_OK;
 }
 
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
                                           struct memscope_ledger *ledger) {
-    struct memscope_ledger_reading reading = {
-        .request = request, .ledger = ledger, .lists = {&ledger->work, &ledger->list}};
+    struct memscope_ledger_scan scan = {.request = request, .ledger = ledger, .lists = {&ledger->work, &ledger->list}};
     enum memscope_status status;
 
     memset(ledger, 0, sizeof *ledger);
+    ledger->request = request;
     memscope_statm_read(&ledger->statm_before); /* so that what it maps the first time is in the list of mappings */
     if ((status = memscope_scratch_open(&ledger->work)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->list)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->claims)) != MEMSCOPE_OK)
         return status;
-    ledger->own_memory_status = memscope_own_memory_open(&reading.memory);
-    status = read_mappings(&reading);
+    ledger->own_memory_status = memscope_own_memory_open(&scan.memory);
+    status = read_mappings(&scan);
     if (status == MEMSCOPE_OK)
-        status = read_residency(&reading);
+        status = read_residency(&scan);
     if (status == MEMSCOPE_OK)
-        status = attribute(&reading);
-    memscope_own_memory_close(&reading.memory);
+        status = attribute(&scan);
+    memscope_own_memory_close(&scan.memory);
     ledger->scratch_bytes = ledger->work.used + ledger->list.used + ledger->claims.used;
     return status;
 }

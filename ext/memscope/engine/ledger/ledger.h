@@ -49,9 +49,10 @@ struct memscope_ledger_owner {
 };
 
 struct memscope_ledger {
-    int64_t bytes[MEMSCOPE_ROW_COUNT];          /* of leaves; memscope_ledger_row_bytes sums parents */
-    uint64_t written_bytes[MEMSCOPE_ROW_COUNT]; /* of the rows under files: in writable parts (data, bss) */
-    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];  /* of leaves, where shared_status is OK */
+    const struct memscope_ledger_request *request; /* the caller's */
+    int64_t bytes[MEMSCOPE_ROW_COUNT];             /* of leaves; memscope_ledger_row_bytes sums parents */
+    uint64_t written_bytes[MEMSCOPE_ROW_COUNT];    /* of the rows under files: in writable parts (data, bss) */
+    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];     /* of leaves, where shared_status is OK */
     enum memscope_status shared_status;
     struct memscope_residency residency;
     struct memscope_mappings mappings;
@@ -95,9 +96,19 @@ int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum mem
 uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
 
 /* The table of ledger_rows.def. */
+enum memscope_row_kind {
+    MEMSCOPE_ROWS_OF_PAGES,
+    MEMSCOPE_ROWS_OF_GLIBC,
+    MEMSCOPE_ROWS_OF_TRANSIENT_HEAP,
+    MEMSCOPE_ROWS_OF_SHAPE_TABLES,
+    MEMSCOPE_ROWS_OF_CHUNKS,
+    MEMSCOPE_ROWS_OF_JEMALLOC,
+};
+
 struct memscope_row_definition {
     const char *id;
     enum memscope_row parent; /* MEMSCOPE_ROW_top for a top row */
+    enum memscope_row_kind kind;
     const char *label;
 };
 extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT];

@@ -18,15 +18,15 @@ static bool is_claimed(const struct memscope_claims *claims, const struct memsco
 }
 
 /* Marks the mappings of data that nobody claimed, without the small ones or with them; the address space of all. */
-static uint64_t mark_unclaimed(struct memscope_ledger_reading *reading, uint64_t smallest) {
-    const struct memscope_mappings *mappings = &reading->ledger->mappings;
+static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t smallest) {
+    const struct memscope_mappings *mappings = &scan->ledger->mappings;
     uint64_t bytes = 0;
 
     for (size_t index = 0; index < mappings->count; index++) {
         struct memscope_mapping *mapping = &mappings->list[index];
 
         mapping->of_jemalloc =
-            memscope_mapping_is_data(mapping) && size(mapping) >= smallest && !is_claimed(&reading->claims, mapping);
+            memscope_mapping_is_data(mapping) && size(mapping) >= smallest && !is_claimed(&scan->claims, mapping);
         bytes += mapping->of_jemalloc ? size(mapping) : 0;
     }
     return bytes;
@@ -47,14 +47,14 @@ static size_t unmark(const struct memscope_mappings *mappings, uint64_t smallest
     return count;
 }
 
-bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
+bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
 
     ledger->jemalloc_space_bytes = expected;
-    if (mark_unclaimed(reading, 0) == expected)
+    if (mark_unclaimed(scan, 0) == expected)
         return true;
-    ledger->jemalloc_space_bytes = mark_unclaimed(reading, SMALLEST);
+    ledger->jemalloc_space_bytes = mark_unclaimed(scan, SMALLEST);
     if (ledger->jemalloc_space_bytes == expected)
         return true;
     unmark(&ledger->mappings, 0, UINT64_MAX);
@@ -74,8 +74,8 @@ static size_t count_of_size(const struct memscope_mappings *mappings, uint64_t b
  * stats.retained. When it is larger, a single mapping of exactly the difference is foreign. Else any that is not larger
  * than the difference may be, and none of them is jemalloc's for sure.
  */
-void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
+void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger), foreign;
 
     ledger->jemalloc_space_bytes = 0;

@@ -14,46 +14,45 @@ static void claim_own_memory(struct memscope_claims *claims) {
     memscope_claims_add(claims, start, end, MEMSCOPE_ROW_memscope, 0);
 }
 
-void memscope_ledger_claim_known(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
-    const struct memscope_ruby_layout *ruby = reading->request->ruby;
-    struct memscope_claims *claims = &reading->claims;
+void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
+    const struct memscope_ruby_layout *ruby = scan->request->ruby;
+    struct memscope_claims *claims = &scan->claims;
     bool readable = ledger->own_memory_status == MEMSCOPE_OK;
 
     claim_own_memory(claims);
     memscope_ruby_claim_heap_pages(ruby, claims);
     memscope_claims_settle(claims);
-    memscope_images_claim_zeroed(reading->request->images, claims);
+    memscope_images_claim_zeroed(scan->request->images, claims);
     ledger->stacks_status = ledger->own_memory_status;
     if (readable)
-        ledger->stacks_status = memscope_stacks_claim_threads(&reading->request->images->threads, &reading->memory,
-                                                              claims, &ledger->stacks);
+        ledger->stacks_status =
+            memscope_stacks_claim_threads(&scan->request->images->threads, &scan->memory, claims, &ledger->stacks);
     memscope_claims_settle(claims);
     memscope_stacks_claim_fibers(&ledger->mappings, ruby->fiber_stack_bytes, claims, &ledger->stacks);
     memscope_claims_settle(claims);
     if (readable)
-        memscope_ruby_claim_known_internals(ruby, &ledger->mappings, &reading->memory, claims, &ledger->ruby);
+        memscope_ruby_claim_known_internals(ruby, &ledger->mappings, &scan->memory, claims, &ledger->ruby);
     memscope_claims_settle(claims);
 }
 
-void memscope_ledger_claim_found(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
-    const struct memscope_ruby_layout *ruby = reading->request->ruby;
-    struct memscope_claims *claims = &reading->claims;
-    bool glibc = reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
+    const struct memscope_ruby_layout *ruby = scan->request->ruby;
+    struct memscope_claims *claims = &scan->claims;
+    bool glibc = scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
 
     if (ledger->own_memory_status != MEMSCOPE_OK)
         return;
     if (glibc)
-        memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);
-    memscope_ruby_claim_transient_heap(ruby, &ledger->mappings, &ledger->residency, &reading->memory, claims,
+        memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);
+    memscope_ruby_claim_transient_heap(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
                                        &ledger->ruby);
     memscope_claims_settle(claims);
     if (glibc)
-        memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &reading->memory, claims, &ledger->glibc);
+        memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);
     memscope_claims_settle(claims);
-    memscope_ruby_claim_empty_pages(ruby, &ledger->mappings, &ledger->residency, &reading->memory, claims,
-                                    &ledger->ruby);
+    memscope_ruby_claim_empty_pages(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->ruby);
     memscope_claims_settle(claims);
 }
 
@@ -67,21 +66,21 @@ static bool is_shared_memory(const struct memscope_mapping *mapping) {
            (mapping->shared && (mapping->inode == 0 || starts_with(mapping->name, "[anon_shmem:")));
 }
 
-enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_reading *reading,
+enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_scan *scan,
                                                 const struct memscope_mapping *mapping) {
     if (is_shared_memory(mapping))
         return MEMSCOPE_ROW_shared_memory;
     if (mapping->inode != 0)
-        return memscope_images_row(reading->request->images, mapping->start);
+        return memscope_images_row(scan->request->images, mapping->start);
     if (mapping->of_jemalloc)
-        return MEMSCOPE_ROW_in_use;
+        return MEMSCOPE_ROW_malloc;
     if (strcmp(mapping->name, "[stack]") == 0)
         return MEMSCOPE_ROW_main;
-    if (strcmp(mapping->name, "[heap]") == 0 && reading->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+    if (strcmp(mapping->name, "[heap]") == 0 && scan->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
         return MEMSCOPE_ROW_main_heap;
     if (starts_with(mapping->name, "[v"))
         return MEMSCOPE_ROW_others; /* [vdso], [vvar], [vsyscall] */
-    if (memscope_mapping_is_anonymous(mapping) && mapping->executable && reading->request->ruby->jit)
+    if (memscope_mapping_is_anonymous(mapping) && mapping->executable && scan->request->ruby->jit)
         return MEMSCOPE_ROW_jit;
     return MEMSCOPE_ROW_unattributed;
 }

@@ -11,7 +11,7 @@
 #include "ledger/ledger.h"
 
 /* Lives on the stack of memscope_ledger_read. */
-struct memscope_ledger_reading {
+struct memscope_ledger_scan {
     const struct memscope_ledger_request *request;
     struct memscope_ledger *ledger;
     struct memscope_mappings_memory lists;
@@ -21,31 +21,31 @@ struct memscope_ledger_reading {
 };
 
 /* Reads the mappings, jemalloc's counters where it serves malloc, and the claims of memscope_ledger_claim_known. */
-enum memscope_status memscope_ledger_read_mappings(struct memscope_ledger_reading *reading);
+enum memscope_status memscope_ledger_read_mappings(struct memscope_ledger_scan *scan);
 
 /*
  * Marks jemalloc's mappings, and counts the address space of all that look like its own. By exclusion: what no owner
  * has claimed; false when that is not what jemalloc says it has mapped, and then nothing is marked. By MAP_NORESERVE:
  * in a list from smaps.
  */
-bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_reading *reading);
-void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_reading *reading);
+bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
+void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);
 
 /* Claims for the owners whose places are known without looking at what is in memory: the surest, so they come first. */
-void memscope_ledger_claim_known(struct memscope_ledger_reading *reading);
+void memscope_ledger_claim_known(struct memscope_ledger_scan *scan);
 
 /* Claims for the owners that have to be searched for among what is resident. */
-void memscope_ledger_claim_found(struct memscope_ledger_reading *reading);
+void memscope_ledger_claim_found(struct memscope_ledger_scan *scan);
 
-/* Whose a mapping is where nothing in it was claimed. in_use stands for all that jemalloc holds until it is split. */
-enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_reading *reading,
+/* Whose a mapping is where nothing in it was claimed. All that jemalloc holds is malloc's until it is split. */
+enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_scan *scan,
                                                 const struct memscope_mapping *mapping);
 
 /* Gives every resident byte to the row of its owner. */
-void memscope_ledger_sweep(struct memscope_ledger_reading *reading);
+void memscope_ledger_sweep(struct memscope_ledger_scan *scan);
 
 /* Splits the rows under malloc by jemalloc's own counters, or by the chunks that a walk of glibc's heaps finds. */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger);
-void memscope_ledger_split_glibc(struct memscope_ledger_reading *reading);
+void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan);
 
 #endif

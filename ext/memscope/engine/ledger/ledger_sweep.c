@@ -10,51 +10,49 @@ struct amount {
 };
 
 /*
- * Adds to what the mapping being swept has of this row. jemalloc's memory is one place until its counters split it.
- * Only owners are taken from the scratch memory during a sweep, so that their list stays in one piece.
+ * Adds to what the mapping being swept has of this row. Only owners are taken from the scratch memory during a sweep,
+ * so that their list stays in one piece.
  */
-static void add_owner(struct memscope_ledger_reading *reading, enum memscope_row row,
-                      const struct memscope_mapping *mapping, uint64_t bytes) {
-    struct memscope_ledger *ledger = reading->ledger;
+static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, const struct memscope_mapping *mapping,
+                      uint64_t bytes) {
+    struct memscope_ledger *ledger = scan->ledger;
     struct memscope_ledger_owner *owner;
 
     if (ledger->owner_count > 0 && ledger->owners[ledger->owner_count - 1].mapping != mapping)
-        reading->first_owner = ledger->owner_count;
-    if (row == MEMSCOPE_ROW_in_use)
-        row = MEMSCOPE_ROW_malloc;
-    for (size_t index = reading->first_owner; index < ledger->owner_count; index++) {
+        scan->first_owner = ledger->owner_count;
+    for (size_t index = scan->first_owner; index < ledger->owner_count; index++) {
         if (ledger->owners[index].row != row)
             continue;
         ledger->owners[index].bytes += bytes;
         return;
     }
     owner = memscope_scratch_extend(&ledger->work, sizeof *owner);
-    reading->claims.exhausted |= owner == NULL;
+    scan->claims.exhausted |= owner == NULL;
     if (owner == NULL)
         return;
     *owner = (struct memscope_ledger_owner){mapping, row, bytes};
     ledger->owner_count++;
 }
 
-static void add_bytes(struct memscope_ledger_reading *reading, enum memscope_row row, bool written,
+static void add_bytes(struct memscope_ledger_scan *scan, enum memscope_row row, bool written,
                       const struct memscope_mapping *mapping, struct amount amount) {
     uint64_t bytes = amount.bytes;
 
-    reading->ledger->bytes[row] += (int64_t)bytes;
-    reading->ledger->shared_bytes[row] += amount.shared;
+    scan->ledger->bytes[row] += (int64_t)bytes;
+    scan->ledger->shared_bytes[row] += amount.shared;
     if (written && memscope_row_definitions[row].parent == MEMSCOPE_ROW_files)
-        reading->ledger->written_bytes[row] += bytes;
-    add_owner(reading, row, mapping, bytes);
+        scan->ledger->written_bytes[row] += bytes;
+    add_owner(scan, row, mapping, bytes);
 }
 
 /*
  * Splits the resident bytes of one heap page by its slots. A page that is only partly resident (never touched to its
  * end, or swapped out) is split in proportion, and counted.
  */
-static void add_heap_page(struct memscope_ledger_reading *reading, const struct memscope_heap_page *page,
+static void add_heap_page(struct memscope_ledger_scan *scan, const struct memscope_heap_page *page,
                           struct amount amount) {
-    struct memscope_ledger *ledger = reading->ledger;
-    uint64_t resident = amount.bytes, whole = reading->request->ruby->heap_page_bytes;
+    struct memscope_ledger *ledger = scan->ledger;
+    uint64_t resident = amount.bytes, whole = scan->request->ruby->heap_page_bytes;
     uint64_t live = (uint64_t)page->live_count * page->slot_bytes;
     uint64_t slots = (uint64_t)page->slot_count * page->slot_bytes;
 
@@ -74,7 +72,7 @@ static void add_heap_page(struct memscope_ledger_reading *reading, const struct 
 }
 
 struct sweep {
-    struct memscope_ledger_reading *reading;
+    struct memscope_ledger_scan *scan;
     struct memscope_sharing sharing;
     size_t mapping, claim;                 /* the first that ends after the position */
     const struct memscope_heap_page *page; /* the heap page being swept, and what of it was resident so far */
@@ -83,7 +81,7 @@ struct sweep {
 
 static void finish_heap_page(struct sweep *sweep) {
     if (sweep->page != NULL)
-        add_heap_page(sweep->reading, sweep->page, sweep->page_amount);
+        add_heap_page(sweep->scan, sweep->page, sweep->page_amount);
     sweep->page = NULL;
     sweep->page_amount = (struct amount){0};
 }
@@ -91,17 +89,17 @@ static void finish_heap_page(struct sweep *sweep) {
 static void add_claimed(struct sweep *sweep, const struct memscope_claim *claim, const struct memscope_mapping *mapping,
                         struct amount amount) {
     if (claim->row == MEMSCOPE_CLAIM_HEAP_PAGE) {
-        const struct memscope_heap_page *page = &sweep->reading->request->ruby->heap_pages[claim->item];
+        const struct memscope_heap_page *page = &sweep->scan->request->ruby->heap_pages[claim->item];
 
         if (page != sweep->page)
             finish_heap_page(sweep);
         sweep->page = page;
-        add_owner(sweep->reading, MEMSCOPE_ROW_ruby_heap, mapping, amount.bytes);
+        add_owner(sweep->scan, MEMSCOPE_ROW_ruby_heap, mapping, amount.bytes);
         sweep->page_amount.bytes += amount.bytes;
         sweep->page_amount.shared += amount.shared;
         return;
     }
-    add_bytes(sweep->reading, (enum memscope_row)claim->row, claim->item != 0, mapping, amount);
+    add_bytes(sweep->scan, (enum memscope_row)claim->row, claim->item != 0, mapping, amount);
 }
 
 static struct amount measure(struct sweep *sweep, uintptr_t start, uintptr_t end) {
@@ -110,9 +108,9 @@ static struct amount measure(struct sweep *sweep, uintptr_t start, uintptr_t end
 
 /* Gives [start, end), all resident, to its owners piece by piece. */
 static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
-    struct memscope_ledger_reading *reading = sweep->reading;
-    const struct memscope_mappings *mappings = &reading->ledger->mappings;
-    const struct memscope_claims *claims = &reading->claims;
+    struct memscope_ledger_scan *scan = sweep->scan;
+    const struct memscope_mappings *mappings = &scan->ledger->mappings;
+    const struct memscope_claims *claims = &scan->claims;
 
     while (start < end) {
         const struct memscope_mapping *mapping;
@@ -128,8 +126,8 @@ static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
         if (mapping == NULL || mapping->start > start) {
             if (mapping != NULL && mapping->start < piece_end)
                 piece_end = mapping->start;
-            reading->ledger->unmapped_bytes += piece_end - start;
-            reading->ledger->bytes[MEMSCOPE_ROW_unattributed] += (int64_t)(piece_end - start);
+            scan->ledger->unmapped_bytes += piece_end - start;
+            scan->ledger->bytes[MEMSCOPE_ROW_unattributed] += (int64_t)(piece_end - start);
             start = piece_end;
             continue;
         }
@@ -140,7 +138,7 @@ static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
             add_claimed(sweep, claim, mapping, measure(sweep, start, piece_end));
         } else {
             piece_end = claim != NULL && claim->start < piece_end ? claim->start : piece_end;
-            add_bytes(reading, memscope_ledger_owner_of_rest(reading, mapping), mapping->writable, mapping,
+            add_bytes(scan, memscope_ledger_owner_of_rest(scan, mapping), mapping->writable, mapping,
                       measure(sweep, start, piece_end));
         }
         start = piece_end;
@@ -148,7 +146,7 @@ static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
 }
 
 static void sweep_ranges(struct sweep *sweep) {
-    const struct memscope_residency *residency = &sweep->reading->ledger->residency;
+    const struct memscope_residency *residency = &sweep->scan->ledger->residency;
 
     for (size_t index = 0; index < residency->range_count; index++)
         sweep_range(sweep, residency->ranges[index].start, residency->ranges[index].end);
@@ -164,10 +162,10 @@ struct shares {
     uint64_t live, slots; /* of the heap pages */
 };
 
-static void share_claims(const struct memscope_ledger_reading *reading, const struct memscope_mapping *mapping,
+static void share_claims(const struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping,
                          struct shares *shares) {
-    const struct memscope_claims *claims = &reading->claims;
-    const struct memscope_ruby_layout *ruby = reading->request->ruby;
+    const struct memscope_claims *claims = &scan->claims;
+    const struct memscope_ruby_layout *ruby = scan->request->ruby;
     uint64_t rest = mapping->end - mapping->start;
 
     memset(shares, 0, sizeof *shares);
@@ -188,7 +186,7 @@ static void share_claims(const struct memscope_ledger_reading *reading, const st
             shares->rows[claim->row] += end - start;
         }
     }
-    shares->rows[memscope_ledger_owner_of_rest(reading, mapping)] += rest;
+    shares->rows[memscope_ledger_owner_of_rest(scan, mapping)] += rest;
 }
 
 /* At least this much of an owner's share is resident, wherever in the mapping the resident pages lie. */
@@ -196,19 +194,19 @@ static uint64_t surely_resident(uint64_t share, uint64_t resident, uint64_t size
     return share + resident > size ? share + resident - size : 0;
 }
 
-static void sweep_mapping(struct memscope_ledger_reading *reading, const struct memscope_mapping *mapping) {
-    struct memscope_ledger *ledger = reading->ledger;
+static void sweep_mapping(struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping) {
+    struct memscope_ledger *ledger = scan->ledger;
     uint64_t size = mapping->end - mapping->start, resident = mapping->resident_bytes, rest = resident, sure;
     struct shares shares;
 
     if (resident == 0)
         return;
-    share_claims(reading, mapping, &shares);
+    share_claims(scan, mapping, &shares);
     for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++) {
         sure = surely_resident(shares.rows[row], resident, size);
         if (row == MEMSCOPE_ROW_unattributed || sure == 0)
             continue;
-        add_bytes(reading, (enum memscope_row)row, mapping->writable, mapping, (struct amount){.bytes = sure});
+        add_bytes(scan, (enum memscope_row)row, mapping->writable, mapping, (struct amount){.bytes = sure});
         rest -= sure;
     }
     sure = surely_resident(shares.heap_pages, resident, size);
@@ -218,32 +216,32 @@ static void sweep_mapping(struct memscope_ledger_reading *reading, const struct 
         ledger->bytes[MEMSCOPE_ROW_live_slots] += (int64_t)live;
         ledger->bytes[MEMSCOPE_ROW_free_slots] += (int64_t)(slots - live);
         ledger->bytes[MEMSCOPE_ROW_page_headers] += (int64_t)(sure - slots);
-        add_owner(reading, MEMSCOPE_ROW_ruby_heap, mapping, sure);
+        add_owner(scan, MEMSCOPE_ROW_ruby_heap, mapping, sure);
         rest -= sure;
     }
     if (rest > 0)
-        add_bytes(reading, MEMSCOPE_ROW_unattributed, false, mapping, (struct amount){.bytes = rest});
+        add_bytes(scan, MEMSCOPE_ROW_unattributed, false, mapping, (struct amount){.bytes = rest});
 }
 
-static void sweep_mappings(struct memscope_ledger_reading *reading) {
-    const struct memscope_mappings *mappings = &reading->ledger->mappings;
+static void sweep_mappings(struct memscope_ledger_scan *scan) {
+    const struct memscope_mappings *mappings = &scan->ledger->mappings;
 
     for (size_t index = 0; index < mappings->count; index++)
-        sweep_mapping(reading, &mappings->list[index]);
+        sweep_mapping(scan, &mappings->list[index]);
 }
 
-void memscope_ledger_sweep(struct memscope_ledger_reading *reading) {
-    struct memscope_ledger *ledger = reading->ledger;
-    struct sweep sweep = {.reading = reading};
+void memscope_ledger_sweep(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
+    struct sweep sweep = {.scan = scan};
     bool pages_known = ledger->residency.source != MEMSCOPE_RESIDENCY_SMAPS;
 
     ledger->shared_status = ledger->residency.refusal;
-    if (reading->request->shared && pages_known)
+    if (scan->request->shared && pages_known)
         ledger->shared_status = memscope_sharing_open(&sweep.sharing, &ledger->work);
     ledger->owners = memscope_scratch_take(&ledger->work, 0);
     if (pages_known)
         sweep_ranges(&sweep);
     else
-        sweep_mappings(reading);
+        sweep_mappings(scan);
     memscope_sharing_close(&sweep.sharing);
 }

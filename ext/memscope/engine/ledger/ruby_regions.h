@@ -27,7 +27,8 @@ struct memscope_ruby_layout {
     const struct memscope_heap_page *heap_pages; /* those that hold objects, in any order */
     size_t heap_page_count;
     size_t heap_page_bytes;      /* size and alignment of a heap page; 0 when pages cannot be listed */
-    size_t empty_page_count;     /* pages without objects that Ruby says it keeps */
+    size_t empty_page_count;     /* pages without objects, as Ruby counts them */
+    size_t allocated_page_count; /* pages with and without objects, likewise */
     size_t fiber_stack_bytes;    /* of one pooled stack without its guard page; 0 when not known */
     size_t transient_heap_bytes; /* of its one mapping; 0 where Ruby has none */
     size_t transient_block_bytes;

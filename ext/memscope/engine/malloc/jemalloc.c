@@ -178,7 +178,7 @@ static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
            stats->allocated_bytes < stats->tcache_bytes + stats->tcache_stashed_bytes;
 }
 
-static enum memscope_status read_stats(struct memscope_jemalloc_stats *stats, bool advance) {
+enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
     struct key_table local = {0};
     const struct key_table *keys = resolved(&local);
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
@@ -188,21 +188,13 @@ static enum memscope_status read_stats(struct memscope_jemalloc_stats *stats, bo
     if (keys->unsupported || !jemalloc.by_mib)
         return MEMSCOPE_UNSUPPORTED;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        if (advance && (status = memscope_jemalloc_advance_epoch(&jemalloc)) != MEMSCOPE_OK)
+        if ((status = memscope_jemalloc_advance_epoch(&jemalloc)) != MEMSCOPE_OK)
             return status;
         stats->mixed_epochs = !read_rows(&jemalloc, keys, stats) && !read_rows(&jemalloc, keys, stats);
-        if (!advance || !contradict_each_other(stats))
+        if (!contradict_each_other(stats))
             break;
     }
     return MEMSCOPE_OK;
-}
-
-enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
-    return read_stats(stats, true);
-}
-
-enum memscope_status memscope_jemalloc_read_cached_stats(struct memscope_jemalloc_stats *stats) {
-    return read_stats(stats, false);
 }
 
 const char *memscope_jemalloc_unsupported_reason(void) {
@@ -244,10 +236,6 @@ bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
     *stats = (struct memscope_jemalloc_stats){0};
     return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_read_cached_stats(struct memscope_jemalloc_stats *stats) {
-    return memscope_jemalloc_read_stats(stats);
 }
 
 const char *memscope_jemalloc_unsupported_reason(void) {

@@ -74,10 +74,7 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
-/* The same without advancing the epoch: the figures of the last refresh by anyone, malloc_stats_print included. */
-enum memscope_status memscope_jemalloc_read_cached_stats(struct memscope_jemalloc_stats *stats);
-
-/* Why the two above return MEMSCOPE_UNSUPPORTED, a constant phrase; NULL where they do not. */
+/* Why the above returns MEMSCOPE_UNSUPPORTED, a constant phrase; NULL where it does not. */
 const char *memscope_jemalloc_unsupported_reason(void);
 
 #endif

@@ -3,7 +3,7 @@
 # At once, not when first used: the reader's thread is stopped at any moment, and RubyGems complains of a thread that
 # ends while it requires.
 require_relative "../../client"
-require_relative "../../outside"
+require_relative "../../remote/external_process"
 require_relative "../../purge"
 require_relative "../processes"
 
@@ -118,7 +118,7 @@ module Memscope
           end
 
           def from_outside
-            outside = Outside.read(@client.pid, cgroup: false)
+            outside = ExternalProcess.read(@client.pid, cgroup: false)
             { title: "pid #{outside.pid} seen from outside: it does not listen",
               rows: [[:rss, outside.rss_bytes, "RSS"],
                      *KERNELS.map { |name, text| [name, outside.public_send(name), text] }] }

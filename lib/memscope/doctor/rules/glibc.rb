@@ -3,11 +3,10 @@
 module Memscope
   module Doctor
     module Rules
-      # glibc keeps free memory in the arena that it came from. What lies in whole pages goes back with a trim; what
-      # lies between blocks in use does not.
-      GLIBC_RULES = [
-        Rule.new(
-          id: :trimmable,
+      # glibc keeps free memory in the arena that it came from. A trim returns whole pages of it, and nothing between
+      # used blocks.
+      GLIBC_RULES = table(
+        trimmable: {
           subject: "trimmable memory",
           inapplicable: GLIBC,
           affected: :trimmable_bytes,
@@ -17,11 +16,11 @@ module Memscope
             (f.of_rss(bytes) >= 0.5 && bytes >= 2 * FLOOR) || bytes > 1.5 * f.gc_room ? :warning : :info
           end,
           recoverable: :trimmable_bytes,
-          title: ->(_, bytes) { "#{size(bytes)} are free inside malloc, and a trim returns them" },
+          title: ->(_, bytes) { "#{size(bytes)} is free inside malloc; a trim returns it" },
           explanation: lambda do |f, bytes|
-            "#{percent(f.of_rss(bytes))} of the RSS are whole pages inside free blocks. glibc gives back by itself " \
-              "only what is free at the end of its heap. Between two collections Ruby lets malloc grow by " \
-              "#{size(f.gc_room)}: up to that it may be room in use."
+            "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
+              "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before it collects " \
+              "garbage: up to that amount may be normal headroom between collections."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, trimmable_bytes: f.trimmable_bytes, gc_room_bytes: f.gc_room,
@@ -30,48 +29,46 @@ module Memscope
           end,
           remedy: "Memscope.purge(:trim)",
           remedy_cost: lambda do |f|
-            "about #{milliseconds(f.bytes(:malloc) / 4000)}, in which threads wait for malloc; what is used again " \
-              "has to be faulted in"
+            "about #{milliseconds(f.bytes(:malloc) / 4000)} while threads wait for malloc; pages used again fault " \
+              "back in"
           end
-        ),
-        Rule.new(
-          id: :glibc_arenas,
+        },
+        glibc_arenas: {
           subject: "too many glibc arenas",
           inapplicable: GLIBC,
-          affected: ->(f) { f.held_open_bytes(:arenas) },
-          present: ->(f) { f.glibc_arenas > 2 && f.held_open_bytes(:arenas) >= 0.25 * f.bytes(:malloc, :arenas) },
+          affected: ->(f) { f.unreturnable_bytes(:arenas) },
+          present: ->(f) { f.glibc_arenas > 2 && f.unreturnable_bytes(:arenas) >= 0.25 * f.bytes(:malloc, :arenas) },
           floor: FLOOR, ratio: 0.10,
           confidence: :likely,
-          recoverable: "It lies in pieces of pages between blocks in use, each in the one arena that can give it out " \
-                       "again: a trim returns none of it.",
-          title: ->(f, bytes) { "#{size(bytes)} are free in #{f.glibc_arenas} arenas, where few threads can use them" },
+          recoverable: "It is parts of pages between used blocks, which only the same arena can reuse: a trim " \
+                       "returns none of it.",
+          title: ->(f, bytes) { "#{size(bytes)} is free in #{f.glibc_arenas} arenas, where few threads can use it" },
           explanation: lambda do |f, bytes|
-            "Each thread allocates from its own arena, and what is free in one is of no use to the others: " \
+            "Each thread allocates from one arena and cannot use memory that is free in another: " \
               "#{percent(bytes.fdiv(f.bytes(:malloc, :arenas)))} of the #{size(f.bytes(:malloc, :arenas))} in " \
-              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads of which one at a time " \
-              "runs Ruby."
+              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads of which only one at a " \
+              "time runs Ruby."
           end,
           evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.surroundings.cpus,
+            { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.environment.cpus,
               arenas_bytes: f.bytes(:malloc, :arenas), in_use_bytes: f.bytes(:malloc, :arenas, :in_use),
               free_bytes: f.bytes(:malloc, :arenas, :free),
               thread_cache_bytes: f.bytes(:malloc, :arenas, :thread_caches) }
           end,
           remedy: "MALLOC_ARENA_MAX=2",
-          remedy_cost: "a restart; C code that allocates in several threads without the GVL may wait for itself"
-        ),
-        Rule.new(
-          id: :glibc_holes,
-          subject: "free memory between blocks",
+          remedy_cost: "a restart; native threads that allocate without the GVL may contend for arena locks"
+        },
+        glibc_holes: {
+          subject: "free memory between used blocks",
           inapplicable: GLIBC,
-          affected: ->(f) { f.held_open_bytes(:main_heap) },
+          affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30,
           confidence: :likely,
-          recoverable: "It lies in pieces of pages between blocks in use: a trim returns none of it.",
-          title: ->(_, bytes) { "#{size(bytes)} are free between blocks in use, and no trim returns them" },
+          recoverable: "It is parts of pages between used blocks: a trim returns none of it.",
+          title: ->(_, bytes) { "#{size(bytes)} is free between used blocks; no trim returns it" },
           explanation: lambda do |f, bytes|
-            "#{percent(f.of_rss(bytes))} of the RSS are free pieces of pages in the main heap. malloc gives them out " \
-              "again for blocks that fit; to the system they go only when what keeps their pages is freed."
+            "#{percent(f.of_rss(bytes))} of RSS is free parts of pages in the main heap. malloc reuses them for " \
+              "blocks that fit; a page returns to the kernel only when all blocks in it are free."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, main_heap_bytes: f.bytes(:malloc, :main_heap),
@@ -79,9 +76,9 @@ module Memscope
               free_blocks: f.detail(:malloc, :main_heap, :free, :blocks) }
           end,
           remedy: "memscope exec -- COMMAND",
-          remedy_cost: "a restart, under jemalloc, which keeps blocks of one size together"
-        )
-      ].freeze
+          remedy_cost: "a restart under jemalloc, which keeps blocks of one size together"
+        }
+      )
       private_constant :GLIBC_RULES
     end
   end

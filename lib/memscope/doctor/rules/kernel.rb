@@ -3,104 +3,102 @@
 module Memscope
   module Doctor
     module Rules
-      # What swap counts as, by what the platform says of itself.
+      # Which limit counts swap, by what the platform says.
       SWAP_COUNTS = lambda do |f|
-        if f.surroundings.environment.key?(:DYNO)
-          "Heroku's quota counts it together with the RSS"
+        if f.environment.variables.key?(:DYNO)
+          "Heroku's quota counts swap and RSS together"
         elsif f.cgroup.memory_and_swap_limit_bytes
           "the container's limit of #{size(f.cgroup.memory_and_swap_limit_bytes)} counts memory and swap together"
         elsif f.cgroup.swap_limit_bytes
           "the container limits swap by itself, to #{size(f.cgroup.swap_limit_bytes)}"
         else
-          "no limit on swap can be read"
+          "no limit on swap is known"
         end
       end
-      private_constant :SWAP_COUNTS
 
-      KERNEL_RULES = [
-        Rule.new(
-          id: :near_limit,
+      # What helps where the container has too little memory.
+      FEWER_WORKERS = { remedy: "WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
+                        remedy_cost: "less throughput, or more memory" }.freeze
+      private_constant :SWAP_COUNTS, :FEWER_WORKERS
+
+      KERNEL_RULES = table(
+        near_limit: {
           subject: "a container near its limit",
           inapplicable: LIMITED,
           affected: :working_set_bytes,
           floor: FLOOR, ratio: 0.85, of: :limit_bytes,
           severity: ->(f) { f.fullness >= 0.95 ? :critical : :warning },
-          recoverable: "The findings on this process say what can be given back.",
-          title: ->(f, bytes) { "#{size(bytes)} of the container's #{size(f.limit_bytes)} are taken" },
+          recoverable: "The findings on this process show what it can return.",
+          title: ->(f, bytes) { "#{size(bytes)} of the container's #{size(f.limit_bytes)} is in use" },
           explanation: lambda do |f, bytes|
             left = size([f.limit_bytes - bytes, 0].max)
-            "The working set is #{percent(f.fullness)} of the limit, #{left} are left. This process has " \
+            "The working set is #{percent(f.fullness)} of the limit; #{left} is left. The RSS of this process is " \
               "#{size(f.rss_bytes || 0)}."
           end,
           evidence: lambda do |f|
             { limit_bytes: f.limit_bytes, working_set_bytes: f.working_set_bytes, rss_bytes: f.rss_bytes,
-              headroom_bytes: f.cgroup.headroom_bytes, oom_kill: f.cgroup.events&.[](:oom_kill) }
+              headroom_bytes: f.cgroup.headroom_bytes, oom_kill: f.oom_kills }
           end,
-          remedy: "WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
-          remedy_cost: "less throughput, or more memory"
-        ),
-        Rule.new(
-          id: :out_of_memory,
-          subject: "processes killed for memory",
+          **FEWER_WORKERS
+        },
+        out_of_memory: {
+          subject: "out-of-memory kills",
           inapplicable: LIMITED,
-          present: ->(f) { (f.cgroup.events&.[](:oom_kill) || 0).positive? },
-          title: ->(f) { "#{count(f.cgroup.events[:oom_kill])} processes of this container were killed for memory" },
-          explanation: "The kernel counts since the container was made; none of them need have been like this one.",
+          present: ->(f) { f.oom_kills&.positive? },
+          title: ->(f) { "out-of-memory kills in this container: #{count(f.oom_kills)}" },
+          explanation: "The kernel has counted them since the container was created; this process may have had no " \
+                       "part in them.",
           evidence: ->(f) { { limit_bytes: f.limit_bytes, peak_bytes: f.cgroup.peak_bytes, **f.cgroup.events } },
-          recoverable: "It is about the past.",
-          remedy: "WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
-          remedy_cost: "less throughput, or more memory"
-        ),
-        Rule.new(
-          id: :swapped,
+          recoverable: "The kills are in the past.",
+          **FEWER_WORKERS
+        },
+        swapped: {
           subject: "memory in swap",
           affected: ->(f) { f.process_memory.swap_bytes },
           floor: FLOOR, ratio: 0.05,
-          title: ->(_, bytes) { "#{size(bytes)} of this process are in swap, and RSS does not show them" },
+          title: ->(_, bytes) { "#{size(bytes)} of this process is in swap, which RSS does not show" },
           explanation: lambda do |f|
-            "Together it has #{size(f.rss_bytes + f.process_memory.swap_bytes)}; #{SWAP_COUNTS.call(f)}."
+            "RSS and swap together are #{size(f.rss_bytes + f.process_memory.swap_bytes)}; #{SWAP_COUNTS.call(f)}."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, swap_bytes: f.process_memory.swap_bytes,
               container_swap_bytes: f.cgroup.swap_bytes, swap_limit_bytes: f.cgroup.swap_limit_bytes,
               memory_and_swap_limit_bytes: f.cgroup.memory_and_swap_limit_bytes }
           end,
-          recoverable: "What is in swap is in use.",
-          remedy: "WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
-          remedy_cost: "less throughput, or more memory"
-        ),
-        Rule.new(
-          id: :worker_capacity,
+          recoverable: "The memory in swap is in use.",
+          **FEWER_WORKERS
+        },
+        worker_capacity: {
           subject: "how many workers fit",
           inapplicable: LIMITED,
           present: :capacity,
           severity: :info,
           confidence: :likely,
-          title: lambda { |f|
-            "the container's #{size(f.limit_bytes)} hold #{count(f.capacity)} such process#{'es' if f.capacity != 1}"
-          },
+          title: lambda do |f|
+            "the container's #{size(f.limit_bytes)} has room for #{count(f.capacity)} such " \
+              "process#{'es' if f.capacity != 1}"
+          end,
           explanation: lambda do |f|
-            "Each takes #{size(f.process_memory.uss_bytes)} for itself, and all share " \
+            "Each needs #{size(f.process_memory.uss_bytes)} of its own, and all share " \
               "#{size(f.process_memory.shared_bytes)}; growth and page cache come on top."
           end,
           evidence: lambda do |f|
             { limit_bytes: f.limit_bytes, uss_bytes: f.process_memory.uss_bytes,
               shared_bytes: f.process_memory.shared_bytes, processes: f.capacity }
           end,
-          recoverable: "It is about other processes."
-        ),
-        Rule.new(
-          id: :huge_pages,
+          recoverable: "This finding is about other processes."
+        },
+        huge_pages: {
           subject: "huge pages",
           affected: ->(f) { f.process_memory.anonymous_huge_bytes },
           floor: 2 * FLOOR, ratio: 0.25,
           severity: ->(f) { f.unused_bytes && f.unused_bytes >= [FLOOR, 0.10 * f.rss_bytes].max ? :warning : :info },
           confidence: :likely,
-          recoverable: "Which of their pages would be resident by themselves is not known.",
-          title: ->(_, bytes) { "#{size(bytes)} are in huge pages, resident as a whole" },
+          recoverable: "It is unknown which of these pages would be resident without huge pages.",
+          title: ->(_, bytes) { "#{size(bytes)} is in huge pages, each resident as a whole" },
           explanation: lambda do |f|
-            "Of a huge page all of its 2 MiB are resident, however little of it is used. malloc has " \
-              "#{size(f.unused_bytes || 0)} resident that are not in use."
+            "All 2 MiB of a huge page are resident, however little of it is used. #{size(f.unused_bytes || 0)} of " \
+              "malloc is resident but unused."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, unused_bytes: f.unused_bytes, thp_enabled: f.process_memory.thp_enabled?,
@@ -108,8 +106,8 @@ module Memscope
           end,
           remedy: ->(f) { f.jemalloc? ? "MALLOC_CONF=thp:never" : "GLIBC_TUNABLES=glibc.malloc.hugetlb=0" },
           remedy_cost: "a restart; more TLB misses"
-        )
-      ].freeze
+        }
+      )
       private_constant :KERNEL_RULES
     end
   end

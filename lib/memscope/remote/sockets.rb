@@ -4,22 +4,22 @@ require "socket"
 require "tmpdir"
 
 module Memscope
-  # Where processes that listen have their Unix sockets: DIRECTORY/PID.sock, in a directory that nobody else can enter.
+  # The Unix sockets of processes that listen: DIRECTORY/PID.sock, in a directory that no other user can enter.
   #
   # @api private
   module Sockets
-    # A path that cannot be trusted, or used; the message says which, and what is allowed.
+    # A path cannot be trusted or used; the message names it and what is allowed.
     class Refused < StandardError; end
 
-    # struct sockaddr_un holds so many bytes of a path, and a NUL.
+    # Bytes of a path in struct sockaddr_un, without its NUL.
     LONGEST = 107
     # struct ucred: pid, uid, gid.
     CREDENTIALS = "iII"
     private_constant :LONGEST, :CREDENTIALS
 
     class << self
-      # @param configured [String, nil] the directory that was asked for
-      # @return [String] the directory for this process's socket, made if need be
+      # @param configured [String, nil] the directory asked for
+      # @return [String] the directory for this process's socket, created if missing
       # @raise [Refused]
       def directory(configured = nil)
         path = configured || candidates(Process.euid).first
@@ -30,7 +30,7 @@ module Memscope
                        "is there, set with MEMSCOPE_SOCKET_DIRECTORY"
       end
 
-      # The directories in which a process of that user has its socket unless it is told otherwise, the likeliest first.
+      # The default directories for sockets of that user, the likeliest first.
       #
       # @param uid [Integer]
       # @return [Array<String>]
@@ -40,9 +40,9 @@ module Memscope
       end
 
       # @param path [String]
-      # @param uid [Integer] whose it must be
+      # @param uid [Integer] the required owner
       # @return [String] the path
-      # @raise [Refused] unless it is a directory of that user's which nobody else may enter, and no link to one
+      # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
       def check_directory(path, uid)
         stat = File.lstat(path)
         fault = if !stat.directory? then "is a #{stat.ftype}"
@@ -56,17 +56,20 @@ module Memscope
 
       # @param path [String] for a socket
       # @return [String] the path
-      # @raise [Refused] unless it is absolute, which abstract names are not, and fits
+      # @raise [Refused] unless it is absolute (abstract names are not), and fits
       def check_path(path)
-        return path if path.start_with?("/") && path.bytesize <= LONGEST && !path.include?("\0")
+        return path if path?(path) && path.bytesize <= LONGEST && !path.include?("\0")
 
         raise Refused, "a socket's path: given #{path.inspect}, allowed: an absolute path of at most #{LONGEST} bytes"
       end
 
-      # Opens a socket there, for this user only. A socket on which nobody listens any more is replaced; nothing else
-      # that is there is touched.
+      # @param path [Object]
+      # @return [Boolean] whether it is an absolute path, in an encoding that the system can use
+      def path?(path) = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
+
+      # Opens a socket with mode 0600. Replaces a socket without a listener, and nothing else.
       #
-      # @param path [String] in a directory that check_directory let pass
+      # @param path [String] in a directory that passed check_directory
       # @return [UNIXServer]
       # @raise [Refused]
       def open(path)
@@ -83,8 +86,8 @@ module Memscope
       end
 
       # @param path [String]
-      # @param uid [Integer] whose it must be
-      # @return [Boolean] whether a socket of that user's is there, and no link to one
+      # @param uid [Integer] the required owner
+      # @return [Boolean] whether it is a socket of that user, and not a link
       def socket?(path, uid)
         stat = File.lstat(path)
         stat.socket? && stat.uid == uid
@@ -96,7 +99,7 @@ module Memscope
       #
       # @param path [String]
       # @return [Socket]
-      # @raise [SystemCallError] EAGAIN where too many wait already
+      # @raise [SystemCallError] EAGAIN where the queue is full
       def connect(path)
         socket = Socket.new(:UNIX, :STREAM)
         socket.connect_nonblock(Socket.sockaddr_un(path))
@@ -107,13 +110,13 @@ module Memscope
       end
 
       # @param socket [BasicSocket]
-      # @return [Array(Integer, Integer)] pid and uid of the other end: of who connected, or of who began to listen
+      # @return [Array(Integer, Integer)] pid and uid of the other end: the client, or the process that began to listen
       def peer(socket) = socket.getsockopt(:SOCKET, :PEERCRED).unpack(CREDENTIALS).first(2)
 
-      # Removes the sockets of processes that are gone. Those of another PID namespace seem gone too: it must also be
-      # that nobody listens.
+      # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket
+      # with a listener stays.
       #
-      # @param directory [String] one that check_directory let pass
+      # @param directory [String] one that passed check_directory
       # @return [void]
       def sweep(directory)
         Dir.children(directory).grep(/\A\d+\.sock\z/).each do |name|
@@ -121,7 +124,7 @@ module Memscope
           File.unlink(path) if !File.exist?("/proc/#{name.to_i}") && stale?(path)
         end
       rescue SystemCallError
-        nil # another process sweeps as well
+        nil # another process sweeps too
       end
 
       private

@@ -1,57 +1,46 @@
 # frozen_string_literal: true
 
+require_relative "../forks"
+require_relative "calls"
 require_relative "sockets"
 
 module Memscope
-  # Answers other processes of the same user, or root, over a Unix socket: `memscope report --pid N` and its kin. What
+  # Answers other processes of the same user, or root, over a Unix socket, as `memscope report --pid N` asks. What
   # Memscope.listen returns.
   #
-  # One thread serves all of them, one call after the other, and waits for no client: one that is slow is given up after
-  # two seconds. Clients that ask for the same reading while another call is answered share one.
+  # One thread serves all clients, one call after the other, and waits for none: a client that takes longer than two
+  # seconds is dropped. Clients that ask for the same reading while another call is answered share one.
   #
-  # A forked child opens a socket of its own, DIRECTORY/PID.sock, and so does a process that Process.daemon has put into
-  # the background. Another program that the process becomes by exec inherits nothing.
+  # A forked child opens its own socket, DIRECTORY/PID.sock, and so does a process that Process.daemon has put into the
+  # background. A program started by exec inherits nothing.
   class Listener
-    # The path, or its directory, cannot be used or trusted: it is a link, another user's, open to others, in use…
+    # The path, or its directory, cannot be used or trusted: a link, another user's, open to others, in use …
     Refused = Sockets::Refused
 
-    # So many are served at a time; others wait in the socket's queue.
+    # Clients served at a time; others wait in the socket's queue.
     MOST = 128
-    # Seconds to wait where a system call failed.
+    # Seconds to wait after a failed system call.
     PAUSE = 0.1
     private_constant :MOST, :PAUSE
-
-    # Ruby calls the first for every fork that goes on as Ruby, and documents it for libraries that have threads to
-    # restart. It does not for Process.daemon.
-    module AfterFork
-      # @api private
-      def _fork = super.tap { |pid| Listener.forked if pid.zero? }
-
-      # @api private
-      def daemon(...) = super.tap { Listener.forked(daemon: true) }
-    end
-    private_constant :AfterFork
-
-    require_relative "listener/connection"
 
     @lock = Mutex.new
 
     class << self
-      # Does what Memscope.listen says.
+      # What Memscope.listen does.
       #
       # @api private
       # @param path [String, nil]
       # @return [Listener]
       def listen(path)
-        unless path.nil? || (path.is_a?(String) && path.start_with?("/"))
+        unless path.nil? || Sockets.path?(path)
           raise ArgumentError, "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path"
         end
 
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
-      # What MEMSCOPE_LISTEN asks for when memscope is loaded, or the setting `listen` when it is made; in Rails the
-      # railtie does it. Raises nothing: a boot does not fail for this.
+      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it; in Rails the railtie does. Raises nothing, so
+      # that no boot fails because of this.
       #
       # @api private
       # @param asked_by [String]
@@ -63,11 +52,15 @@ module Memscope
         warn "memscope: #{asked_by}: this process (pid #{Process.pid}) does not listen: #{e.message}"
       end
 
-      # In a child, which has no other thread yet: what listened is the parent's. Raises nothing.
-      #
       # @api private
-      # @param daemon [Boolean] whether the parent is gone
-      # @return [void]
+      # @return [Float] seconds
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      private :new
+
+      private
+
+      # In a child, which has no other thread yet and holds its parent's socket. Raises nothing.
       def forked(daemon: false)
         return unless (inherited = @current)
 
@@ -79,14 +72,6 @@ module Memscope
         warn "memscope: the forked process #{Process.pid} does not listen: #{e.message}"
       end
 
-      # @api private
-      # @return [Float] seconds
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-      private :new
-
-      private
-
       def start(path)
         @current&.close
         hook unless @hooked
@@ -96,7 +81,7 @@ module Memscope
       # Once: a forked child inherits both.
       def hook
         @hooked = true
-        Process.singleton_class.prepend(AfterFork)
+        Forks.listen(child: -> { forked }, daemon: -> { forked(daemon: true) })
         at_exit { @current&.close }
       end
 
@@ -134,7 +119,7 @@ module Memscope
       @thread = start
     end
 
-    # Stops listening, and removes the socket. A call that is being answered is not waited for.
+    # Stops listening and removes the socket, without waiting for a call in progress.
     #
     # @return [void]
     def close
@@ -143,21 +128,21 @@ module Memscope
       @open = false
       @alarm.close
       @thread.join(PAUSE) unless @thread == Thread.current
-      let_go
+      close_descriptors
       remove
     end
 
-    # @return [Boolean] whether it listens: false once closed, in a forked child, and where somebody killed its thread
+    # @return [Boolean] whether it listens: false once closed, in a forked child, and after its thread was killed
     def open? = @open && (@pid != Process.pid || @thread.alive?)
 
-    # In a child: lets go of what is the parent's.
+    # In a child: closes its copies of the parent's descriptors.
     #
     # @api private
-    # @param gone [Boolean] whether the parent is gone, and with it the use of its socket
+    # @param gone [Boolean] whether the parent is gone, so that its socket can be removed
     # @return [void]
     def abandon(gone:)
       @open = false
-      let_go
+      close_descriptors
       @alarm.close
       remove if gone
     end
@@ -168,34 +153,34 @@ module Memscope
       thread = Thread.new { serve }
       thread.name = "memscope listener"
       thread.report_on_exception = false
-      thread.thread_variable_set(:fork_safe, true) # Puma warns of a thread at fork that is not marked so
+      thread.thread_variable_set(:fork_safe, true) # Puma warns at a fork of threads without this mark
       thread
     end
 
-    def let_go = [@server, @wake, *@connections].each(&:close)
+    def close_descriptors = [@server, @wake, *@connections].each(&:close)
 
     def remove
       File.unlink(@path) if File.lstat(@path).ino == @inode
     rescue SystemCallError
-      nil # somebody else has removed it
+      nil # already removed
     end
 
     def serve
       turn while @open
     end
 
-    # Waits until somebody has something to say or to hear, or took too long.
+    # Waits until a client can be read from, written to or dropped.
     def turn
       ready = wait
       return unless @open
 
-      moment = Listener.now # a call may take long; who spoke up meanwhile is heard before being given up
+      moment = Listener.now # a call can take long: whoever wrote meanwhile is read before being dropped
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
       drop { |connection| connection.over? || connection.deadline < moment }
     rescue StandardError
-      sleep PAUSE if @open # whatever it is, it must not end the program where threads abort on exceptions
+      sleep PAUSE if @open # must not end a program in which threads abort on exceptions
     end
 
     def wait
@@ -206,7 +191,7 @@ module Memscope
       IO.select(own + reading, writing, nil, soonest && (soonest - Listener.now).clamp(0, nil)).to_a.flatten
     end
 
-    # All that wait in the queue, so that many can share a reading.
+    # Empties the queue, so that many clients can share a reading.
     def accept
       while @connections.size < MOST
         socket = @server.accept_nonblock(exception: false)
@@ -229,8 +214,8 @@ module Memscope
 
     def answer
       @connections.select(&:request).group_by(&:request).each do |line, asking|
-        shared = Remote.answer(line) if Remote.shareable?(line)
-        asking.each { |connection| connection.answer(shared || Remote.answer(line)) }
+        shared = Calls.answer(line) if Calls.shareable?(line)
+        asking.each { |connection| connection.answer(shared || Calls.answer(line)) }
       end
     end
 
@@ -238,5 +223,86 @@ module Memscope
       done, @connections = @connections.partition(&)
       done.each(&:close)
     end
+
+    # One client: reads one line and writes one line, each within its deadline. Never blocks.
+    #
+    # @api private
+    class Connection
+      # Seconds in which the whole request must arrive, and in which the client must fetch the whole answer.
+      PATIENCE = 2.0
+      FETCHING = 10.0
+      private_constant :PATIENCE, :FETCHING
+
+      # @return [Float] the moment, by CLOCK_MONOTONIC, at which it is dropped
+      attr_reader :deadline
+
+      # @return [String, nil] the request, from its arrival until it is answered
+      attr_reader :request
+
+      # @param socket [UNIXSocket]
+      def initialize(socket)
+        @socket = socket
+        @buffer = +"".b
+        @deadline = Listener.now + PATIENCE
+      end
+
+      # @return [IO] for IO.select
+      def to_io = @socket
+
+      # @return [Boolean] whether part of the request is missing
+      def reading? = @answer.nil?
+
+      # @return [Boolean] whether nothing is left to do
+      def over? = @over || false
+
+      # @return [void]
+      def close = @socket.close
+
+      # Reads or writes what it can.
+      #
+      # @return [void]
+      def go_on
+        reading? ? read : write
+      rescue IOError, SystemCallError
+        @over = true # the client is gone
+      end
+
+      # @param text [String] one line
+      # @return [void]
+      def answer(text)
+        @request = nil
+        @answer = text.b
+        @deadline = Listener.now + FETCHING
+        go_on
+      end
+
+      private
+
+      def read
+        part = @socket.read_nonblock(Calls::LONGEST_REQUEST + 1, exception: false)
+        return if part == :wait_readable
+        return @over = true if part.nil?
+
+        @buffer << part
+        line, ending = @buffer.partition("\n")
+        if line.bytesize > Calls::LONGEST_REQUEST then refuse
+        elsif !ending.empty? then @request = line
+        end
+      end
+
+      def refuse
+        answer(Calls.failure("ArgumentError", "a request: given more than #{Calls::LONGEST_REQUEST} bytes, " \
+                                              "allowed: one line of at most these"))
+      end
+
+      def write
+        count = @socket.write_nonblock(@answer, exception: false)
+        return if count == :wait_writable
+
+        @answer = @answer.byteslice(count..)
+        @over = @answer.empty?
+      end
+    end
+    private_constant :Connection
   end
 end

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/listening"
+require_relative "../test_helper"
+require_relative "../support/listening"
 
-class ListenerTest < MemscopeTest
+class ServerTest < MemscopeTest
   include Listening
 
   NOBODY = 65_534
@@ -331,10 +331,11 @@ class ListenerTest < MemscopeTest
   end
 
   # A process can run anything that answers in its name.
-  { "not json\n" => "answered what is no JSON", "[]\n" => "answered no object", "\xff\n" => "answered what is no JSON",
-    "{\"ok\":{}}\n" => "does not know: Memscope::Ledger.from_h: schema", "{\"ok\":7}\n" => "does not know",
+  { "not json\n" => "is not JSON", "[]\n" => "is not a JSON object", "\xff\n" => "is not JSON",
+    "{\"ok\":{}}\n" => /does not understand .*: Memscope::Ledger.from_h: schema/,
+    "{\"ok\":7}\n" => "does not understand",
     "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\\u202e\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\?\z/,
-    "#{'[' * 200}\n" => "answered what is no JSON", "" => "hung up" }.each_with_index do |(answer, message), number|
+    "#{'[' * 200}\n" => "is not JSON", "" => "hung up" }.each_with_index do |(answer, message), number|
     define_method("test_an_answer_that_is_none_#{number}") do
       process = start(<<~RUBY, requires: ["socket"])
         Dir.mkdir(#{sockets.inspect}, 0700)
@@ -370,8 +371,9 @@ class ListenerTest < MemscopeTest
 
   def test_paths_that_are_none
     process = start
-    ["relative", "\0abstract", "@abstract", 7].each do |path|
-      process.tell("begin; Memscope.listen(path: #{path.inspect}); rescue ArgumentError => e; e.message; end")
+    ["relative", "\0abstract", "@abstract", 7, "/utf-16".encode("UTF-16LE")].each do |path|
+      given = path.is_a?(String) && !path.encoding.ascii_compatible? ? "'/utf-16'.encode('UTF-16LE')" : path.inspect
+      process.tell("begin; Memscope.listen(path: #{given}); rescue ArgumentError => e; e.message; end")
 
       assert_equal "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path".inspect, process.gets
     end
@@ -380,6 +382,15 @@ class ListenerTest < MemscopeTest
                    "e.message; end")
 
       assert_includes process.gets, "allowed: an absolute path of at most 107 bytes"
+    end
+  end
+
+  def test_a_client_of_paths_that_are_none
+    [nil, 0, [], {}, :path, "relative", "/utf-32".encode("UTF-32BE"), "/x\0y"].each do |path|
+      error = assert_raises(ArgumentError, path.inspect) { Memscope::Client.at(path) }
+
+      assert_equal "a socket's path: given #{path.inspect}, allowed: an absolute path of at most 107 bytes",
+                   error.message
     end
   end
 

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-require_relative "../sockets"
+require_relative "sockets"
 
 module Memscope
   class Client
-    # Another process: whose it is, and where its socket can be.
+    # Another process: its owner, and where its socket can be.
     #
     # @api private
     class Target
-      # Of what it was started with, where it may be told to listen.
+      # Variables of its environment that can name the socket's directory.
       DIRECTORIES = { "MEMSCOPE_SOCKET_DIRECTORY" => "%<value>s", "XDG_RUNTIME_DIR" => "%<value>s/memscope",
                       "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
       private_constant :DIRECTORIES
@@ -25,7 +25,7 @@ module Memscope
 
           raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
         rescue SystemCallError => e
-          raise Unreachable.new("nobody listens at #{path}: #{e.class.new.message}", :silent)
+          raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
         ensure
           socket&.close
         end
@@ -41,7 +41,7 @@ module Memscope
 
         private
 
-        # As the one who listens must be: root may ask others.
+        # The listener must have this owner; root may ask any.
         def owner(path)
           owner = File.lstat(path).uid
           unless [0, owner].include?(Process.euid)
@@ -70,7 +70,7 @@ module Memscope
         @given = given && self.class.check(given)
       end
 
-      # @return [Integer] its effective user when it was first looked at
+      # @return [Integer] its effective user at the first look
       # @raise [Unreachable]
       def uid = status("Uid").split[1].to_i
 
@@ -93,7 +93,7 @@ module Memscope
         raise silence
       end
 
-      # @return [Unreachable] that it does not listen, or is gone
+      # @return [Unreachable] saying that it does not listen, or is gone
       def silence
         return gone unless alive?
 
@@ -109,15 +109,15 @@ module Memscope
         Unreachable.new("process #{@pid} is another user's (uid #{owner}); allowed: that user, root", :foreign)
       end
 
-      # In a container, or with systemd's PrivateTmp, it sees another file system: there it is looked up through /proc.
+      # In a container, or with systemd's PrivateTmp, its file system is another one: /proc/PID/root leads there.
       def paths(owner)
         name = "#{status('NSpid').split.last || @pid}.sock"
         usual = Sockets.candidates(owner).map { |directory| "#{directory}/#{name}" }
-        inside = [*@given, *listed(name), *told(name, owner), *usual]
+        inside = [*@given, *listed(name), *configured(name, owner), *usual]
         inside.uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
       end
 
-      # The kernel's list of Unix sockets that listen (flag 10000), of the network namespace that the process is in.
+      # The kernel's list of listening Unix sockets (flag 10000) in the process's network namespace.
       def listed(name)
         lines = File.readlines("/proc/#{@pid}/net/unix", chomp: true).map { |line| line.b.split(" ", 8) }
         lines.filter_map { |fields| fields[7] if fields[3] == "00010000" && fields[7]&.end_with?("/#{name}") }
@@ -126,8 +126,8 @@ module Memscope
         []
       end
 
-      # By its environment, as far as that may be read.
-      def told(name, owner)
+      # From its environment, where that can be read.
+      def configured(name, owner)
         variables = File.binread("/proc/#{@pid}/environ").scan(/([^=\0]+)=([^\0]*)/n).to_h
         own = variables["MEMSCOPE_LISTEN"]
         directories = DIRECTORIES.filter_map do |key, pattern|
@@ -140,7 +140,7 @@ module Memscope
 
       def status(key)
         @status ||= File.read("/proc/#{@pid}/status")
-        raise gone if @status.match?(/^State:\s*[ZX]/) # it has ended, and its parent has not asked how
+        raise gone if @status.match?(/^State:\s*[ZX]/) # ended, and not yet reaped by its parent
 
         @status[/^#{key}:\s*(.*)$/, 1].to_s
       rescue SystemCallError

@@ -2,6 +2,7 @@
 
 require_relative "../ledger"
 require_relative "../snapshot"
+require_relative "../arenas"
 require_relative "../ruby_heap"
 require_relative "../process_memory"
 require_relative "../cgroup"
@@ -12,59 +13,48 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @!attribute [r] ledger
-      #   @return [Ledger] with `deep: true, objects: true`
+      # @return [Ledger] with `deep: true, objects: true`
       field :ledger, Ledger, null: false
-      # @!attribute [r] snapshot
-      #   @return [Snapshot]
+      # @return [Snapshot]
       field :snapshot, Snapshot, null: false
-      # @!attribute [r] second_snapshot
-      #   @return [Snapshot, nil] a tenth of a second later, only where jemalloc holds many freed pages and no
-      #     background thread runs: it tells a process that gives pages back from one that does not
+      # @return [Snapshot, nil] a tenth of a second later, only where jemalloc holds many freed pages and no
+      #   background thread runs: it shows whether the process returns pages
       field :second_snapshot, Snapshot, sparse: true
-      # @!attribute [r] arenas
-      #   @return [Array<Hash{Symbol => Integer}>, nil] of jemalloc's arenas: index, threads, allocated_bytes,
-      #     dirty_bytes and dirty_decay_ms; nil where jemalloc does not serve malloc
+      # @return [Array<Hash{Symbol => Integer}>, nil] of jemalloc's arenas: index, threads, allocated_bytes,
+      #   dirty_bytes and dirty_decay_ms; nil where jemalloc does not serve malloc
       field :arenas, :list, sparse: true
-      # @!attribute [r] fragmentation
-      #   @return [Fragmentation, nil] under jemalloc: what is stuck, by size
+      # @return [Fragmentation, nil] under jemalloc: what is stuck, by size
       field :fragmentation, Fragmentation, sparse: true
-      # @!attribute [r] ruby_heap
-      #   @return [RubyHeap]
+      # @return [RubyHeap]
       field :ruby_heap, RubyHeap, null: false
-      # @!attribute [r] process_memory
-      #   @return [ProcessMemory]
+      # @return [ProcessMemory]
       field :process_memory, ProcessMemory, null: false
-      # @!attribute [r] cgroup
-      #   @return [Cgroup]
+      # @return [Cgroup]
       field :cgroup, Cgroup, null: false
-      # @!attribute [r] lint
-      #   @return [Lint] what is wrong with the allocator's settings, and what surrounds the process
+      # @return [Lint] what is wrong with the allocator's settings, and the process's environment
       field :lint, Lint, null: false
 
       # Bytes of freed pages, and seconds.
       MANY = 16 * 1_048_576
       MOMENT = 0.1
-      private_constant :MANY, :MOMENT
+      OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
+      private_constant :MANY, :MOMENT, :OF_ARENAS
 
       # Reads it all. Tier T2.
       #
       # @return [Evidence]
       def self.read
-        lint = Memscope.lint # before the others use up CPU time, which it tells
-        ledger = Memscope.ledger(deep: true, objects: true)
-        snapshot = Memscope.snapshot
-        heap = Memscope.ruby_heap
+        lint = Lint.read # first: it reads the CPU time, which the others use up
+        ledger = Ledger.read(deep: true, objects: true)
+        snapshot = Snapshot.read
+        heap = RubyHeap.read
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
-                  process_memory: Memscope.process_memory, cgroup: Memscope.cgroup, lint: lint })
+                  process_memory: ProcessMemory.read, cgroup: Cgroup.read, lint: lint })
       end
 
-      OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
-      private_constant :OF_ARENAS
-
       def self.of_jemalloc(heap)
-        { arenas: Memscope.arenas.map { |arena| arena.to_h.slice(*OF_ARENAS) },
+        { arenas: Arenas.read.map { |arena| arena.to_h.slice(*OF_ARENAS) },
           fragmentation: Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap) }
       end
 
@@ -73,11 +63,11 @@ module Memscope
         return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MANY
 
         sleep(MOMENT)
-        Memscope.snapshot
+        Snapshot.read
       end
       private_class_method :of_jemalloc, :second_snapshot
 
-      # @return [Hash{Symbol => Object}] the sum of the readings'
+      # @return [Hash{Symbol => Object}] what the readings cost together
       def cost
         readings = [ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact
         costs = readings.map(&:cost)

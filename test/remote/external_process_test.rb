@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
-require_relative "support/listening"
+require_relative "../test_helper"
+require_relative "../support/listening"
 
-class OutsideTest < MemscopeTest
+class ExternalProcessTest < MemscopeTest
   include Listening
 
   def test_what_the_kernel_tells
     process = start("held = 'x' * 40_000_000", requires: [])
-    outside = Memscope::Outside.read(process.pid)
+    outside = Memscope::ExternalProcess.read(process.pid)
 
-    assert_equal [process.pid, Process.euid, "outside"], [outside.pid, outside.uid, outside.kind]
+    assert_equal [process.pid, Process.euid, "external_process"], [outside.pid, outside.uid, outside.kind]
     assert_predicate outside, :runs_ruby?
     refute_predicate outside, :listens?
     assert_operator outside.anonymous_bytes, :>, 40_000_000
@@ -20,14 +20,14 @@ class OutsideTest < MemscopeTest
     assert_match(/\A\S*ruby\S* .*eval/, outside.command)
     assert_equal Memscope.cgroup.path, outside.cgroup.path
     assert_equal process.pid, outside.cgroup.pid
-    assert_equal outside, Memscope::Outside.from_h(JSON.parse(outside.to_json))
-    assert_includes Memscope::Outside.rubies, process.pid
+    assert_equal outside, Memscope::ExternalProcess.from_h(JSON.parse(outside.to_json))
+    assert_includes Memscope::ExternalProcess.rubies, process.pid
   end
 
   def test_which_malloc_is_mapped
     skip_under_sanitizer
     process = start(requires: [], preload: ChildProcess::ALLOCATORS[:jemalloc], env: { "MALLOC_CONF" => "narenas:2" })
-    outside = Memscope::Outside.read(process.pid)
+    outside = Memscope::ExternalProcess.read(process.pid)
 
     assert_equal({ jemalloc: true, glibc: false }, outside.mallocs.to_h { |one| [one.name, one.preloaded?] })
     assert_equal({ LD_PRELOAD: "libjemalloc.so.2", MALLOC_CONF: "narenas:2" }, outside.variables)
@@ -39,11 +39,11 @@ class OutsideTest < MemscopeTest
   end
 
   def test_a_process_that_listens
-    assert_predicate Memscope::Outside.read(listening.pid), :listens?
+    assert_predicate Memscope::ExternalProcess.read(listening.pid), :listens?
   end
 
   def test_the_text_says_that_it_is_from_outside
-    text = Memscope::Outside.read(start(requires: []).pid).to_s
+    text = Memscope::ExternalProcess.read(start(requires: []).pid).to_s
 
     assert_match(/\Amemscope \S+ . pid \d+ seen from outside . uid \d+$/, text)
     assert_includes text.gsub(/\s+/, " "), "only the process can tell: start it with MEMSCOPE_LISTEN=1."
@@ -52,7 +52,7 @@ class OutsideTest < MemscopeTest
 
   # It can end while it is looked at.
   def test_a_process_that_has_ended_meanwhile_runs_no_ruby
-    files = Memscope::Outside.const_get(:Files).new(0x7fff_ffff)
+    files = Memscope::ExternalProcess.const_get(:Files).new(0x7fff_ffff)
 
     refute_predicate files, :runs_ruby?
   end
@@ -60,7 +60,7 @@ class OutsideTest < MemscopeTest
   # A process can call itself anything.
   def test_a_terminal_obeys_nothing_that_a_process_says
     process = start("$0 = \"\\e[2J\\e]0;owned\\a\\nsecond line\"", requires: [])
-    outside = Memscope::Outside.read(process.pid)
+    outside = Memscope::ExternalProcess.read(process.pid)
 
     assert_equal "?[2J?]0;owned??second line", outside.command
     assert_match(/\A[[:print:]\n]+\z/, outside.to_s)
@@ -72,7 +72,7 @@ class OutsideTest < MemscopeTest
     ran = ChildProcess.run(<<~RUBY, requires: %w[memscope])
       Process::Sys.setgid(65_534)
       Process::Sys.setuid(65_534)
-      outside = Memscope::Outside.read(#{process.pid})
+      outside = Memscope::ExternalProcess.read(#{process.pid})
       puts JSON.generate([outside.rss_bytes.positive?, outside.pss_bytes, outside.listens?, outside.reasons])
     RUBY
     rss, pss, listens, reasons = ran.json
@@ -84,9 +84,9 @@ class OutsideTest < MemscopeTest
 
   def test_no_process
     gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
-    error = assert_raises(Memscope::Client::Unreachable) { Memscope::Outside.read(gone) }
+    error = assert_raises(Memscope::Client::Unreachable) { Memscope::ExternalProcess.read(gone) }
 
     assert_equal ["there is no process #{gone}", :gone], [error.message, error.why]
-    assert_raises(ArgumentError) { Memscope::Outside.read("self") }
+    assert_raises(ArgumentError) { Memscope::ExternalProcess.read("self") }
   end
 end

@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "facade"
+require_relative "../facade"
 
 module Memscope
-  # What one process can ask another over its socket: a closed table of calls, what each may be told, and what comes
-  # back. A request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …}
-  # with what the reading's to_h gives, or {"error": "…", "kind": "ArgumentError"}.
+  # What one process can ask another over its socket: a closed table of calls, their options, and what they return. A
+  # request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …} with the
+  # reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
   #
-  # Both are text that somebody else wrote: nothing in them names a class, a method or a file.
+  # Neither side trusts the other's text: nothing in it names a class, a method or a file.
   #
   # @api private
-  module Remote
+  module Calls
     # The process allows no actions.
     class Refused < StandardError; end
 
-    # One call: the class of what it returns (nil for a number), and the names of its options.
+    # One call: the class that it returns (nil for a number), and the names of its options.
     Call = Struct.new(:type, :options) do
       # @param value [Object] parsed JSON
       # @return [Object] the reading
@@ -48,21 +48,21 @@ module Memscope
     # The longest request, in bytes.
     LONGEST_REQUEST = 16 * 1024
 
-    # Those that change the process.
+    # Calls that change the process.
     ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
 
-    # Those that are no method of Memscope's of the same name and options.
+    # Calls without a method of Memscope of the same name and options.
     OWN = [*ACTIONS, :malloc_profile_state, :malloc_profile_snapshot].freeze
 
-    # What a line of JSON can nest: the request, its options, the list of levers.
+    # Levels of a request's JSON: the request, its options, the list of levers.
     DEPTH = 3
 
-    # What moves the cursor of a terminal, or worse; and what turns the direction of text.
+    # Characters that a terminal obeys, and those that reverse the direction of text.
     CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
     private_constant :ACTIONS, :OWN, :DEPTH, :CONTROL
 
     class << self
-      # Answers one request. Raises nothing that a request could be the cause of.
+      # Answers one request. No request makes it raise.
       #
       # @param line [String] the request
       # @return [String] the answer, one line
@@ -74,10 +74,10 @@ module Memscope
         failure(e.class.name, e.message)
       end
 
-      # @return [String] the answer that says what went wrong, one line
+      # @return [String] the answer for an error, one line
       def failure(kind, message) = "#{JSON.generate(error: Field.text(message), kind: kind)}\n"
 
-      # Two requests for the same reading at once can have the same answer; two actions cannot.
+      # Simultaneous requests for the same reading can share an answer; actions cannot.
       #
       # @param line [String] the request
       def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
@@ -117,7 +117,7 @@ module Memscope
         refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
       end
 
-      # A dry run only looks.
+      # A dry run is no action.
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
         refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
@@ -128,7 +128,7 @@ module Memscope
 
       def malloc_profile_snapshot = MallocProfile.snapshot
 
-      # Answers at once: who asks waits in its own process.
+      # Answers at once: the client waits in its own process.
       def malloc_profile_start(backend: "auto", **options)
         check_actions
         known = MallocProfile::BACKENDS.find { |name| name.name == backend }
@@ -143,7 +143,7 @@ module Memscope
         MallocProfile::Lease.stop(token)
       end
 
-      # What was sampled stays there, for malloc_profile_snapshot.
+      # Keeps the samples, for malloc_profile_snapshot.
       def malloc_profile_stop_shared
         check_actions
         MallocProfile::Lease.stop_shared

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# Evidence for the linter, made up: what differs from a usual process is given.
-module LintEvidence
+# Inputs for the linter, made by hand: a usual process, and the differences that a test states.
+module LintInputs
   COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
 
   # Two CPUs, a few threads, no container, nothing forked, and huge pages off as in any CRuby.
-  SURROUNDINGS = { cpus: 2, cpu_limit: nil, memory_limit_bytes: nil, threads: 5, ractors: 1, forked: false,
-                   forks: false, parent_pid: 1, started: 1_000, yjit: false, environment: {}, thp_mode: "madvise",
-                   thp_gaps: 511, thp_enabled: false }.freeze
+  ENVIRONMENT = { cpus: 2, cpu_limit: nil, memory_limit_bytes: nil, threads: 5, ractors: 1, forked: false,
+                  forks: false, parent_pid: 1, started: 1_000, yjit: false, variables: {}, thp_mode: "madvise",
+                  thp_gaps: 511, thp_enabled: false }.freeze
 
   JEMALLOC = { abort_conf: false, narenas: 8, percpu_arena: "disabled", background_thread: false,
                max_background_threads: 4, dirty_decay_ms: 10_000, muzzy_decay_ms: 0, thp: "default",
@@ -17,35 +17,35 @@ module LintEvidence
 
   module_function
 
-  # options: what jemalloc says now, by name; given: of options that a text sets, [source, text, ignored].
-  # The keywords are those of Evidence, and of Surroundings.
+  # options: jemalloc's current values by name; given: [source, text, ignored] of each option that a text sets. The
+  # other keywords are those of Inputs and HostEnvironment.
   def jemalloc(text = nil, options: {}, given: {}, others: [], link: nil, current: nil, variables: {}, secure: false,
-               variable: "MALLOC_CONF", **surroundings)
+               variable: "MALLOC_CONF", **environment)
     values = { **JEMALLOC, **options }
     confs = [{ source: "--with-malloc-conf", text: "" }, { source: "malloc_conf", text: nil },
              { source: "/etc/malloc.conf", text: link }, { source: variable, text: secure ? nil : text }]
     variables = { **(text ? { variable.to_sym => text } : {}), **variables }
     inputs = { variables: variables, secure: secure, confs: confs, conf_variable: variable,
                current: current || values.slice(:background_thread, :dirty_decay_ms, :muzzy_decay_ms),
-               surroundings: { **SURROUNDINGS, **surroundings } }
-    evidence(:jemalloc, "5.3.0-0-g54eaed1", settings(values, given), others, **inputs)
+               environment: { **ENVIRONMENT, **environment } }
+    build(:jemalloc, "5.3.0-0-g54eaed1", settings(values, given), others, **inputs)
   end
 
-  def glibc(variables = {}, options: {}, given: {}, others: [], secure: false, mallopt_callers: [], **surroundings)
+  def glibc(variables = {}, options: {}, given: {}, others: [], secure: false, mallopt_callers: [], **environment)
     inputs = { variables: variables, secure: secure, mallopt_callers: mallopt_callers,
-               surroundings: { **SURROUNDINGS, **surroundings } }
-    evidence(:glibc, "2.36", settings({ **GLIBC, **options }, given), others, **inputs)
+               environment: { **ENVIRONMENT, **environment } }
+    build(:glibc, "2.36", settings({ **GLIBC, **options }, given), others, **inputs)
   end
 
   def other(name, variables = {}, given: {})
-    evidence(name, nil, settings({}, given), [], variables: variables, surroundings: SURROUNDINGS)
+    build(name, nil, settings({}, given), [], variables: variables, environment: ENVIRONMENT)
   end
 
-  def evidence(name, version, settings, others, **inputs)
+  def build(name, version, settings, others, **inputs)
     allocator = { name: name, version: version, path: nil, proved: name != :unknown, proof: "made up",
                   settings: settings, others: others, reasons: {}, cost: COST.dup }
-    Memscope::Lint::Evidence.capture({ allocator: Memscope::Allocator.capture(allocator), secure: false, confs: [],
-                                       conf_variable: nil, current: {}, mallopt_callers: [], **inputs })
+    Memscope::Lint::Inputs.capture({ allocator: Memscope::Allocator.capture(allocator), secure: false, confs: [],
+                                     conf_variable: nil, current: {}, mallopt_callers: [], **inputs })
   end
 
   def settings(values, given)

@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
+require_relative "../client"
+
 module Memscope
   module Tasks
-    # A process that listens on its socket.
+    # Another process, asked on its socket.
     #
     # @api private
-    class Listening
+    class Socket
       PID = /\A[1-9]\d{0,9}\z/
       private_constant :PID
 
@@ -19,14 +21,12 @@ module Memscope
         @pid = Integer(pid)
       end
 
-      # Where one does not listen its ledger is what the kernel tells, and that is said.
+      # For a process without a listener, the ledger is the kernel's view, with a warning.
       #
-      # @param call [Symbol]
+      # @param call [Symbol] of Memscope
       # @return [Reading]
       # @raise [Failure]
-      def read(call)
-        ask(call) { |error| return outside(error) if call == :ledger && error.why != :gone }
-      end
+      def read(call) = ask(call) { |error| return kernels_view(error) if call == :ledger && error.why != :gone }
 
       # @param levers [Array<String>]
       # @param dry_run [Boolean]
@@ -35,7 +35,7 @@ module Memscope
       def purge(levers, dry_run:) = ask(:purge, levers: levers, dry_run: dry_run)
 
       # @raise [Failure]
-      def metrics = raise(Failure, "PID: given #{@pid}, allowed: URL=, where an application has mounted Memscope::Web")
+      def metrics = raise(Failure, "PID: given #{@pid}, allowed: none; a server's metrics are its page /metrics")
 
       # @return [String]
       def to_s = "process #{@pid}"
@@ -43,16 +43,17 @@ module Memscope
       private
 
       def ask(call, **options)
-        require_relative "../client"
         Client.new(@pid).call(call, **options)
-      rescue Client::Unreachable, Client::Failed => e
-        yield e if block_given? && e.is_a?(Client::Unreachable)
+      rescue Client::Unreachable => e
+        yield e if block_given?
+        raise Failure, "PID: #{e.message}"
+      rescue Client::Failed => e
         raise Failure, "PID: #{e.message}"
       end
 
-      def outside(error)
-        found = Outside.read(@pid)
-        warn "memscope:report: #{error.message}; this is the view from outside"
+      def kernels_view(error)
+        found = ExternalProcess.read(@pid)
+        warn "memscope:report: #{error.message}; this is the kernel's view only"
         found
       rescue Client::Unreachable => e # it has ended meanwhile
         raise Failure, "PID: #{e.message}"

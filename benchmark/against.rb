@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+# This tree against another one, such as the release before: how much longer each call takes here. PAIRS rounds of fresh
+# processes by turns, this tree, the other, this tree; the difference of a pair is of neighbours in time.
+#
+#   bundle exec ruby benchmark/against.rb ../before [PAIRS]
+#
+# Both trees are compiled. Times are CPU time. For each call: the mean of the paired differences with its 95 % interval, and that of this
+# tree against itself. "same": the interval includes 0 and ends below 5 %. Where this tree differs from itself by more
+# than that, the difference is not measured.
+
+require "json"
+require "rbconfig"
+
+CALLS = {
+  "rss" => -> { 200.times { Memscope.rss } },
+  "snapshot" => -> { 50.times { Memscope.snapshot } },
+  "allocator" => -> { 20.times { Memscope.allocator } },
+  "ledger" => -> { Memscope.ledger },
+  "ledger(deep: true)" => -> { Memscope.ledger(deep: true) },
+  "ledger(objects: true)" => -> { Memscope.ledger(objects: true) },
+  "arenas" => -> { Memscope.arenas },
+  "ruby_heap" => -> { Memscope.ruby_heap },
+  "cgroup" => -> { 5.times { Memscope.cgroup } },
+  "doctor" => -> { Memscope.doctor },
+  "purge(dry_run: true)" => -> { Memscope.purge(dry_run: true) },
+  "Prometheus.text" => -> { 5.times { Memscope::Prometheus.text } },
+  "ledger.to_s" => -> { 5.times { LEDGER.to_s } },
+  "ledger.to_json" => -> { 5.times { LEDGER.to_json } }
+}.freeze
+
+# Two-sided, 95 %, by degrees of freedom: from Student's table.
+STUDENT = { 9 => 2.262, 11 => 2.201, 14 => 2.145, 19 => 2.093, 29 => 2.045 }.freeze
+
+def median(values) = values.sort[values.size / 2]
+
+def nanoseconds
+  start = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond)
+  yield
+  Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond) - start
+end
+
+if ARGV.first == "measure"
+  require "memscope"
+  random = Random.new(1)
+  KEPT = [Array.new(300_000) { Object.new }, Array.new(60_000) { "x" * random.rand(24..1_600) }].freeze
+  GC.start
+  GC.disable
+  LEDGER = Memscope.ledger
+  puts(JSON.generate(CALLS.transform_values do |call|
+    3.times { call.call }
+    median(Array.new(9) { nanoseconds(&call) })
+  end))
+  exit
+end
+
+def measure(tree, preload)
+  command = [RbConfig.ruby, "-W0", "-I#{File.join(tree, 'lib')}", __FILE__, "measure"]
+  JSON.parse(IO.popen({ "LD_PRELOAD" => preload, "RUBYLIB" => nil }, command, &:read))
+end
+
+# Percent by which the first of each pair takes longer: mean, and half of the 95 % interval.
+def difference(pairs)
+  logarithms = pairs.map { |ours, theirs| Math.log(ours.fdiv(theirs)) }
+  mean = logarithms.sum / logarithms.size
+  deviation = Math.sqrt(logarithms.sum { |value| (value - mean)**2 } / (logarithms.size - 1))
+  student = STUDENT.fetch(STUDENT.keys.reverse.find { |freedom| freedom < logarithms.size } || 9)
+  [100 * mean, 100 * student * deviation / Math.sqrt(logarithms.size)]
+end
+
+def verdict(mean, half, own_mean, own_half)
+  return "not measured" if own_mean.abs + own_half >= 5
+  return "same" if mean.abs <= half && mean + half < 5
+
+  mean.positive? ? "slower" : "faster"
+end
+
+here = File.expand_path("..", __dir__)
+other = File.expand_path(ARGV.fetch(0))
+pairs = Integer(ARGV.fetch(1, "12"))
+[nil, "libjemalloc.so.2"].each do |preload|
+  rounds = Array.new(pairs) { [here, other, here].map { |tree| measure(tree, preload) } }
+  puts "under #{preload || 'glibc'}, #{pairs} pairs:"
+  CALLS.each_key do |call|
+    first, others, second = rounds.map { |round| round.map { |times| times.fetch(call) } }.transpose
+    mean, half = difference(second.zip(others))
+    own_mean, own_half = difference(second.zip(first))
+    puts format("  %<call>-22s %<mean>+6.1f %% ± %<half>4.1f   itself %<own>+6.1f %% ± %<own_half>4.1f   %<verdict>s",
+                call: call, mean: mean, half: half, own: own_mean, own_half: own_half,
+                verdict: verdict(mean, half, own_mean, own_half))
+  end
+end

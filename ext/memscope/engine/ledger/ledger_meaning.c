@@ -1,0 +1,90 @@
+#include "ledger/ledger_meaning.h"
+
+static enum memscope_row_kind kind_of(enum memscope_row row) {
+    return memscope_row_definitions[row].kind;
+}
+
+bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum memscope_row row) {
+    const struct memscope_ledger_request *request = ledger->request;
+
+    switch (kind_of(row)) {
+    case MEMSCOPE_ROWS_OF_PAGES:
+        return true;
+    case MEMSCOPE_ROWS_OF_GLIBC:
+        return request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    case MEMSCOPE_ROWS_OF_TRANSIENT_HEAP:
+        return request->ruby->transient_heap_bytes > 0;
+    case MEMSCOPE_ROWS_OF_SHAPE_TABLES:
+        return request->ruby->shape_list_bytes > 0;
+    case MEMSCOPE_ROWS_OF_CHUNKS:
+        return ledger->walked_chunks;
+    case MEMSCOPE_ROWS_OF_JEMALLOC:
+        return ledger->jemalloc_status == MEMSCOPE_OK;
+    }
+    return false;
+}
+
+bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row) {
+    return ledger->shared_status == MEMSCOPE_OK && kind_of(row) != MEMSCOPE_ROWS_OF_CHUNKS &&
+           kind_of(row) != MEMSCOPE_ROWS_OF_JEMALLOC;
+}
+
+const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscope_ledger *ledger,
+                                                            enum memscope_row row) {
+    bool main_heap = memscope_row_definitions[row].parent == MEMSCOPE_ROW_main_heap;
+    const struct memscope_chunk_totals *totals = main_heap ? &ledger->main_heap : &ledger->arenas;
+
+    if (!ledger->walked_chunks)
+        return NULL;
+    switch (row) {
+    case MEMSCOPE_ROW_main_heap_in_use:
+    case MEMSCOPE_ROW_arenas_in_use:
+        return &totals->in_use;
+    case MEMSCOPE_ROW_main_heap_free:
+    case MEMSCOPE_ROW_arenas_free:
+        return &totals->free;
+    case MEMSCOPE_ROW_main_heap_thread_caches:
+    case MEMSCOPE_ROW_arenas_thread_caches:
+        return &totals->cached;
+    case MEMSCOPE_ROW_main_heap_top:
+    case MEMSCOPE_ROW_arenas_top:
+        return &totals->top;
+    default:
+        return NULL;
+    }
+}
+
+bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memscope_row row,
+                               struct memscope_row_check *check) {
+    const struct memscope_ruby_layout *ruby = ledger->request->ruby;
+    uint64_t page = ruby->heap_page_bytes, empty = ledger->ruby.empty_pages_found;
+
+    if (row == MEMSCOPE_ROW_malloc && ledger->jemalloc_status == MEMSCOPE_OK)
+        *check = (struct memscope_row_check){"jemalloc stats.mapped + stats.retained",
+                                             memscope_ledger_jemalloc_expected(ledger), ledger->jemalloc_space_bytes};
+    else if (row == MEMSCOPE_ROW_ruby_heap && page > 0)
+        *check = (struct memscope_row_check){"GC.stat heap_allocated_pages", ruby->allocated_page_count * page,
+                                             (ruby->heap_page_count + empty) * page};
+    else if (row == MEMSCOPE_ROW_empty_pages && page > 0)
+        *check = (struct memscope_row_check){"GC.stat empty pages", ruby->empty_page_count * page, empty * page};
+    else
+        return false;
+    return true;
+}
+
+bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_t *bytes) {
+    const struct memscope_jemalloc_stats *jemalloc = &ledger->jemalloc;
+
+    if (ledger->jemalloc_status == MEMSCOPE_OK)
+        *bytes = jemalloc->allocated_bytes - jemalloc->tcache_bytes - jemalloc->tcache_stashed_bytes;
+    else if (ledger->walked_chunks)
+        *bytes = ledger->main_heap.in_use.bytes + ledger->arenas.in_use.bytes + ledger->glibc.mmapped_bytes;
+    else
+        return false;
+    return true;
+}
+
+bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes) {
+    *bytes = ledger->main_heap.trimmable_bytes + ledger->arenas.trimmable_bytes;
+    return ledger->walked_chunks;
+}

@@ -1,0 +1,259 @@
+# frozen_string_literal: true
+
+require "etc"
+require_relative "../native"
+require_relative "../allocator"
+require_relative "../cgroup"
+require_relative "texts"
+
+module Memscope
+  class Lint < Reading
+    # What the settings of an allocator have to fit, and what the doctor's rules look at: the processors, the container,
+    # the kernel's huge pages, and how the process was started.
+    class HostEnvironment < Record
+      # In the flags of /proc/PID/stat: forked, and no exec since (PF_FORKNOEXEC in the kernel's sched.h).
+      FORKED = 0x40
+      private_constant :FORKED
+
+      # @return [Integer] CPUs that this process may run on: what allocators count
+      field :cpus, :count, null: false
+      # @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
+      field :cpu_limit, :number
+      # @return [Integer, nil] the cgroup's limit; nil without one
+      field :memory_limit_bytes, :bytes
+      # @return [Integer, nil] threads of the kernel, Ruby's included
+      field :threads, :count
+      # @return [Integer] each has its own lock, and one of its threads at a time runs Ruby
+      field :ractors, :count, null: false
+      # @return [Boolean, nil] whether the process was forked and has not called exec since: a server's worker
+      field :forked?, :boolean
+      # @return [Boolean, nil] whether it has such children: a server's master
+      field :forks?, :boolean
+      # @return [Integer]
+      field :parent_pid, :count, null: false
+      # @return [Integer, nil] start time of the process, in clock ticks since boot: with the pid it names the process
+      field :started, :count
+      # @return [Float, nil] CPU time of all its threads; a forked process starts at 0
+      field :cpu_seconds, :number
+      # @return [Boolean] whether YJIT is enabled
+      field :yjit?, :boolean, null: false
+      # @return [Hash{Symbol => String}] DYNO, Heroku's name for a container, and LD_PRELOAD as it was when memscope
+      #   was loaded, since a program may set it for its children. memscope reads no other variables
+      field :variables, :hash, null: false
+      # @return [String, nil] the system's transparent huge pages: "always", "madvise" or "never"; nil without any
+      field :thp_mode, :string
+      # @return [Integer, nil] how many pages the kernel fills in to make a huge one (khugepaged's max_ptes_none)
+      field :thp_gaps, :count
+      # @return [Boolean, nil] whether this process may get huge pages; CRuby turns them off for itself
+      field :thp_enabled?, :boolean
+
+      class << self
+        # @param cgroup [Cgroup]
+        # @param proc_root [String] the directory to read as /proc
+        # @param sys_root [String] the directory to read as /sys
+        # @return [HostEnvironment]
+        def read(cgroup, proc_root: "/proc", sys_root: "/sys")
+          capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
+                    ractors: defined?(Ractor) ? Ractor.count : 1, yjit: yjit?, parent_pid: Process.ppid,
+                    cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
+                    variables: variables, forks: any_fork(proc_root),
+                    **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
+        end
+
+        private
+
+        def variables
+          { DYNO: ENV.fetch("DYNO", nil), LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
+        end
+
+        def yjit? = (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false
+
+        def of_process(directory)
+          status = text("#{directory}/status").to_s
+          fields = stat("#{directory}/stat")
+          thp = status[/^THP_enabled:\s*(\d)/, 1]
+          { threads: status[/^Threads:\s*(\d+)/, 1]&.to_i, thp_enabled: thp && thp == "1",
+            forked: forked?(fields), started: fields[19]&.to_i }
+        end
+
+        def of_huge_pages(directory)
+          { thp_mode: text("#{directory}/enabled")&.slice(/\[(\w+)\]/, 1),
+            thp_gaps: text("#{directory}/khugepaged/max_ptes_none")&.to_i }
+        end
+
+        def text(path)
+          File.read(path)
+        rescue SystemCallError
+          nil
+        end
+
+        # The fields after the command's name, which may contain spaces and parentheses: state, ppid, …
+        def stat(path) = text(path).to_s.rpartition(")").last.split
+
+        def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
+
+        # nil where the kernel does not list children (CONFIG_PROC_CHILDREN).
+        def any_fork(proc_root)
+          lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
+          lists.flat_map(&:split).any? { |pid| forked?(stat("#{proc_root}/#{pid}/stat")) } unless lists.empty?
+        end
+      end
+
+      # @return [Integer] how many threads can run at the same time: the CPUs, or fewer where a quota allows less
+      def parallel = [[cpus, cpu_limit&.ceil].compact.min, 1].max
+
+      # @return [Integer] how many arenas serve this process: one for the thread that holds a Ractor's lock, and one for
+      #   threads that allocate without it; never more than can run at the same time
+      def arenas = [ractors + 1, parallel].min
+
+      # @return [Boolean] whether the process was forked or forks: forked children inherit its environment
+      def forking? = forked? || forks? || false
+
+      # @return [Boolean] whether the kernel may turn any memory of the process into huge pages
+      def thp_always? = thp_mode == "always" && thp_enabled? != false
+
+      # @return [String] for people
+      def processors
+        return "#{cpus} CPU#{'s' unless cpus == 1}" unless cpu_limit && cpu_limit < cpus
+
+        "#{format('%g', cpu_limit)} of #{cpus} CPUs by the cgroup's quota"
+      end
+    end
+
+    # All that a verdict on the settings depends on. The verdict is a pure function of it.
+    class Inputs < Record
+      # A text of options, and where it is.
+      class Conf < Record
+        # @return [String] "--with-malloc-conf", "malloc_conf", "/etc/malloc.conf", "MALLOC_CONF", …
+        field :source, :string, null: false
+        # @return [String, nil] nil where it is not set
+        field :text, :string
+      end
+
+      # @return [Allocator]
+      field :allocator, Allocator, null: false
+      # @return [Hash{Symbol => String}] variables of the environment at the start: those that allocators read, and
+      #   those with a similar name
+      field :variables, :hash, null: false
+      # @return [Boolean] whether the program runs set-user-ID or with file capabilities: then allocators ignore the
+      #   environment
+      field :secure?, :boolean, null: false
+      # @return [Array<Conf>] the texts that jemalloc reads its options from, in its order: a later one wins
+      field :confs, [Conf], null: false
+      # @return [String, nil] the variable among them
+      field :conf_variable, :string
+      # @return [Hash{Symbol => Object}] current values of the settings that can change while the process runs
+      field :current, :hash, null: false
+      # @return [Array<String>] objects that may have changed glibc's settings
+      field :mallopt_callers, :list, null: false
+      # @return [HostEnvironment]
+      field :environment, HostEnvironment, null: false
+
+      # @return [Inputs] of this process
+      def self.read
+        capture({ allocator: Allocator.capture(Native.allocator), **Native.allocator_inputs,
+                  environment: HostEnvironment.read(Cgroup.read) })
+      end
+    end
+
+    # The variables of the environment that allocators read, or that look as if one did.
+    class Variables
+      # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
+      GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",
+                "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_", "trim_threshold" => "MALLOC_TRIM_THRESHOLD_",
+                "mmap_max" => "MALLOC_MMAP_MAX_", "top_pad" => "MALLOC_TOP_PAD_", "perturb" => "MALLOC_PERTURB_",
+                "check" => "MALLOC_CHECK_" }.freeze
+      # The variable of all of glibc's tunables.
+      TUNABLES = "GLIBC_TUNABLES"
+      READERS = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].to_h { |name| [name, :glibc] }
+                                                         .update("MALLOC_CONF" => :jemalloc).freeze
+      # The prefix is that of another build of jemalloc.
+      CONF = /\A(.*?)_?MALLOC_?CONF\z/i
+      FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
+      private_constant :READERS, :CONF, :FAMILIES
+
+      # @param inputs [Inputs]
+      def initialize(inputs)
+        @inputs = inputs
+        @serving = inputs.allocator.name
+        @given = inputs.variables.reject { |_name, value| value.empty? }.transform_keys(&:name)
+      end
+
+      # @return [String, nil] the value of a variable; nil where it is not set, or empty
+      def [](name) = @given[name]
+
+      # @param recommended [String, nil] what to paste in place of variables that the allocator ignores
+      # @return [Array<Problem>] of variables that do not do what their names promise
+      def problems(recommended)
+        return [] if @serving == :unknown
+        return ignored(recommended) if @inputs.secure?
+
+        @given.keys.filter_map { |name| (reader = reader(name)) ? foreign(name, reader) : misspelling(name) }
+      end
+
+      private
+
+      # nil for a name that no allocator reads, such as MALLOC_CONF where this jemalloc's variable is another.
+      def reader(name)
+        return (:jemalloc if name == @inputs.conf_variable) if @serving == :jemalloc && name.match?(CONF)
+
+        READERS[name] || FAMILIES.find { |form, _allocator| name.match?(form) }&.last
+      end
+
+      def misspelling(name)
+        conf = name.match?(CONF)
+        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Texts.nearest(name, READERS.keys, edits: 2)
+        return if right.nil? || private_copy?(name)
+
+        hint = conf ? "this jemalloc's variable is #{right}" : "did you mean #{right}?"
+        hint = "#{right} is #{reader(right)}'s, but #{@serving} serves malloc" unless reader(right) == @serving
+        problem(conf ? :wrong_prefix : :misspelt_variable, :warning, "#{name}: no allocator here reads it; #{hint}")
+      end
+
+      # "_rjem_" reads _RJEM_MALLOC_CONF.
+      def private_copy?(name)
+        @inputs.allocator.others.any? { |other| name.casecmp?("#{other.prefix}MALLOC_CONF") && !other.prefix.empty? }
+      end
+
+      # A variable of another allocator. Whoever sets MALLOC_CONF expects jemalloc to serve malloc; MALLOC_ARENA_MAX is
+      # often set for whichever allocator there is.
+      def foreign(name, reader)
+        return if reader == @serving
+        return foreign_tunables if name == TUNABLES
+
+        text = "#{name}: #{reader} reads it, but #{@serving} serves malloc#{idle(reader)}"
+        return problem(:other_allocator, reader == :glibc ? :info : :warning, text) unless reader == :jemalloc
+
+        problem(:other_allocator, :warning, "#{text}; to start a program under jemalloc: memscope exec -- COMMAND",
+                "memscope exec -- COMMAND")
+      end
+
+      # The dynamic linker reads the other tunables whatever serves malloc.
+      def foreign_tunables
+        malloc, others = @given[TUNABLES].split(":").partition { |part| part.start_with?("glibc.malloc.") }
+        return if malloc.empty?
+
+        problem(:other_allocator, :info,
+                "#{TUNABLES}: #{malloc.join(':')}: for glibc's malloc, but #{@serving} serves malloc",
+                others.empty? ? "unset #{TUNABLES}" : "#{TUNABLES}=#{others.join(':')}")
+      end
+
+      def idle(reader)
+        other = @inputs.allocator.others.find { |candidate| candidate.name == reader && candidate.prefix.empty? }
+        ", though #{other.path} is loaded" if other
+      end
+
+      def ignored(recommended)
+        @given.keys.select { |name| reader(name) == @serving }.map do |name|
+          problem(:ignored_environment, :warning,
+                  "#{name}: ignored, because the program runs set-user-ID or with file capabilities", recommended)
+        end
+      end
+
+      def problem(id, severity, text, replacement = "unset #{text[/\A\w+/]}")
+        Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
+      end
+    end
+    private_constant :Variables
+  end
+end

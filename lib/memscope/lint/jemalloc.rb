@@ -1,0 +1,239 @@
+# frozen_string_literal: true
+
+require_relative "verdict"
+
+module Memscope
+  class Lint < Reading
+    # The verdict where jemalloc serves malloc.
+    class Jemalloc < Verdict
+      LINK = "/etc/malloc.conf"
+      # Pages that are kept longer than this are as good as never returned.
+      LONG_MS = 60_000
+      # For containers and for many processes of a kind (jemalloc's TUNING.md: low resource consumption).
+      SHORT_MS = 1000
+      # jemalloc's own (DIRTY_DECAY_MS_DEFAULT).
+      USUAL_MS = 10_000
+      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS
+
+      # Options that jemalloc takes and does not report: the form of their values, and how to write them. Whether it
+      # takes `log` depends on its build.
+      SIZES = [/\A(\d+-\d+:[1-9]\d?(\||\z))+\z/, "SIZE-SIZE:NUMBER, with | between two"].freeze
+      RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
+      BYTES = [/\A\d+\z/, "an integer"].freeze
+      BOOLEAN = [/\A(true|false)\z/, "true or false"].freeze
+      UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
+                     "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
+                     "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
+                     "san_guard_large" => BYTES, "log" => [nil, "in a build with --enable-log only"] }.freeze
+      # jemalloc makes as many arenas as it has room for (MALLOCX_ARENA_LIMIT in jemalloc/internal/arena_types.h).
+      NUMBERS = { "narenas" => 1..4094, "max_background_threads" => 1..4, "lg_prof_sample" => 0..62,
+                  "lg_prof_interval" => -1..62 }.freeze
+      WORDS = { "dss" => %w[disabled primary secondary], "percpu_arena" => %w[disabled percpu phycpu],
+                "thp" => %w[default always never], "metadata_thp" => %w[disabled auto always],
+                "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
+      # Options of earlier versions, and what replaced them in other units.
+      REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
+      private_constant :SIZES, :RATIO, :BYTES, :BOOLEAN, :UNREPORTED, :NUMBERS, :WORDS, :REPLACED
+
+      private
+
+      # A value that changed since the start overrides what the options say.
+      def shown(setting)
+        name = setting.name.to_sym
+        current = @inputs.current.fetch(name, setting.value)
+        return super if current == setting.value
+
+        stopped = name == :background_thread && !current && @environment.forked?
+        Setting.capture({ **super.to_h, value: current, source: stopped ? "fork" : "mallctl" })
+      end
+
+      # --- The texts
+
+      # Where the recommended options belong: in the environment, unless that is ignored.
+      def target = @inputs.secure? ? link : @inputs.conf_variable
+
+      def link = @inputs.confs.map(&:source).find { |source| source.start_with?("/") } || LINK
+
+      def confs = @inputs.confs.reject { |conf| conf.text.to_s.empty? }
+
+      def kept
+        conf = confs.find { |candidate| candidate.source == target }
+        pairs = conf ? taken(conf) : {}
+        pairs = pairs.select { |name, _text| setting(name).value == @values[name] }
+        pairs.to_h { |name, text| [name, @values[name].nil? ? text : @values[name].to_s] }
+      end
+
+      # The pairs of a text that jemalloc takes.
+      def taken(conf) = Texts.conf(conf.text).first.select { |name, value| takes?(name, value) }.to_h
+
+      def takes?(name, text)
+        return UNREPORTED[name]&.first&.match?(text) if unreported?(name)
+        return false unless option?(name) && range(name)&.cover?(Integer(text, exception: false)) != false
+
+        setting(name).given != text || setting(name).ignored.nil?
+      end
+
+      def range(name) = name.end_with?("_decay_ms") ? -1..Native::MAX_DECAY_MS : NUMBERS[name]
+
+      def setting(name) = @allocator.settings[name.to_sym]
+
+      def option?(name) = !setting(name)&.value.nil? || unreported?(name)
+
+      # Whether jemalloc has the option and does not report its value.
+      def unreported?(name) = !setting(name).nil? && setting(name).value.nil? && setting(name).ignored.nil?
+
+      def refused = confs.flat_map { |conf| conf_problems(conf) }
+
+      def conf_problems(conf)
+        pairs, rest = Texts.conf(conf.text)
+        repeated = pairs.map(&:first).tally.select { |_name, count| count > 1 }.keys
+        found = [*pairs.filter_map { |name, value| pair_problem(name, value) }, *rest_problem(rest),
+                 *repeated.map { |name| [:given_twice, :info, "#{name} is given more than once; the last one counts"] }]
+        found.map { |id, severity, text| problem(id, severity, "#{conf.source}: #{text}", replacement_of(conf)) }
+      end
+
+      def pair_problem(name, value)
+        pair = excerpt("#{name}:#{value}")
+        unless option?(name)
+          return [:unknown_option, :warning, "#{pair}: this jemalloc has no such option#{hint(name)}"]
+        end
+        return if unreported?(name) ? takes?(name, value) : !refused?(name, value)
+
+        kept = unreported?(name) ? "does not report this option" : "keeps #{setting(name).value}"
+        [:invalid_value, :warning, "#{pair}: jemalloc #{kept}#{"; valid: #{valid(name)}" if valid(name)}"]
+      end
+
+      def refused?(name, value) = setting(name).ignored && setting(name).given == value
+
+      def hint(name)
+        replaced = REPLACED[name.downcase]
+        return "; #{replaced} replaced it" if replaced
+
+        nearest = Texts.nearest(name, @settings.reject { |setting| setting.value.nil? }.map(&:name))
+        "; did you mean #{nearest}?" if nearest
+      end
+
+      # The values that an option takes, for people; nil where that is not known.
+      def valid(name)
+        return UNREPORTED[name]&.last if unreported?(name)
+        return "an integer from #{range(name).begin} to #{range(name).end}" if range(name)
+
+        words = WORDS[name] || (%w[true false] if [true, false].include?(setting(name).value))
+        "#{words[0..-2].join(', ')} or #{words.last}" if words
+      end
+
+      def rest_problem(rest)
+        return [] if rest.nil?
+        return [[:malformed, :info, "ends with a comma: jemalloc complains at every start"]] if rest.empty?
+
+        [[:malformed, :warning,
+          "jemalloc stops reading at #{excerpt(rest)}; valid: name:value pairs with a comma between two"]]
+      end
+
+      def excerpt(text) = (text.length > 40 ? "#{text[0, 37]}..." : text).inspect
+
+      # --- The rules
+
+      def judge
+        judge_arenas("narenas") if @values["narenas"] && [nil, "disabled"].include?(@values["percpu_arena"])
+        short = @environment.memory_limit_bytes || @environment.forking?
+        judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS, "freed pages stay resident")
+        judge_decay("muzzy_decay_ms", 0, "pages freed with MADV_FREE stay in RSS")
+        judge_background_thread if setting("background_thread")&.value
+        @environment.thp_enabled? == false ? judge_useless_huge_pages : judge_huge_pages
+        judge_debugging
+      end
+
+      def judge_decay(name, wanted, effect)
+        now = @values[name]
+        return if now.nil?
+
+        effect = "#{effect} #{now.negative? ? 'for ever' : "for #{format('%g', now / 1000.0)} s"}"
+        kept_long = now.negative? || now > LONG_MS
+        harm(name, :never_returned, effect) if kept_long
+        pair(name, wanted, "#{effect}#{container}") if kept_long || (now > wanted && !@pairs.key?(name))
+      end
+
+      def container
+        limit = @environment.memory_limit_bytes
+        return ", in a container of #{Report::Quantity.size(limit)}" if limit
+
+        ", in each of the forked processes" if @environment.forking?
+      end
+
+      # A thread does not survive a fork, and jemalloc's manual warns of starting one during its own initialisation
+      # (opt.background_thread).
+      def judge_background_thread
+        tune = "Memscope.tune(background_thread: true)"
+        if @environment.forking?
+          harm("background_thread", :background_thread,
+               "jemalloc's background threads do not survive a fork; turn them on in each forked process", tune)
+          undo("background_thread", "false", "turned on after the fork, in each process")
+        elsif @pairs.key?("background_thread")
+          pair("background_thread", "true", "as given; #{tune} is a safer way to turn it on")
+        end
+      end
+
+      def judge_huge_pages
+        return unless @environment.thp_always? && ![nil, "never", "not supported"].include?(@values["thp"])
+
+        harm("thp", :huge_pages, "#{@values['thp']}: the system makes huge pages even of memory that jemalloc returned")
+        pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows without any allocation")
+      end
+
+      def judge_useless_huge_pages
+        { "thp" => "default", "metadata_thp" => "disabled" }.each do |name, off|
+          value = @values[name]
+          next if [nil, off, "never", "not supported"].include?(value)
+
+          harm(name, :without_effect, "#{value}: huge pages are turned off in this process, as in any CRuby")
+          undo(name, off, "huge pages are turned off in this process")
+        end
+      end
+
+      def judge_debugging
+        { "junk" => "false", "zero" => false }.each do |name, off|
+          value = @values[name]
+          next if value.nil? || value == off
+
+          harm(name, :debugging, "#{value}: jemalloc writes to every block it allocates or frees; for debugging only")
+          undo(name, off, "for debugging only")
+        end
+      end
+
+      # To leave it out is enough where nothing else sets it.
+      def undo(name, off, reason)
+        @pairs.delete(name)
+        elsewhere = confs.reject { |conf| conf.source == target }.flat_map { |conf| Texts.conf(conf.text).first }
+        pair(name, off, reason) if setting(name).source != target || elsewhere.assoc(name)
+      end
+
+      # --- What to paste
+
+      def assignment(name, value) = "#{name}:#{value}"
+
+      def recommended
+        return if recommendations.empty?
+
+        pairs = recommendations.map(&:text).join(",")
+        @inputs.secure? ? linked(pairs) : "#{target}=#{quoted(pairs)}"
+      end
+
+      def replacement = recommended || (target == link ? "rm #{link}" : "unset #{target}")
+
+      # In place of one text: the recommended one, or the same without its mistakes.
+      def replacement_of(conf)
+        return replacement if conf.source == target
+        return unless conf.source == link
+
+        pairs = taken(conf)
+        pairs.empty? ? "rm #{link}" : linked(pairs.map { |name, value| assignment(name, value) }.join(","))
+      end
+
+      def linked(pairs) = "ln -sfn #{quoted(pairs)} #{link}"
+
+      def nothing_recommended = "jemalloc's own defaults suit this process"
+    end
+    private_constant :Jemalloc
+  end
+end

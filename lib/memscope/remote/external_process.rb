@@ -1,0 +1,201 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "../facade"
+require_relative "../client"
+
+module Memscope
+  # The kernel's view of another process, which need not have loaded memscope: resident memory, how much of it is
+  # private, the libraries with a malloc that it has mapped, and its cgroup. Which malloc serves it, and where its
+  # memory is within malloc and Ruby, only the process itself can tell (Memscope.listen, Client).
+  class ExternalProcess < Reading
+    # A library with a malloc that the process has mapped.
+    class Library < Record
+      # @return [Symbol] :jemalloc, :mimalloc, :tcmalloc, :musl or :glibc
+      field :name, :symbol, null: false
+      # @return [String]
+      field :path, :string, null: false
+      # @return [Boolean, nil] whether LD_PRELOAD or ld.so.preload names it; nil where neither may be read
+      field :preloaded?, :boolean
+    end
+
+    # @return [String, nil] its command line, or what it wrote there; the name of a process that is ending
+    field :command, :string
+    # @return [Integer] its effective user
+    field :uid, :count, null: false
+    # @return [Boolean] whether its program is a ruby
+    field :runs_ruby?, :boolean, null: false
+    # @return [Boolean] whether it answers a Client of this user
+    field :listens?, :boolean, null: false
+    # @return [Integer, nil] resident pages, shared ones in full (Rss)
+    field :rss_bytes, :bytes
+    # @return [Integer, nil] the highest RSS so far (VmHWM)
+    field :peak_rss_bytes, :bytes
+    # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
+    field :pss_bytes, :bytes
+    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
+    field :uss_bytes, :bytes
+    # @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
+    field :shared_bytes, :bytes
+    # @return [Integer, nil] resident pages without a file: heaps and stacks (RssAnon)
+    field :anonymous_bytes, :bytes
+    # @return [Integer, nil] resident pages of files (RssFile)
+    field :file_bytes, :bytes
+    # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
+    field :shared_memory_bytes, :bytes
+    # @return [Integer, nil] swapped out (VmSwap)
+    field :swap_bytes, :bytes
+    # @return [Integer, nil] address space (VmSize)
+    field :virtual_bytes, :bytes
+    # @return [Integer, nil] kernel threads
+    field :threads, :count
+    # @return [Array<Library>] in the order of their addresses, without one linked into the program
+    field :mallocs, [Library], null: false
+    # @return [Hash{Symbol => String}, nil] the settings of allocators in its environment at start
+    field :variables, :hash
+    # @return [Cgroup, nil] its memory cgroup; nil unless asked for
+    field :cgroup, Cgroup
+
+    # Tier T2: the kernel walks the process's page tables for PSS and USS, milliseconds per GB.
+    #
+    # @param pid [Integer]
+    # @param cgroup [Boolean] whether to read its cgroup too
+    # @return [ExternalProcess]
+    # @raise [ArgumentError] unless it is the number of a process
+    # @raise [Client::Unreachable] where there is no such process
+    def self.read(pid, cgroup: true)
+      since = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+      client = Client.new(pid)
+      client.check
+      files = Files.new(pid)
+      envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid,
+                   at: Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond) }
+      body = files.body.update(listens: client.listens?, cgroup: (files.cgroup(envelope) if cgroup))
+      wall = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond) - since
+      capture(body.update(cost: { tier: :T2, wall_us: wall, gvl_us: wall, scratch_bytes: 0 }), envelope)
+    end
+
+    # @return [Array<Integer>] the processes whose program is a ruby, as far as this user can see
+    def self.rubies
+      Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Files.new(pid).runs_ruby? }.sort
+    end
+
+    # @api private
+    # @return [Boolean] whether anything could be read
+    def known? = !rss_bytes.nil?
+
+    # The files of /proc/PID that this user can read. Their text is the process's own: nothing in it is trusted.
+    #
+    # @api private
+    class Files
+      # Figures by their keys in status, in kB.
+      STATUS = { rss_bytes: "VmRSS", peak_rss_bytes: "VmHWM", anonymous_bytes: "RssAnon", file_bytes: "RssFile",
+                 shared_memory_bytes: "RssShmem", swap_bytes: "VmSwap", virtual_bytes: "VmSize" }.freeze
+      # Figures by their keys in smaps_rollup, which are summed.
+      ROLLUP = { pss_bytes: %w[Pss], uss_bytes: %w[Private_Clean Private_Dirty],
+                 shared_bytes: %w[Shared_Clean Shared_Dirty] }.freeze
+      MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,
+                  musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
+      VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
+      # Characters of a command line that are kept.
+      LONGEST = 500
+      private_constant :STATUS, :ROLLUP, :MALLOCS, :VARIABLES, :LONGEST
+
+      # @param pid [Integer]
+      def initialize(pid)
+        @pid = pid
+        @reasons = {}
+      end
+
+      # @return [Boolean] whether its program is a ruby; by its own name where the program cannot be read
+      def runs_ruby?
+        program.start_with?("ruby")
+      rescue SystemCallError
+        false
+      end
+
+      # @return [Hash{Symbol => Object}] the fields read here, and the reasons
+      # @raise [Client::Unreachable] where there is no such process
+      def body
+        { command: command, uid: status["Uid"].split[1].to_i, runs_ruby: runs_ruby?, **figures,
+          threads: status["Threads"]&.to_i, mallocs: mallocs, variables: variables, reasons: @reasons }
+      end
+
+      # @param envelope [Hash{Symbol => Object}]
+      # @return [Cgroup] from the kernel's files, through a directory that stands for /proc
+      def cgroup(envelope)
+        Dir.mktmpdir("memscope") do |proc_root|
+          Dir.mkdir("#{proc_root}/self")
+          File.symlink("/proc/#{@pid}/cgroup", "#{proc_root}/self/cgroup")
+          File.symlink("/proc/self/mountinfo", "#{proc_root}/self/mountinfo")
+          File.symlink("/proc/meminfo", "#{proc_root}/meminfo")
+          Cgroup.capture(Native.cgroup(proc_root, "/sys/fs/cgroup"), envelope)
+        end
+      rescue SystemCallError => e
+        @reasons[:cgroup] = "no directory could be made for it: #{e.class.new.message}"
+        nil
+      end
+
+      private
+
+      def program
+        File.basename(File.readlink("/proc/#{@pid}/exe"))
+      rescue Errno::EACCES
+        File.read("/proc/#{@pid}/comm")
+      end
+
+      def status
+        @status ||= pairs(File.read("/proc/#{@pid}/status"))
+      rescue Errno::ENOENT, Errno::ESRCH
+        raise Client::Unreachable.new("there is no process #{@pid}", :gone)
+      end
+
+      def pairs(text) = text.scan(/^(\w+):\s*(.*)$/).to_h
+
+      def command
+        line = read("cmdline", :command).to_s.split("\0").join(" ")[0, LONGEST]
+        printable(line.empty? ? status["Name"].to_s : line)
+      end
+
+      def figures
+        rollup = pairs(read("smaps_rollup", :pss_bytes).to_s)
+        { **STATUS.transform_values { |key| kilobytes(status[key]) },
+          **ROLLUP.transform_values { |keys| keys.sum { |key| kilobytes(rollup.fetch(key)) } unless rollup.empty? } }
+      end
+
+      def kilobytes(text) = text && (text.to_i * 1024)
+
+      def mallocs
+        paths = read("maps", :mallocs).to_s.scan(%r{ (/[^\n]*)$}).flatten.uniq
+        preloads = [variables&.fetch(:LD_PRELOAD, ""), read("root/etc/ld.so.preload", nil)].compact
+        paths.filter_map do |path|
+          name, = MALLOCS.find { |_name, pattern| pattern.match?(File.basename(path)) }
+          { name: name, path: printable(path), preloaded: preload(path, preloads) } if name
+        end
+      end
+
+      def preload(path, preloads)
+        preloads.join(" ").split(/[\s:]/).any? { |given| same?(given, path) } unless preloads.empty?
+      end
+
+      # A preload can be a link to what is mapped, such as libjemalloc.so to libjemalloc.so.2.
+      def same?(given, path) = !given.empty? && File.basename(path).start_with?(File.basename(given))
+
+      def variables
+        @variables ||= read("environ", :variables)&.scan(/(?:\A|\0)(#{VARIABLES.join('|')})=([^\0]*)/)
+                                                  &.to_h { |name, value| [name.to_sym, printable(value)] }
+      end
+
+      # @return [String, nil] nil, with a reason, where it cannot be read
+      def read(name, field)
+        Field.text(File.binread("/proc/#{@pid}/#{name}"))
+      rescue SystemCallError => e
+        @reasons[field] = "/proc/#{@pid}/#{name}: #{e.class.new.message}" if field
+        nil
+      end
+
+      def printable(text) = Calls.printable(text).tr("\n\t", "??")
+    end
+    private_constant :Files
+  end
+end

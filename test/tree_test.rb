@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+# Tests are found where one looks: test/<path>_test.rb (or .c) is about <path>.rb or the room <path>/ in lib/memscope, or
+# about <path>.c or <path>/ in ext/memscope. test/acceptance is about what a person does, test/fuzz about parsers.
+class TreeTest < MemscopeTest
+  # What these are about has no file of its own.
+  EXCEPTIONS = {
+    "contract" => "the names that programs rely on",
+    "facade_documentation" => "what the documentation and the signatures promise",
+    "loading" => "what a require loads",
+    "memscope" => "lib/memscope.rb",
+    "tree" => "this tree"
+  }.freeze
+  ELSEWHERE = %r{\Atest/(?:acceptance|fuzz|support|fixtures)/}
+  HOMES = %w[lib/memscope ext/memscope lib .].freeze
+
+  def test_each_test_is_named_after_what_it_is_about
+    lost = tests.reject do |path|
+      subject = path.delete_prefix("test/").sub(/_test\.(?:rb|c)\z/, "")
+      EXCEPTIONS.key?(subject) || HOMES.any? { |home| home?(File.join(home, subject)) }
+    end
+
+    assert_empty lost
+  end
+
+  def test_the_exceptions_are_there
+    assert_empty(EXCEPTIONS.keys.reject { |name| File.exist?(rooted("test/#{name}_test.rb")) })
+  end
+
+  private
+
+  def tests = Dir["test/**/*_test.{rb,c}", base: ChildProcess::ROOT].grep_v(ELSEWHERE).sort
+
+  def home?(path) = ["", ".rb", ".c", ".h"].any? { |ending| File.exist?(rooted(path + ending)) }
+
+  def rooted(path) = File.join(ChildProcess::ROOT, path)
+end
