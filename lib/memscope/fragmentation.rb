@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
+require_relative "allocator"
+require_relative "ledger"
+require_relative "ruby_heap"
 require_relative "size_classes"
+require_relative "snapshot"
 
 module Memscope
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
@@ -66,10 +68,10 @@ module Memscope
     class << self
       # @return [Fragmentation] as far as this allocator has statistics
       def read
-        case Memscope.allocator.name
-        when :jemalloc then of_jemalloc(*of_one_epoch, Memscope.ruby_heap)
-        when :glibc then of_glibc(Memscope.ledger(deep: true), Memscope.ruby_heap)
-        else of_unknown(Memscope.snapshot, Memscope.ruby_heap)
+        case Allocator.read.name
+        when :jemalloc then of_jemalloc(*of_one_epoch, RubyHeap.read)
+        when :glibc then of_glibc(Ledger.read(deep: true), RubyHeap.read)
+        else of_unknown(Snapshot.read, RubyHeap.read)
         end
       end
 
@@ -79,7 +81,7 @@ module Memscope
       # @return [Array(Snapshot, SizeClasses)]
       def of_one_epoch
         readings = Array.new(2) do
-          pair = [Memscope.snapshot, SizeClasses.capture(Native.size_classes(nil, false))]
+          pair = [Snapshot.read, SizeClasses.capture(Native.size_classes(nil, false))]
           return pair if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
 
           pair
@@ -122,7 +124,7 @@ module Memscope
       # @param heap [RubyHeap]
       # @return [Fragmentation]
       def of_unknown(snapshot, heap)
-        build(Memscope.allocator.name, snapshot, heap, [snapshot, heap],
+        build(Allocator.read.name, snapshot, heap, [snapshot, heap],
               stuck: [], reasons: { allocator: "what serves malloc has no statistics that memscope reads" })
       end
 

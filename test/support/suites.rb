@@ -8,13 +8,14 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # Of Ruby alone: surfaces call nothing in C that the others do not.
-  SURFACES = files("test/{*report,cli_*,configuration,doctor,exec,facade_documentation,generator,launch,lint}_test.rb",
+  SURFACES = files("test/{*report,cli_*,configuration,doctor,exec,exporters,facade_documentation,launch,lint}_test.rb",
                    "test/{listener,loading,metrics*,profile_*,program_profile,prometheus,rack_tags}_test.rb",
-                   "test/{railtie,tasks,workers}_test.rb", "test/rakelib/*_test.rb")
+                   "test/{railtie,tasks,workers}_test.rb", "test/{generators,rakelib}/**/*_test.rb")
 
   # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
   # a sanitized flavour of their own.
-  SANITIZED = (files("test/*_test.rb", "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
+  SANITIZED = (files("test/*_test.rb", "test/bindings/*_test.rb",
+                     "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
   # What another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, what becomes of

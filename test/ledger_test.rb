@@ -3,7 +3,7 @@
 require_relative "test_helper"
 require_relative "support/bodies"
 
-class LedgerValueTest < MemscopeTest
+class LedgerTest < MemscopeTest
   MEBIBYTE = Bodies::MEBIBYTE
 
   def ledger(**given)
