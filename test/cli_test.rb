@@ -32,7 +32,7 @@ class CLITest < MemscopeTest
 
     assert_equal 0, ran.status
     assert_includes ran.out, "= RSS of this reading, to the byte"
-    assert_match(/\Amemscope report: of the memscope process itself; .*\n\z/, ran.err)
+    assert_match(/\Amemscope report: this is the memscope process itself; .*\n\z/, ran.err)
   end
 
   def test_report_as_json
@@ -149,7 +149,7 @@ class CLITest < MemscopeTest
     assert_equal 0, ran.status
     assert_match(/^  gc .* holds the GVL$/, ran.out)
     assert_match(/^  0\.01 s later/, ran.out)
-    assert_match(/\Amemscope purge: of the memscope process itself; .*\n\z/, ran.err)
+    assert_match(/\Amemscope purge: this is the memscope process itself; .*\n\z/, ran.err)
   end
 
   def test_purge_as_json_and_to_a_file

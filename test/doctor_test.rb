@@ -207,7 +207,7 @@ class DoctorRulesTest < DoctorTest
     diagnosis = diagnose(malloc: malloc, ledger: nothing)
 
     assert_nil diagnosis.healthy?
-    assert_includes diagnosis.to_s, "Could not be judged: a process whose RSS is not known"
+    assert_includes diagnosis.to_s, "No verdict: the RSS of this process is unknown"
     refute_includes diagnosis.to_s, "Nothing wrong"
   end
 end
@@ -346,7 +346,7 @@ class DiagnosisTest < DoctorTest
   def test_text
     text = sick.to_s
 
-    assert_match(/^  1 critical and 2 warnings in .* MiB resident\. 100\.0 MiB can go back now\.$/, text)
+    assert_match(/^  1 critical and 2 warnings in .* MiB resident: 100\.0 MiB recoverable now\.$/, text)
     assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
     assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > Memscope\.purge\(:purge\)$/, text)
@@ -358,8 +358,8 @@ class DiagnosisTest < DoctorTest
     slack = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16))
     both = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16, dirty: 200))
 
-    assert_match(/^  1 warning in .*\. What is wrong stays while the process runs\.$/, slack.to_s)
-    assert_match(/stays while the process runs;\s+200\.0 MiB of other memory can go back now\.$/, both.to_s)
+    assert_match(/^  1 warning in .*: no remedy while the process runs\.$/, slack.to_s)
+    assert_match(/no remedy while the process runs;\s+200\.0\s+MiB\s+of other memory recoverable now\.$/, both.to_s)
   end
 
   def test_of_this_process

@@ -18,7 +18,7 @@ class AllocatorChoiceTest < LaunchTest
   Choice = Launch::AllocatorChoice
 
   def choice(option = nil, **environment)
-    Choice.made(option, { "XDG_CONFIG_HOME" => "/nowhere", **environment.transform_keys(&:to_s) })
+    Choice.read(option, { "XDG_CONFIG_HOME" => "/nowhere", **environment.transform_keys(&:to_s) })
   end
 
   def with_file(text)
@@ -122,7 +122,7 @@ class LaunchEnvironmentTest < LaunchTest
     changes, notes = changed("LD_PRELOAD" => " /a.so:/b.so ") { |environment| environment.preload("/j.so") }
 
     assert_equal({ "LD_PRELOAD" => "/j.so:/a.so:/b.so" }, changes)
-    assert_equal ["LD_PRELOAD: /j.so is put in front of /a.so:/b.so"], notes
+    assert_equal ["LD_PRELOAD: /j.so is put before /a.so:/b.so"], notes
   end
 
   def test_the_same_library_is_preloaded_once
@@ -136,8 +136,8 @@ class LaunchEnvironmentTest < LaunchTest
     changes, notes = changed(given, &:drop_allocators)
 
     assert_equal({ "LD_PRELOAD" => "/a.so" }, changes)
-    assert_equal ["LD_PRELOAD: /usr/lib/libjemalloc.so.2:libtcmalloc_minimal.so.4 is left out, /a.so stays"], notes
-    assert_equal [{ "LD_PRELOAD" => nil }, ["LD_PRELOAD: libmimalloc.so is left out"]],
+    assert_equal ["LD_PRELOAD: /usr/lib/libjemalloc.so.2:libtcmalloc_minimal.so.4 is removed, /a.so is kept"], notes
+    assert_equal [{ "LD_PRELOAD" => nil }, ["LD_PRELOAD: libmimalloc.so is removed"]],
                  changed("LD_PRELOAD" => "libmimalloc.so", &:drop_allocators)
     assert_equal [{}, []], changed("LD_PRELOAD" => "/a.so", &:drop_allocators)
   end
@@ -147,15 +147,15 @@ class LaunchEnvironmentTest < LaunchTest
     changes, notes = changed(given) { |environment| environment.configure("narenas:2,tcache:false") }
 
     assert_equal({ "MALLOC_CONF" => "background_thread:true,narenas:2,tcache:false" }, changes)
-    assert_equal ["MALLOC_CONF: narenas:2,tcache:false takes the place of narenas:8",
-                  "MALLOC_CONF: background_thread:true stays"], notes
+    assert_equal ["MALLOC_CONF: narenas:2,tcache:false replaces narenas:8",
+                  "MALLOC_CONF: background_thread:true is kept"], notes
   end
 
   def test_a_path_that_cannot_be_preloaded
     ["/a b/j.so", "/a:b/j.so"].each do |path|
       error = assert_raises(Launch::Refusal) { Launch::Environment.new({}).preload(path) }
 
-      assert_match(/LD_PRELOAD ends a path at a space or a colon/, error.message)
+      assert_match(/LD_PRELOAD splits paths at spaces and colons/, error.message)
     end
   end
 end
@@ -212,7 +212,7 @@ class LaunchProgramTest < LaunchTest
     refute_predicate program("env", "sh"), :ruby?
     refute_predicate program("env"), :ruby?
     assert_unavailable 127, "env", "nowhere-to-be-found"
-    assert_match(/what it leaves of the environment/,
+    assert_match(/cannot tell which variables this keeps/,
                  assert_raises(Launch::Refusal) { program("env", "-i", "ruby").executable }.message)
   end
 
@@ -232,7 +232,7 @@ class LaunchProgramTest < LaunchTest
     with_script("") do |path|
       File.write(path, "#!#{path}\n")
 
-      assert_match(/too many scripts/, assert_raises(Launch::Refusal) { program(path).executable }.message)
+      assert_match(/too many nested scripts/, assert_raises(Launch::Refusal) { program(path).executable }.message)
     end
   end
 
@@ -253,41 +253,53 @@ class LaunchProgramTest < LaunchTest
   end
 end
 
-class HandOverTest < LaunchTest
-  HandOver = Launch::HandOver
+class HandoffTest < LaunchTest
+  Handoff = Launch::Handoff
 
-  # What the program that is this process finds, and what it leaves.
-  def taken(environment, keep: false)
+  # The orders that the program finds which this process is, and what it leaves.
+  def taken(environment)
     before = ENV.to_h
-    %w[RUBYOPT RUBYLIB].each { |name| ENV.delete(name) } # Bundler's, where it runs the tests
+    %w[RUBYOPT RUBYLIB].each { |name| ENV.delete(name) } # Bundler's, if it runs the tests
     ENV.update(environment.changes)
-    order = HandOver.take("report_last", keep: keep)
-    [order, ENV.to_h.slice("RUBYOPT", "RUBYLIB", "MEMSCOPE_REPORT_LAST")]
+    [Handoff.read, ENV.to_h.select { |name, _| name.match?(/\A(RUBYOPT|RUBYLIB|MEMSCOPE_AUTORUN_.*)\z/) }]
   ensure
     ENV.replace(before)
   end
 
-  def given(environment = {}, **order)
-    Launch::Environment.new(environment).tap { |changed| HandOver.give("report_last", changed, **order) }
+  def given(mode, environment = {}, **order)
+    Launch::Environment.new(environment).tap { |changed| Handoff.write(mode, changed, **order) }
   end
 
   def test_an_order_arrives_whole_and_leaves_nothing
-    order, left = taken(given({ "RUBYOPT" => "-W0 -rset" }, output: "/tmp/a b=c\n\"é\xFF", json: nil, every: 1.5))
+    given = given("prove", { "RUBYOPT" => "-W0 -rset" }, output: "/tmp/a b=c\n\"é\xFF", json: nil, every: 1.5)
+    orders, left = taken(given)
+    order = orders.fetch("prove")
 
-    assert_equal ["/tmp/a b=c\n\"é\xFF".b, "1.5"], [order["output"].b, order["every"]]
-    refute_includes order, "json"
+    assert_equal [["prove"], "/tmp/a b=c\n\"é\xFF".b, "1.5"], [orders.keys, order["output"].b, order["every"]]
+    assert_nil order["json"]
     assert_equal({ "RUBYOPT" => "-W0 -rset" }, left)
   end
 
   def test_an_order_may_be_kept_for_what_the_process_becomes
-    environment = given({})
+    %w[report profile].each do |mode|
+      environment = given(mode)
 
-    assert_equal environment.changes, taken(environment, keep: true).last
+      assert_equal environment.changes, taken(environment).last
+    end
+  end
+
+  def test_several_orders_share_one_file_which_the_last_one_takes_away
+    environment = given("report")
+    kept = environment.changes.dup
+    Handoff.write("prove", environment, expected: "jemalloc")
+    orders, left = taken(environment)
+
+    assert_equal %w[prove report], orders.keys
+    assert_equal kept, left
+    assert_equal 1, left["RUBYOPT"].scan("autorun").size
   end
 
   def test_another_process_withdraws_it
-    environment = given({ "RUBYOPT" => "-W0" }, pid: 1)
-
-    assert_equal [nil, { "RUBYOPT" => "-W0" }], taken(environment, keep: true)
+    assert_equal [{}, { "RUBYOPT" => "-W0" }], taken(given("report", { "RUBYOPT" => "-W0" }, pid: 1))
   end
 end

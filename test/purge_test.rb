@@ -3,7 +3,6 @@
 require_relative "test_helper"
 require_relative "support/bodies"
 require "memscope/report"
-require "memscope/report/purge_table"
 
 class PurgeTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
@@ -42,7 +41,7 @@ class PurgeTest < MemscopeTest
 
   def allowed(allocator) = LEVERS.fetch(allocator).map(&:inspect).join(", ")
 
-  def test_levers_are_pulled_in_order_and_once
+  def test_levers_run_in_order_and_once
     skip_without_compaction
 
     assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
@@ -176,7 +175,7 @@ class PurgeTest < MemscopeTest
     inside = Queue.new
     leave = Queue.new
     holder = Thread.new do
-      purge.alone do
+      purge.with_exclusive_purge do
         inside << true
         leave.pop
       end
@@ -194,8 +193,8 @@ class PurgeTest < MemscopeTest
   end
 
   def test_a_purge_that_is_interrupted_leaves_the_way_free
-    assert_raises(RuntimeError) { Memscope::Purge.alone { raise "interrupted" } }
-    killed = Thread.new { Memscope::Purge.alone { sleep } }
+    assert_raises(RuntimeError) { Memscope::Purge.with_exclusive_purge { raise "interrupted" } }
+    killed = Thread.new { Memscope::Purge.with_exclusive_purge { sleep } }
     Thread.pass until killed.stop?
     killed.kill.join
 
@@ -205,20 +204,20 @@ class PurgeTest < MemscopeTest
   # Wherever in it the interrupt arrives: right after taking off, right before landing, in between.
   def test_a_purge_that_is_interrupted_at_any_moment_leaves_the_way_free
     30.times do
-      purging = Thread.new { loop { Memscope::Purge.alone { nil } } }
+      purging = Thread.new { loop { Memscope::Purge.with_exclusive_purge { nil } } }
       purging.report_on_exception = false
       sleep(rand * 0.001)
       purging.raise("interrupted")
 
       assert_equal "interrupted", assert_raises(RuntimeError) { purging.join }.message
-      assert_equal(:free, Memscope::Purge.alone { :free })
+      assert_equal(:free, Memscope::Purge.with_exclusive_purge { :free })
     end
   end
 
   both_allocators "a child forked during a purge is free to purge" do |preload|
     statuses = child_json(<<~RUBY, preload: preload, requires: ["json"])
       inside = Queue.new
-      Thread.new { Memscope::Purge.alone { inside << true; sleep } }
+      Thread.new { Memscope::Purge.with_exclusive_purge { inside << true; sleep } }
       inside.pop
       by_other_thread = fork { exit!(Memscope.purge(:gc).levers.size == 1 ? 0 : 1) }
       statuses = [Process.wait2(by_other_thread).last.exitstatus]
@@ -230,7 +229,7 @@ class PurgeTest < MemscopeTest
       # And one forked by the very thread that purges, which goes on in the child.
       reader, writer = IO.pipe
       pid = fork do
-        Memscope::Purge.alone do
+        Memscope::Purge.with_exclusive_purge do
           child = fork { exit!(Memscope.purge(:gc).levers.size == 1 ? 0 : 1) }
           writer.puts Process.wait2(child).last.exitstatus
         end
@@ -276,7 +275,7 @@ class PurgeTest < MemscopeTest
   end
 
   def test_the_table
-    text = Memscope::Report::PurgeTable.new(result(settled: 63)).to_s
+    text = Memscope::Report.render(result(settled: 63))
 
     assert_match(/^  lever       predicted MiB   returned         ms$/, text)
     assert_match(/^  trim         41\.0 to 42\.0       40\.0        1\.5$/, text)
@@ -285,7 +284,7 @@ class PurgeTest < MemscopeTest
     assert_match(/^    -40\.0  malloc$/, text)
     assert_match(/^  trim: it is a range$/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
-    assert_predicate Memscope::Report::PurgeTable.new(result, unicode: false).to_s, :ascii_only?
+    assert_predicate Memscope::Report.render(result, unicode: false), :ascii_only?
   end
 
   def test_the_table_of_a_dry_run

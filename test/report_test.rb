@@ -11,7 +11,7 @@ class ReportTest < MemscopeTest
   end
 
   def text(unicode: true, **given)
-    Memscope::Report.new(ledger(**given), unicode: unicode).to_s
+    Memscope::Report.render(ledger(**given), unicode: unicode)
   end
 
   def test_the_first_screen
@@ -39,21 +39,21 @@ class ReportTest < MemscopeTest
             0.0    0.0 %  unattributed
           831.1  100.0 %  = RSS of this reading, to the byte
 
-        read in 24 ms (0.7 ms under the GVL) · kernel scan against statm: +0 B
+        read in 24 ms (0.7 ms under the GVL) · kernel scan vs. statm: +0 B
         1 of 1 check verified
     TEXT
   end
 
   def test_what_objects_hold_is_what_ruby_says
     given_out = { in_use_bytes: 200 * 1_048_576, held_by_objects_bytes: 150 * 1_048_576,
-                  held_by_nobody_bytes: 50 * 1_048_576 }
+                  untracked_bytes: 50 * 1_048_576 }
     said = text(held_by_objects_bytes: 150 * 1_048_576,
                 rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: given_out),
                        Bodies.row(:ruby_heap, "Ruby heap", 10, children: [Bodies.row(:live_slots, "live slots", 10)])])
 
     assert_includes said, "Ruby says            160.0 MiB   10.0 in live slots, 150.0 held through malloc"
     assert_includes said, "The difference        60.0 MiB"
-    assert_includes said, "Of 200.0 MiB that malloc has given out, Ruby objects account for 150.0 MiB,"
+    assert_includes said, "Of 200.0 MiB allocated through malloc, Ruby objects account for 150.0 MiB;"
   end
 
   def test_what_a_trim_returns_stands_with_the_row_it_comes_from
@@ -154,7 +154,7 @@ class ReportTest < MemscopeTest
 
   def test_reasons_are_printed
     assert_includes text(reasons: { malloc: "jemalloc was built without statistics" }),
-                    "\n  not known, or coarse:\n    malloc: jemalloc was built without statistics\n"
+                    "\n  unavailable or approximate:\n    malloc: jemalloc was built without statistics\n"
   end
 
   def test_a_sum_that_is_not_rss_says_so
@@ -178,9 +178,9 @@ class ReportTest < MemscopeTest
     assert_equal <<~TEXT, text(rows: [], rss_bytes: nil, source: :none, reasons: { rss_bytes: "there is no /proc" })
       memscope 0.1.0 · ruby 3.1.2 · glibc 2.36 serves malloc (proved) · pid 4711
 
-        The kernel says  nothing; the reasons are below
+        The kernel says  unknown; see the reasons below
 
-        not known, or coarse:
+        unavailable or approximate:
           rss_bytes: there is no /proc
 
         read in 24 ms (0.7 ms under the GVL)
@@ -188,11 +188,11 @@ class ReportTest < MemscopeTest
   end
 
   def test_without_live_slots_ruby_says_nothing
-    assert_includes text(rows: [Bodies.row(:ruby_heap, "Ruby heap", 1)]), "\n  Ruby says        nothing;"
+    assert_includes text(rows: [Bodies.row(:ruby_heap, "Ruby heap", 1)]), "\n  Ruby says        unknown; RSS by owner:"
   end
 
   def test_a_scan_beside_statm_says_by_how_much
-    beside = ->(before, after) { text(statm_before_bytes: before, statm_after_bytes: after)[/against statm: (.*)$/, 1] }
+    beside = ->(before, after) { text(statm_before_bytes: before, statm_after_bytes: after)[/vs\. statm: (.*)$/, 1] }
     rss = ledger.rss_bytes
 
     assert_equal "+4,096 B", beside.call(rss - 4096, rss - 4096)
@@ -240,7 +240,7 @@ class ReportTest < MemscopeTest
       next if ChildProcess::SANITIZER
 
       assert_equal options.key?(:objects), ran.out.include?("held through malloc"), ran
-      assert_equal options.key?(:objects), ran.out.include?("that malloc has given out"), ran
+      assert_equal options.key?(:objects), ran.out.include?("allocated through malloc,"), ran
       assert_equal options.key?(:shared), ran.out.include?("shared"), ran
     end
   end

@@ -118,7 +118,7 @@ class TuningTest < MemscopeTest
 
   def test_busy
     answer = under_jemalloc(<<~RUBY)
-      Memscope::Purge.alone do
+      Memscope::Purge.with_exclusive_purge do
         read = Memscope.tune.arenas.size
         Memscope.tune(dirty_decay_ms: 1)
       rescue Memscope::Purge::Busy

@@ -7,6 +7,7 @@ void Init_memscope_process(void);
 void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
+void Init_memscope_held_memory(void);
 void Init_memscope_heap_pins(void);
 void Init_memscope_ruby_heap_binding(void);
 void Init_memscope_ledger(void);

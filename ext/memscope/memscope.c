@@ -27,6 +27,7 @@ void Init_memscope(void) {
     Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
+    Init_memscope_held_memory();
     Init_memscope_heap_pins();
     Init_memscope_ruby_heap_binding();
     Init_memscope_ledger();

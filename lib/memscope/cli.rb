@@ -10,14 +10,28 @@ require_relative "cli/ps_command"
 require_relative "cli/purge_command"
 require_relative "cli/report_command"
 require_relative "cli/top_command"
-require_relative "cli/version_command"
 
 module Memscope
-  # The command line: `memscope COMMAND [options]`. Each command is a class in a file of its own.
+  # The command line: `memscope COMMAND [options]`. Each command is a class.
   #
-  # Exit status: 0 fine, of doctor 1 with findings and 2 with critical ones, of leaks 1 where memory grows; 64 a usage
-  # error, 74 could not read or write; that of the program that a command becomes.
+  # Exit status: 0 fine; from doctor 1 with findings and 2 with critical ones, from leaks 1 if memory grows; 64 a usage
+  # error, 74 a failure to read or write; from a program that memscope becomes, its own.
   module CLI
+    # `memscope version`: this memscope, and the Ruby that runs it.
+    class VersionCommand < Command
+      FORMS = { process: { summary: "print the version of memscope and of Ruby",
+                           example: "memscope version --json", options: TEXT.first(1) } }.freeze
+      private_constant :FORMS
+
+      private
+
+      def perform
+        require "json"
+        json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @given[:json]
+        self.class.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
+      end
+    end
+
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand, PsCommand,
                 ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
@@ -34,7 +48,7 @@ module Memscope
         return Command.write(out, overview) if %w[-h --help help].include?(name)
 
         command = %w[-v --version].include?(name) ? VersionCommand : COMMANDS[name]
-        command ? command.new(out: out, err: err).run(rest) : refuse(name, err)
+        command ? command.run(rest, out: out, err: err) : refuse(name, err)
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
         e.status

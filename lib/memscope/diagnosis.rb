@@ -87,12 +87,5 @@ module Memscope
 
     # @return [Symbol, nil] of the worst finding: :critical, :warning or :info
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
-
-    # @param unicode [Boolean] false: plain ASCII; the default is what the locale is
-    # @return [String] for people, 80 columns
-    def to_s(unicode: Encoding.default_external == Encoding::UTF_8)
-      require_relative "report"
-      Report::Findings.new(self, unicode: unicode).to_s
-    end
   end
 end

@@ -85,13 +85,6 @@ module Memscope
     def self.body_of(inputs)
       { jemalloc: Jemalloc, glibc: Glibc }.fetch(inputs.allocator.name, Verdict).new(inputs).body
     end
-
-    # @param unicode [Boolean] false: plain ASCII
-    # @return [String] for people, 80 columns: what is set, what is wrong, and what is recommended
-    def to_s(unicode: true)
-      require_relative "lint/page"
-      Page.new(self, unicode: unicode).to_s
-    end
   end
 end
 

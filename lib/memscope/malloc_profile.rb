@@ -3,31 +3,31 @@
 require_relative "native"
 
 module Memscope
-  # Which line of Ruby holds memory that malloc gave: samples one byte in `rate`, with the stack it was allocated at,
-  # and follows each sampled block until it is freed.
+  # Which Ruby lines hold malloc memory: samples one byte in `rate` with the stack of its allocation, and follows each
+  # sampled block until it is freed.
   #
-  # One profile runs at a time, for the whole process, whichever thread starts it. A forked child goes on with its own
-  # copy: what runs in its parent runs in it too, until the child stops it, and it can start another one after that.
+  # One profile runs at a time, for the whole process, whichever thread starts it. A forked child continues its own copy
+  # of its parent's profile until the child stops it; then it can start another one.
   #
   #     Memscope::MallocProfile.start
   #     # … a while later
   #     puts Memscope::MallocProfile.stop
   module MallocProfile
-    # Bytes from one sample to the next, in the mean, where nothing else is said: cheap enough to be always on.
+    # The default rate: bytes from one sample to the next on average. Cheap enough to be always on.
     RATE = 1 << 19
-    # The rates that are taken. Smaller ones would sample nearly every block.
+    # The allowed rates. Smaller ones would sample nearly every block.
     RATES = (1 << 9)..(1 << 30)
     # The longest name of a tag.
     TAG_BYTES = 64
-    # What start takes as its `backend`.
+    # The backends that start takes.
     BACKENDS = %i[auto jemalloc imports].freeze
 
-    # What jemalloc has to be started with for its backend; costs nothing until a profile starts.
+    # The options that jemalloc's backend needs at its start; they cost nothing until a profile starts.
     CONF = "prof:true,prof_active:false,prof_accum:true"
 
-    # Why jemalloc's profiler cannot be used, and what would help.
+    # Why jemalloc's profiler cannot be used, and the remedy.
     OBSTACLES = {
-      off: "jemalloc's profiler was not asked for when this process started: start it with " \
+      off: "this process was started without jemalloc's profiler: start it with " \
            "`memscope exec --profile -- COMMAND`, or with MALLOC_CONF=#{CONF}",
       not_built: "this jemalloc was built without its profiler (--enable-prof)",
       no_hook: "this jemalloc is older than 5.3.0, the first whose profiler takes stacks of Ruby",
@@ -35,31 +35,31 @@ module Memscope
     }.freeze
     private_constant :OBSTACLES
 
-    # A profile runs already, or cannot run here. The message says what to do.
+    # A profile is already running, or cannot run here. The message names the remedy.
     class Unavailable < StandardError; end
 
-    RUNS_ALREADY = "a malloc profile runs already: stop it first (Memscope::MallocProfile.stop)"
-    RUNS_NOT = "no malloc profile runs: start one first (Memscope::MallocProfile.start)"
+    RUNS_ALREADY = "a malloc profile is already running: stop it first (Memscope::MallocProfile.stop)"
+    RUNS_NOT = "no malloc profile is running: start one first (Memscope::MallocProfile.start)"
     private_constant :RUNS_ALREADY, :RUNS_NOT
 
     autoload :Lease, File.join(__dir__, "malloc_profile/lease.rb")
 
     class << self
-      # @param rate [Integer] bytes from one sample to the next in the mean, a power of two from 512 to 2^30
-      # @param backend [Symbol] `:jemalloc` lets its own profiler sample, where it was started with `prof:true`;
-      #   `:imports` needs nothing set: it puts itself between all loaded libraries and the malloc that they call;
-      #   `:auto` is `:jemalloc`, and says what to do where that cannot be
+      # @param rate [Integer] bytes from one sample to the next on average, a power of two from 512 to 2^30
+      # @param backend [Symbol] `:jemalloc`, its own profiler, where it was started with `prof:true`; `:imports`, which
+      #   needs no settings: it patches the imports of malloc and free in all loaded libraries; `:auto` is `:jemalloc`,
+      #   with the remedy in the error where that is unavailable
       # @return [void]
       # @raise [ArgumentError] for another rate or backend
-      # @raise [Unavailable] where a profile runs already, in a forked child also that of its parent, or this process
-      #   cannot have one. What runs goes on.
+      # @raise [Unavailable] where a profile is already running, in a forked child also its parent's, or cannot run.
+      #   A running profile continues.
       def start(rate: RATE, backend: :auto)
         start_session(rate: rate, backend: backend)
         nil
       end
 
       # @api private
-      # @return [Integer] which profile it has started: `session`, as long as no other one is
+      # @return [Integer] the started profile's `session`
       # @raise [ArgumentError, Unavailable] as start
       def start_session(rate: RATE, backend: :auto)
         check(rate: rate, backend: backend)
@@ -76,18 +76,19 @@ module Memscope
         started
       end
 
-      # Starts nothing.
+      # Checks the arguments of start.
       #
       # @api private
       # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
-        check_rate(rate)
-        check_backend(backend)
+        power = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
+        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless power
+        refuse("backend", backend, BACKENDS.map(&:inspect).join(", ")) unless BACKENDS.include?(backend)
       end
 
-      # @return [Profile] as it was when it was stopped
-      # @raise [Unavailable] where none runs, and where another thread has started the next one before this one was read
+      # @return [Profile] at the moment when it was stopped
+      # @raise [Unavailable] where none is running, and where another thread started the next one before this was read
       def stop
         read_stopped(Native.stop_profile)
       end
@@ -98,11 +99,13 @@ module Memscope
       def record(rate: RATE, backend: :auto)
         raise ArgumentError, "Memscope.malloc_profile: no block given" unless block_given?
 
-        start(rate: rate, backend: backend)
+        started = stopped = nil
         begin
+          # An interrupt waits until `started` is set: no profile is left running.
+          Thread.handle_interrupt(Object => :never) { started = start_session(rate: rate, backend: backend) }
           yield
         ensure
-          stopped = Native.stop_profile
+          stopped = Native.stop_profile if started
         end
         stopped ? read_stopped(stopped) : snapshot
       end
@@ -115,20 +118,20 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] which profile runs, or can be read; 0 for none
+      # @return [Integer] the number of the profile that is running, or was the last; 0 for none
       def session = Native.profile_session
 
       # @return [Boolean]
       def running? = Native.profile_runs?
 
-      # @return [Profile] of the profile that runs, or of the last one
+      # @return [Profile] the one that is running, or the last one
       # @raise [Unavailable] where none was started
       def snapshot
         read(Native.malloc_profile) || raise(Unavailable, "no malloc profile was started: " \
                                                           "Memscope::MallocProfile.start")
       end
 
-      # What is allocated from now on is of another generation: what a leak keeps shows as old ones that stay.
+      # Starts another generation: allocations from now on belong to it. A leak shows as old generations that stay live.
       #
       # @return [Integer] its number; the first one is 0
       def next_generation = Native.next_generation
@@ -148,21 +151,11 @@ module Memscope
         body && Profile.capture(body)
       end
 
-      def check_rate(rate)
-        return if rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
-
-        raise ArgumentError, "Memscope::MallocProfile.start: rate: given #{rate.inspect}, allowed: a power of two " \
-                             "from #{RATES.first} to #{RATES.last} bytes"
+      def refuse(argument, given, allowed)
+        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{given.inspect}, allowed: #{allowed}"
       end
 
-      def check_backend(backend)
-        return if BACKENDS.include?(backend)
-
-        raise ArgumentError, "Memscope::MallocProfile.start: backend: given #{backend.inspect}, allowed: " \
-                             "#{BACKENDS.map(&:inspect).join(', ')}"
-      end
-
-      # A Symbol has its name made once.
+      # Symbol#name allocates once a Symbol.
       def tag_name(name)
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
@@ -172,8 +165,8 @@ module Memscope
       end
 
       def refuse_jemalloc
-        raise Unavailable, "#{OBSTACLES.fetch(Native.jemalloc_profiling)}; or take backend: :imports, which needs " \
-                           "nothing set"
+        raise Unavailable, "#{OBSTACLES.fetch(Native.jemalloc_profiling)}; or use backend: :imports, which needs no " \
+                           "settings"
       end
 
       def prepare
@@ -183,8 +176,8 @@ module Memscope
           Native.learn_interpreter
           true
         end.value
-        Profile.const_get(:Libraries) # a trap handler that reads the profile can load nothing
-        # Before 3.2 automatic compaction moves what such a thread's frames point to at any time.
+        Profile.const_get(:Libraries) # now: a trap handler that reads the profile can load nothing
+        # Before 3.2 automatic compaction can move the objects that such a thread's frames point to at any time.
         Native.read_frames_without_gvl(RUBY_VERSION >= "3.2" || !GC.auto_compact)
       end
     end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "facade"
+require_relative "ledger"
+require_relative "ruby_heap"
 require_relative "purge/run"
 
 module Memscope
@@ -21,7 +22,6 @@ module Memscope
   # The allocator's levers run without the GVL: other Ruby threads wait for the allocator's locks only.
   module Purge
     autoload :Compaction, File.join(__dir__, "purge", "compaction.rb")
-    autoload :OfWorkers, File.join(__dir__, "purge", "of_workers.rb")
 
     # Every lever, in order.
     LEVERS = %i[gc compact tcache decay purge trim collect].freeze
@@ -58,7 +58,7 @@ module Memscope
       # @api private
       # @yield while no other thread of this process purges or tunes
       # @raise [Busy]
-      def alone
+      def with_exclusive_purge
         result = nil
         raise Busy unless Native.fly { result = yield }
 

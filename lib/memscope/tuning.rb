@@ -49,7 +49,7 @@ module Memscope
         check_background_thread(background_thread)
         arguments = [arena, *decay.values_at(:dirty_decay_ms, :muzzy_decay_ms), background_thread]
         changes = arguments.drop(1).any? { |argument| !argument.nil? }
-        capture(changes ? Purge.alone { Native.tune(*arguments) } : Native.tune(*arguments))
+        capture(changes ? Purge.with_exclusive_purge { Native.tune(*arguments) } : Native.tune(*arguments))
       end
 
       private

@@ -36,12 +36,28 @@ class DegradedTest < MemscopeTest
     assert_closed(answer)
   end
 
+  # Both have pagemap's reader list the mappings anew.
+  { "a large reservation" => "Host.reserve(5 << 30)", "zero pages" => "Host.read_zero_pages(8 << 20)" }
+    .each do |name, mapping|
+    both_allocators "no PAGEMAP_SCAN beside #{name}" do |preload|
+      skip_under_sanitizer
+      answer = read("Host.deny_pagemap_scan!; #{mapping}", preload: preload)
+      malloc = LedgerTree.new(answer["ledger"]).rows.fetch("malloc")
+
+      assert_closed(answer)
+      assert_equal("pagemap", answer["ledger"]["source"])
+      assert_operator(malloc["bytes"], :>=, 1024 * 1024)
+      assert_operator(LedgerTree.new(answer["ledger"]).bytes("unattributed"), :<=, 512 * 1024)
+      assert_equal(*malloc["check"].values_at("expected_bytes", "actual_bytes")) if preload
+    end
+  end
+
   both_allocators "no process_vm_readv" do |preload|
-    assert_closed(read("Host.deny_process_vm_readv!", preload: preload))
+    assert_closed(read("Host.forbid_process_vm_readv!", preload: preload))
   end
 
   both_allocators "neither" do |preload|
-    assert_closed(read("Host.deny_pagemap_scan!; Host.deny_process_vm_readv!", preload: preload))
+    assert_closed(read("Host.deny_pagemap_scan!; Host.forbid_process_vm_readv!", preload: preload))
   end
 
   # A process that gave up root without exec may not read its own pagemap any more.

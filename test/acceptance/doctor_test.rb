@@ -259,7 +259,7 @@ end
 
 # Where the system refuses a reading, the doctor judges the rest, and never makes a finding of a missing number.
 class DoctorDegradedTest < DoctorAcceptanceTest
-  { "no PAGEMAP_SCAN" => "Host.deny_pagemap_scan!", "no process_vm_readv" => "Host.deny_process_vm_readv!",
+  { "no PAGEMAP_SCAN" => "Host.deny_pagemap_scan!", "no process_vm_readv" => "Host.forbid_process_vm_readv!",
     "not dumpable" => "Process::Sys.setuid(65_534)" }.each do |name, restriction|
     both_allocators name do |preload|
       skip_under_sanitizer
@@ -276,7 +276,7 @@ class DoctorDegradedTest < DoctorAcceptanceTest
 
       assert_nil patient.diagnosis.healthy?
       assert_operator patient.diagnosis.checked.count { |check| check.outcome == :unknown }, :>=, 3
-      assert_includes patient.text, "could not be told: "
+      assert_includes patient.text, "could not be checked: "
     end
   end
 

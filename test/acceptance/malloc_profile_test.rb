@@ -298,9 +298,9 @@ class MallocProfileTest < MemscopeTest
     errors[7, 2].each { |error| assert_match(/\AArgumentError: .*:auto, :jemalloc, :imports/, error) }
     errors[9, 2].each { |error| assert_match(/\AMemscope::MallocProfile::Unavailable: .*:imports/, error) }
     refute errors[11]
-    assert_match(/no malloc profile runs/, errors[12])
+    assert_match(/no malloc profile is running/, errors[12])
     assert_match(/no malloc profile was started/, errors[13])
-    assert_match(/runs already/, errors[14])
+    assert_match(/is already running/, errors[14])
     assert errors[15]
   end
 

@@ -51,7 +51,8 @@ class MallocProfileThreadsTest < MemscopeTest
 
     assert_equal 1, answer["refusals"].count(nil)
     (answer["refusals"].compact + [answer["again"].first]).each do |refusal|
-      assert_match(/\AMemscope::MallocProfile::Unavailable: a malloc profile runs already: stop it first/, refusal)
+      assert_match(/\AMemscope::MallocProfile::Unavailable: a malloc profile is already running: stop it first/,
+                   refusal)
     end
     assert_equal "running", answer["again"].last
     before, after = answer["known"]
@@ -96,7 +97,7 @@ class MallocProfileThreadsTest < MemscopeTest
     RUBY
     refusal, running, live_bytes, rate = answer["in_child"]
 
-    assert_match(/runs already/, refusal)
+    assert_match(/is already running/, refusal)
     refute running
     assert_in_delta 2 << 20, live_bytes, 1 << 20
     assert_equal 1 << 13, rate
@@ -146,10 +147,10 @@ class MallocProfileThreadsTest < MemscopeTest
     RUBY
 
     assert_empty answer["faults"]
-    assert_match(/\AMemscope::MallocProfile::Unavailable: no malloc profile runs/, answer["twice"])
+    assert_match(/\AMemscope::MallocProfile::Unavailable: no malloc profile is running/, answer["twice"])
     %w[start stop read].each { |name| assert_operator answer["turns"].fetch(name, 0), :>, 5, answer["turns"] }
     answer["known"].each do |message|
-      assert_match(/runs already|no malloc profile (runs|was started)|started before it was read/, message)
+      assert_match(/is already running|no malloc profile (is running|was started)|started before it was read/, message)
     end
   end
 

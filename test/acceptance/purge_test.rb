@@ -177,7 +177,7 @@ class PurgeAcceptanceTest < MemscopeTest
 
     assert_operator collect["returned_bytes"], :>=, 50 * MIB
     assert_nil collect["predicted_bytes"]
-    assert_equal "this allocator does not say what it holds unused", collect["reason"]
+    assert_equal "this allocator does not report its unused memory", collect["reason"]
   end
 
   both_allocators "it stays down" do |preload|

@@ -44,7 +44,7 @@ class WorkersProfileTest < MemscopeTest
   def pprof(path)
     require "google/protobuf"
     body = @server.get("/memscope/debug/pprof/heap#{path}")
-    message = Memscope::Profile.const_get(:Pprof).const_get(:Messages)::Profile.decode(Zlib.gunzip(body))
+    message = Memscope::Profile::Formats::Pprof.const_get(:Messages)::Profile.decode(Zlib.gunzip(body))
     text = ->(index) { message.string_table[index] }
     labels = message.sample.map { |one| one.label.to_h { |label| [text[label.key], text[label.str]] } }
     [labels, message.comment.map(&text)]
@@ -78,7 +78,7 @@ class WorkersProfileTest < MemscopeTest
 
   def assert_refused(pids)
     assert_equal "409", post(do: "stop").code
-    assert_match(/Worker 0 \(pid #{pids[0]}\): .*no malloc profile runs here\. Worker 1 .*here\./,
+    assert_match(/Worker 0 \(pid #{pids[0]}\): .*no malloc profile is running here\. Worker 1 .*here\./,
                  JSON.parse(post(do: "stop").body)["error"])
     assert_equal 'worker: given "7", allowed: 0, 1, all.', JSON.parse(post(worker: 7).body)["error"]
     assert_equal 'worker: given "all", allowed: 0, 1.',
@@ -92,7 +92,7 @@ class WorkersProfileTest < MemscopeTest
       page = post("#{PROFILE}.html").body
 
       assert_includes page, "Worker 0 (pid #{pids[0]}): started"
-      assert_match(/Worker 1 \(pid #{pids[1]}\): .*a malloc profile runs already/, page)
+      assert_match(/Worker 1 \(pid #{pids[1]}\): .*a malloc profile is already running/, page)
       assert_equal %w[all 0 1], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
       Process.kill(:STOP, pids[0])
       @server.until_found("a worker that has stopped") { File.read("/proc/#{pids[0]}/stat")[/\) (\w)/, 1] == "T" }

@@ -130,7 +130,7 @@ class WorkersAcceptanceTest < MemscopeTest
 
   def assert_all_purged(server, pids)
     [{ lever: "gc" }, { lever: "gc", worker: "all" }].each do |form|
-      found = Memscope::Purge::OfWorkers.from_h(JSON.parse(server.post("/memscope/purge", form).body))
+      found = Memscope::Purge::WorkerResults.from_h(JSON.parse(server.post("/memscope/purge", form).body))
 
       assert_equal(pids.zip([0, 1], pids, [nil, nil]),
                    found.workers.map { |part| [part.pid, part.index, part.result&.pid, part.reason] })

@@ -9,7 +9,7 @@ require "tmpdir"
 module Launching
   EXECUTABLE = File.join(ChildProcess::ROOT, "exe", "memscope")
   # The names of what a program can find in its environment of memscope.
-  TRACES = 'ENV.keys.grep(/\AMEMSCOPE_(PROVE|REPORT)/) + [ENV["RUBYOPT"], ENV["RUBYLIB"]].compact'
+  TRACES = 'ENV.keys.grep(/\AMEMSCOPE_AUTORUN/) + [ENV["RUBYOPT"], ENV["RUBYLIB"]].compact'
 
   attr_reader :directory
 

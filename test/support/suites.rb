@@ -8,9 +8,10 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # Of Ruby alone: surfaces call nothing in C that the others do not.
-  SURFACES = files("test/{*report,cli_*,configuration,doctor,exec,exporters,facade_documentation,launch,lint}_test.rb",
-                   "test/{listener,loading,metrics*,profile_*,program_profile,prometheus,rack_tags}_test.rb",
-                   "test/{railtie,tasks,workers}_test.rb", "test/{generators,rakelib}/**/*_test.rb")
+  SURFACES = files("test/{*report,configuration,doctor,exporters,facade_documentation,launch,lint}_test.rb",
+                   "test/{listener,loading,metrics*,profile_*,prometheus,rack_tags}_test.rb",
+                   "test/{railtie,tasks,workers}_test.rb", "test/{report,profile,generators}/**/*_test.rb",
+                   "test/{cli,launch,rakelib}/*_test.rb")
 
   # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
   # a sanitized flavour of their own.
@@ -21,7 +22,8 @@ module Suites
   # What another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, what becomes of
   # the heap and of malloc, and of the surfaces what the dynamic linker and Ruby's own warnings are part of. Whatever
   # lives in an application or is packaged with gems is not.
-  OF_THE_SYSTEM = (ALL - SURFACES + files("test/{exec,loading,listener,cli_profile}_test.rb") -
+  OF_THE_SYSTEM = (ALL - SURFACES +
+                   files("test/{loading,listener}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
                    files("test/web/*_test.rb",
                          "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
 end

@@ -351,7 +351,7 @@ class WebApplicationTest < WebCase
 
   def test_two_purges_at_once_are_one
     app = application
-    Memscope::Purge.alone do
+    Memscope::Purge.with_exclusive_purge do
       response = Thread.new { post({ "lever" => "gc" }, on: app) }.value
 
       assert_equal [409, "1"], [response.status, response["retry-after"]]

@@ -57,8 +57,8 @@ class WebProfileTest < WebCase
       { backend: "hope" } => [400, 'backend: given "hope", allowed: auto, jemalloc, imports.'],
       { do: "dance" } => [400, 'do: given "dance", allowed: start, stop.'],
       { worker: "1" } => [400, 'worker: given "1", allowed: all.'],
-      { backend: "jemalloc" } => [409, "or take backend: :imports"],
-      { do: "stop" } => [409, "no malloc profile runs here."] }.each do |fields, (status, sentence)|
+      { backend: "jemalloc" } => [409, "or use backend: :imports"],
+      { do: "stop" } => [409, "no malloc profile is running here."] }.each do |fields, (status, sentence)|
       refused = start(**fields)
 
       assert_equal status, refused.status, fields.inspect
@@ -68,7 +68,7 @@ class WebProfileTest < WebCase
     start
 
     assert_equal 409, start.status
-    assert_includes start.body, "a malloc profile runs already: stop it first"
+    assert_includes start.body, "a malloc profile is already running: stop it first"
     assert_equal 400, post({}, path: "/profile", on: @application).status
   end
 

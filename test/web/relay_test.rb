@@ -39,7 +39,7 @@ class WebRelayTest < WebCase
     assert_equal "there is no process #{gone}", refused(relay(worker(gone, 0))).message[/there is.*(?=\.)/]
     assert_match(/process #{silent.pid} does not listen/, found.workers[4].reason)
     assert_equal found.returned_bytes, found.workers.filter_map(&:result).sum(&:returned_bytes)
-    assert_equal found, Memscope::Purge::OfWorkers.from_h(JSON.parse(found.to_json))
+    assert_equal found, Memscope::Purge::WorkerResults.from_h(JSON.parse(found.to_json))
     assert_includes found.to_s, "worker 2: there is no process #{gone}"
   ensure
     Process.kill(:CONT, stopped.pid)

@@ -9,6 +9,7 @@
 
 #include "ledger/ledger_meaning.h"
 #include "malloc/allocator.h"
+#include "ruby/held_memory.h"
 #include "ruby/ruby_heap.h"
 
 struct memscope_ledger_call {

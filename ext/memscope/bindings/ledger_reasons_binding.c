@@ -33,6 +33,30 @@ static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *
                                    "mappings are its: they are unattributed"));
 }
 
+/* Names of types are C strings of any encoding. */
+static VALUE valid_text(VALUE text) {
+    VALUE scrubbed = rb_str_scrub(text, Qnil);
+
+    return NIL_P(scrubbed) ? text : scrubbed;
+}
+
+static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
+    VALUE text = rb_utf8_str_new_cstr("at least: objects whose size functions are slow are left out:");
+    uint64_t others = held->left_out_objects;
+
+    for (size_t index = 0; index < held->left_out_count; index++) {
+        const struct memscope_left_out *type = &held->left_out[index];
+
+        rb_str_catf(text, "%s %" PRIu64 " of %s", index == 0 ? "" : ",", type->objects,
+                    type->name == NULL ? "a type without a name" : type->name);
+        others -= type->objects;
+    }
+    if (others > 0)
+        rb_str_catf(text, ", %" PRIu64 " of other types", others);
+    if (held->left_out_objects > 0)
+        add_reason(reasons, "held_by_objects_bytes", valid_text(text));
+}
+
 /* What was asked for beyond the plain ledger and could not be had. */
 static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
@@ -82,6 +106,7 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
     add_residency_reason(reasons, &ledger->residency);
     add_malloc_reason(reasons, call);
     add_option_reasons(reasons, call);
+    add_left_out_reason(reasons, &call->held);
     if (call->listing.refusal != NULL)
         add_reason(reasons, "ruby_heap", rb_str_new_cstr(call->listing.refusal));
     else if (call->listing.finished_gc)
@@ -101,9 +126,15 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
                               memscope_status_text(ledger->stacks_status)));
     if (ledger->own_memory_status != MEMSCOPE_OK)
         add_reason(reasons, "own_memory",
-                   rb_sprintf("process_vm_readv and /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are "
-                              "unattributed",
+                   rb_sprintf("/proc/self/mem: %s, and a pipe in its place: %s; arenas, mmapped blocks and thread "
+                              "stacks are unattributed",
+                              memscope_status_text(ledger->own_memory_refusal),
                               memscope_status_text(ledger->own_memory_status)));
+    else if (ledger->own_memory_refusal != MEMSCOPE_OK)
+        add_reason(reasons, "own_memory",
+                   rb_sprintf("/proc/self/mem: %s; this process's own memory is copied through a pipe, which is as "
+                              "exact and slower",
+                              memscope_status_text(ledger->own_memory_refusal)));
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         add_jemalloc_reasons(reasons, ledger);
     return reasons;

@@ -49,10 +49,10 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *c
     if (!memscope_ledger_malloc_in_use(&call->ledger, &in_use))
         return;
     memscope_hash_set(detail, "in_use_bytes", ULL2NUM(in_use));
-    if (!call->held.known)
+    if (!call->held.known || call->held.left_out_objects > 0)
         return;
     memscope_hash_set(detail, "held_by_objects_bytes", ULL2NUM(call->held.bytes));
-    memscope_hash_set(detail, "held_by_nobody_bytes", LL2NUM((int64_t)in_use - (int64_t)call->held.bytes));
+    memscope_hash_set(detail, "untracked_bytes", LL2NUM((int64_t)in_use - (int64_t)call->held.bytes));
 }
 
 static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger, enum memscope_row row) {

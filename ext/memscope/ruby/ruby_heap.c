@@ -9,7 +9,6 @@
 #define SAMPLE_PAGES 64
 
 static size_t heap_page_bytes;
-static const rb_data_type_t *fiber_type, *thread_type;
 static size_t fiber_stack_bytes;
 static VALUE symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none, symbol_sweeping;
 
@@ -179,61 +178,6 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
     memscope_scratch_close(&listing->scratch);
 }
 
-/* ---- memory held by objects ------------------------------------------------------------------------------------ */
-
-/*
- * Fibers, and threads before 3.3, have their VM stack on a mapped stack, not in malloc memory, and count it all the
- * same (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
- */
-static bool counts_a_mapped_stack(VALUE object) {
-    if (!RTYPEDDATA_P(object))
-        return false;
-    return RTYPEDDATA_TYPE(object) == fiber_type ||
-           (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
-}
-
-/* Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers); classes are left out there.
- */
-static bool may_be_asked(VALUE object) {
-    switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_NONE:
-    case RUBY_T_MOVED:
-    case RUBY_T_ZOMBIE:
-        return false;
-    case RUBY_T_CLASS:
-    case RUBY_T_MODULE:
-    case RUBY_T_ICLASS:
-        return RUBY_API_VERSION_CODE < 40000;
-    case RUBY_T_DATA:
-        return !counts_a_mapped_stack(object);
-    default:
-        return true;
-    }
-}
-
-static int add_held_memory(void *start, void *end, size_t stride, void *data) {
-    struct memscope_held_memory *held = data;
-
-    for (uintptr_t slot = (uintptr_t)start; slot < (uintptr_t)end; slot += stride) {
-        size_t size = may_be_asked((VALUE)slot) ? rb_obj_memsize_of((VALUE)slot) : 0;
-
-        if (size <= stride)
-            continue;
-        held->bytes += size - stride;
-        held->objects++;
-    }
-    return 0;
-}
-
-void memscope_heap_held_memory(struct memscope_held_memory *held) {
-    memset(held, 0, sizeof *held);
-#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
-    held->known = !memscope_other_ractors();
-    if (held->known)
-        rb_objspace_each_objects(add_held_memory, held);
-#endif
-}
-
 /* ---- layout --------------------------------------------------------------------------------------------------- */
 
 static bool jit_is_on(void) {
@@ -306,8 +250,6 @@ void Init_memscope_ruby_heap(void) {
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");
-    fiber_type = RTYPEDDATA_TYPE(rb_fiber_current());
-    thread_type = RTYPEDDATA_TYPE(rb_thread_current());
     heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
     fiber_stack_bytes = pooled_fiber_bytes(rb_const_get(vm, rb_intern("DEFAULT_PARAMS")));
     rb_gc_stat(stat);

@@ -45,20 +45,6 @@ bool memscope_counts_empty_pages(void);
  */
 bool memscope_heap_finish_gc(void);
 
-/* What live objects say they hold through malloc, beyond their slots. */
-struct memscope_held_memory {
-    bool known;
-    uint64_t bytes;
-    uint64_t objects; /* that hold any */
-};
-
-/*
- * Asks every object for its memsize: about 11 ms for a million objects, GVL held; finishes a sweep that is under way
- * first, so that no garbage is asked. Runs the dsize functions of C extensions, as ObjectSpace.memsize_of_all does. Not
- * known beside other Ractors.
- */
-void memscope_heap_held_memory(struct memscope_held_memory *held);
-
 /* Whether Ractors besides the main one are alive. GVL held. */
 bool memscope_other_ractors(void);
 

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require "optparse"
+require_relative "../launch"
+require_relative "../report"
 
 module Memscope
   module CLI
@@ -17,92 +19,261 @@ module Memscope
       end
     end
 
-    # What all commands do: parse, refuse, help, write. A subclass has `title`, `summary` and `example`, declares its
-    # options in `declare`, and does its work in `perform`.
+    # The base of all commands: arguments, help, output, other processes, programs to start.
+    #
+    # A subclass has FORMS, one or both of `:process`, which reads this process or another one, and
+    # `:program`, which becomes COMMAND. Each has a summary, an example, options (as for OptionParser#on) and, if
+    # needed, defaults and notes. For the first the subclass defines `perform`, for the second `start`.
     class Command
-      # The exit status when all went well.
+      # The exit status of success.
       FINE = 0
-      # The exit status when the arguments cannot be understood (EX_USAGE of sysexits.h).
+      # The exit status for arguments that make no sense (EX_USAGE of sysexits.h).
       USAGE = 64
-      # The exit status when something could not be read or written (EX_IOERR of sysexits.h).
+      # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
       # Columns of the help.
       WIDTH = 80
-      private_constant :WIDTH
+      # Seconds: a day.
+      LONGEST = 86_400
 
-      # Writes all of a text, or fails saying why.
-      #
-      # @param out [IO]
-      # @param text [String]
-      # @return [Integer] FINE
-      # @raise [Failure]
-      def self.write(out, text)
-        out.write(text)
-        out.flush
-        FINE
-      rescue SystemCallError, IOError => e
-        raise Failure.new("standard output: #{e.message}", INPUT_OUTPUT)
+      # Options of several commands.
+      PROCESS = [["--pid N", Integer, "process N, started with MEMSCOPE_LISTEN=1"],
+                 ["--socket PATH", "the process that listens at PATH"]].freeze
+      TEXT = [["--json", "print JSON, one object a line"],
+              ["--output FILE", "write to FILE, which must not exist yet"]].freeze
+      HELP = ["-h", "--help", "print this"].freeze
+      private_constant :WIDTH, :LONGEST, :PROCESS, :TEXT, :HELP
+
+      class << self
+        # @return [String]
+        def title = name.split("::").last.delete_suffix("Command").downcase
+
+        # @return [String] one line
+        def summary = forms.values.first.fetch(:summary)
+
+        # @return [Hash{Symbol => Hash}] the subclass's FORMS
+        def forms = const_get(:FORMS)
+
+        # @param arguments [Array<String>] those after the command's name
+        # @param out [IO]
+        # @param err [IO]
+        # @return [Integer] the exit status, unless this process has become COMMAND
+        # @raise [Failure]
+        def run(arguments, out:, err:)
+          own = arguments.take_while { |argument| argument != "--" }
+          programs = forms.key?(:program) && (own != arguments || forms.one?)
+          return new(:process, out: out, err: err).run(arguments) unless programs
+
+          new(:program, out: out, err: err).run(own, arguments.drop(own.size + 1))
+        end
+
+        # @return [String] the help of each form
+        def help = forms.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
+
+        # Writes all of a text.
+        #
+        # @param out [IO]
+        # @param text [String]
+        # @return [Integer] FINE
+        # @raise [Failure]
+        def write(out, text)
+          out.write(text)
+          out.flush
+          FINE
+        rescue SystemCallError, IOError => e
+          raise Failure.new("standard output: #{e.message}", INPUT_OUTPUT)
+        end
       end
 
+      # @param form [Symbol] a key of FORMS
       # @param out [IO]
       # @param err [IO]
-      def initialize(out:, err:)
+      def initialize(form, out:, err:)
+        @form = form
         @out = out
         @err = err
-        @help = false
+        @given = self.class.forms.dig(form, :defaults).to_h.dup
         @parser = OptionParser.new
         @parser.version = VERSION
-        declare(@parser)
-        @parser.on("-h", "--help", "print this") { @help = true }
+        [*self.class.forms.dig(form, :options), HELP].each do |words|
+          name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
+          default = "default: #{@given[name]}" if @given.key?(name)
+          @parser.on(*words, *default) { |value| give(name, value) }
+        end
       end
 
-      # @param arguments [Array<String>] behind the command's name
+      # @param arguments [Array<String>] the options and operands
+      # @param command [Array<String>] the program to become, and its arguments
       # @return [Integer] the exit status
-      def run(arguments)
+      # @raise [Failure]
+      def run(arguments, command = [])
         rest = @parser.parse(arguments)
-        return self.class.write(@out, help) if @help
+        return self.class.write(@out, self.class.help) if @given[:help]
 
         take(rest)
-        perform
+        program? ? launch(command) : perform
       rescue OptionParser::ParseError => e
         refuse(e.message)
       end
 
-      # @return [String] for people
+      # @return [String] the help of this form
       def help
-        [usage, "#{self.class.summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
-         "example:\n  #{self.class.example}\n"].compact.join("\n")
+        summary, example, notes = self.class.forms.fetch(@form).values_at(:summary, :example, :notes)
+        [usage, "#{summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
+         "example:\n  #{example}\n"].compact.join("\n")
       end
 
       private
 
-      def declare(parser); end
-
-      # What stands behind the options.
-      def take(rest)
-        refuse("unexpected argument: #{rest.first}") unless rest.empty?
+      # Takes an option.
+      def give(name, value)
+        @given[name] = value
       end
 
-      def refuse(complaint)
-        raise Failure.new("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}", USAGE)
+      def program? = @form == :program
+
+      def take(operands)
+        refuse("unexpected argument: #{operands.first}") unless operands.empty?
       end
+
+      def refuse(complaint) = usage_error("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}")
+
+      def usage_error(message) = raise(Failure.new(message, USAGE))
+
+      def failure(message) = raise(Failure.new(message, INPUT_OUTPUT))
 
       def allowed = @parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }
 
-      # What stands behind the options, for the help.
-      def operands = nil
-
-      # Paragraphs for the help.
-      def notes = nil
+      # The operands, for the help.
+      def operands = program? ? "-- COMMAND [ARG...]" : nil
 
       def usage
         start = "usage: memscope #{self.class.title}"
         words = [*(allowed - ["--help"]).map { |option| "[#{option}]" }, *operands]
-        lines = words.each_with_object([+""]) do |word, filled|
-          filled << +"" if start.size + filled.last.size + word.size >= WIDTH
-          filled.last << " " << word
+        lines = words.join(" ").scan(/\S.{0,#{WIDTH - start.size - 2}}(?= \[(?!ARG)| -- |\z)/)
+        "#{start} #{lines.join("\n#{' ' * start.size} ")}\n"
+      end
+
+      def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
+
+      def check_seconds(name)
+        seconds = @given[name]
+        return if seconds.nil? || (seconds.positive? && seconds <= LONGEST)
+
+        usage_error("--#{name}: given #{seconds}, allowed: a number of seconds above 0, up to #{LONGEST}")
+      end
+
+      # Writes to FILE, else to standard output.
+      #
+      # @yieldparam unicode [Boolean] whether the text may have more than ASCII
+      def deliver
+        output ? create(yield(true)) : self.class.write(@out, yield(unicode?))
+      end
+
+      # Writes readings as JSON, one a line, or as pages.
+      def deliver_readings(readings)
+        deliver do |unicode|
+          next readings.map { |reading| "#{reading.to_json}\n" }.join if @given[:json]
+
+          readings.map { |reading| reading.to_s(unicode: unicode) }.join("\n")
         end
-        "#{start}#{lines.join("\n#{' ' * start.size}")}\n"
+      end
+
+      def unicode? = Report.encoding(@out) == Encoding::UTF_8
+
+      def output = @given[:output]
+
+      # Creates FILE, for its owner only: all of it, or nothing.
+      def create(text)
+        created = false
+        File.open(output, File::WRONLY | File::CREAT | File::EXCL, 0o600) do |file|
+          created = true
+          file.write(text)
+        end
+      rescue SystemCallError => e
+        File.unlink(output) if created
+        failure("--output #{output}: #{e.class.new.message}; allowed: a file that does not exist yet, " \
+                "in a directory that can be written to")
+      end
+
+      # Creates FILE empty before anything starts, and removes it if the block fails.
+      def reserve_output
+        create("") if output
+        begin
+          yield
+        rescue Failure, Launch::Program::Unavailable
+          File.unlink(output) if output
+          raise
+        end
+      end
+
+      # Whether the command is about another process.
+      def other? = @given.key?(:pid) || @given.key?(:socket)
+
+      # The client of the other process.
+      def other = @other ||= asking { client }
+
+      def client
+        pid, socket = @given.values_at(:pid, :socket)
+        refuse("--pid and --socket exclude each other") if pid && socket
+
+        socket ? Client.at(socket) : Client.new(pid)
+      end
+
+      # Runs a block that calls the other process.
+      def asking
+        yield
+      rescue ArgumentError => e
+        usage_error(e.message.sub(/\A(Memscope\.)?#{self.class.title}: /, ""))
+      rescue Client::Unreachable, Client::Failed, Purge::Busy => e
+        failure(e.message)
+      end
+
+      def launch(command)
+        usage_error("no command given; allowed: #{operands}") if command.empty?
+
+        @command = command
+        start(Launch::Program.new(command, ENV.fetch("PATH", nil)))
+      rescue Launch::Misuse => e
+        usage_error(e.message)
+      rescue Launch::Refusal => e
+        failure("#{e.message}; #{command.first} is not started")
+      rescue Launch::Program::Unavailable => e
+        raise Failure.new(e.message, e.status)
+      end
+
+      # Only the Ruby that runs memscope can load its extension: to "report", or to "be profiled".
+      def refuse_other_programs(program, purpose)
+        unless program.ruby?
+          usage_error("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \
+                      "memscope, can #{purpose}: nothing is started")
+        end
+        failure(Memscope.unsupported_reason) unless Memscope.supported?
+      end
+
+      # Becomes the program, with an order for launch/autorun.
+      def hand_over(mode, program, environment, **order)
+        path = File.expand_path(output) if output
+        Launch::Handoff.write(mode, environment, title: self.class.title, output: path, status: INPUT_OUTPUT, **order)
+        refuse_assignments(program, environment)
+        reserve_output { become(program, environment) }
+      end
+
+      # env(1), as COMMAND or in the first line of a script, would override the prepared environment.
+      def refuse_assignments(program, environment)
+        name = program.assigned.find { |name| environment.changes.key?(name) || (block_given? && yield(name)) }
+        return unless name
+
+        title = "memscope #{self.class.title}"
+        raise Launch::Refusal, "#{name} is set by env in the command, after #{title} has prepared the environment; " \
+                               "set it for #{title} itself: env #{name}=... #{title} -- ..."
+      end
+
+      def become(program, environment)
+        environment.notes.each { |note| say(note) }
+        Process.exec(environment.changes, [program.path, @command.first], *@command.drop(1))
+      rescue SystemCallError => e
+        raise Launch::Program::Unavailable.new(program.path, e.class)
       end
     end
   end

@@ -1,70 +1,54 @@
 # frozen_string_literal: true
 
-require_relative "program_profile_command"
+require_relative "profile_command"
 
 module Memscope
   module CLI
-    # `memscope leaks -- COMMAND`: becomes a Ruby program that fails where a line of it has kept too much of what was
-    # allocated after its warm-up. For tests of native gems.
-    class LeaksCommand < ProgramProfileCommand
-      # Bytes: so much from sample to sample, and as the threshold, where nothing else is said.
+    # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much of what it
+    # allocated after the warm-up. For tests of native gems.
+    class LeaksCommand < ProfileCommand
+      # Bytes between samples, and bytes that a line may keep, by default.
       RATE = 1 << 12
       THRESHOLD = 1 << 20
-      # Seconds of warm-up.
+      # Seconds, by default.
       WARM_UP = 1.0
-      private_constant :RATE, :THRESHOLD, :WARM_UP
+      NOTES = <<~TEXT
+        When COMMAND ends, memscope collects garbage and prints, by line, what was
+        allocated after the warm-up and is still live, with its age in generations. The
+        exit status is 1 if a line kept more than the threshold by two standard errors
+        of the estimate, 74 if COMMAND ended in its warm-up, otherwise COMMAND's own.
 
-      # @return [String]
-      def self.title = "leaks"
-
-      # @return [String]
-      def self.summary = "run a Ruby program, and fail where its malloc memory grows"
-
-      # @return [String]
-      def self.example = "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb"
+        COMMAND should repeat the same work. --warmup, --after or, in COMMAND,
+        Memscope::MallocProfile.next_generation ends the warm-up. The report goes to
+        standard error, or to FILE; the verdict to standard error. Neither covers child
+        processes.
+      TEXT
+      FORMS = {
+        program: { summary: "run a Ruby program, and fail if its malloc memory grows",
+                   example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
+                   notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
+                   options: [*SAMPLING, ["--threshold BYTES", Integer, "what a line may keep"],
+                             ["--warmup SECONDS", Float, "ignore allocations until then (default: 1)"],
+                             ["--after SIGNAL", "ignore allocations until SIGNAL, as USR2"], GENERATIONS] }
+      }.freeze
+      private_constant :FORMS, :RATE, :THRESHOLD, :WARM_UP, :NOTES
 
       private
 
-      def declare(parser)
-        @threshold = THRESHOLD
-        declare_profiling(parser, RATE)
-        declare_format(parser)
-        parser.on("--threshold BYTES", Integer, "that a line may keep (#{THRESHOLD})") { |bytes| @threshold = bytes }
-        parser.on("--warmup SECONDS", Float, "do not judge what is allocated until then (1)") { |n| @warmup = n }
-        parser.on("--after SIGNAL", "nor until the program has got SIGNAL, as USR2") { |name| @after = name }
-        declare_generations(parser)
-      end
-
-      def notes
-        <<~TEXT
-          When COMMAND ends, garbage is collected, and what lives of all that was allocated after
-          the warm-up is printed by line, with its age in generations. The exit status is 1 where
-          a line has kept more than the threshold, give or take two standard errors of its
-          estimate; 74 where the warm-up did not end before COMMAND; otherwise COMMAND's own.
-
-          COMMAND best does the same thing again and again. With --warmup or --after the warm-up
-          ends as told; Memscope::MallocProfile.next_generation in COMMAND ends it as well.
-          The report goes to standard error, or to FILE; the verdict to standard error. Both are
-          of the process that is started, not of those that it forks.
-        TEXT
-      end
-
       def check_options
         super
-        check_seconds("warmup", @warmup)
-        refuse("--warmup and --after exclude each other") if @warmup && @after
-        refuse_signal unless @after.nil? || Signal.list.key?(@after.delete_prefix("SIG"))
-        return if @threshold.positive?
-
-        raise Failure.new("--threshold: given #{@threshold}, allowed: a number of bytes above 0", USAGE)
-      end
-
-      def refuse_signal
-        raise Failure.new("--after: given #{@after}, allowed: a signal's name, as USR2", USAGE)
+        check_seconds(:warmup)
+        warmup, signal, threshold = @given.values_at(:warmup, :after, :threshold)
+        refuse("--warmup and --after exclude each other") if warmup && signal
+        unless signal.nil? || Signal.list.key?(signal.delete_prefix("SIG"))
+          usage_error("--after: given #{signal}, allowed: a signal's name, such as USR2")
+        end
+        usage_error("--threshold: given #{threshold}, allowed: a number of bytes above 0") unless threshold.positive?
       end
 
       def order
-        { **super, threshold: @threshold, after: @after, warmup: (@warmup || WARM_UP unless @after) }
+        warmup = @given.fetch(:warmup, WARM_UP) unless @given.key?(:after)
+        { **super, **@given.slice(:threshold, :after), warmup: warmup }
       end
     end
   end

@@ -1,78 +1,84 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "of_program"
-require_relative "other_process"
-require_relative "output_file"
-require_relative "profile_options"
-require_relative "program_profile_command"
+require_relative "../profile/formats"
 
 module Memscope
   module CLI
-    # `memscope profile --pid N`: who holds the malloc memory of a process that listens; `memscope profile -- COMMAND`
-    # is ProgramProfileCommand.
+    # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:
+    # of a Ruby program, from its first line until it ends.
     class ProfileCommand < Command
-      include OfProgram
-      include OtherProcess
-      include ProfileOptions
+      NOTES = <<~TEXT
+        Process N must allow actions (its setting `actions`). Earlier allocations are
+        unknown. The default backend is jemalloc's profiler, which must be ready from
+        the start (memscope exec --profile). A profile that is running already continues
+        with its own backend and rate; the report is its change in N seconds, and says so.
+      TEXT
+      PROGRAM_NOTES = <<~TEXT
+        memscope collects garbage first, so that the report shows what stays. The report
+        goes to standard error, or to FILE. Each process that COMMAND forks, such as a
+        Puma worker, reports when it ends, with what it inherited: to standard error, or
+        to FILE with its pid in the name (heap.4711.html). No report if a process calls
+        exit! or is killed, nor from other programs that COMMAND starts. For a process
+        that is running and listens, use --pid. The exit status is COMMAND's own.
 
-      # @return [String]
-      def self.title = "profile"
-
-      # @return [String]
-      def self.summary = "print which lines of Ruby hold the memory that malloc gave"
-
-      # @return [String]
-      def self.example = "memscope profile --pid 4711 --seconds 60"
+        Without --backend, the program starts under a jemalloc with its profiler ready,
+        if there is one, else with the backend imports; the report names the backend.
+      TEXT
+      SAMPLING = [["--backend NAME", "jemalloc, or imports (for any malloc)"],
+                  ["--rate BYTES", Integer, "bytes between samples, a power of two"],
+                  ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
+                   Profile::Formats::ALL.keys.drop(4).join(", ")], TEXT.last].freeze
+      GENERATIONS = ["--generations SECONDS", Float, "begin a generation at this interval"].freeze
+      DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
+      FORMS = {
+        process: { summary: "print which lines of Ruby hold malloc memory",
+                   example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
+                   defaults: { **DEFAULTS, seconds: 60.0 },
+                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
+                             ["--from FILE", "instead, read FILE, a --format=json profile"]] },
+        program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
+                   example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
+                   notes: PROGRAM_NOTES, defaults: DEFAULTS,
+                   options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
+      }.freeze
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :SAMPLING, :GENERATIONS, :DEFAULTS
 
       private
 
-      def program_command = ProgramProfileCommand
+      def backend = @given.fetch(:backend, :auto).to_sym
 
-      def declare(parser)
-        @seconds = 60.0
-        declare_pid(parser)
-        declare_profiling(parser, MallocProfile::RATE)
-        parser.on("--seconds N", Float, "for which it is profiled (60)") { |n| @seconds = n }
-        parser.on("--from FILE", "a profile that --format=json wrote, instead") { |path| @from = path }
-        declare_format(parser)
-      end
-
-      def notes
-        <<~TEXT
-          Process N is profiled for so long, unless it allows no actions. What it allocated before
-          is not known. By default that is by jemalloc's profiler, where the process was started
-          with it (memscope exec --profile). Where it is profiled already, that profile goes on, and
-          what changed in so many seconds is reported, by its backend and rate; it is said so.
-        TEXT
+      def check_options
+        MallocProfile.check(rate: @given[:rate], backend: backend)
+        %i[seconds generations].each { |name| check_seconds(name) }
+      rescue ArgumentError => e
+        usage_error("--#{e.message[/(rate|backend): .*/].gsub(/(?<= ):(?=\w)/, '')}")
       end
 
       def perform
-        check_profiling
-        check_seconds("seconds", @seconds)
-        refuse("--from excludes --pid and --socket") if @from && other?
-        raise Failure.new("of which process? allowed: --pid N, --socket PATH, --from FILE, -- COMMAND", USAGE) unless
-          @from || other?
+        check_options
+        refuse("--from excludes --pid and --socket") if from && other?
+        usage_error("no process given; allowed: --pid N, --socket PATH, --from FILE, -- COMMAND") unless from || other?
 
-        OutputFile.reserve(@output, Failure) { write(@from ? read : asking { asked }) }
+        reserve_output { write(from ? read : asking { asked }) }
         FINE
       end
 
-      # A profile that runs is somebody else's.
+      # A profile that runs already belongs to somebody else.
       def asked = other.call(:malloc_profile_state).fetch("running") ? changed : recorded
 
       def changed
         earlier = other.call(:malloc_profile_snapshot)
-        @err.puts "memscope profile: process #{earlier.pid} is profiled already, by the backend #{earlier.backend}, " \
-                  "one sample for each #{earlier.rate_bytes} bytes: that profile goes on, and this is what changes " \
-                  "in #{format('%g', @seconds)} seconds"
+        say("process #{earlier.pid} is being profiled already, with the backend #{earlier.backend} and one sample " \
+            "for each #{earlier.rate_bytes} bytes: that profile continues, and this report is its change in " \
+            "#{format('%g', @given[:seconds])} seconds")
         wait
         other.call(:malloc_profile_snapshot) - earlier
       end
 
-      # Whatever ends this command, the other process is not left profiling: at the latest it stops by itself.
+      # If this command is killed, the other process stops profiling by itself.
       def recorded
-        token = other.call(:malloc_profile_start, seconds: @seconds, rate: @rate, backend: @backend || :auto)
+        token = other.call(:malloc_profile_start, seconds: @given[:seconds], rate: @given[:rate], backend: backend)
         begin
           wait
         rescue SignalException
@@ -83,29 +89,65 @@ module Memscope
       end
 
       def wait
-        sleep(@seconds)
+        sleep(@given[:seconds])
       rescue Interrupt
-        @err.puts "memscope profile: stopped early"
+        say("stopped early")
       end
 
-      # A difference is one where it says so.
+      def from = @given[:from]
+
       def read
-        text = File.read(@from, encoding: Encoding::UTF_8)
+        text = File.read(from, encoding: Encoding::UTF_8)
         kind = text[0, 200].match?(/"kind"\s*:\s*"profile_difference"/) ? Profile::Difference : Profile
         kind.from_json(text)
       rescue SystemCallError => e
-        raise Failure.new("--from #{@from}: #{e.class.new.message}", INPUT_OUTPUT)
+        failure("--from #{from}: #{e.class.new.message}")
       rescue ArgumentError => e
-        raise Failure.new("--from #{@from}: #{e.message}", INPUT_OUTPUT)
+        failure("--from #{from}: #{e.message}")
       end
 
       def write(profile)
-        text = Profile::Formats.write(profile, @format)
-        @output ? File.binwrite(@output, text) : self.class.write(@out, text)
+        text = Profile::Formats.write(profile, @given[:format])
+        output ? File.binwrite(output, text) : self.class.write(@out, text)
       rescue SystemCallError => e
-        raise Failure.new("--output #{@output}: #{e.class.new.message}", INPUT_OUTPUT)
+        failure("--output #{output}: #{e.class.new.message}")
       rescue LoadError => e
-        raise Failure.new(e.message, INPUT_OUTPUT)
+        failure(e.message)
+      end
+
+      def start(program)
+        check_options
+        check_pprof if @given[:format] == :pprof
+        refuse_other_programs(program, "be profiled")
+        environment, backend = prepared
+        hand_over("profile", program, environment, backend: backend, **order)
+      end
+
+      def check_pprof
+        usage_error("--format=pprof is binary: give --output FILE") unless output
+
+        require "google/protobuf"
+      rescue LoadError
+        failure("--format=pprof needs the gem google-protobuf: gem install google-protobuf")
+      end
+
+      def order = @given.slice(:rate, :format, :seconds, :generations)
+
+      # The environment, with a jemalloc whose profiler is ready if that is wanted and possible; and the backend.
+      def prepared
+        return [Launch::Environment.new(ENV), :imports] if backend == :imports
+
+        choice = Launch::AllocatorChoice.read(nil, ENV)
+        raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
+
+        environment = Launch::Proof.environment(choice, MallocProfile::CONF)
+        say("profiling with jemalloc's own profiler") if backend == :auto
+        [environment, backend]
+      rescue Launch::Refusal => e
+        raise if backend == :jemalloc
+
+        say("#{e.message}; profiling with the backend imports")
+        [Launch::Environment.new(ENV), :imports]
       end
     end
   end

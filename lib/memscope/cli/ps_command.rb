@@ -1,67 +1,86 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "processes"
-require_relative "../report"
-require_relative "../report/columns"
+require_relative "../remote/external_process"
 
 module Memscope
   module CLI
-    # `memscope ps`: every Ruby process that can be seen, and which of them listen.
+    # `memscope ps`: every visible Ruby process, and whether it listens.
     class PsCommand < Command
-      include Memscope::Report::Quantity
+      include Report::Quantity
 
-      # @return [String]
-      def self.title = "ps"
+      NOTES = <<~TEXT
+        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) accepts --pid of
+        report, doctor, purge, profile and top. Others show the kernel's view only: "?"
+        marks a malloc that is mapped, which does not prove that it serves. Only root
+        sees the processes of other users in full.
+      TEXT
+      FORMS = {
+        process: { summary: "list the Ruby processes, and which accept connections",
+                   example: "memscope ps --json", notes: NOTES,
+                   options: TEXT.first(1) }
+      }.freeze
+      # Seconds to wait for a process that listens.
+      PATIENCE = 2
+      private_constant :FORMS, :NOTES, :PATIENCE
 
-      # @return [String]
-      def self.summary = "list the Ruby processes, and which of them can be asked"
+      # A process, and the name of its proven malloc, if it listens and reports one.
+      Entry = Struct.new(:process, :malloc) do
+        # @return [String] what serves malloc; with "?" what is mapped, which proves nothing
+        def malloc_text
+          return malloc.name if malloc
 
-      # @return [String]
-      def self.example = "memscope ps --json"
+          mapped = process.mallocs.map(&:name)
+          (mapped - %i[glibc musl] + mapped).first.then { |name| name ? "#{name}?" : "?" }
+        end
+      end
+
+      class << self
+        # @return [Array<Entry>] the visible Ruby processes but this one, largest first
+        def entries
+          entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
+            process = ExternalProcess.read(pid, cgroup: false)
+            Entry.new(process, (malloc(pid) if process.listens?))
+          rescue Client::Unreachable
+            nil # it has ended meanwhile
+          end
+          entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
+        end
+
+        private
+
+        def malloc(pid)
+          Client.new(pid, timeout: PATIENCE).call(:allocator).then { |allocator| allocator.name if allocator.proved? }
+        rescue Client::Unreachable, Client::Failed
+          nil
+        end
+      end
 
       private
 
-      def declare(parser)
-        parser.on("--json", "print one JSON object a process") { @json = true }
-      end
-
-      def notes
-        <<~TEXT
-          A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) can be asked with --pid by
-          report, doctor, purge and top. All others are seen from outside: "?" is a malloc that
-          is mapped, which does not prove that it serves. Those of other users only root sees
-          in full.
-        TEXT
-      end
-
       def perform
-        entries = Processes.read
-        self.class.write(@out, @json ? json(entries) : text(entries))
+        entries = self.class.entries
+        return deliver_readings(entries.map(&:process)) if @given[:json]
+
+        deliver { |unicode| text(entries, Report::Page.new(unicode: unicode)) }
       end
 
-      def json(entries) = entries.map { |entry| "#{entry.outside.to_json}\n" }.join
-
-      def text(entries)
-        page = Memscope::Report::Page.new(unicode: Memscope::Report.encoding(@out) == Encoding::UTF_8)
-        return "no other Ruby process can be seen\n" if entries.empty?
+      def text(entries, page)
+        return "no other Ruby process is visible\n" if entries.empty?
 
         rows = entries.map { |entry| cells(entry, page) }
-        numbers = Memscope::Report::Columns.new(%w[pid uid RSS PSS USS malloc listens], [units, *rows]).lines
-        commands = ["command", "", *entries.map { |entry| entry.outside.command.to_s }]
-        numbers.zip(commands).map { |line, command| "#{fitting(page, line, command)}\n" }.join
+        units = ["", "", "MiB", "MiB", "MiB", "", ""]
+        numbers = Report::Columns.new(%w[pid uid RSS PSS USS malloc listens], [units, *rows]).lines
+        commands = ["command", "", *entries.map { |entry| entry.process.command.to_s }]
+        numbers.zip(commands).map { |line, command| "#{page.cut("#{line}  #{command}", WIDTH).rstrip}\n" }.join
       end
-
-      def units = ["", "", "MiB", "MiB", "MiB", "", ""]
 
       def cells(entry, page)
-        outside = entry.outside
-        sizes = [outside.rss_bytes, outside.pss_bytes, outside.uss_bytes]
-        [outside.pid.to_s, outside.uid.to_s, *sizes.map { |bytes| bytes ? mebibytes(bytes) : page.unknown },
-         entry.malloc_text.to_s, outside.listens? ? "yes" : "no"]
+        process = entry.process
+        sizes = [process.rss_bytes, process.pss_bytes, process.uss_bytes]
+        [process.pid.to_s, process.uid.to_s, *sizes.map { |bytes| bytes ? mebibytes(bytes) : page.unknown },
+         entry.malloc_text.to_s, process.listens? ? "yes" : "no"]
       end
-
-      def fitting(page, line, command) = page.cut("#{line}  #{command}", Memscope::Report::Page::WIDTH).rstrip
     end
   end
 end

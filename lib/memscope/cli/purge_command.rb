@@ -1,58 +1,42 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "other_process"
-require_relative "output_file"
 require_relative "../purge"
-require_relative "../report"
-require_relative "../report/purge_table"
 
 module Memscope
   module CLI
-    # `memscope purge [LEVER...]`: gives memory of a process that listens back, or of the one that runs it, and prints
-    # how much.
+    # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the one that runs it.
     class PurgeCommand < Command
-      include OtherProcess
-
-      # @return [String]
-      def self.title = "purge"
-
-      # @return [String]
-      def self.summary = "give unused memory back, and print how much that was"
-
-      # @return [String]
-      def self.example = "memscope purge --pid 4711 gc trim"
+      NOTES = <<~TEXT.freeze
+        The levers run in this order: #{Purge::LEVERS.join(', ')}.
+        By default, all that the process has run. Without --pid, memscope purges itself.
+      TEXT
+      FORMS = {
+        process: { summary: "return unused memory to the kernel, and print how much",
+                   example: "memscope purge --pid 4711 gc trim", notes: NOTES,
+                   options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
+                             ["--arena N", Integer, "one jemalloc arena (for decay and purge)"],
+                             ["--settle S", Float, "read again S seconds later"], *TEXT] }
+      }.freeze
+      private_constant :FORMS, :NOTES
 
       private
 
-      def declare(parser)
-        @options = {}
-        declare_pid(parser)
-        parser.on("--dry-run", "predict only, and change nothing") { @options[:dry_run] = true }
-        parser.on("--arena N", Integer, "one of jemalloc's arenas, for decay and purge") { |n| @options[:arena] = n }
-        parser.on("--settle S", Float, "look again S seconds later") { |seconds| @options[:settle] = seconds }
-        parser.on("--json", "print one JSON object") { @json = true }
-        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
-      end
-
       def operands = "[LEVER...]"
 
-      def notes
-        "Levers, in the order in which they are pulled: #{Purge::LEVERS.join(', ')};\nby default all that " \
-          "the process has. Without --pid it purges itself.\n"
-      end
-
-      def take(rest)
-        @levers = rest.map(&:to_sym)
+      def take(operands)
+        @levers = operands.map(&:to_sym)
       end
 
       def perform
-        result = other? ? asking { of_other(**@options) } : own
-        write(result)
+        result = other? ? asking { of_other(**options) } : own
+        deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      # It is waited for here: in the other process that would keep all who ask it waiting.
+      def options = @given.slice(:dry_run, :arena, :settle)
+
+      # memscope waits here: the other process would keep all its clients waiting.
       def of_other(settle: 0, **options)
         unless settle.between?(0, Purge::LONGEST_SETTLE)
           raise ArgumentError, "settle: given #{settle}, allowed: a number of seconds from 0 to #{Purge::LONGEST_SETTLE}"
@@ -66,23 +50,11 @@ module Memscope
       end
 
       def own
-        result = Memscope.purge(*@levers, **@options)
-        @err.puts "memscope purge: of the memscope process itself; for one of yours: memscope purge --pid N"
+        result = Memscope.purge(*@levers, **options)
+        say("this is the memscope process itself; for another one: memscope purge --pid N")
         result
       rescue ArgumentError => e
-        raise Failure.new(e.message.delete_prefix("Memscope.purge: "), USAGE)
-      end
-
-      def write(result)
-        return OutputFile.write(@output, text(result, Encoding::UTF_8)) if @output
-
-        self.class.write(@out, text(result, Memscope::Report.encoding(@out)))
-      end
-
-      def text(result, encoding)
-        return "#{result.to_json}\n" if @json
-
-        Memscope::Report::PurgeTable.new(result, unicode: encoding == Encoding::UTF_8).to_s
+        usage_error(e.message.delete_prefix("Memscope.purge: "))
       end
     end
   end

@@ -1,78 +1,80 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "of_program"
-require_relative "other_process"
-require_relative "output_file"
-require_relative "program_report_command"
-require_relative "reading_options"
-require_relative "../report"
 
 module Memscope
   module CLI
-    # `memscope report`: the ledger of the process that runs it, or of one that listens; `memscope report -- COMMAND` is
-    # ProgramReportCommand.
+    # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: of a Ruby program when it ends.
     class ReportCommand < Command
-      include OfProgram
-      include OtherProcess
-      include ReadingOptions
-
-      # @return [String]
-      def self.title = "report"
-
-      # @return [String]
-      def self.summary = "print where the memory of a process is, to the byte"
-
-      # @return [String]
-      def self.example = "memscope report --json --output ledger.json"
+      PROGRAM_NOTES = <<~TEXT
+        The report goes to standard error, or to FILE. Only the started process reports,
+        once, whichever Ruby programs it execs. No report if it calls exit!, is killed,
+        execs another kind of program, ignores RUBYOPT, or becomes a daemon by
+        Process.daemon. The exit status is COMMAND's own. With --every, Ruby does not
+        detect a deadlock of all threads.
+      TEXT
+      # The options of the ledger.
+      DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
+                 objects: "ask objects what they hold in malloc" }.freeze
+      # The readings other than the ledger, by the calls that read them.
+      READINGS = { mappings: "each mapping and its rows", arenas: "malloc's arenas",
+                   size_classes: "slab use by size (jemalloc)", fragmentation: "free memory, by how to return it",
+                   workers: "each process of the Puma cluster" }.freeze
+      EVERY = [*TEXT, ["--every SECONDS", Float, "report at this interval too"]].freeze
+      OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "instead, #{text}" } }
+                .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
+      FORMS = {
+        process: { summary: "print where the memory of a process is, to the byte",
+                   example: "memscope report --json --output ledger.json", options: [*PROCESS, *TEXT, *OPTIONS] },
+        program: { summary: "run a Ruby program and print where its memory is when it ends",
+                   example: "memscope report --every 60 --output app.txt -- bundle exec puma", notes: PROGRAM_NOTES,
+                   options: [*EVERY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1)] }
+      }.freeze
+      private_constant :FORMS, :PROGRAM_NOTES, :DEPTHS, :READINGS, :EVERY, :OPTIONS
 
       private
-
-      def program_command = ProgramReportCommand
-
-      def declare(parser)
-        @options = {}
-        declare_pid(parser)
-        parser.on("--json", "print one JSON object a reading") { @json = true }
-        parser.on("--output FILE", "write to FILE, which must not exist yet") { |path| @output = path }
-        declare_depths(parser)
-        declare_readings(parser)
-      end
 
       def perform
         refuse_depths
         readings = other? ? asking { readings_of_other } : own_readings
-        write(readings)
+        deliver_readings(readings)
         readings.all?(&:known?) ? FINE : INPUT_OUTPUT
       end
 
+      # The readings other than the ledger, in the order of the command line.
+      def chosen = @given.keys & READINGS.keys
+
+      def depths = @given.slice(*DEPTHS.keys)
+
+      def refuse_depths
+        return unless chosen.any? && depths.value?(true)
+
+        refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{depths.key(true)}")
+      end
+
       def own_readings
-        @err.puts "memscope report: of the memscope process itself; for a program of yours: memscope report -- COMMAND"
-        chosen.empty? ? [Memscope.ledger(**@options)] : chosen.map { |name| Memscope.public_send(name) }
+        say("this is the memscope process itself; for your program: memscope report -- COMMAND")
+        chosen.empty? ? [Memscope.ledger(**depths)] : chosen.map { |name| Memscope.public_send(name) }
       end
 
-      # Of one that does not listen, what the kernel tells, unless it was asked for more than that.
+      # If the process does not listen, the kernel's view replaces the default reading, and no other.
       def readings_of_other
-        chosen.empty? ? [other.call(:ledger, **@options)] : chosen.map { |name| other.call(name) }
+        chosen.empty? ? [other.call(:ledger, **depths)] : chosen.map { |name| other.call(name) }
       rescue Client::Unreachable => e
-        raise if @socket || chosen.any? || @options.any? || e.why == :gone
+        raise if @given.key?(:socket) || chosen.any? || depths.any? || e.why == :gone
 
-        outside = ExternalProcess.read(@pid)
-        @err.puts "memscope report: #{e.message}; this is the view from outside"
-        [outside]
+        process = ExternalProcess.read(@given[:pid])
+        say("#{e.message}; this is the kernel's view only")
+        [process]
       end
 
-      def write(readings)
-        return OutputFile.write(@output, text(readings, Encoding::UTF_8)) if @output
-
-        self.class.write(@out, text(readings, Memscope::Report.encoding(@out)))
-      end
-
-      def text(readings, encoding)
-        return readings.map { |reading| "#{reading.to_json}\n" }.join if @json
-        return readings.join("\n") unless readings.first.is_a?(Ledger)
-
-        Memscope::Report.new(readings.first, unicode: encoding == Encoding::UTF_8).to_s
+      def start(program)
+        check_seconds(:every)
+        refuse_depths
+        refuse_other_programs(program, "report")
+        hand_over("report", program, Launch::Environment.new(ENV),
+                  every: @given[:every], json: @given[:json], reading: (chosen.join(" ") if chosen.any?),
+                  options: { deep: true, **depths }.select { |_, on| on }.keys.join(" "))
       end
     end
   end

@@ -1,9 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "other_process"
-require_relative "../report"
-require_relative "top/reader"
 require_relative "top/source"
 require_relative "top/terminal"
 require_relative "top/view"
@@ -12,56 +9,40 @@ module Memscope
   module CLI
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
-      include OtherProcess
-
+      NOTES = <<~TEXT
+        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket, of a
+        process that listens. Others show the kernel's view only.
+      TEXT
+      FORMS = {
+        process: { summary: "watch the memory of a process, or of all Ruby processes",
+                   example: "memscope top --pid 4711", notes: NOTES, defaults: { every: 2.0 },
+                   options: [*PROCESS, ["--every SECONDS", Float, "seconds between readings"]] }
+      }.freeze
       # Seconds.
       INTERVALS = (0.1..3600)
-      # What a shell reports of a program that Ctrl-C has ended.
+      # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
-      private_constant :INTERVALS, :INTERRUPTED
-
-      # @return [String]
-      def self.title = "top"
-
-      # @return [String]
-      def self.summary = "watch the memory of a process, or of all Ruby processes"
-
-      # @return [String]
-      def self.example = "memscope top --pid 4711"
+      private_constant :FORMS, :NOTES, :INTERVALS, :INTERRUPTED
 
       private
 
-      def declare(parser)
-        @every = 2.0
-        declare_pid(parser)
-        parser.on("--every SECONDS", Float, "how often to read (2)") { |seconds| @every = seconds }
-      end
-
-      def notes
-        <<~TEXT
-          Keys: q quits, p gives unused memory back, g collects garbage; both only with --pid, of
-          a process that listens. One that does not is shown as the kernel tells of it.
-        TEXT
-      end
-
       def perform
-        unless INTERVALS.cover?(@every)
-          raise Failure.new("--every: given #{@every}, allowed: #{INTERVALS.min} to #{INTERVALS.max} seconds", USAGE)
+        every = @given[:every]
+        unless INTERVALS.cover?(every)
+          usage_error("--every: given #{every}, allowed: #{INTERVALS.min} to #{INTERVALS.max} seconds")
         end
 
-        watch(Top::Terminal.new($stdin, @out), other? ? Top::Source.of_process(other) : Top::Source.of_all)
+        source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
+        watch(Top::Terminal.new($stdin, @out), source, every)
       rescue Interrupt
         INTERRUPTED
       end
 
-      def watch(terminal, source)
-        unless terminal.there?
-          raise Failure.new("there is no terminal; allowed: memscope ps, memscope report --pid N",
-                            USAGE)
-        end
+      def watch(terminal, source, every)
+        usage_error("there is no terminal; allowed: memscope ps, memscope report --pid N") unless terminal.there?
 
-        view = Top::View.new(unicode: Memscope::Report.encoding(@out) == Encoding::UTF_8)
-        reader = Top::Reader.new(source, @every)
+        view = Top::View.new(unicode: unicode?)
+        reader = Top::Reader.new(source, every)
         terminal.open { answer_keys(terminal, reader, view) }
       ensure
         reader&.stop

@@ -23,9 +23,7 @@ module Memscope
 
       # @!method rss_bytes
       #   @return [Integer, nil]
-      # @!method ruby_bytes
-      #   @return [Integer, nil] live slots, and what objects report to hold through malloc
-      def_delegators :ledger, :rss_bytes, :ruby_bytes, :allocator
+      def_delegators :ledger, :rss_bytes, :allocator
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint
       def_delegators :lint, :environment
 
@@ -57,10 +55,15 @@ module Memscope
 
       # --- Ruby
 
-      # @return [Integer, nil] in use in malloc, beyond what objects report to hold
+      # @return [Integer, nil] live slots, and what objects report to hold through malloc; nil where not every one was
+      #   asked
+      def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
+
+      # @return [Integer, nil] in use in malloc, beyond what objects report to hold; nil where not every one was asked
       def untracked_bytes
         in_use = detail(:malloc, :in_use_bytes)
-        in_use && ledger.held_by_objects_bytes && [in_use - ledger.held_by_objects_bytes, 0].max
+        held = ledger.held_by_objects_bytes unless objects_left_out?
+        in_use && held && [in_use - held, 0].max
       end
 
       # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance
@@ -257,6 +260,8 @@ module Memscope
       end
 
       private
+
+      def objects_left_out? = ledger.reasons.key?(:held_by_objects_bytes)
 
       def dirty_in(&block) = (evidence.arenas || []).select(&block).sum { |arena| arena[:dirty_bytes] || 0 }
 

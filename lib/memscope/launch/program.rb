@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
+require "open3"
 require "rbconfig"
-require_relative "elf"
 
 module Memscope
   module Launch
-    # A program as the kernel would start it: the file that a command names, and the executable that a script among
-    # them is run by.
+    # A program as the kernel would start it: the file that a command names, the executable that runs it if it is a
+    # script, and what the executable's dynamic linker would map into it.
     class Program
-      # There is none that could be started; the message is the reason.
+      # No such program can start; the message is the reason.
       class Unavailable < StandardError
-        # @return [Integer] what env(1) and shells exit with then: 127 where there is no such file, else 126
+        # @return [Integer] as from env(1) and shells: 127 if there is no such file, else 126
         attr_reader :status
 
         # @param name [String]
@@ -21,18 +21,34 @@ module Memscope
         end
       end
 
-      # What execvp searches where PATH is not set.
+      # What execvp searches without PATH.
       DEFAULT_PATH = "/bin:/usr/bin"
-      # What the kernel reads of a file to see how it is started (BINPRM_BUF_SIZE), and how many scripts it follows.
+      # How much of a file the kernel reads to see how to start it (BINPRM_BUF_SIZE), and how many scripts it follows.
       HEADER_BYTES = 256
       DEEPEST = 5
       # The option of env(1) that splits its argument.
       SPLIT = /\A(-S|--split-string=)/
       # An assignment among the arguments of env(1).
       ASSIGNMENT = /\A[^-=][^=]*=/
-      # A set-gid file that its group may not execute is started as any other (bprm_fill_uid of Linux, fs/exec.c).
+      # The kernel ignores set-gid on a file that its group may not execute (bprm_fill_uid of Linux, fs/exec.c).
       GROUP_MAY_EXECUTE = 0o010
-      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE
+      # By the first bytes of an ELF file (elf(5)), where to find: in its header, the position, size and number of its
+      # segments' headers; in one of these, the segment's type, position and size.
+      ELF = { "\x7FELF\x01".b => ["@28L@42S2", "L@4L@16L"], "\x7FELF\x02".b => ["@32Q@54S2", "L@8Q@32Q"] }.freeze
+      # The type of the segment that names the dynamic linker, and the longest path that the kernel takes there.
+      PT_INTERP = 3
+      PATH_MAX = 4096
+      # A line of ld.so --list: the requested name, and the file if that differs.
+      MAPPED = /^\s*(\S.*?) (?:=> (.+) )?\(0x\h+\)$/
+      # glibc's C library, which has a malloc of its own.
+      LIBC = "libc.so.6"
+      # With these, ld.so of glibc binds all symbols of a program and reports them, without running it (ld.so(8)). Only
+      # glibc's: that of musl would run it.
+      BIND = { "LD_TRACE_LOADED_OBJECTS" => "1", "LD_WARN" => "yes", "LD_BIND_NOW" => "yes",
+               "LD_DEBUG" => "bindings", "LD_DEBUG_OUTPUT" => nil }.freeze
+      BOUND = /binding file (.+) \[0\] to (.+) \[0\]: normal symbol `malloc'/
+      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE, :ELF,
+                       :PT_INTERP, :PATH_MAX, :MAPPED, :LIBC, :BIND, :BOUND
 
       # @return [String] the file that the command names
       attr_reader :path
@@ -47,12 +63,12 @@ module Memscope
         @assigned = []
       end
 
-      # @return [String] the executable that the kernel, scripts and env(1) followed, ends up with
-      # @raise [Unavailable] when the interpreter of a script is
-      # @raise [Refusal] when that cannot be found out
+      # @return [String] the executable that the kernel runs in the end, behind scripts and env(1)
+      # @raise [Unavailable] if a script's interpreter is
+      # @raise [Refusal] if it cannot be determined
       def executable = @executable ||= follow(@path, @arguments, DEEPEST)
 
-      # @return [Array<String>] the variables that env(1) sets on the way there
+      # @return [Array<String>] the variables that env(1) sets before
       # @raise [Unavailable]
       # @raise [Refusal]
       def assigned
@@ -60,25 +76,76 @@ module Memscope
         @assigned
       end
 
-      # @return [String, nil] its dynamic linker; nil for a static executable
-      # @raise [Refusal]
-      def dynamic_linker = ELF.interpreter(executable)
-
       # @return [Boolean] whether it is the very Ruby that runs memscope, whose extension no other can load
       def ruby? = File.realpath(executable) == File.realpath(RbConfig.ruby)
 
-      # @return [String, nil] why the dynamic linker would ignore LD_PRELOAD in it
-      # @raise [Refusal]
-      def preload_obstacle
-        rights = foreign_rights
-        return "#{executable} #{rights}: the dynamic linker ignores LD_PRELOAD in it" if rights
+      # @return [String, nil] its dynamic linker; nil for a static executable
+      # @raise [Refusal] if the file is damaged or cannot be read
+      def dynamic_linker
+        File.open(executable, "rb") do |file|
+          _, position, length = segments(file).find { |type, *| type == PT_INTERP }
+          file.pread([length, PATH_MAX].min, position).delete_suffix("\0") if length
+        end
+      rescue SystemCallError, IOError, ArgumentError, IndexError, RangeError, TypeError => e
+        raise Refusal, "#{executable}: its ELF header cannot be read: #{e.message}"
+      end
 
-        "#{executable} is linked statically: nothing can be preloaded into it" unless dynamic_linker
+      # Why malloc in the program would not be the library's. The probe answers this for Ruby; for any other program,
+      # only its dynamic linker can, without running it: whether the program maps the library at all (static, or of
+      # another C library), and whether it binds another malloc, such as one of its own. A malloc that the program
+      # does not export stays invisible.
+      #
+      # @param library [String, nil] as in LD_PRELOAD; nil for the C library
+      # @param changes [Hash{String => String, nil}] to the environment
+      # @return [String, nil]
+      # @raise [Refusal]
+      def objection(library, changes)
+        rights = foreign_rights if library
+        return "#{executable} #{rights}: the dynamic linker ignores LD_PRELOAD in it" if rights
+        return if ruby?
+
+        linker = dynamic_linker
+        return "#{executable} is linked statically: its malloc is its own" unless linker
+
+        name = library || LIBC
+        mapped = mapped_by(linker, changes)
+        return "#{linker} does not map #{name} into #{executable}" unless mapped.key?(name.b) && mapped.key?(LIBC)
+
+        usurped(linker, mapped[name.b], changes)
+      rescue SystemCallError => e
+        raise Refusal, "#{executable}: its dynamic linker #{linker}: #{e.class.new.message}"
       end
 
       private
 
-      # What makes the kernel start it in secure mode.
+      def segments(file)
+        start = file.pread(64, 0)
+        header, segment = ELF.fetch(start[0, 5])
+        position, size, count = start.unpack(header)
+        Integer(count).times.lazy.map { |index| file.pread(size, position + (index * size)).unpack(segment) }
+      end
+
+      # The files by their requested names. Paths are bytes, whatever the locale.
+      def mapped_by(linker, changes)
+        out, _, status = Open3.capture3(changes, linker, "--list", executable)
+        status.success? ? out.b.scan(MAPPED).to_h { |name, file| [name, file || name] } : {}
+      end
+
+      # The executable comes before preloaded libraries. If it does not call malloc, the C library decides; others may
+      # prefer a malloc of their own.
+      def usurped(linker, expected, changes)
+        _, err, = Open3.capture3(changes.merge(BIND), linker, executable)
+        bound = err.b.scan(BOUND).select { |from, _| from == executable.b || File.basename(from) == LIBC }
+        return "#{linker} does not report which malloc #{executable} binds" if bound.empty?
+
+        other = bound.map(&:last).find { |file| !File.identical?(file, expected) }
+        return unless other
+
+        files = [other, expected].map { |path| path.force_encoding(Encoding.default_external) }
+        "malloc in #{executable} is served by #{files.join(', not by ')}"
+      end
+
+      # The kernel would start it in secure mode.
       def foreign_rights
         stat = File.stat(executable)
         if stat.setuid? && stat.uid != Process.uid
@@ -90,8 +157,7 @@ module Memscope
         end
       end
 
-      # As execvp: a name with a slash is a path, others are searched; a file that cannot be executed does not end the
-      # search.
+      # As execvp: searches for a name without a slash, and past files that cannot be executed.
       def search(name)
         raise Unavailable.new(name.inspect, Errno::ENOENT) if name.empty?
 
@@ -115,15 +181,15 @@ module Memscope
       def directories = @search_path.split(":", -1).map { |directory| directory.empty? ? "." : directory }
 
       def follow(path, arguments, scripts_left)
-        raise Refusal, "#{path}: too many scripts run by scripts" if scripts_left.zero?
+        raise Refusal, "#{path}: too many nested scripts" if scripts_left.zero?
 
         header = File.binread(path, HEADER_BYTES).to_s
-        return follow_env(path, arguments, scripts_left) if ELF.magic?(header)
+        return follow_env(path, arguments, scripts_left) if header.start_with?("\x7FELF".b)
 
         interpreter, argument = header.start_with?("#!") ? shebang(path, header) : ["/bin/sh", nil]
         follow(search(interpreter), [argument, path, *arguments].compact, scripts_left - 1)
       rescue SystemCallError => e
-        raise Refusal, "#{path}: how it is run cannot be read: #{e.class.new.message}"
+        raise Refusal, "#{path}: its first line cannot be read: #{e.class.new.message}"
       end
 
       def shebang(path, header)
@@ -135,7 +201,7 @@ module Memscope
         [interpreter, argument]
       end
 
-      # env(1) becomes the program that it names, in an environment that its options may have emptied.
+      # env(1) becomes the program that it names, in an environment that its options may have cleared.
       def follow_env(path, arguments, scripts_left)
         return path unless File.basename(path) == "env"
 
@@ -145,12 +211,12 @@ module Memscope
         name, *rest = words.drop(assignments.size)
         return path unless name
 
-        raise Refusal, "#{path} #{name}: what it leaves of the environment is not known" if name.start_with?("-")
+        raise Refusal, "#{path} #{name}: memscope cannot tell which variables this keeps" if name.start_with?("-")
 
         follow(search(name), rest, scripts_left - 1)
       end
 
-      # In a script's first line, -S keeps several words apart.
+      # In a script's first line, -S separates words.
       def split(arguments)
         first, *rest = arguments
         first&.match?(SPLIT) ? first.sub(SPLIT, "").split + rest : arguments

@@ -1,131 +1,99 @@
 # frozen_string_literal: true
 
-require_relative "in_program"
+require_relative "handoff"
 
 module Memscope
   module Launch
-    # The malloc profile of the program that this is loaded into, from before its script until it ends, or for some
-    # seconds. The program ends as it would without; but `memscope leaks` makes a success a failure where too much has
-    # stayed.
+    # Profiles malloc in the program that loads this, from before its script until it ends, or for some seconds. The
+    # program ends as it would without a profile; but `memscope leaks` turns success into failure if too much stayed.
     #
-    # A forked process goes on with its copy of the profile, and reports it when it ends in its turn, as a worker of
-    # Puma's does; `memscope leaks` judges the first process only.
+    # A forked process continues with its copy of the profile and reports it when it ends, as a worker of Puma's does;
+    # `memscope leaks` judges the first process only.
     class ProgramProfile
-      include InProgram
-
-      # As many processes that one process forks are reported.
+      # The forks of one process that report.
       MOST_FORKS = 64
       private_constant :MOST_FORKS
 
-      # Ruby calls the first for every fork that goes on as Ruby, and not for Process.daemon.
-      module AfterFork
-        class << self
-          # @api private
-          # @return [ProgramProfile]
-          attr_accessor :reporter
-        end
-
-        # @api private
-        def _fork = super.tap { |pid| pid.zero? ? AfterFork.reporter.forked : AfterFork.reporter.count_fork }
-
-        # @api private
-        def daemon(...) = super.tap { AfterFork.reporter.go_on }
-      end
-      private_constant :AfterFork
-
-      # @param order [Hash{String => String}] title, backend, rate, format, output, seconds, generations; of leaks
-      #   threshold, warmup or after
+      # @param order [Handoff::Order] title, backend, rate, format, output, seconds, generations; of leaks threshold,
+      #   warmup or after
       def initialize(order)
         @order = order
-        @title = order["title"]
         @pid = Process.pid
         @turn = Thread::Mutex.new
         @ended = false
         @forks = 0
-        @io = destination
+        @io = order.output
         @io.binmode unless @io == $stderr # pprof is no text
       end
 
-      # To be called before the program registers handlers of its own: what is registered first runs last.
+      # To be called before the program registers its own handlers: the first one registered runs last.
       def start
-        load_memscope
+        @order.load_memscope
+        # Now: later they would be in the profile.
+        require_relative "../forks"
         require_relative "../profile/formats"
-        require_relative "../profile/leaks" # now: what is loaded later would be in the profile
+        require_relative "../profile/leaks"
         profile
         at_exit { finish if Process.pid == @pid }
         Signal.trap(@order["after"]) { MallocProfile.next_generation } if @order["after"]
         watch
-        follow_forks
+        Forks.listen(child: method(:forked), parent: method(:count_fork), daemon: method(:continue))
       rescue StandardError, ScriptError => e
         give_up(e)
       end
 
-      # In a child that has no other thread yet. Raises nothing.
-      #
-      # @api private
-      # @return [void]
+      private
+
       def forked
         return if @order["threshold"]
 
         @ended ||= @forks >= MOST_FORKS
         @parent = @pid
         @forks = 0
-        go_on
+        continue
       end
 
-      # In the parent.
-      #
-      # @api private
-      # @return [void]
       def count_fork
         @forks += 1
         return if @forks != MOST_FORKS || @order["threshold"]
 
-        complain("process #{@pid} has forked #{MOST_FORKS} processes: those that follow report nothing")
+        @order.complain("process #{@pid} has forked #{MOST_FORKS} processes; later ones do not report")
       end
 
-      # What goes on as another process has this one's report to make, and none of its threads.
-      #
-      # @api private
-      # @return [void]
-      def go_on
+      # The new process inherits the report to make, but no threads.
+      def continue
         @pid = Process.pid
         @turn = Thread::Mutex.new
         watch unless @ended
       rescue ThreadError => e
-        complain(e.message)
-      end
-
-      private
-
-      def follow_forks
-        AfterFork.reporter = self
-        Process.singleton_class.prepend(AfterFork)
+        @order.complain(e.message)
       end
 
       def watch
         @since ||= now
-        background { wait_for_generations } if @order["generations"] || @order["warmup"]
-        background { wait_and_report } if @order["seconds"]
+        @order.background { wait_for_generations } if @order["generations"] || @order["warmup"]
+        @order.background { wait_and_report } if @order["seconds"]
       end
 
-      # @return [Float] of so many seconds since the start, above 0 or 0
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      # The rest of so many seconds since the start.
       def left(seconds) = [Float(seconds) - (now - @since), 0.0].max
 
       def give_up(error)
-        complain("#{error.message}; the program is not started")
+        @order.complain("#{error.message}; the program is not started")
         File.unlink(@order["output"]) if @order["output"] && File.empty?(@order["output"])
         exit!(Integer(@order["status"]))
       end
 
-      # Where the command line left the choice, what needs nothing set is the second one.
+      # Without a choice on the command line: jemalloc if it is ready, else imports, which needs no settings.
       def profile
         backend = @order["backend"].to_sym
         MallocProfile.start(rate: Integer(@order["rate"]), backend: backend == :auto ? :jemalloc : backend)
       rescue MallocProfile::Unavailable => e
         raise unless backend == :auto
 
-        complain("#{e.message}; profiling by the backend imports")
+        @order.complain("#{e.message}; profiling with the backend imports")
         MallocProfile.start(rate: Integer(@order["rate"]), backend: :imports)
       end
 
@@ -147,21 +115,21 @@ module Memscope
         report
       end
 
-      # A failure stays what it is. $! is lost once something has been rescued.
+      # A failure of the program stays as it is. Any rescue loses $!.
       def finish
         ending = $! # rubocop:disable Style/SpecialGlobalVars
         status = report
         exit(status) if status && (ending.nil? || (ending.is_a?(SystemExit) && ending.success?))
       end
 
-      # @return [Integer, nil] the exit status, where it says that a success is none
+      # @return [Integer, nil] the exit status that replaces success
       def report
         @turn.synchronize do
           break if @ended
 
           @ended = true
-          ended = MallocProfile.next_generation if @order["threshold"] # what is allocated now is not the program's
-          2.times { GC.start } # what the first one leaves to finalizers is gone after the second
+          ended = MallocProfile.next_generation if @order["threshold"] # later allocations are not the program's
+          2.times { GC.start } # the second one frees what the first left to finalizers
           profile = MallocProfile.running? ? MallocProfile.stop : MallocProfile.snapshot
           next judge(profile, ended) if @order["threshold"]
 
@@ -169,14 +137,14 @@ module Memscope
           nil
         end
       rescue StandardError, ScriptError, NoMemoryError => e
-        complain("nothing reported: #{e.message} (#{e.class})")
+        @order.complain("no report: #{e.message} (#{e.class})")
         Integer(@order["status"]) if @order["threshold"]
       end
 
       def judge(profile, ended)
         leaks = Profile::Leaks.new(profile, ended: ended, threshold_bytes: Integer(@order["threshold"]))
         write(leaks.profile) if leaks.judged?
-        complain(leaks.verdict)
+        @order.complain(leaks.verdict)
         return Integer(@order["status"]) unless leaks.judged?
 
         1 if leaks.any?
@@ -189,17 +157,17 @@ module Memscope
         path = own_path
         flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
         File.open(path, flags, 0o600) { |file| file.write(text) }
-        complain("process #{@pid}, forked by #{@parent}: #{path}")
+        @order.complain("process #{@pid}, forked by #{@parent}: #{path}")
       end
 
       def formatted(profile)
         Profile::Formats.write(profile, @order["format"].to_sym)
       rescue LoadError => e
-        complain("#{e.message}; written as JSON, for memscope profile --from FILE --format=#{@order['format']}")
+        @order.complain("#{e.message}; written as JSON, for memscope profile --from FILE --format=#{@order['format']}")
         Profile::Formats.write(profile, :json)
       end
 
-      # heap.4711.html of heap.html.
+      # heap.4711.html for heap.html.
       def own_path
         directory, name = File.split(@order["output"])
         stem, ending = name.match(/\A(.+?)((?:\.[A-Za-z]\w*)*)\z/m).captures

@@ -1,33 +1,29 @@
 # frozen_string_literal: true
 
-require_relative "in_program"
+require_relative "handoff"
 
 module Memscope
   module Launch
-    # The ledger, or another reading, of the program that this is loaded into: when it ends, and at intervals. memscope
-    # itself is loaded for the first report only, unless the program has done so: until then the program runs as it
-    # would without.
+    # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. It loads
+    # memscope for the first report only: until then the program runs undisturbed.
     class ProgramReport
-      include InProgram
-
-      # @param order [Hash{String => String}] every, output, json, reading (names of calls), the ledger's options, and
-      #   where memscope is
+      # @param order [Handoff::Order] title, every, output, json, reading (names of calls), the ledger's options
       def initialize(order)
         @order = order
-        @title = order["reading"] == "doctor" ? "doctor" : "report"
-        @options = order["options"].split.to_h { |name| [name.to_sym, true] }
+        @title = order["title"]
+        @options = order["options"].to_s.split.to_h { |name| [name.to_sym, true] }
         @pid = Process.pid
         @started = now
         @turn = Thread::Mutex.new
         @ended = false
-        @io = destination
+        @io = order.output
       end
 
-      # To be called before the program registers handlers of its own: what is registered first runs last. Only this
-      # process reports, no fork of it.
+      # To be called before the program registers its own handlers: the first one registered runs last. Forks do not
+      # report.
       def start
         at_exit { report(ending: true) if Process.pid == @pid }
-        background { repeat(Float(@order["every"])) } if @order["every"]
+        @order.background { repeat(Float(@order["every"])) } if @order["every"]
       end
 
       private
@@ -39,7 +35,7 @@ module Memscope
         end
       end
 
-      # A program ends as it would without, whatever goes wrong here.
+      # An error here does not change how the program ends.
       def report(ending: false)
         @turn.synchronize do
           break if @ended
@@ -48,12 +44,12 @@ module Memscope
           write(ending)
         end
       rescue StandardError, ScriptError, NoMemoryError => e
-        complain("nothing read: #{e.message} (#{e.class})")
+        @order.complain("no report: #{e.message} (#{e.class})")
       end
 
       def write(ending)
-        load_memscope
-        return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order.key?("json")
+        @order.load_memscope
+        return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
 
         @io.write(heading(ending)) if @order["every"]
         @order["reading"] ? @io.write(readings.join("\n")) : Memscope.report(@io, **@options)
@@ -67,12 +63,14 @@ module Memscope
         @order["reading"].split.map { |name| Memscope.public_send(name) }
       end
 
-      # Growth is since the first.
+      # With growth since the first one.
       def diagnosis
         diagnosis = Memscope.doctor(since: @first)
         @first ||= diagnosis
         diagnosis
       end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       def heading(ending) = "memscope #{@title}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
     end

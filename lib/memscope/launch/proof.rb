@@ -2,10 +2,48 @@
 
 module Memscope
   module Launch
-    # Which allocator serves this process, against the one that is to. Runs in the process in question: the probe, and
-    # the program itself.
+    # The proof that the expected allocator serves malloc: before a program starts, by a Ruby that lives for a moment in
+    # its environment; and in the program itself, if that is Ruby, by a copy of the process.
     module Proof
+      # Arguments: this file, and the expected allocator. The last line of its output is the answer.
+      SCRIPT = <<~'RUBY'
+        require ARGV.first
+        allocator, objection = Memscope::Launch::Proof.attempt(ARGV.last)
+        puts "", allocator ? "proved #{allocator}" : "not proved #{objection.tr("\n", " ")}"
+      RUBY
+      # jemalloc's messages about MALLOC_CONF.
+      REJECTED = /^<jemalloc>: (.*\bconf.*)$/i
+      private_constant :SCRIPT, :REJECTED
+
       class << self
+        # @param choice [AllocatorChoice]
+        # @param pairs [String, nil] for MALLOC_CONF
+        # @return [Environment] in which the allocator is proved
+        # @raise [Refusal] saying why it is not the chosen one
+        def environment(choice, pairs)
+          environment = Environment.new(ENV)
+          choice.library ? environment.preload(choice.library) : environment.drop_allocators
+          environment.configure(pairs) if pairs
+          allocator = probe(choice, environment.changes)
+          return environment if allocator == "jemalloc" || pairs.nil?
+
+          raise Refusal, "MALLOC_CONF is for jemalloc, and this is #{allocator}"
+        end
+
+        # Ends this process unless the expected allocator serves it. Proves it in a copy, so that nothing of memscope
+        # stays here.
+        #
+        # @param order [Handoff::Order] of `memscope exec`
+        # @return [void]
+        def enforce(order)
+          objection = objection_of_a_copy(order["expected"], Handoff.load_path(order["extension"]))
+          return unless objection
+          return order.complain("#{objection}; the program continues (--if-present)") if order["if_present"]
+
+          order.complain("#{objection}; the program is not started")
+          exit!(Integer(order["status"]))
+        end
+
         # @param expected [String] jemalloc, glibc, or the path of a library
         # @return [Array(String, nil), Array(nil, String)] the allocator that is proved to serve malloc, or why this is
         #   not the expected one
@@ -18,32 +56,53 @@ module Memscope
           [nil, "the proof failed: #{e.message} (#{e.class})"]
         end
 
-        # The same in a copy of this process, so that nothing of memscope stays in this one.
-        #
-        # @param expected [String]
-        # @param load_path [Array<String>] where memscope is
-        # @return [String, nil] why not
-        def objection_of_a_copy(expected, load_path)
-          reader, writer = IO.pipe
-          child = fork { answer(expected, load_path, writer) }
-          writer.close
-          said = reader.read.scrub
-          _, status = Process.wait2(child)
-          return "the proof ended early: #{status}" unless said.end_with?("\n")
-
-          said.chomp unless said == "\n"
-        rescue SystemCallError => e
-          "the proof could not be made: #{e.message}"
-        ensure
-          reader&.close
-        end
-
         private
 
-        def answer(expected, load_path, writer)
+        def probe(choice, changes)
+          require "open3"
+          require "rbconfig"
+          out, err, status = Open3.capture3(changes, *command(choice.name))
+          refuse_complaints(err.scrub, choice.library)
+          verdict, text = out.scrub.lines.last.to_s.match(/\A(proved|not proved) (.*)$/)&.captures
+          raise Refusal, "the probe ended early: #{status}: #{err.scrub.strip.tr("\n", ' ')}" unless verdict
+          raise Refusal, text if verdict != "proved"
+
+          text
+        end
+
+        def command(expected)
+          [RbConfig.ruby, "--disable=gems,rubyopt", *Handoff.load_path.map { |directory| "-I#{directory}" },
+           "-e", SCRIPT, __FILE__, expected]
+        end
+
+        # What jemalloc and the dynamic linker print. ld.so reports a library for another processor only as one that it
+        # cannot open.
+        def refuse_complaints(err, library)
+          rejected = err.scan(REJECTED).flatten.uniq
+          raise Refusal, "jemalloc rejects MALLOC_CONF: #{rejected.join('; ')}" unless rejected.empty?
+
+          ignored = err.match(/object '#{Regexp.escape(library.to_s)}' from LD_PRELOAD .*?(?: \((.+?)\))?: ignored/)
+          return unless ignored
+
+          why = ignored[1] || "no reason given"
+          there = why.start_with?("cannot open") && File.file?(library)
+          why += "; the file exists, likely for another architecture" if there
+          raise Refusal, "the dynamic linker ignores #{library}: #{why}"
+        end
+
+        def objection_of_a_copy(expected, load_path)
+          answer = IO.popen("-") { |child| child ? child.read.scrub : report_objection(expected, load_path) }
+          return "the proof ended early: #{Process.last_status}" unless answer.end_with?("\n")
+
+          answer.chomp unless answer == "\n"
+        rescue SystemCallError => e
+          "the proof failed: #{e.message}"
+        end
+
+        def report_objection(expected, load_path)
           $LOAD_PATH.unshift(*load_path)
-          writer.puts(attempt(expected).last.to_s.chomp)
-          writer.close
+          $stdout.puts(attempt(expected).last.to_s.chomp)
+          $stdout.flush
         ensure
           exit!
         end
@@ -66,13 +125,13 @@ module Memscope
           allocator.path && File.realpath(allocator.path) == File.realpath(expected)
         end
 
-        # What jemalloc did not take of MALLOC_CONF.
+        # The part of MALLOC_CONF that jemalloc ignores.
         def unheeded(allocator)
           settings = allocator.settings.values.select { |setting| setting.ignored && setting.given }
           return if allocator.name != :jemalloc || settings.empty?
 
           why = settings.map { |setting| "#{setting.name}: #{setting.given.inspect}: #{setting.ignored}" }.join("; ")
-          "jemalloc does not take all of its configuration: #{why}"
+          "jemalloc ignores part of its configuration: #{why}"
         end
       end
     end

@@ -1,34 +1,28 @@
 # frozen_string_literal: true
 
 require "securerandom"
+require_relative "../forks"
 require_relative "../malloc_profile"
 
 module Memscope
   module MallocProfile
-    # A profile that was asked for from outside: by `memscope profile --pid`, or on a page of Memscope::Web. Whoever
-    # asked may be gone before it is over, so it ends by itself.
+    # A profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web. The requester may
+    # die before the profile is over, so it ends by itself.
     #
     # @api private
     module Lease
-      # Seconds that a profile may be asked for.
+      # The allowed duration, in seconds.
       SECONDS = (0.001..86_400)
-      # Seconds that it goes on then, for the asker to stop it.
+      # Seconds that it continues after that, for the requester to stop it.
       GRACE = 10
-
-      # A child goes on with the profile of its parent, but has not the thread that would end it.
-      module AfterFork
-        # @api private
-        def _fork = super.tap { |pid| Lease.forked if pid.zero? }
-      end
-      private_constant :AfterFork
 
       @lock = Mutex.new
 
       class << self
         # @param seconds [Numeric]
-        # @param shared [Boolean] whether stop_shared may stop it too: several processes answer for one page
-        # @return [String] what stops it
-        # @raise [ArgumentError] for what cannot be
+        # @param shared [Boolean] whether stop_shared may stop it: several processes serve one page
+        # @return [String] the token that stops it
+        # @raise [ArgumentError] for an invalid duration, rate or backend
         # @raise [Unavailable] as MallocProfile.start
         def start(seconds:, rate: RATE, backend: :auto, shared: false)
           unless seconds.is_a?(Numeric) && seconds.real? && SECONDS.cover?(seconds)
@@ -37,12 +31,15 @@ module Memscope
           end
 
           @lock.synchronize do
-            @session = MallocProfile.start_session(rate: rate, backend: backend)
-            hook
-            @shared = shared
-            @token = SecureRandom.hex(8)
-            watch(@token, seconds + GRACE)
-            @token
+            # An interrupt waits until the thread that ends the profile is there.
+            Thread.handle_interrupt(Object => :never) do
+              @session = MallocProfile.start_session(rate: rate, backend: backend)
+              @hooked ||= Forks.listen(child: -> { forked }) && true
+              @shared = shared
+              @token = SecureRandom.hex(8)
+              watch(@token, seconds + GRACE)
+              @token
+            end
           end
         end
 
@@ -52,7 +49,7 @@ module Memscope
         def stop(token)
           @lock.synchronize do
             unless token && token == @token && held?
-              raise Unavailable, "this malloc profile is over already, or was stopped by somebody else"
+              raise Unavailable, "this malloc profile has ended already, or another requester stopped it"
             end
 
             @token = nil
@@ -60,37 +57,38 @@ module Memscope
           end
         end
 
-        # Whichever process of the cluster has asked for it.
+        # Stops it for any process of the cluster.
         #
         # @return [Profile]
-        # @raise [Unavailable] where none runs that was started as shared
+        # @raise [Unavailable] unless one is running that was started as shared
         def stop_shared
           @lock.synchronize do
-            raise Unavailable, "no malloc profile runs here" unless MallocProfile.running?
-            raise Unavailable, "the malloc profile that runs here was not started on a page: who started it stops it" \
-              unless shared?
+            raise Unavailable, "no malloc profile is running here" unless MallocProfile.running?
+            unless shared?
+              raise Unavailable, "the running malloc profile was not started on a page: only its starter can stop it"
+            end
 
             @token = nil
             MallocProfile.stop
           end
         end
 
-        # @return [Boolean] whether what runs was asked for from outside
+        # @return [Boolean] whether the running profile is a lease
         def held? = !@token.nil? && MallocProfile.running? && MallocProfile.session == @session
 
-        # @return [Boolean] whether what runs was asked for as shared
+        # @return [Boolean] whether it was started as shared
         def shared? = @shared == true && held?
 
-        # For a page, or for another process, that shows whether there is anything to look at, to start or to stop.
-        #
-        # @return [Hash{Symbol => Object}] session: which one runs, or was the last, 0 for none; running, shared;
-        #   jemalloc: whether its profiler is ready
+        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running; shared; jemalloc: whether its
+        #   profiler is ready
         def state
           { session: MallocProfile.session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
         end
 
-        # In a child.
+        private
+
+        # A child continues its parent's profile, but lacks the thread that would end it.
         def forked
           held = held?
           @token = nil
@@ -98,27 +96,21 @@ module Memscope
           Native.stop_profile if held
         end
 
-        private
-
-        def hook
-          return if @hooked
-
-          @hooked = true
-          Process.singleton_class.prepend(AfterFork)
-        end
-
         def watch(token, seconds)
-          thread = Thread.new do
-            sleep(seconds)
-            @lock.synchronize do
-              next unless @token == token
-
-              Native.stop_profile if held?
-              @token = nil
-            end
-          end
+          # It inherits the mask of start, under which it could not be killed.
+          thread = Thread.new { Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) } }
           thread.name = "memscope profile"
           thread.thread_variable_set(:fork_safe, true)
+        end
+
+        def expire(token, seconds)
+          sleep(seconds)
+          @lock.synchronize do
+            next unless @token == token
+
+            Native.stop_profile if held?
+            @token = nil
+          end
         end
       end
     end

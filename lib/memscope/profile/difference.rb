@@ -4,49 +4,37 @@ require_relative "../profile"
 
 module Memscope
   class Profile < Reading
-    # By how much each place grew between two profiles of one process: later - earlier.
+    # The growth of each place between two profiles of one process: later - earlier.
     #
-    # Errors are added in quadrature, as of estimates that know nothing of each other: an upper bound, for a block that
-    # lives in both profiles is the same sample in both, and cancels out. Stacks of which no number changed are left
-    # out, their errors too.
+    # Errors are added in quadrature, as of independent estimates: an upper bound, for a block that is live in both
+    # profiles is the same sample in both, and cancels out. Unchanged stacks are left out, with their errors.
     class Difference < Reading
       include Sampled
 
-      # @!attribute [r] backend
-      #   @return [Symbol] of both profiles
+      # @return [Symbol] of both profiles
       field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
-      # @!attribute [r] rate_bytes
-      #   @return [Integer] of both profiles
+      # @return [Integer] of both profiles
       field :rate_bytes, :count, null: false
-      # @!attribute [r] seconds
-      #   @return [Float] from the earlier profile to the later
+      # @return [Float] from the earlier profile to the later
       field :seconds, :number, null: false
-      # @!attribute [r] generation
-      #   @return [Integer] the later profile's current one
+      # @return [Integer] the later profile's current one
       field :generation, :count, null: false
-      # @!attribute [r] earlier_live_bytes
-      #   @return [Integer] all that lived then
+      # @return [Integer] all live bytes then
       field :earlier_live_bytes, :bytes, null: false
-      # @!attribute [r] later_live_bytes
-      #   @return [Integer] and all that lived later
+      # @return [Integer] and later
       field :later_live_bytes, :bytes, null: false
-      # @!attribute [r] frames
-      #   @return [Array<Frame>] of all stacks
+      # @return [Array<Frame>] of all stacks
       field :frames, [Frame], null: false
-      # @!attribute [r] stacks
-      #   @return [Array<Stack>] with what each grew by; those of which no number changed are left out
+      # @return [Array<Stack>] with the growth of each; unchanged ones are left out
       field :stacks, [Stack], null: false
-      # @!attribute [r] live_bytes
-      #   @return [Integer] later less earlier
+      # @return [Integer] later less earlier
       field :live_bytes, :signed_bytes, null: false
-      # @!attribute [r] samples
-      #   @return [Integer] later less earlier
+      # @return [Integer] later less earlier
       field :samples, :integer, null: false
-      # @!attribute [r] error_bytes
-      #   @return [Integer] one standard error of `live_bytes`
+      # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
 
-      # What must be the same of both, for the numbers to be of one kind.
+      # Equal in both, or their numbers could not be compared.
       SAME = %i[pid backend rate_bytes].freeze
       NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
       private_constant :SAME, :NO_COST
@@ -67,14 +55,8 @@ module Memscope
 
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
           capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
-                    **wholes(earlier, later), **Matching.new(earlier, later).to_h,
+                    **wholes(earlier, later), **matched(earlier, later),
                     reasons: reasons_of(earlier, later), cost: NO_COST }, later.envelope)
-        end
-
-        # @api private
-        # @return [Difference] checked as a profile is
-        def load(hash, where)
-          super.tap { |difference| Consistency.new(difference, where, signed: true).check }
         end
 
         private
@@ -92,59 +74,42 @@ module Memscope
             live_bytes: later.live_bytes - earlier.live_bytes }
         end
 
+        # Pairs the stacks of both, whose frames have different indexes.
+        def matched(earlier, later)
+          ids = {}
+          pairs = [[later, 1], [earlier, -1]].flat_map do |profile, sign|
+            indexes = profile.frames.map { |frame| ids[frame] ||= ids.size }
+            profile.stacks.map { |stack| [identity(stack, indexes), [stack, sign]] }
+          end
+          grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
+          { frames: ids.keys, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
+        end
+
+        def identity(stack, indexes)
+          { frames: indexes.values_at(*stack.frames).freeze, tag: stack.tag, thread: stack.thread,
+            generation: stack.generation }
+        end
+
+        # With the square of its error; nil where nothing changed.
+        def growth(identity, signed)
+          numbers = Stack::GROWING.to_h do |name|
+            values = signed.map { |stack, sign| stack.public_send(name)&.*(sign) }
+            [name, values.include?(nil) ? nil : values.sum]
+          end
+          return if numbers.values.all? { |number| number.nil? || number.zero? }
+
+          squared = signed.sum { |stack, _sign| stack.error_bytes**2 }
+          [{ **identity, **numbers, error_bytes: Integer.sqrt(squared) }, squared]
+        end
+
         def reasons_of(earlier, later)
           reasons = earlier.reasons.merge(later.reasons)
           return reasons if earlier.started_at == later.started_at
 
-          { **reasons, started_at: "profiling was stopped and started again between the two profiles: what had been " \
-                                   "allocated before counts as freed" }
+          { **reasons, started_at: "profiling was stopped and started again between the two profiles: older " \
+                                   "allocations count as freed" }
         end
       end
-
-      # Pairs the stacks of two profiles, each of which has frames of its own.
-      #
-      # @api private
-      class Matching
-        # @param earlier [Profile]
-        # @param later [Profile]
-        def initialize(earlier, later)
-          @frames = {}
-          @stacks = {}
-          count(later, 1)
-          count(earlier, -1)
-        end
-
-        # @return [Hash{Symbol => Object}] frames, stacks, and the error of all
-        def to_h
-          changed = @stacks.select { |_key, numbers| numbers.except(:error_squared).any? { |_, one| one&.nonzero? } }
-          { frames: @frames.keys, stacks: changed.map { |key, numbers| stack(key, numbers) },
-            error_bytes: Integer.sqrt(changed.each_value.sum { |numbers| numbers[:error_squared] }) }
-        end
-
-        private
-
-        def count(profile, sign)
-          indexes = profile.frames.map { |frame| @frames[frame] ||= @frames.size }
-          profile.stacks.each do |stack|
-            key = [stack.frames.map { |frame| indexes[frame] }.freeze, stack.tag, stack.thread, stack.generation]
-            add(@stacks[key] ||= Hash.new(0), stack, sign)
-          end
-        end
-
-        def add(numbers, stack, sign)
-          Stack::GROWING.each do |name|
-            value = stack.public_send(name)
-            numbers[name] = numbers[name] && value && (numbers[name] + (sign * value))
-          end
-          numbers[:error_squared] += stack.error_bytes**2
-        end
-
-        def stack((frames, tag, thread, generation), numbers)
-          { frames: frames, tag: tag, thread: thread, generation: generation,
-            **numbers.slice(*Stack::GROWING), error_bytes: Integer.sqrt(numbers[:error_squared]) }
-        end
-      end
-      private_constant :Matching
     end
   end
 end

@@ -8,10 +8,15 @@ module Memscope
     #
     # @api private
     module Formats
-      # By name: the method that writes it.
+      autoload :Firefox, File.join(__dir__, "formats/firefox.rb")
+      autoload :FlameGraph, File.join(__dir__, "formats/flame_graph.rb")
+      autoload :Pprof, File.join(__dir__, "formats/pprof.rb") # which needs a gem
+      autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
+
+      # The method that writes each.
       ALL = { text: :to_s, json: :to_json, collapsed: :to_collapsed, speedscope: :to_speedscope, pprof: :to_pprof,
               firefox: :to_firefox, html: :to_html }.freeze
-      # That end without a line's end of their own.
+      # Those that do not end in a newline.
       LINE = %i[json speedscope firefox].freeze
       private_constant :LINE
 
@@ -20,7 +25,7 @@ module Memscope
       # @param profile [Profile, Profile::Difference]
       # @param name [Symbol] of ALL
       # @return [String]
-      # @raise [LoadError] where pprof's gem is missing, saying what to add
+      # @raise [LoadError] where pprof's gem is missing, naming the line for the Gemfile
       def write(profile, name)
         text = profile.public_send(ALL.fetch(name))
         LINE.include?(name) ? "#{text}\n" : text
@@ -29,11 +34,24 @@ module Memscope
       # The profiles of several processes as one.
       #
       # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the labels
-      #   that all of its samples get
+      #   for all of its samples
       # @param comments [Array<String>]
       # @return [String] as Sampled#to_pprof
       # @raise [LoadError] likewise
       def merged_pprof(parts, comments: []) = Pprof.new(parts, comments: comments).to_s
+
+      # "outer;inner 4096", a line for each stack. Frames and lines are separated by characters that no name keeps.
+      #
+      # @param profile [Profile, Difference]
+      # @return [String]
+      def collapsed(profile)
+        names = profile.frames.map { |frame| frame.to_s.tr(";", ":").gsub(/\s+/, " ") }
+        lines = Hash.new(0)
+        profile.by_frames(&:live_bytes).each do |frames, bytes|
+          lines[frames.empty? ? "[no frames]" : names.values_at(*frames.reverse).join(";")] += bytes
+        end
+        lines.map { |stack, bytes| "#{stack} #{bytes}\n" }.join
+      end
     end
   end
 end

@@ -2,7 +2,7 @@
 
 module Memscope
   class Profile < Reading
-    # Puts stacks together that have something in common.
+    # Sums over stacks that have something in common.
     #
     # @api private
     class Grouping
@@ -10,56 +10,22 @@ module Memscope
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"
-      # What puts a tag on others: nobody's line as long as theirs is there.
+      # Lines that tag other lines, which the memory belongs to.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
-      # Ruby's own way to malloc, which is under all that it allocates: in gc.c, and since 3.4 in gc/default.
+      # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are in the stacks of all that it
+      # allocates.
       ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_)?|objspace_)x?(?:m|c|re)alloc/
-      # The native function that a stack is counted under is the nearest of the first kind that it has: none that
-      # allocates for someone else, one of Ruby's that has a name, any.
+      # A stack is counted under its nearest native function of the first kind that it has: one outside the runtime,
+      # a named one that is no allocation function, a named one, any.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },
                    ->(frame) { frame.named? && !frame.name.match?(ALLOCATING) },
                    :named?.to_proc,
                    ->(_frame) { true }].freeze
       private_constant :NO_FRAMES, :TAGS, :ALLOCATING, :PREFERRED
 
-      # The numbers of stacks that were put together.
-      class Sum
-        NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
-        private_constant :NUMBERS
-
-        attr_reader :numbers
-
-        def initialize
-          @numbers = NUMBERS.to_h { |name| [name, 0] }
-          @error_squared = 0
-          @names = Hash.new(0)
-          @natives = Hash.new(0)
-          @generations = Hash.new(0)
-        end
-
-        # A number that is not known of one is not known of all.
-        def add(stack, name, native)
-          @numbers.each { |number, sum| @numbers[number] = sum && stack.public_send(number)&.+(sum) }
-          @error_squared += stack.error_bytes**2
-          weight = stack.live_bytes.abs
-          @names[name] += weight
-          @natives[native] += weight if native
-          @generations[stack.generation] += stack.live_bytes
-        end
-
-        def error_bytes = Integer.sqrt(@error_squared)
-
-        # The name that most bytes are under: a line may be in a method and in a block of it.
-        def name = heaviest(@names)
-
-        def native = heaviest(@natives)
-
-        def generations = @generations.sort.to_h
-
-        private
-
-        def heaviest(weights) = weights.min_by { |name, weight| [-weight, name] }&.first
-      end
+      # Of an entry; each is nil where it is unknown of one stack.
+      NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
+      private_constant :NUMBERS
 
       # @param profile [Profile, Difference]
       def initialize(profile)
@@ -72,28 +38,25 @@ module Memscope
       # @param grouping [Symbol]
       # @return [Array<Entry>] the largest first
       def entries(grouping)
-        sums = {}
-        @stacks.each do |stack|
+        places = @stacks.map do |stack|
           place = public_send(:"by_#{grouping}", stack)
-          place = Place.new(place) if place.is_a?(String)
-          (_place, sum) = sums[place.key || [place.name, place.path]] ||= [place, Sum.new]
-          sum.add(stack, place.name, native_name(native(stack)))
+          place.is_a?(String) ? Place.new(place) : place
         end
-        whole = whole(sums.each_value.map(&:last))
-        sums.values.map { |place, sum| entry(place, sum, whole) }.sort_by { |entry| order(entry) }
+        groups = @stacks.zip(places).group_by { |_stack, place| place.key || [place.name, place.path] }
+        bytes = groups.transform_values { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
+        whole = whole(bytes.values)
+        groups.map { |key, pairs| entry(pairs, share(bytes[key], whole)) }.sort_by { |entry| order(entry) }
       end
 
       # @!group Where a stack is counted
 
-      # A line is the same whether it is in a method or in a block of it.
+      # A line counts once, be it in a method or in a block of it.
       #
       # @param stack [Stack]
       # @return [Place, String]
       def by_line(stack)
         frame = line(stack)
-        return without_line(stack) unless frame
-
-        Place.new(frame.name, frame.path, frame.lineno, [frame.path, frame.lineno])
+        frame ? Place.new(frame.name, frame.path, frame.lineno, [frame.path, frame.lineno]) : without_line(stack)
       end
 
       # @param stack [Stack]
@@ -147,7 +110,7 @@ module Memscope
 
       private
 
-      # What is asked of each frame for every stack that it is in.
+      # Once a frame, not once for each stack that it is in.
       def classify
         @files = @frames.map(&:file?)
         @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
@@ -155,18 +118,30 @@ module Memscope
         @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
       end
 
-      def entry(place, sum, whole)
-        live_bytes = sum.numbers[:live_bytes]
-        Entry.capture({ name: sum.name, path: place.path, lineno: place.lineno, **sum.numbers,
-                        error_bytes: sum.error_bytes, share: share(live_bytes, whole), native: sum.native,
-                        generations: sum.generations })
+      def entry(pairs, share)
+        place = pairs.first.last
+        stacks = pairs.map(&:first)
+        Entry.capture({ name: heaviest(pairs) { |_stack, one| one.name }, path: place.path, lineno: place.lineno,
+                        **NUMBERS.to_h { |number| [number, sum(stacks.map(&number))] }, share: share,
+                        error_bytes: Integer.sqrt(stacks.sum { |stack| stack.error_bytes**2 }),
+                        native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
+                        generations: generations(stacks) })
       end
 
-      # Of a difference what grew, without what shrank.
-      def whole(sums)
-        bytes = sums.map { |sum| sum.numbers[:live_bytes] }
-        @difference ? bytes.select(&:positive?).sum : bytes.sum
+      def generations(stacks)
+        stacks.group_by(&:generation).transform_values { |some| some.sum(&:live_bytes) }.sort.to_h
       end
+
+      def sum(numbers) = numbers.include?(nil) ? nil : numbers.sum
+
+      # The name of most bytes: a line may be in a method and in a block of it.
+      def heaviest(pairs)
+        weights = pairs.each_with_object(Hash.new(0)) { |pair, all| all[yield(*pair)] += pair.first.live_bytes.abs }
+        weights.except(nil).min_by { |name, weight| [-weight, name] }&.first
+      end
+
+      # In a difference the growth, without the shrinkage.
+      def whole(bytes) = @difference ? bytes.select(&:positive?).sum : bytes.sum
 
       def share(bytes, whole)
         return if @difference && !bytes.positive?

@@ -1,16 +1,15 @@
 # frozen_string_literal: true
 
 require_relative "../profile"
-require_relative "../report"
+require_relative "../report/quantity"
 
 module Memscope
   class Profile < Reading
-    # What a program has kept of all that it allocated after its warm-up, which is generation 0, judged against a
-    # threshold for each line. What is there from the warm-up on, as code that was loaded and caches that are full, does
-    # not count.
+    # The memory that a program allocated after its warm-up and still holds at its end, judged line by line against a
+    # threshold. The warm-up is generation 0: loaded code and filled caches do not count.
     #
-    # An estimate has to exceed the threshold by two of its standard errors: then chance alone is to blame in one of
-    # forty cases at most.
+    # An estimate has to exceed the threshold by two of its standard errors, which chance alone does in one of forty
+    # cases at most.
     #
     # @api private
     class Leaks
@@ -19,11 +18,11 @@ module Memscope
       ERRORS = 2
       private_constant :ERRORS
 
-      # @return [Profile] of what was allocated after the warm-up
+      # @return [Profile] of the allocations after the warm-up
       attr_reader :profile
 
       # @param whole [Profile]
-      # @param ended [Integer] the generation that began when the program had ended
+      # @param ended [Integer] the generation that began when the program ended
       # @param threshold_bytes [Integer]
       def initialize(whole, ended:, threshold_bytes:)
         @threshold = threshold_bytes
@@ -31,7 +30,7 @@ module Memscope
         @profile = between(whole, 1...ended)
       end
 
-      # @return [Boolean] whether the program lived longer than its warm-up
+      # @return [Boolean] whether the program outlived its warm-up
       def judged? = @judged
 
       # @return [Boolean]

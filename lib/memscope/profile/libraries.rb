@@ -4,7 +4,7 @@ require "rbconfig"
 
 module Memscope
   class Profile < Reading
-    # Which library a file belongs to, by its path.
+    # The library of a file, by its path.
     #
     # @api private
     module Libraries
@@ -16,12 +16,12 @@ module Memscope
       # …/bundler/gems/rails-1c2d3e4f5a6b/…
       CHECKOUT = %r{/bundler/gems/(?:extensions/[^/]+/[^/]+/)?(?<name>[^/]+)-(?<version>\h{7,40})/}
       INTERNAL = /\A<internal:/
-      # Where this Ruby keeps its own files; a directory of gems within is matched before.
+      # The directories of this Ruby; one of gems within them is matched before.
       OWN = %w[rubylibdir rubyarchdir vendordir].filter_map { |name| RbConfig::CONFIG[name] }.map { |path| "#{path}/" }
                                                 .freeze
-      # memscope's own code, wherever it is: a gem, or a checkout.
+      # memscope's own code, as a gem or a checkout.
       MEMSCOPE = Field.text("#{File.expand_path('..', __dir__)}/")
-      # The C library, Ruby itself, allocators, and what stands between them and the code that asked.
+      # The C library, Ruby, allocators and language runtimes.
       RUNTIME = /\A(?:lib(?:c|m|dl|rt|pthread|ruby|jemalloc|mimalloc|tcmalloc|stdc\+\+|gcc_s)\b|
                      ld-|ruby\d*(?:\.\d+)?\z|memscope\.)/x
       private_constant :GEM, :CHECKOUT, :INTERNAL, :OWN, :RUNTIME
@@ -29,7 +29,7 @@ module Memscope
       module_function
 
       # @param frame [Hash{Symbol => Object}] from the extension
-      # @return [Hash{Symbol => Object}] with the library, where it is a line of Ruby
+      # @return [Hash{Symbol => Object}] with the library, for a line of Ruby
       def attributed(frame)
         return frame if frame[:kind] != :ruby || frame[:path].nil? || frame[:library]
 
@@ -51,7 +51,7 @@ module Memscope
       def of_object(path) = path && (gem(path) || (standard?(path) ? STANDARD : File.basename(path)))
 
       # @param path [String, nil] of a shared object
-      # @return [Boolean] whether what it allocates it allocates for someone else
+      # @return [Boolean] whether it allocates on behalf of its callers
       def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
 
       # @return [String, nil] "nokogiri 1.15.4"

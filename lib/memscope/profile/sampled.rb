@@ -2,15 +2,15 @@
 
 module Memscope
   class Profile < Reading
-    # What a profile and a difference of two have in common: frames, stacks, and all that is made of them.
+    # What a profile and a difference of two have in common: frames, stacks, and all that is derived from them.
     module Sampled
-      # What a class of them can do.
+      # The class methods.
       #
       # @api private
       module Parsing
-        # @param json [String] as `to_json` gives it
+        # @param json [String] from `to_json`
         # @return [Profile, Difference]
-        # @raise [ArgumentError] where it is no JSON, truncated, or of something else
+        # @raise [ArgumentError] where it is not JSON, truncated, or of another kind
         def from_json(json)
           unless json.is_a?(String)
             raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"
@@ -19,13 +19,43 @@ module Memscope
           require "json"
           from_h(JSON.parse(json))
         rescue JSON::ParserError => e
-          raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes that are no JSON, or only the " \
-                               "beginning of it (#{e.message.lines.first.to_s.strip[0, 120]}), allowed: what to_json " \
-                               "gave"
+          raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
+                               "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
+        end
+
+        # @api private
+        # @return [Profile, Difference] checked: stacks name existing frames, and their numbers sum to the whole
+        def load(hash, where)
+          super.tap do |sampled|
+            sampled.stacks.each_with_index { |stack, index| check(stack, sampled, "#{where}: stacks[#{index}]") }
+            %i[live_bytes samples].each do |number|
+              sum = sampled.stacks.sum(&number)
+              given = sampled.public_send(number)
+              refuse("#{where}: #{number}", given, "#{sum}, the sum of the stacks'") unless given == sum
+            end
+          end
+        end
+
+        private
+
+        def check(stack, sampled, where)
+          allowed = 0...sampled.frames.size
+          wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
+          refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
+          return if sampled.difference?
+
+          Stack::GROWING.each do |number|
+            value = stack.public_send(number)
+            refuse("#{where}.#{number}", value, "an Integer of 0 or more") if value&.negative?
+          end
+        end
+
+        def refuse(what, given, allowed)
+          raise ArgumentError, "#{what}: given #{given.inspect}, allowed: #{allowed}"
         end
       end
 
-      # What `by` groups by.
+      # The groupings of `by`.
       GROUPINGS = %i[line method native library stack generation tag thread].freeze
 
       # @api private
@@ -52,17 +82,28 @@ module Memscope
         Grouping.new(self).entries(grouping)
       end
 
+      # Sums over stacks with the same frames, for formats that know no thread, tag or generation.
+      #
+      # @api private
+      # @yieldparam stack [Stack]
+      # @yieldreturn [Integer, nil] its number
+      # @return [Hash{Array<Integer> => Integer}] by frames, in order of appearance; without those of 0
+      def by_frames
+        sums = stacks.each_with_object(Hash.new(0)) { |stack, all| all[stack.frames] += yield(stack) || 0 }
+        sums.reject { |_frames, sum| sum.zero? }
+      end
+
       # @return [Integer] the sum of all stacks' live bytes
       def total_live_bytes = live_bytes
 
       # @return [Integer] one standard error of that
       def total_error_bytes = error_bytes
 
-      # @return [Boolean] whether it is known what was allocated since profiling began, and freed again
+      # @return [Boolean] whether the bytes allocated and freed since profiling began are known
       def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
 
       # @api private
-      # @return [Boolean] whether its numbers say by how much they grew
+      # @return [Boolean] whether its numbers are growth
       def difference? = is_a?(Difference)
 
       # The whole for people. 80 columns; plain ASCII where the locale is not UTF-8.
@@ -70,44 +111,42 @@ module Memscope
       # @param by [Symbol] of GROUPINGS
       # @param limit [Integer] how many entries
       # @return [String]
-      # @raise [ArgumentError] for another grouping, or a limit that is no positive Integer
+      # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
       def to_s(by: :line, limit: 20)
         unless limit.is_a?(Integer) && limit.positive?
           raise ArgumentError, "#{self.class}#to_s: limit: given #{limit.inspect}, allowed: an Integer of 1 or more"
         end
 
-        require_relative "../report"
-        require_relative "../report/profile_page"
-        Report::ProfilePage.new(self, by: by, limit: limit).to_s
+        super
       end
 
-      # A line for each stack, the outermost frame first, and live bytes: for flamegraph.pl, inferno and others. In a
-      # Difference by how much they grew.
+      # A line for each stack, the outermost frame first, and its live bytes: for flamegraph.pl, inferno and others. In
+      # a Difference the growth of its live bytes.
       #
       # @return [String]
-      def to_collapsed = Collapsed.new(self).to_s
+      def to_collapsed = Formats.collapsed(self)
 
-      # For https://www.speedscope.app. In a Difference what grew and what shrank are profiles of their own.
+      # For https://www.speedscope.app. A Difference has one profile of growth and one of shrinkage.
       #
       # @return [String] JSON
-      def to_speedscope = Speedscope.new(self).to_s
+      def to_speedscope = Formats::Speedscope.new(self).to_s
 
       # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto. Requires the gem google-protobuf.
       #
       # @return [String] binary
-      # @raise [LoadError] where the gem is not there, saying what to add to the Gemfile
-      def to_pprof = Pprof.new([[self, {}]]).to_s
+      # @raise [LoadError] without that gem, naming the line for the Gemfile
+      def to_pprof = Formats.merged_pprof([[self, {}]])
 
       # For https://profiler.firefox.com: its processed format.
       #
       # @return [String] JSON
-      def to_firefox = Firefox.new(self).to_s
+      def to_firefox = Formats::Firefox.new(self).to_s
 
-      # A page with a flame graph that needs nothing else: no network, no other file. Its width says how much lives; in
-      # a Difference by how much it changed, red for what grew and blue for what shrank.
+      # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference the
+      # changes, red for growth and blue for shrinkage.
       #
       # @return [String] HTML
-      def to_html = FlameGraph.new(self).to_s
+      def to_html = Formats::FlameGraph.new(self).to_s
     end
   end
 end

@@ -2,7 +2,7 @@
 
 module Memscope
   module Purge
-    # What a purge is to do. Whatever is wrong with its arguments is said before anything is done.
+    # The checked arguments of a purge: invalid ones are refused before anything is done.
     #
     # @api private
     class Plan
@@ -15,13 +15,14 @@ module Memscope
       # @return [Hash{Symbol => String}] why Ruby's own levers are not among them; empty where levers were named
       attr_reader :refused
 
-      # Takes the arguments of Memscope.purge.
+      # Checks the arguments of Memscope.purge.
       #
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
       def initialize(levers, arena:, dry_run:, settle:)
         Purge.check_arena(CALL, arena)
         refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
-        check_settle(settle)
+        seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
+        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
         check_levers(levers, arena)
         @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
         @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
@@ -39,7 +40,7 @@ module Memscope
       CALL = "Memscope.purge"
       private_constant :CALL
 
-      # All that this process has, as far as one arena can be told.
+      # All levers of this process; of one arena those that it can be purged by.
       def usual(arena)
         here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here
@@ -61,12 +62,6 @@ module Memscope
       end
 
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
-
-      def check_settle(settle)
-        return if settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
-
-        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}")
-      end
 
       def refuse(argument, given, allowed)
         raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"

@@ -1,11 +1,37 @@
 # frozen_string_literal: true
 
 require_relative "../ledger"
-require_relative "lever"
 
 module Memscope
   module Purge
-    # What a purge returned, lever by lever, and what the process held before and after.
+    # What one lever was predicted to return, and what it returned.
+    class Lever < Record
+      # @return [Symbol] one of Purge::LEVERS
+      field :name, :symbol, null: false
+      # @return [Integer, nil] the least resident memory that it was predicted to return
+      field :predicted_bytes, :bytes
+      # @return [Integer, nil] and the most; the same number where the prediction is exact
+      field :predicted_max_bytes, :bytes
+      # @return [Integer, nil] fall of RSS from the ledger before it to the one after, whatever its cause;
+      #   negative where RSS rose, nil for a dry run
+      field :returned_bytes, :signed_bytes
+      # @return [Hash{Symbol => Integer}] the same by ledger row ("malloc/dirty"), unchanged rows left out
+      field :rows, :hash, null: false
+      # @return [Float, nil] its duration, without the ledgers around it; nil for a dry run
+      field :wall_ms, :number
+      # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
+      field :gvl?, :boolean, null: false
+      # @return [String, nil] why the prediction is missing or a range, or why nothing was done
+      field :reason, :string
+
+      # @return [Symbol] its name
+      def id = name
+
+      # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil where that is unknown
+      def predicted = predicted_bytes && (predicted_bytes..predicted_max_bytes)
+    end
+
+    # What a purge returned, by lever, and the ledgers before and after it.
     #
     #   result = Memscope.purge
     #   result.returned_bytes           # => 554827776
@@ -14,63 +40,82 @@ module Memscope
     class Result < Reading
       include Lookup
 
-      # The share of what was returned that may be back for it to have stayed down.
+      # RSS stayed down if at most this share of the returned bytes came back.
       REGROWN = 0.1
 
       # @return [String]
       def self.kind = "purge"
 
-      # @!attribute [r] allocator
-      #   @return [Symbol] what serves malloc
+      # @return [Symbol] what serves malloc
       field :allocator, :symbol, null: false
-      # @!method dry_run?
-      #   @return [Boolean] whether it was only predicted
-      field :dry_run, :boolean, null: false
-      # @!attribute [r] arena
-      #   @return [Integer, nil] of this arena only
+      # @return [Boolean] whether it was only predicted
+      field :dry_run?, :boolean, null: false
+      # @return [Integer, nil] the only arena purged
       field :arena, :count
-      # @!attribute [r] settle_seconds
-      #   @return [Integer, Float] from the last lever to the reading `settled`; 0 without one
+      # @return [Integer, Float] from the last lever to the reading `settled`; 0 without one
       field :settle_seconds, :number, null: false
-      # @!attribute [r] levers
-      #   @return [Array<Lever>] in the order in which they were pulled
+      # @return [Array<Lever>] in the order in which they ran
       field :levers, [Lever], null: false
-      # @!attribute [r] returned_bytes
-      #   @return [Integer, nil] by how much RSS fell from `before` to `after`; nil for a dry run
+      # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @!attribute [r] rows
-      #   @return [Hash{Symbol => Integer}] the same by ledger row, its path as in Memscope.mappings; the rows sum to
-      #     `returned_bytes`, and those that did not change are left out
+      # @return [Hash{Symbol => Integer}] the same by ledger row, its path as in Memscope.mappings; the rows sum to
+      #   `returned_bytes`, and unchanged rows are left out
       field :rows, :hash, null: false
-      # @!attribute [r] before
-      #   @return [Ledger]
+      # @return [Ledger]
       field :before, Ledger, null: false
-      # @!attribute [r] after
-      #   @return [Ledger, nil] nil for a dry run
+      # @return [Ledger, nil] nil for a dry run
       field :after, Ledger
-      # @!attribute [r] settled
-      #   @return [Ledger, nil] read `settle_seconds` after the last lever
+      # @return [Ledger, nil] read `settle_seconds` after the last lever
       field :settled, Ledger
 
-      # @return [Integer, nil] what was still away when it had settled; nil unless that was asked for
+      # @return [Integer, nil] bytes that had not come back after `settle_seconds`; nil unless that was asked for
       def settled_bytes = settled&.rss_bytes && (before.rss_bytes - settled.rss_bytes)
 
-      # @return [Boolean, nil] whether at least nine tenths of it were still away; nil unless that was asked for, and
-      #   where nothing was returned
+      # @return [Boolean, nil] whether at least nine tenths had not come back; nil unless that was asked for, and where
+      #   nothing was returned
       def stayed_down?
         settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?
       end
 
-      # @return [String] a table for people; plain ASCII where the locale is not UTF-8
-      def to_s
-        require_relative "../report"
-        require_relative "../report/purge_table"
-        Report::PurgeTable.new(self, unicode: Encoding.default_external == Encoding::UTF_8).to_s
+      # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
+      def predicted
+        known = levers.filter_map(&:predicted)
+        known.sum(&:begin)..known.sum(&:end)
       end
 
       private
 
       def parts = levers
+    end
+
+    # What a purge returned in each of several workers of a server: the answer of Memscope::Web in a cluster.
+    class WorkerResults < Reading
+      # What it returned in one worker.
+      class Part < Record
+        # @return [Integer, nil] Puma's number of the worker
+        field :index, :count
+        # @return [Integer]
+        field :pid, :count, null: false
+        # @return [Result, nil] nil where it did not purge, or did not answer in time
+        field :result, Result
+        # @return [String, nil] why there is no result
+        field :reason, :string
+      end
+
+      # @return [String]
+      def self.kind = "purge_of_workers"
+
+      # @return [Boolean] whether it was only predicted
+      field :dry_run?, :boolean, null: false
+      # @return [Integer, nil] fall of RSS, summed over the workers that answered; nil for a dry run, and
+      #   where none answered
+      field :returned_bytes, :signed_bytes
+      # @return [Array<Part>] in the order in which they were asked
+      field :workers, [Part], null: false
+
+      # @api private
+      # @return [Boolean] whether anything could be read
+      def known? = workers.any?(&:result)
     end
   end
 end

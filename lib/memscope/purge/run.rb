@@ -3,7 +3,6 @@
 require_relative "forecast"
 require_relative "plan"
 require_relative "result"
-require_relative "rows"
 
 module Memscope
   module Purge
@@ -15,14 +14,13 @@ module Memscope
       def initialize(plan)
         @plan = plan
         @ledgers = []
-        @levers = []
       end
 
       # @return [Result]
       # @raise [Busy]
       def result
         start = now
-        @plan.dry_run? ? predict : Purge.alone { pull_all }
+        @levers = @plan.dry_run? ? predict : Purge.with_exclusive_purge { run_all }
         took = now - start
         Result.capture(body(settled, took))
       end
@@ -33,30 +31,30 @@ module Memscope
 
       def predict
         ledger = read(@plan.levers)
-        @levers = @plan.levers.map { |name| lever(name, Forecast.of(name, @plan.arena, ledger, collect: false)) }
+        @plan.levers.map { |name| lever(name, Forecast.of(name, @plan.arena, ledger, collect: false)) }
       end
 
-      # Trimming is predicted from a deep ledger, and followed by one, so that it is told where the memory came from.
-      def pull_all
-        [nil, *@plan.levers, nil].each_cons(2) do |name, following|
-          pull(name) if name
-          read([name, following])
-          @levers << finished if name
-        end
+      def run_all
+        read(@plan.levers.first(1))
+        [*@plan.levers, nil].each_cons(2).map { |name, following| run(name, following) }
       end
 
+      # Trimming is predicted from a deep ledger, and followed by one, so that its rows can be compared.
       def read(levers)
-        @ledgers << Memscope.ledger(deep: levers.include?(:trim))
+        @ledgers << Ledger.read(deep: levers.include?(:trim))
         @ledgers.last
       end
 
-      def pull(name)
-        @forecast = Forecast.of(name, @plan.arena, @ledgers.last, collect: true)
-        @name = name
-        @wall_us, @failure = HOLDING_GVL.include?(name) ? pull_own(name) : pull_allocators(name)
+      def run(name, following)
+        before = @ledgers.last
+        forecast = Forecast.of(name, @plan.arena, before, collect: true)
+        microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
+        after = read([name, following])
+        lever(name, forecast, returned_bytes: fall(before, after), rows: row_falls(before, after),
+                              wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
       end
 
-      def pull_own(name)
+      def run_ruby(name)
         start = now
         name == :gc ? GC.start : Compaction.run
         [now - start, nil]
@@ -64,31 +62,45 @@ module Memscope
         [now - start, e.message]
       end
 
-      def pull_allocators(name)
+      def run_allocator(name)
         wall_ns, failure = Native.pull(name, @plan.arena)
         [wall_ns / 1000, failure]
       end
 
-      def finished
-        before, after = @ledgers.last(2)
-        lever(@name, @forecast, returned_bytes: fall(before, after), rows: Rows.fall(before, after),
-                                wall_ms: @wall_us / 1000.0, reason: @failure || @forecast.reason)
-      end
-
       def lever(name, forecast, **done)
-        Lever.capture({ name: name, predicted_bytes: forecast.min_bytes, predicted_max_bytes: forecast.max_bytes,
+        Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
                         returned_bytes: nil, rows: {}, wall_ms: nil, gvl: HOLDING_GVL.include?(name),
                         reason: forecast.reason, **done })
       end
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
 
-      # Others may purge meanwhile: nobody is kept from it for as long as somebody waits.
+      # By path, as deep as both ledgers go; the largest change first. They sum to the fall of RSS.
+      def row_falls(before, after)
+        return {} unless fall(before, after)
+
+        ledgers = [before, after].map { |ledger| ledger.each_path.to_h { |path, row| [path, row] } }
+        falls = common_paths(ledgers).to_h do |path|
+          [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)]
+        end
+        falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
+      end
+
+      # Rows that one ledger cannot split, under rows that both split.
+      def common_paths(ledgers)
+        split = ledgers.map { |rows| rows.reject { |_path, row| row.leaf? }.keys }.reduce(:&)
+        (ledgers.flat_map(&:keys).uniq - split).select do |path|
+          above = path[%r{\A(.+)/}, 1]
+          above.nil? || split.include?(above.to_sym)
+        end
+      end
+
+      # Outside of the exclusive part: other threads may purge during the wait.
       def settled
         return if @plan.dry_run? || @plan.settle.zero?
 
         sleep(@plan.settle)
-        Memscope.ledger
+        Ledger.read
       end
 
       def body(settled, took)
@@ -96,7 +108,7 @@ module Memscope
         after = @ledgers.last unless @plan.dry_run?
         { allocator: before.allocator.name, dry_run: @plan.dry_run?, arena: @plan.arena,
           settle_seconds: settled ? @plan.settle : 0, levers: @levers,
-          returned_bytes: (fall(before, after) if after), rows: after ? Rows.fall(before, after) : {},
+          returned_bytes: (fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,
           reasons: { **@plan.refused, **before.reasons.slice(:extension, :rss_bytes) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }

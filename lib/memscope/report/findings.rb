@@ -1,60 +1,53 @@
 # frozen_string_literal: true
 
-module Memscope
-  class Report
-    # A diagnosis for people: what was found, the worst first, with the numbers and what helps; and what was looked for.
-    class Findings
-      include Quantity
+require_relative "page"
 
+module Memscope
+  module Report
+    # A diagnosis: the findings, worst first, with their numbers and what helps; then all that was checked.
+    class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
       # Of the ledger's reasons.
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
       private_constant :WORDS, :MARGIN, :EXPLAINED
 
-      # @param diagnosis [Diagnosis]
-      # @param unicode [Boolean] false: plain ASCII
-      def initialize(diagnosis, unicode: true)
-        @diagnosis = diagnosis
-        @ledger = diagnosis.evidence.ledger
-        @page = Page.new(unicode: unicode)
-      end
-
-      # @return [String]
-      def to_s
-        sections = [[@page.title(@ledger)], verdict, *@diagnosis.map { |finding| lines(finding) }, checked, footer]
-        @page.encoded(sections.reject(&:empty?).map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
-      end
-
       private
 
+      def ledger = @reading.evidence.ledger
+
+      def title = @page.title(ledger)
+
+      def sections = [verdict, *@reading.map { |finding| lines(finding) }, checked]
+
+      def reasons = []
+
       def verdict
-        bad = @diagnosis.select(&:unhealthy?)
+        bad, others = @reading.partition(&:unhealthy?)
         return clear if bad.empty?
 
         counts = bad.group_by(&:severity).map { |severity, found| count_of(severity, found.size) }
-        [@page.wrapped("#{counts.join(' and ')} in #{rss}. #{recoverable(bad, @diagnosis.to_a - bad)}")]
+        rss = ledger.rss_bytes ? "#{size(ledger.rss_bytes)} resident" : "a process of unknown RSS"
+        [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
       end
 
-      # That nothing was found says nothing where nothing could be read.
+      # No finding means nothing where nothing could be read.
       def clear
-        return [@page.wrapped("Could not be judged: #{rss}.")] unless @ledger.rss_bytes
+        return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
 
-        [@page.wrapped("Nothing wrong: #{rss}. What was looked for is below.")]
+        [@page.wrapped("Nothing wrong: #{size(ledger.rss_bytes)} resident. The checks are listed below.")]
       end
 
       def count_of(severity, number)
         severity == :critical ? "#{number} critical" : counted(number, "warnings")
       end
 
-      def rss = @ledger.rss_bytes ? "#{size(@ledger.rss_bytes)} resident" : "a process whose RSS is not known"
-
       def recoverable(bad, others)
         amount = returned(bad)
-        return "#{amount.sub(/\A./, &:upcase)} can go back now." if amount
+        return "#{amount} recoverable now" if amount
 
         amount = returned(others)
-        "What is wrong stays while the process runs#{"; #{amount} of other memory can go back now" if amount}."
+        "no remedy while the process runs#{"; #{amount} of other memory recoverable now" if amount}"
       end
 
       # As a text; nil for nothing.
@@ -65,12 +58,8 @@ module Memscope
       end
 
       def lines(finding)
-        [heading(finding), paragraph(finding.explanation), paragraph(returns(finding)), *remedy(finding)].compact
-      end
-
-      def heading(finding)
-        word = WORDS.fetch(finding.severity)
-        "  #{word.ljust(9)}#{paragraph(finding.title).lstrip}"
+        ["  #{WORDS.fetch(finding.severity).ljust(9)}#{paragraph(finding.title).lstrip}",
+         paragraph(finding.explanation), paragraph(returns(finding)), *remedy(finding)].compact
       end
 
       def paragraph(text) = text && @page.wrapped(text, indent: MARGIN, hanging: 0)
@@ -96,28 +85,21 @@ module Memscope
 
       def checked
         clear, unknown, inapplicable = %i[clear unknown inapplicable].map do |outcome|
-          @diagnosis.checked.select { |check| check.outcome == outcome }
+          @reading.checked.select { |check| check.outcome == outcome }
         end
-        [listed("looked for, and not there or too little to matter", clear), listed("could not be told", unknown),
-         *missing(unknown),
-         ("  #{counted(inapplicable.size, 'rules')} for what cannot be in this process" unless inapplicable.empty?)]
-          .compact
+        [*listed("checked, nothing significant", clear), *listed("could not be checked", unknown),
+         *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
+         *not_applied(inapplicable.size)]
       end
 
-      # Why, as far as the ledger says it.
-      def missing(unknown)
-        return [] if unknown.empty?
+      def not_applied(number)
+        return [] if number.zero?
 
-        @diagnosis.reasons.slice(*EXPLAINED).map { |id, why| @page.wrapped("#{id}: #{why}") }
+        ["  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"]
       end
 
       def listed(words, checks)
-        @page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}") unless checks.empty?
-      end
-
-      def footer
-        cost = @diagnosis.cost
-        ["  read in #{milliseconds(cost.wall_us)} (#{milliseconds(cost.gvl_us)} under the GVL)"]
+        checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
       end
     end
   end

@@ -1,18 +1,22 @@
 # frozen_string_literal: true
 
+require_relative "quantity"
+
 module Memscope
-  class Report
-    # What text for people is set with: 80 columns, box-drawing characters where the reader's encoding has them.
+  module Report
+    # Sets text in 80 columns, with box-drawing characters or in plain ASCII.
     class Page
       # Columns.
       WIDTH = 80
-      UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–" }.freeze
-      ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-" }.freeze
-      # What terminals give two columns: East Asian Wide and Fullwidth of UAX #11, emoji among them, by blocks.
+      UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
+                  plus_minus: "±" }.freeze
+      ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
+                plus_minus: "+-" }.freeze
+      # Blocks of characters that take two columns of a terminal: East Asian Wide and Fullwidth of UAX #11, and emoji.
       WIDE = [0x1100..0x115f, 0x2e80..0x303e, 0x3041..0xa4cf, 0xa960..0xa97c, 0xac00..0xd7a3, 0xf900..0xfaff,
               0xfe30..0xfe6b, 0xff01..0xff60, 0xffe0..0xffe6, 0x16fe0..0x1b2fb, 0x1f300..0x1f64f, 0x1f680..0x1f6ff,
               0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze
-      # What they give none.
+      # Characters that take none.
       NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
       private_constant :UNICODE, :ASCII, :WIDE, :NARROW
 
@@ -23,10 +27,13 @@ module Memscope
         freeze
       end
 
-      # @return [String] what stands for a number that is not known
+      # @return [String] the mark of an unknown number
       def unknown = @glyphs[:unknown]
 
-      # @return [String] parts of a line with a dot between them; those that do not fit go to the next line
+      # @return [String] the mark of a standard error
+      def plus_minus = @glyphs[:plus_minus]
+
+      # @return [String] parts of a line with a dot between them; those that do not fit start a new line
       def joined(parts, indent: "")
         lines = parts.each_with_object([]) do |part, filled|
           extended = filled.last && "#{filled.last}#{@glyphs[:dot]}#{part}"
@@ -43,15 +50,16 @@ module Memscope
       end
 
       # @param ledger [Ledger]
-      # @return [String] whose process it is, and what serves its malloc
+      # @return [String] the process, and the library that serves its malloc
       def title(ledger)
-        joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", allocator(ledger.allocator), "pid #{ledger.pid}"])
+        joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", server(ledger.allocator), "pid #{ledger.pid}"])
       end
 
       # Walks a tree in order.
       #
       # @param nodes [Array<Object>]
-      # @yieldparam node [Object] expected to return the nodes below it
+      # @yieldparam node [Object]
+      # @yieldreturn [Array<Object>] the nodes below it
       # @return [Array<Array(String, Object)>] each node with the branches to draw before it
       def branches(nodes, before = "", &below)
         nodes.each_with_index.flat_map do |node, index|
@@ -68,7 +76,7 @@ module Memscope
 
       # @param text [String]
       # @param columns [Integer]
-      # @return [String] as much of it as fits into so many columns of a terminal, in the page's encoding
+      # @return [String] the part of it that fits into so many columns of a terminal, in the page's encoding
       def cut(text, columns)
         text = encoded(text)
         return text[0, columns] if text.ascii_only?
@@ -85,13 +93,78 @@ module Memscope
         WIDE.any? { |block| block.cover?(character.ord) } ? 2 : 1
       end
 
-      # Versions are printed without what a build adds: "5.3.0-0-g54eaed1d8b56" is 5.3.0.
-      def allocator(malloc)
-        return "what serves malloc is unknown" if malloc.name == :unknown
+      def server(allocator)
+        return "what serves malloc is unknown" if allocator.name == :unknown
 
-        version = malloc.version && (malloc.version[/\A\d+(\.\d+)+/] || malloc.version)
-        "#{[malloc.name, version].compact.join(' ')} serves malloc (#{'not ' unless malloc.proved?}proved)"
+        name = [allocator.name, allocator.short_version].compact.join(" ")
+        "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
       end
+    end
+
+    # A table: columns right-aligned under their headings, as far apart as the page allows.
+    class Columns
+      # @param headings [Array<String>]
+      # @param rows [Array<Array<String>>] each as long as the headings
+      def initialize(headings, rows)
+        @rows = [headings, *rows]
+        @widths = @rows.transpose.map { |column| column.map(&:length).max }
+      end
+
+      # @return [Array<String>]
+      def lines
+        @rows.map { |row| row.zip(@widths).map { |text, width| "#{gap}#{text.rjust(width)}" }.join.rstrip }
+      end
+
+      private
+
+      # Two blanks before each column; one where two would be too wide for the page.
+      def gap = @widths.sum + (2 * @widths.length) <= Page::WIDTH ? "  " : " "
+    end
+
+    # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.
+    # Subclasses define `sections`, an Array of Arrays of lines, and override the rest.
+    class ReadingPage
+      include Quantity
+
+      # @param reading [Reading]
+      # @param unicode [Boolean] false: plain ASCII
+      def initialize(reading, unicode: true)
+        @reading = reading
+        @page = Page.new(unicode: unicode)
+      end
+
+      # @return [String]
+      def to_s
+        parts = [[*title], *sections, reasons, footer].reject(&:empty?)
+        @page.encoded(parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
+      end
+
+      private
+
+      def title = @page.joined(["memscope #{@reading.memscope}", "ruby #{@reading.ruby}", *subject])
+
+      def subject = ["pid #{@reading.pid}"]
+
+      def reasons = explained(@reading.reasons)
+
+      def footer = ["  #{cost}"]
+
+      def cost
+        cost = @reading.cost
+        "read in #{milliseconds(cost.wall_us)} (#{milliseconds(cost.gvl_us)} under the GVL)"
+      end
+
+      # @param reasons [Hash{Symbol => String}]
+      # @return [Array<String>]
+      def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
+
+      # In a column of MiB.
+      def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
+
+      def counted_cell(number) = number ? count(number) : @page.unknown
+
+      # @param bytes [Range<Integer>, nil]
+      def range_cell(bytes) = bytes ? mebibyte_range(bytes) : @page.unknown
     end
   end
 end

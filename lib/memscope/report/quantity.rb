@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Memscope
-  class Report
-    # Numbers as people read them. All give ASCII.
+  module Report
+    # Numbers as people read them, in ASCII.
     module Quantity
       # 1 MiB in bytes.
       MEBIBYTE = 1_048_576
@@ -12,12 +12,16 @@ module Memscope
       # @return [String] "45,649"
       def count(number) = number.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
 
-      # @return [String] "1,234.5", without the unit: for a column that says it
+      # @return [String] "1,234.5", without the unit, for a column that names it
       def mebibytes(bytes)
         whole, tenth = format("%.1f", bytes.fdiv(MEBIBYTE)).split(".")
         text = "#{count(whole)}.#{tenth}"
         text == "-0.0" ? "0.0" : text
       end
+
+      # @param bytes [Range<Integer>]
+      # @return [String] "2.8", "0.3 to 2.8", without the unit
+      def mebibyte_range(bytes) = bytes.minmax.map { |bound| mebibytes(bound) }.uniq.join(" to ")
 
       # @return [String] "2.8 MiB", "16 KiB" or "12 B"
       def size(bytes)

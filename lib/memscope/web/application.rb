@@ -105,7 +105,7 @@ module Memscope
       # With the page's own policy, which names its scripts.
       def flame_graph(request)
         body = Pages::Profile.new(@readings, request).reading.to_html
-        Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::FlameGraph.policy)
+        Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
       end
 
       def purge(request)

@@ -2,7 +2,6 @@
 
 require_relative "../client"
 require_relative "../purge"
-require_relative "../purge/of_workers"
 require_relative "refusal"
 
 module Memscope
@@ -40,7 +39,7 @@ module Memscope
       # @param levers [Array<Symbol>] none for all
       # @param dry_run [Boolean]
       # @param worker [String, nil] the index of one, or "all"; nil for all
-      # @return [Purge::Result, Purge::OfWorkers] the second where there are several
+      # @return [Purge::Result, Purge::WorkerResults] the second where there are several
       # @raise [Refusal] for another worker, or where the only one did not answer
       # @raise [ArgumentError, Purge::Busy] as Memscope.purge, of this process
       def purge(levers, dry_run:, worker: nil)
@@ -102,8 +101,8 @@ module Memscope
         parts = in_turn(workers) { |worker, seconds| part(worker, levers, dry_run, seconds) }
         results = parts.filter_map { |one| one[:result] }
         returned = results.filter_map(&:returned_bytes)
-        Purge::OfWorkers.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts,
-                                   reasons: {}, cost: cost(results, now - since) })
+        Purge::WorkerResults.capture({ dry_run: dry_run, returned_bytes: (returned.sum if returned.any?),
+                                       workers: parts, reasons: {}, cost: cost(results, now - since) })
       end
 
       # While others purge, this process waits without the GVL.

@@ -5,37 +5,72 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifdef __linux__
+
+#include <sys/prctl.h>
+
+#define NOBODY 65534
+#define SEEN ((uintptr_t)0x5a5a5a5a5a5a5a5a)
+
+/* Four pages: to read, a hole, to read, not to be read. */
+static void expect_readings(const struct memscope_own_memory *memory, uintptr_t mapped) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), addresses[600], values[600], seen = 0;
+    static char copy[64 * 4096 * 16];
+    static char large[sizeof copy];
+
+    EXPECT(memscope_own_memory_read(memory, mapped, &seen, sizeof seen));
+    EXPECT(seen == SEEN);
+    EXPECT(!memscope_own_memory_read(memory, mapped + page, &seen, sizeof seen));
+    EXPECT(!memscope_own_memory_read(memory, mapped + page - 4, &seen, sizeof seen));
+    EXPECT(!memscope_own_memory_read(memory, 0, &seen, sizeof seen));
+
+    memset(large, 7, sizeof large);
+    EXPECT(memscope_own_memory_read(memory, (uintptr_t)large, copy, sizeof copy));
+    EXPECT(memcmp(copy, large, sizeof copy) == 0);
+
+    for (size_t index = 0; index < 600; index++)
+        addresses[index] = mapped + (index % 3) * page; /* the second of three is the hole */
+    memset(values, 1, sizeof values);
+    memscope_own_memory_read_each(memory, addresses, 600, sizeof values[0], values);
+    for (size_t index = 0; index < 600; index++)
+        EXPECT(values[index] == (index % 3 == 1 ? 0 : SEEN));
+}
+
 int main(void) {
     struct memscope_own_memory memory;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *mapped = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    uintptr_t addresses[600], values[600], seen = 0;
 
     EXPECT(mapped != MAP_FAILED);
     memset(mapped, 0x5a, 4 * page);
-#ifdef __linux__
-    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
-    EXPECT(memscope_own_memory_read(&memory, (uintptr_t)mapped, &seen, sizeof seen));
-    EXPECT(seen == (uintptr_t)0x5a5a5a5a5a5a5a5a);
-
     EXPECT(munmap(mapped + page, page) == 0);
     EXPECT(mprotect(mapped + 3 * page, page, PROT_NONE) == 0);
-    EXPECT(!memscope_own_memory_read(&memory, (uintptr_t)mapped + page, &seen, sizeof seen));
-    EXPECT(!memscope_own_memory_read(&memory, (uintptr_t)mapped + page - 4, &seen, sizeof seen));
-    EXPECT(!memscope_own_memory_read(&memory, 0, &seen, sizeof seen));
 
-    for (size_t index = 0; index < 600; index++)
-        addresses[index] = (uintptr_t)mapped + (index % 3) * page; /* the second of three is a hole */
-    memset(values, 1, sizeof values);
-    memscope_own_memory_read_each(&memory, addresses, 600, sizeof values[0], values);
-    for (size_t index = 0; index < 600; index++)
-        EXPECT(values[index] == (index % 3 == 1 ? 0 : (uintptr_t)0x5a5a5a5a5a5a5a5a));
+    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
+    EXPECT(memory.refusal == MEMSCOPE_OK);
+    expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
-#else
-    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_UNSUPPORTED);
-    addresses[0] = (uintptr_t)mapped;
-    memscope_own_memory_read_each(&memory, addresses, 1, sizeof values[0], values);
-    EXPECT(values[0] == 0 && !memscope_own_memory_read(&memory, (uintptr_t)mapped, &seen, sizeof seen));
-#endif
+
+    /* Who is not dumpable and not root may not open /proc/self/mem. */
+    EXPECT(getuid() != 0 || setuid(NOBODY) == 0);
+    EXPECT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
+    EXPECT(memory.refusal == MEMSCOPE_DENIED);
+    expect_readings(&memory, (uintptr_t)mapped);
+    memscope_own_memory_close(&memory);
     return 0;
 }
+
+#else
+
+int main(void) {
+    struct memscope_own_memory memory;
+    uintptr_t value = 42, address = (uintptr_t)&value, seen;
+
+    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_UNSUPPORTED);
+    memscope_own_memory_read_each(&memory, &address, 1, sizeof seen, &seen);
+    EXPECT(seen == 0 && !memscope_own_memory_read(&memory, address, &seen, sizeof seen));
+    return 0;
+}
+
+#endif

@@ -3,6 +3,7 @@
  */
 #include "../expect.h"
 #include "ledger/ledger.h"
+#include "ledger/ledger_scan.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -45,6 +46,19 @@ static void expect_rise(const struct memscope_ledger *before, const struct memsc
         rise = after->bytes[other] - before->bytes[other];
         EXPECT(other == (int)row || (rise >= -MIB / 2 && rise <= MIB / 2));
     }
+}
+
+/* The check of malloc compares jemalloc_space_bytes with what jemalloc says. */
+static void test_jemalloc_without_a_place_is_not_verified(void) {
+    static struct memscope_ledger ledger = {.jemalloc = {.mapped_bytes = 64 * MIB, .allocated_bytes = 8 * MIB},
+                                            .jemalloc_space_bytes = 64 * MIB};
+
+    ledger.bytes[MEMSCOPE_ROW_malloc] = 16 * MIB;
+    memscope_ledger_split_jemalloc(&ledger);
+    EXPECT(ledger.jemalloc_space_bytes == memscope_ledger_jemalloc_expected(&ledger));
+    ledger.bytes[MEMSCOPE_ROW_malloc] = 0;
+    memscope_ledger_split_jemalloc(&ledger);
+    EXPECT(ledger.jemalloc_space_bytes == 0);
 }
 
 static void test_foreign_mapping_is_unattributed(enum memscope_ledger_malloc malloc_kind) {
@@ -154,6 +168,7 @@ static void test_mmapped_chunks_equal_mallinfo2(void) {
 #endif
 
 int main(void) {
+    test_jemalloc_without_a_place_is_not_verified();
     read_ledger(MEMSCOPE_LEDGER_MALLOC_OTHER);
     test_foreign_mapping_is_unattributed(MEMSCOPE_LEDGER_MALLOC_OTHER);
     test_shared_memory();

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Imports orders, and keeps what it should not: each one's note, and a compressor for each batch. For the profiler's
-# screens in README.md.
+# screen in docs/tour.md.
 
 require "json"
 require "memscope"

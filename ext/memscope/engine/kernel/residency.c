@@ -236,8 +236,15 @@ static bool has_mapping_beyond(const struct memscope_mappings *mappings, uintptr
     return false;
 }
 
+static enum memscope_status list_anew(struct memscope_mappings *mappings, const struct memscope_mappings_memory *memory,
+                                      struct memscope_residency *residency) {
+    residency->relisted = true;
+    return memscope_mappings_read_smaps(memory, mappings);
+}
+
 static enum memscope_status read_pagemap(int descriptor, struct memscope_mappings *mappings,
-                                         const struct memscope_mappings_memory *memory, struct collector *collector) {
+                                         const struct memscope_mappings_memory *memory, struct collector *collector,
+                                         struct memscope_residency *residency) {
     struct memscope_scratch *scratch = memory->list;
     struct pagemap_pass pass = {.descriptor = descriptor, .collector = collector};
     struct memscope_statm statm;
@@ -249,7 +256,7 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     if (pass.entries == NULL)
         return MEMSCOPE_NO_MEMORY;
     memset(pass.entries, 0, ENTRY_BATCH * sizeof *pass.entries);
-    if (use_smaps && (status = memscope_mappings_read_smaps(memory, mappings)) != MEMSCOPE_OK)
+    if (use_smaps && (status = list_anew(mappings, memory, residency)) != MEMSCOPE_OK)
         return status;
     if (use_smaps && has_mapping_beyond(mappings, LARGEST_MAPPING, 1))
         return MEMSCOPE_TRUNCATED;
@@ -257,7 +264,7 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     if (status != MEMSCOPE_OK || use_smaps || pass.doubtful_bytes == 0 || memscope_statm_read(&statm) != MEMSCOPE_OK ||
         collector->bytes <= statm.resident_bytes + DRIFT_BYTES)
         return status;
-    status = memscope_mappings_read_smaps(memory, mappings);
+    status = list_anew(mappings, memory, residency);
     return status == MEMSCOPE_OK ? read_pagemap_once(&pass, scratch, mappings, true) : status;
 }
 
@@ -283,7 +290,7 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
     if (status != MEMSCOPE_OK && status != MEMSCOPE_NO_MEMORY) {
         residency->source = MEMSCOPE_RESIDENCY_PAGEMAP;
         residency->refusal = status;
-        status = read_pagemap(descriptor, mappings, memory, &collector);
+        status = read_pagemap(descriptor, mappings, memory, &collector, residency);
     }
     close(descriptor);
     residency->ranges = collector.ranges;
@@ -295,7 +302,7 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
 static enum memscope_status read_smaps(struct memscope_mappings *mappings,
                                        const struct memscope_mappings_memory *memory,
                                        struct memscope_residency *residency) {
-    enum memscope_status status = memscope_mappings_read_smaps(memory, mappings);
+    enum memscope_status status = list_anew(mappings, memory, residency);
 
     residency->ranges = NULL;
     residency->range_count = 0;

@@ -4,6 +4,7 @@
 #ifndef MEMSCOPE_RESIDENCY_H
 #define MEMSCOPE_RESIDENCY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ struct memscope_residency {
     const struct memscope_range *ranges; /* ascending, disjoint; none under SMAPS and NONE */
     size_t range_count;
     uint64_t resident_bytes;      /* what the source sums to: the RSS of this reading */
+    bool relisted;                /* the mappings were read again, as smaps: whatever was noted on them is gone */
     enum memscope_status refusal; /* why the best source did not serve; MEMSCOPE_OK when it did */
 };
 

@@ -4,7 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WINDOW ((size_t)1 << 20)
+/* What is copied at once, from one page after a jump up to this. */
+#define WINDOW ((size_t)64 << 10)
 
 /* malloc/malloc.c: MALLOC_ALIGNMENT 16, size bits PREV_INUSE 1, IS_MMAPPED 2, NON_MAIN_ARENA 4 */
 #define WORD sizeof(uintptr_t)
@@ -82,19 +83,29 @@ static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, u
     return walk->range < count ? &ranges[walk->range] : NULL;
 }
 
+/* Twice as much as before where the walk continues behind the window; a page where it jumps, and may jump again. */
+static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t address) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), last = walk->window_end - walk->window_start;
+
+    if (address < walk->window_start || address >= walk->window_end + page)
+        return page;
+    return 2 * last < WINDOW ? 2 * last + page : WINDOW;
+}
+
 /* Copies resident memory from address on. Pages that are not resident are never read: that would map zero pages. */
 static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
     const struct memscope_range *range = range_at(walk, address);
-    size_t size;
+    uintptr_t end = (address + window_size(walk, address)) & -(uintptr_t)sysconf(_SC_PAGESIZE);
 
     walk->window_start = walk->window_end = 0;
     if (range == NULL || range->start > address)
         return false;
-    size = range->end - address < WINDOW ? range->end - address : WINDOW;
-    if (!memscope_own_memory_read(walk->memory, address, walk->window, size))
+    if (end > range->end)
+        end = range->end;
+    if (!memscope_own_memory_read(walk->memory, address, walk->window, end - address))
         return false;
     walk->window_start = address;
-    walk->window_end = address + size;
+    walk->window_end = end;
     return true;
 }
 
@@ -173,6 +184,7 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
     for (;; header = next_header) {
         uintptr_t size = header & ~SIZE_FLAGS, next = chunk + size;
         bool fence = size == ALIGNMENT || size == 0; /* closes a heap that another one continues (sysmalloc) */
+        bool cached;
 
         if (fence && heap->end - chunk <= 2 * ALIGNMENT) {
             add_chunk(walk, &totals->in_use, chunk, heap->end);
@@ -186,13 +198,14 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
                 totals->trimmable_bytes += trimmable(walk, chunk, heap->end);
             return chunk;
         }
+        cached = is_cached(walk, chunk);
         if (!word_at(walk, next + WORD, &next_header))
             break;
         if (!(next_header & PREVIOUS_IN_USE)) {
             add_chunk(walk, &totals->free, chunk, next);
             totals->trimmable_bytes += trimmable(walk, chunk, next);
         } else {
-            add_chunk(walk, is_cached(walk, chunk) ? &totals->cached : &totals->in_use, chunk, next);
+            add_chunk(walk, cached ? &totals->cached : &totals->in_use, chunk, next);
         }
         chunk = next;
     }

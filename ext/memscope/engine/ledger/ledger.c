@@ -90,8 +90,9 @@ static enum memscope_status read_residency(struct memscope_ledger_scan *scan) {
 static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
 
-    if (ledger->jemalloc_status == MEMSCOPE_OK && ledger->residency.source == MEMSCOPE_RESIDENCY_SMAPS)
-        memscope_ledger_tell_jemalloc_by_noreserve(scan); /* the residency reader has listed the mappings anew */
+    if (ledger->jemalloc_status == MEMSCOPE_OK && ledger->residency.relisted &&
+        !memscope_ledger_tell_jemalloc_by_exclusion(scan))
+        memscope_ledger_tell_jemalloc_by_noreserve(scan);
     memscope_ledger_claim_found(scan);
     if (!scan->claims.exhausted)
         memscope_ledger_sweep(scan);
@@ -118,6 +119,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
         (status = memscope_scratch_open(&ledger->claims)) != MEMSCOPE_OK)
         return status;
     ledger->own_memory_status = memscope_own_memory_open(&scan.memory);
+    ledger->own_memory_refusal = scan.memory.refusal;
     status = read_mappings(&scan);
     if (status == MEMSCOPE_OK)
         status = read_residency(&scan);

@@ -70,8 +70,8 @@ struct memscope_ledger {
     struct memscope_stack_counts stacks;
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
-    enum memscope_status
-        own_memory_status; /* when not OK, arenas, mmapped chunks, threads and empty pages are not found */
+    enum memscope_status own_memory_status;  /* not OK: no arenas, mmapped chunks, threads, empty pages are found */
+    enum memscope_status own_memory_refusal; /* why it was read through a pipe; MEMSCOPE_OK when it was not */
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;

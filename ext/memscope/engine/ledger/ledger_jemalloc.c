@@ -51,6 +51,7 @@ bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *sca
     struct memscope_ledger *ledger = scan->ledger;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
 
+    ledger->ambiguous_mappings = 0;
     ledger->jemalloc_space_bytes = expected;
     if (mark_unclaimed(scan, 0) == expected)
         return true;

@@ -6,13 +6,16 @@
 /*
  * Splits what is resident in jemalloc's mappings by jemalloc's own counters. They count some pages that were never
  * touched, or lie in a mapping that may be another's (not_resident, negative), or leave some resident pages uncounted
- * (retained ones that huge pages filled again).
+ * (retained ones that huge pages filled again). Where nothing is resident of what is in use, its mappings were not
+ * found, whatever their sizes summed to.
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
     int64_t *bytes = ledger->bytes, resident = bytes[MEMSCOPE_ROW_malloc], rest;
     uint64_t caches = stats->tcache_bytes + stats->tcache_stashed_bytes;
 
+    if (resident == 0 && stats->allocated_bytes > 0)
+        ledger->jemalloc_space_bytes = 0;
     bytes[MEMSCOPE_ROW_malloc] = 0;
     bytes[MEMSCOPE_ROW_in_use] = (int64_t)(stats->allocated_bytes - caches);
     bytes[MEMSCOPE_ROW_thread_caches] = (int64_t)caches;

@@ -1,40 +1,35 @@
 # frozen_string_literal: true
 
-# At once, not when first used: the reader's thread is stopped at any moment, and RubyGems complains of a thread that
-# ends while it requires.
+# At once, not when first used: the reader's thread may be stopped at any moment, and RubyGems complains about a thread
+# that ends while it requires.
 require_relative "../../client"
 require_relative "../../remote/external_process"
 require_relative "../../purge"
-require_relative "../processes"
+require_relative "../../report/quantity"
+require_relative "../ps_command"
 
 module Memscope
   module CLI
+    # The parts of `memscope top`.
     module Top
-      # What is shown at one moment: rows of [id, bytes, text], the first their sum or their frame.
+      # What top shows at one moment: rows of [id, bytes, text], the first their sum or their frame.
       Frame = Struct.new(:title, :rows, :note, :moment, keyword_init: true) do
         # @return [Frame]
-        def with(**changes) = dup.tap { |copy| changes.each { |name, value| copy[name] = value } }
+        def with(**changes) = self.class.new(**to_h, **changes)
       end
 
-      # Where frames come from. Nothing here raises: what goes wrong is the frame's note.
+      # Where frames come from. No method here raises: an error becomes the frame's note.
       class Source
-        # @param client [Client]
-        # @return [Source]
-        def self.of_process(client) = OfProcess.new(client)
-
-        # @return [Source]
-        def self.of_all = OfAll.new
-
         def initialize
           @frame = Frame.new(title: "memscope top", rows: [])
         end
 
-        # @return [Boolean] whether nothing will change any more
+        # @return [Boolean] whether no later reading can differ
         def over? = false
 
         # @return [Frame]
         def read
-          @frame = Frame.new(note: @said, **look, moment: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+          @frame = Frame.new(note: @note, **look, moment: Process.clock_gettime(Process::CLOCK_MONOTONIC))
         rescue Client::Unreachable, Client::Failed, SystemCallError => e
           @frame = @frame.with(note: e.message)
         end
@@ -42,89 +37,158 @@ module Memscope
         private
 
         # Stays on the screen.
-        def say(text)
-          @said = text
+        def note(text)
+          @note = text
           @frame = @frame.with(note: text)
         end
+      end
 
-        # All processes, by their size.
-        class OfAll < Source
-          # @return [Frame]
-          def carry_out(_order) = say("p and g are for one process: memscope top --pid N")
+      # All processes, by size.
+      class AllProcesses < Source
+        # @return [Frame]
+        def carry_out(_order) = note("p and g are for one process: memscope top --pid N")
 
-          private
+        private
 
-          def look
-            entries = Processes.read
-            rows = entries.map do |entry|
-              outside = entry.outside
-              words = [outside.pid.to_s.rjust(7), entry.malloc_text.to_s.ljust(9), outside.command]
-              [outside.pid, outside.rss_bytes, words.join(" ")]
-            end
-            { title: "#{entries.size} Ruby process#{'es' unless entries.one?}, by RSS", rows: rows }
+        def look
+          entries = PsCommand.entries
+          rows = entries.map do |entry|
+            process = entry.process
+            words = [process.pid.to_s.rjust(7), entry.malloc_text.to_s.ljust(9), process.command]
+            [process.pid, process.rss_bytes, words.join(" ")]
+          end
+          { title: "#{entries.size} Ruby process#{'es' unless entries.one?}, by RSS", rows: rows }
+        end
+      end
+
+      # The rows of one process's ledger; the kernel's view if it does not listen.
+      class OneProcess < Source
+        include Report::Quantity
+
+        LEVERS = { purge: [], gc: ["gc"] }.freeze
+        KERNELS = { anonymous_bytes: "anonymous: heaps and stacks", file_bytes: "files",
+                    shared_memory_bytes: "shared memory" }.freeze
+        private_constant :LEVERS, :KERNELS
+
+        # @param client [Client]
+        def initialize(client)
+          super()
+          @client = client
+        end
+
+        # @return [Boolean] whether the process has ended
+        def over? = @over || false
+
+        # @param order [Symbol] a key of LEVERS
+        # @return [Frame]
+        def carry_out(order)
+          result = @client.call(:purge, levers: LEVERS.fetch(order))
+          took = result.levers.sum(&:wall_ms)
+          read
+          note("#{order} returned #{size(result.returned_bytes || 0)} in #{took.round} ms, " \
+               "at #{Time.now.strftime('%H:%M:%S')}")
+        rescue Client::Unreachable, Client::Failed, Purge::Busy, ArgumentError => e
+          note(e.message)
+        end
+
+        private
+
+        def look
+          ledger = @client.call(:ledger)
+          { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc",
+            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }] }
+        rescue Client::Unreachable => e
+          return kernels_view if e.why == :silent
+
+          @over = e.why == :gone
+          raise unless @over
+
+          { **@frame.to_h.slice(:title, :rows), note: "#{e.message}; these are its last numbers" }
+        end
+
+        def leaves(ledger)
+          ledger.each_path.filter_map do |path, row, above|
+            [path, row.bytes, [*above, row].map(&:label).join(" / ")] if row.leaf?
           end
         end
 
-        # The rows of one process's ledger; of one that does not listen, what the kernel tells.
-        class OfProcess < Source
-          include Memscope::Report::Quantity
+        def kernels_view
+          process = ExternalProcess.read(@client.pid, cgroup: false)
+          { title: "pid #{process.pid}: kernel's view only (process does not listen)",
+            rows: [[:rss, process.rss_bytes, "RSS"],
+                   *KERNELS.map { |name, text| [name, process.public_send(name), text] }] }
+        end
+      end
 
-          LEVERS = { purge: [], gc: ["gc"] }.freeze
-          KERNELS = { anonymous_bytes: "without a file: heaps and stacks", file_bytes: "of files",
-                      shared_memory_bytes: "shared memory" }.freeze
-          private_constant :LEVERS, :KERNELS
+      # Reads a source at an interval and carries out orders, in a thread of its own: top answers keys meanwhile, even
+      # if the other process hangs.
+      class Reader
+        # The share of time that readings may take.
+        SHARE = 0.1
+        private_constant :SHARE
 
-          # @param client [Client]
-          def initialize(client)
-            super()
-            @client = client
-          end
+        # @return [IO] readable when there is a new frame
+        attr_reader :news
 
-          # @return [Boolean] whether the process is gone
-          def over? = @over || false
+        # @param source [Source]
+        # @param every [Float] seconds
+        def initialize(source, every)
+          @source = source
+          @every = every
+          @orders = []
+          @lock = Mutex.new
+          @bell = ConditionVariable.new
+          @news, @alarm = IO.pipe
+          @frame = Frame.new(title: "memscope top", rows: [], note: "reading")
+          @thread = Thread.new { work }
+          @thread.report_on_exception = false
+        end
 
-          # @param order [Symbol] of LEVERS
-          # @return [Frame]
-          def carry_out(order)
-            result = @client.call(:purge, levers: LEVERS.fetch(order))
-            took = result.levers.sum(&:wall_ms)
-            read
-            say("#{order} returned #{size(result.returned_bytes || 0)} in #{took.round} ms, " \
-                "at #{Time.now.strftime('%H:%M:%S')}")
-          rescue Client::Unreachable, Client::Failed, Purge::Busy, ArgumentError => e
-            say(e.message)
-          end
+        # @return [Frame] the latest one
+        def frame = @lock.synchronize { @frame }
 
-          private
-
-          def look
-            ledger = @client.call(:ledger)
-            { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc",
-              rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger.rows).sort_by { |row| [-row[1], row[0]] }] }
-          rescue Client::Unreachable => e
-            return from_outside if e.why == :silent
-
-            @over = e.why == :gone
-            raise unless @over
-
-            { **@frame.to_h.slice(:title, :rows), note: "#{e.message} any more: these are its last numbers" }
-          end
-
-          def leaves(rows, above = [])
-            rows.flat_map do |row|
-              path = [*above, row.label]
-              row.leaf? ? [[path.join("/"), row.bytes, path.join(" / ")]] : leaves(row.children, path)
-            end
-          end
-
-          def from_outside
-            outside = ExternalProcess.read(@client.pid, cgroup: false)
-            { title: "pid #{outside.pid} seen from outside: it does not listen",
-              rows: [[:rss, outside.rss_bytes, "RSS"],
-                     *KERNELS.map { |name, text| [name, outside.public_send(name), text] }] }
+        # @param name [Symbol] :purge or :gc
+        # @return [void]
+        def order(name)
+          @lock.synchronize do
+            @orders << name unless @orders.include?(name)
+            @frame = @frame.with(note: "#{name}: requested")
+            @bell.signal
           end
         end
-        private_constant :OfAll, :OfProcess
+
+        # @return [void]
+        def stop
+          @thread.kill.join
+          [@news, @alarm].each(&:close)
+        end
+
+        private
+
+        def work
+          pause = 0
+          loop do
+            order = next_order(pause)
+            started = now
+            show(order ? @source.carry_out(order) : @source.read)
+            pause = @source.over? ? nil : [@every, (now - started) / SHARE].max
+          end
+        end
+
+        # The next order; nil after the pause, to read. A nil pause waits for an order.
+        def next_order(pause)
+          @lock.synchronize do
+            @bell.wait(@lock, pause) if @orders.empty?
+            @orders.shift
+          end
+        end
+
+        def show(frame)
+          @lock.synchronize { @frame = frame }
+          @alarm.write_nonblock(".", exception: false)
+        end
+
+        def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
     end
   end

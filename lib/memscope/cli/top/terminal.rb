@@ -5,13 +5,12 @@ require "io/console"
 module Memscope
   module CLI
     module Top
-      # A terminal that is drawn on, and left as it was however that ends.
+      # A terminal to draw on, restored afterwards whatever happens.
       class Terminal
-        # The other screen that terminals have, without a cursor, and without a next line for what is too wide: how wide
-        # a character is, only the terminal knows. And back.
+        # The alternate screen, without cursor and line wrap, since only the terminal knows how wide characters are.
         ENTER = "\e[?1049h\e[?25l\e[?7l"
         LEAVE = "\e[?7h\e[?25h\e[?1049l"
-        # Columns and lines where the terminal does not say.
+        # Columns and lines of a terminal that does not report them.
         USUAL = [80, 24].freeze
         private_constant :ENTER, :LEAVE, :USUAL
 
@@ -22,10 +21,10 @@ module Memscope
           @output = output
         end
 
-        # @return [Boolean] whether both are a terminal's
+        # @return [Boolean] whether input and output are terminals
         def there? = [@input, @output].all? { |io| io.respond_to?(:tty?) && io.tty? }
 
-        # @yield while it can be drawn on
+        # @yield while the alternate screen is shown
         def open
           @resized, @alarm = IO.pipe
           @mode = @input.console_mode
@@ -46,18 +45,18 @@ module Memscope
           USUAL
         end
 
-        # @param lines [Array<String>] no more than there is room for
+        # @param lines [Array<String>] as many as fit
         # @return [void]
         def draw(lines)
-          # What was there is erased before: behind a full line the cursor is still on its last character.
+          # Erases each line before writing it: after a full line the cursor is still on its last character.
           @output.write("\e[H", lines.map { |line| "\e[J#{line}" }.join("\r\n"))
           @output.flush
         end
 
-        # Waits for a key, another size of the terminal, or news.
+        # Waits for a key, a resize, or news.
         #
-        # @param news [IO] readable when there are
-        # @return [String, Symbol, nil] the key; :closed where the terminal is gone; nil for all else
+        # @param news [IO] readable when there is news
+        # @return [String, Symbol, nil] the key; :closed if the terminal is gone; nil otherwise
         def key(news)
           ready, = IO.select([@input, @resized, news])
           [@resized, news].each { |io| io.read_nonblock(64, exception: false) if ready.include?(io) }
@@ -68,7 +67,7 @@ module Memscope
           :closed
         end
 
-        # Gives the terminal to the shell, as Ctrl-Z does, until that continues it.
+        # Returns the terminal to the shell, as Ctrl-Z does, until the shell continues the process.
         #
         # @return [void]
         def suspend

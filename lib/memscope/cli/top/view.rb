@@ -2,13 +2,12 @@
 
 module Memscope
   module CLI
-    # What `memscope top` is made of.
     module Top
-      # Frames as lines: MiB, the change since the first frame, how it went, and whose it is.
+      # Frames as lines: MiB, change since the first frame, sparkline, owner.
       class View
-        include Memscope::Report::Quantity
+        include Report::Quantity
 
-        # Frames that a sparkline shows, where there is room for it.
+        # Frames in a sparkline, and the columns that a terminal needs for it.
         SPAN = 20
         ROOM = 60
         LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
@@ -17,7 +16,7 @@ module Memscope
 
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
-          @page = Memscope::Report::Page.new(unicode: unicode)
+          @page = Report::Page.new(unicode: unicode)
           @levels = LEVELS.fetch(unicode)
           @series = {}
         end
@@ -25,7 +24,7 @@ module Memscope
         # @param frame [Frame]
         # @param columns [Integer]
         # @param lines [Integer]
-        # @return [Array<String>] that fit
+        # @return [Array<String>] as many and as long as fit
         def lines(frame, columns, lines)
           remember(frame)
           @span = columns < ROOM ? 0 : SPAN
@@ -37,7 +36,7 @@ module Memscope
 
         private
 
-        # Once for each moment: a frame is also drawn again.
+        # Once for each moment: the same frame may be drawn again.
         def remember(frame)
           return if frame.moment.nil? || frame.moment == @moment
 
@@ -66,7 +65,7 @@ module Memscope
           text == "0.0" ? "" : text.sub(/\A(?=\d)/, "+")
         end
 
-        # From the least to the most of what is shown; level where it did not change.
+        # Scaled from the least to the most of its values; level if they are equal.
         def spark(values)
           least, most = values.minmax
           return @levels[0] * values.size if least == most

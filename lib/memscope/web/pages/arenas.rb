@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../report"
-require_relative "../../report/arenas_table"
 require_relative "page"
 
 module Memscope
@@ -24,7 +23,7 @@ module Memscope
         def reading = @reading ||= read(:arenas)
 
         # @return [String]
-        def text = Memscope::Report::ArenasTable.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
 
         # @return [Boolean]
         def jemalloc? = reading.allocator == :jemalloc

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../report"
-require_relative "../../report/mappings_table"
 require_relative "page"
 
 module Memscope
@@ -21,7 +20,7 @@ module Memscope
         def reading = @reading ||= read(:mappings)
 
         # @return [String]
-        def text = Memscope::Report::MappingsTable.new(reading).to_s
+        def text = Memscope::Report.render(reading)
 
         # @return [Array<Mapping>]
         def shown = resident.first(MOST)

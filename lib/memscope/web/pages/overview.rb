@@ -49,9 +49,7 @@ module Memscope
 
         # @return [String]
         def text
-          pages = [Memscope::Report.new(ledger, unicode: true),
-                   Memscope::Report::Findings.new(diagnosis, unicode: true)]
-          pages.join("\n\n")
+          [ledger, diagnosis].map { |reading| Memscope::Report.render(reading, unicode: true) }.join("\n\n")
         end
 
         # @return [Diagnosis]
@@ -135,7 +133,7 @@ module Memscope
         shows "Overview", :overview
 
         # @return [String]
-        def text = Memscope::Report.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
       end
 
       # The overview, with the diagnosis as JSON and as text.

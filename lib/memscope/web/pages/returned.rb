@@ -2,7 +2,6 @@
 
 require_relative "../../purge"
 require_relative "../../report"
-require_relative "../../report/purge_table"
 require_relative "../refusal"
 require_relative "../relay"
 require_relative "overview"
@@ -32,7 +31,7 @@ module Memscope
             levers = levers(form.fetch("lever", []))
             worker = form["worker"]&.last
             reading = relay.purge(levers, dry_run: form["dry_run"]&.last == "1", worker: worker)
-            return ReturnedByWorkers.new(reading) if reading.is_a?(Purge::OfWorkers)
+            return ReturnedByWorkers.new(reading) if reading.is_a?(Purge::WorkerResults)
 
             new(reading, worker ? {} : form)
           rescue ArgumentError => e
@@ -69,7 +68,7 @@ module Memscope
         def json = reading.to_json
 
         # @return [String]
-        def text = Memscope::Report::PurgeTable.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
 
         # @return [String]
         def title = "Returned"

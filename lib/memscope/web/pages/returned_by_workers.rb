@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../report"
-require_relative "../../report/worker_purges_table"
 
 module Memscope
   module Web
@@ -10,10 +9,10 @@ module Memscope
       #
       # @api private
       class ReturnedByWorkers
-        # @return [Purge::OfWorkers]
+        # @return [Purge::WorkerResults]
         attr_reader :reading
 
-        # @param reading [Purge::OfWorkers]
+        # @param reading [Purge::WorkerResults]
         def initialize(reading)
           @reading = reading
         end
@@ -22,7 +21,7 @@ module Memscope
         def json = reading.to_json
 
         # @return [String]
-        def text = Memscope::Report::WorkerPurgesTable.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
 
         # @return [String]
         def title = "Returned"
@@ -30,7 +29,7 @@ module Memscope
         # @return [Symbol]
         def template = :returned_by_workers
 
-        # @return [Array<Purge::OfWorkers::Part>] that purged
+        # @return [Array<Purge::WorkerResults::Part>] that purged
         def purged = reading.workers.select(&:result)
       end
     end

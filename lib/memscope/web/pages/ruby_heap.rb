@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../report"
-require_relative "../../report/ruby_heap_table"
 require_relative "page"
 
 module Memscope
@@ -20,7 +19,7 @@ module Memscope
         def reading = @reading ||= read(:ruby_heap)
 
         # @return [String]
-        def text = Memscope::Report::RubyHeapTable.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
       end
     end
   end

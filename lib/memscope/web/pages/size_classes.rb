@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../report"
-require_relative "../../report/size_classes_table"
 require_relative "../refusal"
 require_relative "page"
 
@@ -23,7 +22,7 @@ module Memscope
         end
 
         # @return [String]
-        def text = Memscope::Report::SizeClassesTable.new(reading, unicode: true).to_s
+        def text = Memscope::Report.render(reading, unicode: true)
 
         # @return [Array<Integer>] those that can be chosen
         def arenas = read(:arenas).map(&:index)

@@ -42,12 +42,12 @@ static VALUE host_deny_pagemap_scan(VALUE self) {
     return Qnil;
 }
 
-/* A call of this number fails with this error, whatever its arguments. */
-static VALUE deny(unsigned syscall_number, unsigned error) {
+/* What becomes of a call of this number, whatever its arguments. */
+static VALUE answer(unsigned syscall_number, unsigned action) {
     struct sock_filter instructions[] = {
         LOAD(nr),
         SKIP_UNLESS(syscall_number, 1),
-        ANSWER(SECCOMP_RET_ERRNO | error),
+        ANSWER(action),
         ANSWER(SECCOMP_RET_ALLOW),
     };
 
@@ -55,14 +55,14 @@ static VALUE deny(unsigned syscall_number, unsigned error) {
     return Qnil;
 }
 
-/* Host.deny_process_vm_readv! -> nil: it fails with EPERM, as under Docker's default profile of older versions. */
-static VALUE host_deny_process_vm_readv(VALUE self) {
-    return deny(SYS_process_vm_readv, EPERM);
+/* Host.forbid_process_vm_readv! -> nil: it ends the process. It copies pages that a forked child shares. */
+static VALUE host_forbid_process_vm_readv(VALUE self) {
+    return answer(SYS_process_vm_readv, SECCOMP_RET_KILL_PROCESS);
 }
 
 /* Host.deny_memfd_create! -> nil: it fails with ENOSYS, as before Linux 3.17. */
 static VALUE host_deny_memfd_create(VALUE self) {
-    return deny(SYS_memfd_create, ENOSYS);
+    return answer(SYS_memfd_create, SECCOMP_RET_ERRNO | ENOSYS);
 }
 
 /* Host.close_descriptors(first, last) -> nil: closes them as daemons do, whoever owns them. */
@@ -81,7 +81,7 @@ static VALUE host_allow_huge_pages(VALUE self) {
 
 void init_kernel(VALUE host) {
     rb_define_singleton_method(host, "deny_pagemap_scan!", host_deny_pagemap_scan, 0);
-    rb_define_singleton_method(host, "deny_process_vm_readv!", host_deny_process_vm_readv, 0);
+    rb_define_singleton_method(host, "forbid_process_vm_readv!", host_forbid_process_vm_readv, 0);
     rb_define_singleton_method(host, "deny_memfd_create!", host_deny_memfd_create, 0);
     rb_define_singleton_method(host, "close_descriptors", host_close_descriptors, 2);
     rb_define_singleton_method(host, "allow_huge_pages!", host_allow_huge_pages, 0);

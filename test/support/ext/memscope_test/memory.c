@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Every block begins with a pointer to the one made before it: keeping them takes no memory of its own. */
@@ -158,6 +159,21 @@ static VALUE host_mmap_anonymous(int argc, VALUE *argv, VALUE self) {
     return ULL2NUM((uintptr_t)start);
 }
 
+/* Host.reserve(bytes) -> nil: address space that nothing may touch, as databases and virtual machines reserve it. */
+static VALUE host_reserve(VALUE self, VALUE bytes) {
+    (void)map_apart(NUM2SIZET(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    return Qnil;
+}
+
+/* Host.read_zero_pages(bytes) -> nil: reads memory that nobody has written, which is the kernel's page of zeros. */
+static VALUE host_read_zero_pages(VALUE self, VALUE bytes) {
+    const volatile char *start = map_apart(NUM2SIZET(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+    for (size_t offset = 0; offset < NUM2SIZET(bytes); offset += page_size)
+        (void)start[offset];
+    return Qnil;
+}
+
 /* Host.mmap_file(path) -> [address, bytes]: the whole file, private and read-only, every page read. */
 static VALUE host_mmap_file(VALUE self, VALUE path) {
     int descriptor = open(StringValueCStr(path), O_RDONLY | O_CLOEXEC);
@@ -230,13 +246,63 @@ static VALUE host_nameless(VALUE self, VALUE bytes) {
     return object;
 }
 
+/* An object whose size function takes a while, and the calls of that function in all. */
+struct slow {
+    size_t bytes, nanoseconds;
+};
+static size_t slow_calls;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static size_t slow_size(const void *data) {
+    const struct slow *slow = data;
+    uint64_t end = slow->nanoseconds > 0 ? now_ns() + slow->nanoseconds : 0;
+
+    slow_calls++;
+    while (end > 0 && now_ns() < end)
+        ;
+    return sizeof *slow + slow->bytes;
+}
+
+static const rb_data_type_t slow_type = {.wrap_struct_name = "Host::Slow",
+                                         .function = {.dfree = RUBY_DEFAULT_FREE, .dsize = slow_size}};
+static const rb_data_type_t quick_type = {.wrap_struct_name = "Host::Quick",
+                                          .function = {.dfree = RUBY_DEFAULT_FREE, .dsize = slow_size}};
+
+/*
+ * Host.sized(bytes, nanoseconds) -> an object that says it holds bytes: of the type Host::Slow, whose size function
+ * takes so long; of Host::Quick where that is 0.
+ */
+static VALUE host_sized(VALUE self, VALUE bytes, VALUE nanoseconds) {
+    const rb_data_type_t *type = NUM2SIZET(nanoseconds) > 0 ? &slow_type : &quick_type;
+    struct slow *slow;
+    VALUE object = TypedData_Make_Struct(rb_cObject, struct slow, type, slow);
+
+    *slow = (struct slow){NUM2SIZET(bytes), NUM2SIZET(nanoseconds)};
+    return object;
+}
+
+/* Host.size_calls -> Integer: how often a size function of Host.sized was called. */
+static VALUE host_size_calls(VALUE self) {
+    return SIZET2NUM(slow_calls);
+}
+
 void init_memory(VALUE host) {
     rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
+    rb_define_singleton_method(host, "sized", host_sized, 2);
+    rb_define_singleton_method(host, "size_calls", host_size_calls, 0);
     rb_define_singleton_method(host, "nameless", host_nameless, 1);
     rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
     rb_define_singleton_method(host, "mallctl", host_mallctl, 2);
     rb_define_singleton_method(host, "free_blocks", host_free_blocks, -1);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
+    rb_define_singleton_method(host, "reserve", host_reserve, 1);
+    rb_define_singleton_method(host, "read_zero_pages", host_read_zero_pages, 1);
     rb_define_singleton_method(host, "mmap_file", host_mmap_file, 1);
     rb_define_singleton_method(host, "shared_memory", host_shared_memory, 2);
     rb_define_singleton_method(host, "unmap", host_unmap, 2);

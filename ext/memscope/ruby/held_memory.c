@@ -1,0 +1,182 @@
+#include "values.h"
+
+#include "init.h"
+#include "ruby/held_memory.h"
+#include "ruby/ruby_heap.h"
+#include "ruby/ruby_private.h"
+
+#include <string.h>
+#include <time.h>
+
+#define TYPE_LIMIT 256 /* a power of two; an application has about a hundred types */
+
+/* Nanoseconds. Size functions that read a field or two take some tens. */
+#define SLOW_CALL 2000
+#define BUDGET_OF_A_TYPE 2000000
+#define BUDGET_OF_A_WALK 8000000
+/* A call alone may be interrupted. */
+#define SLOW_CALLS_OF_A_TYPE 4
+
+/* One call in so many of a type is timed, and after a slow one each, until so many in a row were not. */
+#define TIMED_CALL 8
+#define WATCHED_CALLS 8
+
+static const rb_data_type_t *fiber_type, *thread_type;
+
+struct asked_type {
+    const rb_data_type_t *type;
+    uint64_t left_out;
+    uint64_t spent_ns; /* in slow calls */
+    uint32_t calls, slow_calls, watched_calls;
+};
+
+struct walk {
+    struct memscope_held_memory *held;
+    struct asked_type types[TYPE_LIMIT + 1]; /* by a hash of the type; the last one is of those without a place */
+    uint64_t spent_ns;
+    uint64_t clock_ns; /* that reading a thread's own time takes, 0.1 to 2 µs */
+};
+
+static struct asked_type *asked_type_of(struct walk *walk, const rb_data_type_t *type) {
+    size_t place = (size_t)((uintptr_t)type / sizeof(void *) * 0x9E3779B97F4A7C15u >> 40);
+
+    for (size_t probe = 0; probe < TYPE_LIMIT; probe++) {
+        struct asked_type *asked = &walk->types[(place + probe) % TYPE_LIMIT];
+
+        if (asked->type == NULL)
+            asked->type = type;
+        if (asked->type == type)
+            return asked;
+    }
+    return &walk->types[TYPE_LIMIT];
+}
+
+static bool is_left_out(const struct walk *walk, const struct asked_type *type) {
+    return type->slow_calls >= SLOW_CALLS_OF_A_TYPE &&
+           (type->spent_ns >= BUDGET_OF_A_TYPE || walk->spent_ns >= BUDGET_OF_A_WALK);
+}
+
+static uint64_t time_of(clockid_t clock) {
+    struct timespec time;
+
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t least_time_between_readings(clockid_t clock) {
+    uint64_t least = UINT64_MAX;
+
+    for (int pair = 0; pair < 4; pair++) {
+        uint64_t start = time_of(clock), between = time_of(clock) - start;
+
+        least = between < least ? between : least;
+    }
+    return least;
+}
+
+/*
+ * CLOCK_MONOTONIC is cheap to read, but also counts the time of other processes. A slow call by it only begins a watch
+ * by the thread's own time, which takes a system call to read.
+ */
+static size_t ask_timed(struct walk *walk, struct asked_type *type, VALUE object) {
+    bool watched = type->watched_calls > 0;
+    clockid_t clock = watched ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    uint64_t start = time_of(clock);
+    size_t size = rb_obj_memsize_of(object);
+    uint64_t spent_ns = time_of(clock) - start;
+
+    if (watched)
+        type->watched_calls--;
+    if (spent_ns < SLOW_CALL + (watched ? walk->clock_ns : 0))
+        return size;
+    type->watched_calls = WATCHED_CALLS;
+    if (watched) {
+        type->slow_calls++;
+        type->spent_ns += spent_ns;
+        walk->spent_ns += spent_ns;
+    }
+    return size;
+}
+
+static size_t ask_typed(struct walk *walk, VALUE object) {
+    struct asked_type *type = asked_type_of(walk, RTYPEDDATA_TYPE(object));
+
+    if (is_left_out(walk, type)) {
+        type->left_out++;
+        return 0;
+    }
+    if (type->watched_calls > 0 || type->calls++ % TIMED_CALL == 0)
+        return ask_timed(walk, type, object);
+    return rb_obj_memsize_of(object);
+}
+
+/*
+ * Fibers, and threads before 3.3, have their VM stack on a mapped stack, not in malloc memory, and count it all the
+ * same (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
+ */
+static bool counts_a_mapped_stack(VALUE object) {
+    return RTYPEDDATA_TYPE(object) == fiber_type ||
+           (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
+}
+
+/* 0 for what cannot be asked. Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers).
+ */
+static size_t ask(struct walk *walk, VALUE object) {
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_NONE:
+    case RUBY_T_MOVED:
+    case RUBY_T_ZOMBIE:
+        return 0;
+    case RUBY_T_CLASS:
+    case RUBY_T_MODULE:
+    case RUBY_T_ICLASS:
+        return RUBY_API_VERSION_CODE < 40000 ? rb_obj_memsize_of(object) : 0;
+    case RUBY_T_DATA:
+        if (!RTYPEDDATA_P(object))
+            return rb_obj_memsize_of(object);
+        return counts_a_mapped_stack(object) ? 0 : ask_typed(walk, object);
+    default:
+        return rb_obj_memsize_of(object);
+    }
+}
+
+static int ask_each(void *start, void *end, size_t stride, void *data) {
+    struct walk *walk = data;
+
+    for (uintptr_t slot = (uintptr_t)start; slot < (uintptr_t)end; slot += stride) {
+        size_t size = ask(walk, (VALUE)slot);
+
+        walk->held->bytes += size > stride ? size - stride : 0;
+    }
+    return 0;
+}
+
+static void list_left_out(const struct walk *walk, struct memscope_held_memory *held) {
+    for (size_t index = 0; index <= TYPE_LIMIT; index++) {
+        const struct asked_type *type = &walk->types[index];
+
+        if (type->left_out == 0)
+            continue;
+        held->left_out_objects += type->left_out;
+        if (held->left_out_count < MEMSCOPE_LEFT_OUT_NAMES)
+            held->left_out[held->left_out_count++] =
+                (struct memscope_left_out){type->type == NULL ? NULL : type->type->wrap_struct_name, type->left_out};
+    }
+}
+
+void memscope_heap_held_memory(struct memscope_held_memory *held) {
+    struct walk walk = {.held = held, .clock_ns = least_time_between_readings(CLOCK_THREAD_CPUTIME_ID)};
+
+    memset(held, 0, sizeof *held);
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+    held->known = !memscope_other_ractors();
+    if (held->known)
+        rb_objspace_each_objects(ask_each, &walk);
+#endif
+    list_left_out(&walk, held);
+}
+
+void Init_memscope_held_memory(void) {
+    fiber_type = RTYPEDDATA_TYPE(rb_fiber_current());
+    thread_type = RTYPEDDATA_TYPE(rb_thread_current());
+}

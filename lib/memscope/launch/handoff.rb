@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Launch
+    # What memscope leaves for the Ruby program that it becomes: an order in a variable for each mode, and autorun.rb,
+    # which RUBYOPT loads before the program's script. Both are for this one process, which keeps its id across exec:
+    # autorun removes them from any other process that inherits them.
+    #
+    # The program loads this file too, before anything else of memscope: it requires nothing.
+    module Handoff
+      # What autorun does, in this order; and whether again in another Ruby program that the process execs.
+      MODES = { "prove" => false, "profile" => true, "report" => true }.freeze
+      LIBRARY = File.expand_path("../..", __dir__)
+      private_constant :MODES, :LIBRARY
+
+      # An order, as the program finds it, and what carrying it out needs there.
+      class Order
+        # @param values [Hash{String => String}]
+        def initialize(values)
+          @values = values
+        end
+
+        # @param name [String]
+        # @return [String, nil]
+        def [](name) = @values[name]
+
+        # Loads memscope, and leaves $LOAD_PATH as it was.
+        #
+        # @return [void]
+        def load_memscope
+          return if Memscope.respond_to?(:ledger)
+
+          load_path = Handoff.load_path(self["extension"])
+          $LOAD_PATH.unshift(*load_path)
+          require_relative "../../memscope"
+        ensure
+          load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
+        end
+
+        # Opens the file that memscope made. To be called while the program has the rights that it started with.
+        #
+        # @return [IO] the file, else standard error
+        def output
+          return $stderr unless self["output"]
+
+          flags = File::WRONLY | File::APPEND | File::NOFOLLOW
+          File.new(self["output"], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
+        rescue SystemCallError => e
+          complain(e.message)
+          $stderr
+        end
+
+        # @param message [String]
+        # @return [void]
+        def complain(message)
+          $stderr.write("memscope #{self['title']}: #{message}\n") # warn is silent under -W0
+        rescue StandardError
+          nil
+        end
+
+        # Runs a block in a thread that Puma, by its mark, does not complain about. While it sleeps, Ruby does not
+        # detect that all threads of the program wait for each other.
+        #
+        # @return [Thread]
+        def background(&) = Thread.new(&).tap { |thread| thread.thread_variable_set(:fork_safe, true) }
+      end
+
+      class << self
+        # @param mode [String] a key of MODES
+        # @param environment [Environment] to change
+        # @param order [Hash{Symbol => Object}] without its nil values
+        # @raise [Refusal] if RUBYOPT cannot name autorun.rb
+        def write(mode, environment, **order)
+          values = { pid: Process.pid, extension: extension_directory, **order }.compact
+          environment[variable(mode)] = values.map { |key, value| "#{key}=#{value}".b.dump }.join("\n")
+          put_first(environment, "RUBYOPT", option, " ")
+          return unless spaced?
+          raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon" if LIBRARY.include?(":")
+
+          put_first(environment, "RUBYLIB", LIBRARY, ":")
+        end
+
+        # Called by autorun.rb. Removes the traces that no later program of this process needs.
+        #
+        # @return [Hash{String => Order}] the orders for this process by mode
+        def read
+          orders = MODES.filter_map { |mode, kept| [mode, take(mode, kept)] }.to_h.compact
+          $LOAD_PATH.delete(LIBRARY) if spaced?
+          if MODES.keys.none? { |mode| ENV.key?(variable(mode)) }
+            remove("RUBYOPT", option, " ")
+            remove("RUBYLIB", LIBRARY, ":") if spaced?
+          end
+          orders
+        end
+
+        # @param extension [String, nil] the extension's directory
+        # @return [Array<String>] where memscope is, its extension first
+        def load_path(extension = extension_directory) = [extension, LIBRARY].compact.uniq
+
+        private
+
+        def variable(mode) = "MEMSCOPE_AUTORUN_#{mode.upcase}"
+
+        # RUBYOPT ends a path at a space; then Ruby finds the file through RUBYLIB, which does not.
+        def option = "-r#{spaced? ? 'memscope/launch/autorun' : File.join(__dir__, 'autorun.rb')}"
+
+        def spaced? = LIBRARY.match?(/\s/)
+
+        def take(mode, kept)
+          order = ENV[variable(mode)]&.lines(chomp: true)&.to_h { |line| entry(line) }
+          meant = order && order["pid"] == Process.pid.to_s
+          ENV.delete(variable(mode)) unless meant && kept
+          Order.new(order) if meant
+        end
+
+        def entry(line)
+          line.undump.b.split("=", 2).map { |text| text.force_encoding(Encoding.default_external) }
+        end
+
+        # Once: several modes share it.
+        def put_first(environment, name, value, separator)
+          environment[name] = [value, *environment[name].split(separator) - [value]].join(separator)
+        end
+
+        def remove(name, value, separator)
+          values = ENV[name].to_s.split(separator)
+          return unless values.delete(value)
+
+          ENV[name] = (values.join(separator) unless values.empty?)
+        end
+
+        # RubyGems may keep extensions apart from the library.
+        def extension_directory
+          loaded = $LOADED_FEATURES.find { |path| path.end_with?("/memscope/memscope.so") }
+          File.expand_path("../..", loaded) if loaded
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Memscope
+  class Profile < Reading
+    module Formats
+      # speedscope's own format: https://www.speedscope.app/file-format-schema.json
+      #
+      # @api private
+      class Speedscope
+        SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+
+        # @param profile [Profile, Difference]
+        def initialize(profile)
+          @profile = profile
+        end
+
+        # @return [String] JSON
+        def to_s
+          JSON.generate("$schema": SCHEMA, exporter: "memscope #{@profile.memscope}",
+                        name: "malloc profile of process #{@profile.pid}", activeProfileIndex: 0,
+                        shared: { frames: @profile.frames.map { |frame| frame(frame) } }, profiles: profiles)
+        end
+
+        private
+
+        def frame(frame)
+          { name: frame.name, file: frame.path || frame.library, line: (frame.lineno if frame.path) }.compact
+        end
+
+        # Weights cannot be negative: shrinkage is a profile of its own.
+        def profiles
+          if @profile.difference?
+            return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }]
+          end
+
+          [sampled("live bytes", &:live_bytes), sampled("live objects", "none", &:live_objects),
+           (sampled("allocated since start", &:allocated_bytes) if @profile.allocations?)].compact
+        end
+
+        def sampled(name, unit = "bytes", &number)
+          weights = @profile.by_frames(&number).select { |_frames, weight| weight.positive? }
+          { type: "sampled", name: name, unit: unit, startValue: 0, endValue: weights.values.sum,
+            samples: weights.keys.map(&:reverse), weights: weights.values }
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,254 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # A ledger, the first screen: the two numbers that disagree, and the rows that explain it.
+    #
+    # "Ruby says" is the bytes of live slots, and with `objects: true` also what live objects report to hold through
+    # malloc.
+    class LedgerPage < ReadingPage
+      SCANS = { pagemap_scan: "kernel scan", pagemap: "pagemap", smaps: "smaps" }.freeze
+      private_constant :SCANS
+
+      private
+
+      def title = @page.title(@reading)
+
+      def sections = [summary, (LedgerTable.new(@reading, @page).lines if @reading.rss_bytes).to_a, holders, checks]
+
+      def summary
+        return ["  The kernel says  unknown; see the reasons below"] unless @reading.rss_bytes
+
+        kernel = summary_line("The kernel says", @reading.rss_bytes, "resident")
+        ruby = @reading.ruby_bytes
+        return [kernel, "  Ruby says        unknown; RSS by owner:"] unless ruby
+
+        [kernel, summary_line("Ruby says", ruby, ruby_says(ruby)),
+         summary_line("The difference", @reading.rss_bytes - ruby, "and this is where it is:")]
+      end
+
+      def ruby_says(ruby)
+        held = @reading.held_by_objects_bytes
+        held ? "#{mebibytes(ruby - held)} in live slots, #{mebibytes(held)} held through malloc" : "in live slots"
+      end
+
+      def summary_line(name, bytes, meaning) = "  #{name.ljust(16)}#{mebibytes(bytes).rjust(10)} MiB   #{meaning}"
+
+      # Who in Ruby holds the memory that malloc has handed out, where both are known.
+      def holders
+        detail = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
+        allocated, held = detail.values_at(:in_use_bytes, :held_by_objects_bytes)
+        return [] unless allocated && held
+
+        [@page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}; " \
+                       "#{size(allocated - held)} is untracked.")]
+      end
+
+      def checks
+        checked.reject { |row| row.check.verified? }.map do |row|
+          check = row.check
+          @page.wrapped("unverified: #{row.label}: #{check.source} says #{exact(check.expected_bytes)}, found " \
+                        "#{exact(check.actual_bytes)}: #{signed(check.difference_bytes)} B")
+        end
+      end
+
+      def checked = @reading.each_path.filter_map { |_path, row| row if row.check }
+
+      def reasons
+        reasons = @reading.reasons
+        reasons = { malloc: @reading.allocator.proof, **reasons } unless @reading.allocator.proved?
+        reasons.empty? ? [] : ["  unavailable or approximate:", *explained(reasons, indent: "    ")]
+      end
+
+      def footer = [@page.joined([cost, against_statm, agreement].compact, indent: "  ")]
+
+      # statm is read before and after the scan; a scan between the two values differs by 0.
+      def against_statm
+        bounds = [@reading.statm_before_bytes, @reading.statm_after_bytes].compact
+        return if bounds.empty? || @reading.rss_bytes.nil?
+
+        difference = @reading.rss_bytes - @reading.rss_bytes.clamp(*bounds.minmax)
+        "#{SCANS.fetch(@reading.source)} vs. statm: #{signed(difference)} B"
+      end
+
+      def agreement
+        all = checked
+        "#{all.count { |row| row.check.verified? }} of #{counted(all.length, 'checks')} verified" unless all.empty?
+      end
+    end
+
+    # The rows of a ledger: MiB, percent of RSS, the tree, and the details of each row.
+    class LedgerTable
+      include Quantity
+
+      NUMBER_WIDTH = 9
+      PERCENT_WIDTH = 9
+      DETAIL_COLUMN = 42
+      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
+
+      # @param ledger [Ledger]
+      # @param page [Page]
+      def initialize(ledger, page)
+        @ledger = ledger
+        @page = page
+        @sum = ledger.rows.sum(&:bytes)
+        @sharing = ledger.rows.any?(&:shared_bytes)
+        @detail_column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
+        numbers = [@sum, *ledger.each_path.map { |_path, row| row.bytes }]
+        @number_width = [NUMBER_WIDTH, *numbers.map { |bytes| mebibytes(bytes).length + 2 }].max
+      end
+
+      # @return [Array<String>]
+      def lines
+        [line("MiB", "of RSS", @sharing ? "shared".rjust(NUMBER_WIDTH) : ""),
+         *@ledger.rows.filter(&:visible?).flat_map { |row| row_lines(row) },
+         line(mebibytes(@sum), percent(@sum), "#{shared(shared_sum)}#{closing}")]
+      end
+
+      private
+
+      def row_lines(row)
+        below = @page.branches(visible_children(row)) { |child| visible_children(child) }
+        [row_line(row, percent(row.bytes), ""),
+         *below.map { |branches, child| row_line(child, "", " #{branches}") }]
+      end
+
+      def visible_children(row) = row.children.filter(&:visible?)
+
+      def row_line(row, percent, branches)
+        line(mebibytes(row.bytes), percent, "#{shared(row.shared_bytes)}#{branches}#{row.label}", RowItems.of(row))
+      end
+
+      # A column of its own, in MiB, where it was asked for.
+      def shared(bytes)
+        "#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing
+      end
+
+      def line(number, percent, label, items = [])
+        text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
+        "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
+      end
+
+      # As many items as there is room for, in a column of their own; where that has no room for one, behind the label.
+      def fitting(items, length)
+        gaps = [[@detail_column - length, 2].max, 2]
+        choices = gaps.flat_map do |gap|
+          items.length.downto(1).map { |number| "#{' ' * gap}#{items.first(number).join(', ')}" }
+        end
+        choices.find { |text| length + text.length <= Page::WIDTH }
+      end
+
+      def percent(bytes) = @ledger.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @ledger.rss_bytes)
+
+      # nil where it is unknown of some row.
+      def shared_sum
+        parts = @ledger.rows.map(&:shared_bytes)
+        parts.sum unless parts.include?(nil)
+      end
+
+      def closing
+        difference = @sum - @ledger.rss_bytes
+        return "= RSS of this reading, to the byte" if difference.zero?
+
+        "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
+      end
+    end
+
+    # The details of a ledger's row, beside its bytes: "45,649 blocks", "text 2.8 MiB".
+    module RowItems
+      # Shown elsewhere in the report, or in the JSON only.
+      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes untracked_bytes].freeze
+      private_constant :HIDDEN
+
+      module_function
+
+      # @param row [Ledger::Row]
+      # @return [Array<String>]
+      def of(row)
+        unverified = "unverified" if row.check && !row.check.verified?
+        detail = row.detail.except(*HIDDEN)
+        trimmable = detail.delete(:trimmable_bytes)
+        # On the rows whose memory it is; their sum is in the detail of malloc.
+        trim = "malloc_trim returns #{Quantity.size(trimmable)}" if row.leaf? && trimmable&.positive?
+        [*unverified, *trim, *detail.filter_map { |name, value| item(name.to_s.tr("_", " "), value) }]
+      end
+
+      # A String needs no name; a number or a list does. Zero and empty ones are left out.
+      def item(name, value)
+        case value
+        when String then value unless value.empty?
+        when Integer then number(name, value) unless value.zero?
+        when Float then "#{name} #{value}"
+        when Array then Quantity.counted(value.size, name) unless value.empty?
+        when true then name
+        end
+      end
+
+      def number(name, value)
+        return Quantity.counted(value, name) unless name.end_with?(" bytes")
+
+        "#{name.delete_suffix(' bytes')} #{Quantity.size(value)}"
+      end
+      private_class_method :item, :number
+    end
+
+    # A Diff: the rows of a ledger as a tree in MiB, other numbers one a line. Unchanged numbers are left out, and rows
+    # that changed by less than 0.05 MiB.
+    class DiffPage < ReadingPage
+      NUMBER_WIDTH = 14
+      private_constant :NUMBER_WIDTH
+
+      private
+
+      def title
+        @page.joined(["memscope #{@reading.memscope}", "#{@reading.of.tr('_', ' ')} of pid #{@reading.pid}",
+                      "#{format('%.1f', @reading.seconds)} s later"])
+      end
+
+      def sections
+        lines = @reading.of == "ledger" ? row_lines : number_lines(@reading.changes)
+        [lines.empty? ? ["  nothing changed"] : lines]
+      end
+
+      def footer = []
+
+      def number_lines(changes, before = "")
+        changes.flat_map do |change|
+          path = "#{before}#{change.id}"
+          next number_lines(change.changes, "#{path}.") unless change.changes.empty?
+
+          change.delta.nil? || change.delta.zero? ? [] : [number_line(path, change.delta)]
+        end
+      end
+
+      def number_line(path, delta)
+        number = delta.is_a?(Integer) ? signed(delta) : format("%+.2f", delta)
+        "#{number.rjust(NUMBER_WIDTH)} #{path.end_with?('_bytes') ? 'B' : ' '}  #{path}"
+      end
+
+      def row_lines
+        lines = moved(@reading.rows).flat_map { |row| [row_line(row, row.label), *lines_below(row)] }
+        rss = @reading[:rss_bytes]
+        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, "= the change of RSS") if rss.delta)]
+      end
+
+      def lines_below(row)
+        @page.branches(moved(row.changes)) { |part| moved(part.changes) }
+             .map { |branches, part| row_line(part, " #{branches}#{part.label}") }
+      end
+
+      def row_line(row, label)
+        number = mebibytes(row.delta)
+        number = "+#{number}" unless row.delta.negative? || number == "0.0"
+        "#{number.rjust(NUMBER_WIDTH)}  #{label}"
+      end
+
+      # Those that print as more than 0.0.
+      def moved(changes)
+        changes.filter { |change| mebibytes(change.delta) != "0.0" || moved(change.changes).any? }
+      end
+    end
+  end
+end

@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # The allocator's settings: those that are set, their problems, and the recommended ones.
+    class LintPage < ReadingPage
+      NAME_WIDTH = 26
+      private_constant :NAME_WIDTH
+
+      private
+
+      def subject
+        version = @reading.version && (@reading.version[/\A\d+(\.\d+)+/] || @reading.version)
+        ["settings of #{[@reading.allocator, version].compact.join(' ')}", "pid #{@reading.pid}"]
+      end
+
+      def sections = [settings, problems, recommendations]
+
+      def footer = []
+
+      # Those that something has set, and those that a recommendation is about.
+      def settings
+        shown, others = @reading.settings.partition { |setting| shown?(setting) }
+        which = shown.empty? ? "All #{others.length}" : "The other #{others.length}"
+        [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from" if shown.any?),
+         *shown.map { |setting| setting_line(setting) },
+         *("  #{which} settings have their default values." if others.any?)]
+      end
+
+      def shown?(setting)
+        setting.source != "default" || setting.given || @reading.recommendations.map(&:name).include?(setting.name)
+      end
+
+      def setting_line(setting)
+        given = ", given #{setting.given.inspect}" if setting.problem && setting.given
+        line = "  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}"
+        line.length > Page::WIDTH ? "#{line[0, Page::WIDTH - 3]}..." : line
+      end
+
+      def value(value)
+        case value
+        when nil then @page.unknown
+        when Integer then value.negative? ? value.to_s : count(value)
+        else value.to_s
+        end
+      end
+
+      def problems
+        return ["  Nothing is wrong with the settings."] if @reading.problems.empty? && @reading.allocator != :unknown
+
+        @reading.problems.flat_map do |problem|
+          [@page.wrapped("#{problem.severity}: #{problem.text}"), *(paste(problem.replacement) if problem.replacement)]
+        end
+      end
+
+      # Never broken: it is to be pasted.
+      def paste(text) = text == @reading.recommended ? "    paste the recommended line below" : "    paste  #{text}"
+
+      def recommendations
+        return [] unless @reading.recommended
+
+        parts = @reading.recommendations.map do |part|
+          @page.wrapped("#{part.text}  #{part.reason}#{now(part)}", indent: "    ")
+        end
+        ["  Recommended for this process", "", "    #{@reading.recommended}", "", *parts]
+      end
+
+      def now(part)
+        " (now #{value(part.now)})" unless part.now.nil? || part.text.end_with?(":#{part.now}", "=#{part.now}")
+      end
+
+      def reasons
+        hidden = @reading.settings.reject { |setting| shown?(setting) }.map { |setting| setting.name.to_sym }
+        given = @reading.reasons.except(*hidden)
+        given.empty? ? [] : ["  unavailable or approximate:", *explained(given, indent: "    ")]
+      end
+    end
+  end
+end

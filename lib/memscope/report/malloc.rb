@@ -1,0 +1,223 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # What the pages on malloc have in common: the title, and which reasons they print.
+    class MallocPage < ReadingPage
+      private
+
+      def subject
+        malloc = @reading.allocator
+        [malloc == :unknown ? "what serves malloc is unknown" : "#{malloc} serves malloc", "pid #{@reading.pid}",
+         *("epoch #{@reading.epoch}" if @reading.epoch)]
+      end
+
+      def reasons = explained(@reading.reasons.slice(:epoch, :extension, *explains))
+    end
+
+    # Arenas, one a line. Under jemalloc also how long each keeps unused pages, and the mutexes that threads waited for
+    # longest.
+    class ArenasPage < MallocPage
+      # How many mutexes are shown.
+      MUTEXES = 3
+      private_constant :MUTEXES
+
+      private
+
+      def explains = %i[arenas]
+
+      def sections = @reading.known? ? [table, decay, waits] : []
+
+      def jemalloc? = @reading.allocator == :jemalloc
+
+      def table
+        shown = Arena::COLUMNS.fetch(@reading.allocator)
+        headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("blocks" unless jemalloc?)]
+        heading, *lines = Columns.new(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) }).lines
+        [heading, units(heading, shown.keys), *lines, *mmapped]
+      end
+
+      def row(arena, shown)
+        [@reading.label(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
+         *shown.values.map { |field| cell(arena.public_send(field)) },
+         *(counted_cell(arena.free_blocks) unless jemalloc?)]
+      end
+
+      # "MiB" under each heading of bytes, aligned with its end.
+      def units(heading, names)
+        ends = names.map { |name| heading.index(/(?<= )#{name}(?= |\z)/) + name.size }
+        ends.each_with_object(+"") { |column, line| line << "MiB".rjust(column - line.size) }
+      end
+
+      # Blocks outside all arenas.
+      def mmapped
+        return [] unless @reading.mmapped_blocks
+
+        ["", "  plus #{size(@reading.mmapped_bytes)} in #{counted(@reading.mmapped_blocks, 'blocks')} " \
+             "allocated directly with mmap"]
+      end
+
+      # "dirty pages stay 10 s, muzzy pages 0 s: in all arenas".
+      def decay
+        return [] unless jemalloc?
+
+        groups = @reading.group_by { |arena| [arena.dirty_decay_ms, arena.muzzy_decay_ms] }
+        groups.map do |(dirty, muzzy), arenas|
+          where = groups.size == 1 ? "all arenas" : "arena#{'s' if arenas.size > 1} #{arenas.map(&:index).join(', ')}"
+          @page.wrapped("unused pages stay dirty #{time(dirty)}, then muzzy #{time(muzzy)}: #{where}")
+        end
+      end
+
+      def time(milliseconds)
+        return "for an unknown time" unless milliseconds
+        return "forever" if milliseconds.negative?
+
+        "for #{(milliseconds % 1000).zero? ? "#{count(milliseconds / 1000)} s" : "#{count(milliseconds)} ms"}"
+      end
+
+      def waits
+        waited = @reading.flat_map { |arena| (arena.mutexes || {}).map { |name, counts| [arena.index, name, counts] } }
+        waited = waited.select { |_index, _name, counts| counts[:waits].positive? }
+                       .max_by(MUTEXES) { |_index, _name, counts| counts[:wait_ns] }
+        waited.map do |index, name, counts|
+          @page.wrapped("threads waited for mutex #{name} of arena #{index} #{counted(counts[:waits], 'times')}, " \
+                        "#{milliseconds(counts[:wait_ns] / 1000)} in total")
+        end
+      end
+    end
+
+    # Size classes with any memory, one a line: what is in use, and what is free in slabs.
+    class SizeClassesPage < MallocPage
+      HEADINGS = ["bytes", "in use", "MiB in use", "slabs", "partly", "used %", "MiB slack", "allocs"].freeze
+      private_constant :HEADINGS
+
+      private
+
+      def explains = %i[classes]
+
+      def sections
+        return [] unless @reading.known?
+
+        held = @reading.reject { |size_class| size_class.in_use_bytes.zero? && size_class.slack_bytes.zero? }
+        [[*("  of arena #{@reading.arena}" if @reading.arena),
+          *Columns.new(HEADINGS, [*held.map { |size_class| row(size_class) }, sum(held)]).lines]]
+      end
+
+      def row(size_class)
+        [count(size_class.size_bytes), count(size_class.regions_in_use), mebibytes(size_class.in_use_bytes),
+         *slabs(size_class), counter(size_class.allocations)]
+      end
+
+      # A large class has none.
+      def slabs(size_class)
+        return ["", "", "", ""] if size_class.kind == :large
+
+        [count(size_class.slabs), counted_cell(size_class.partly_used_slabs),
+         percent(size_class.regions_in_use, size_class.regions), mebibytes(size_class.slack_bytes)]
+      end
+
+      def sum(held)
+        small = held.select { |size_class| size_class.kind == :small }
+        ["all", count(held.sum(&:regions_in_use)), mebibytes(held.sum(&:in_use_bytes)), count(small.sum(&:slabs)), "",
+         percent(small.sum(&:in_use_bytes), small.sum { |one| one.in_use_bytes + one.slack_bytes }),
+         mebibytes(held.sum(&:slack_bytes)), counter(held.sum(&:allocations))]
+      end
+
+      # There may be thousands of millions of allocations: the table stays within the page.
+      def counter(number) = number < 100_000_000 ? count(number) : "#{count(number / 1_000_000)} M"
+
+      def percent(part, whole) = whole.positive? ? format("%.0f", 100 * part.fdiv(whole)) : ""
+    end
+
+    # The three ratios, each with its two sizes; then the memory that is free but resident, by what returns it.
+    class FragmentationPage < MallocPage
+      # How many sizes of slabs are shown.
+      SIZES = 8
+      WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
+                allocated_bytes: "allocated" }.freeze
+      private_constant :SIZES, :WHERE
+
+      private
+
+      def explains = %i[rss_bytes allocator jemalloc classes deep compactable_bytes]
+
+      def sections = @reading.known? ? [ratios, split] : []
+
+      def ratios
+        [ratio("RSS / resident", :rss_to_resident, :rss_bytes, :resident_bytes),
+         ratio("resident / active", :resident_to_active, :resident_bytes, :active_bytes),
+         ratio("active / allocated", :active_to_allocated, :active_bytes, :allocated_bytes)].compact
+      end
+
+      def ratio(name, ratio, *parts)
+        value = @reading.public_send(ratio)
+        return unless value
+
+        sizes = parts.map { |part| "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}" }
+        "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{sizes.join(' over ')}"
+      end
+
+      def split
+        lever = @reading.allocator == :glibc ? :trim : :purge
+        place = @reading.allocator == :jemalloc ? "slabs" : "pages"
+        ["      MiB   free but resident",
+         line(cell(@reading.purgeable_bytes), "purgeable now: Memscope.purge(#{lever.inspect})"),
+         line(range, "#{'at most, ' unless @reading.compactable_min_bytes}#{compaction}"),
+         line(cell(@reading.stuck_bytes), "stuck until whole #{place} are free, or a restart"), *sizes]
+      end
+
+      def line(number, meaning) = "#{number.rjust(9)}   #{meaning}"
+
+      def compaction
+        return "returned by compaction of Ruby's heap" unless @reading.reasons[:compactable_bytes]
+
+        "in pages of Ruby's heap that a compaction would empty"
+      end
+
+      def range
+        least, most = [@reading.compactable_min_bytes, @reading.compactable_bytes].map { |bytes| cell(bytes) }
+        least == most || least == @page.unknown ? most : "#{least}-#{most}"
+      end
+
+      def sizes
+        lines = @reading.stuck.first(SIZES).map do |stuck|
+          stuck_line(stuck.stuck_bytes, "#{count(stuck.size_bytes)}-byte slabs, " \
+                                        "#{(100 * stuck.utilisation).round} % used")
+        end
+        others = @reading.stuck.drop(SIZES)
+        lines << stuck_line(others.sum(&:stuck_bytes), "slabs of #{counted(others.size, 'other sizes')}") if others.any?
+        lines
+      end
+
+      def stuck_line(bytes, where) = "#{' ' * 12}#{mebibytes(bytes).rjust(9)} in #{where}"
+    end
+
+    # Ruby's heap by slot size: pages and slots, and what compaction could empty; then how full the pages are.
+    class RubyHeapPage < ReadingPage
+      HEADINGS = ["slot", "pages", "slots", "live", "free", "live %", "MiB compactable"].freeze
+      private_constant :HEADINGS
+
+      private
+
+      def sections = @reading.pages ? [table, tenths] : []
+
+      def table
+        Columns.new(HEADINGS, [*@reading.slot_sizes.map { |size| row(count(size.slot_size), size) },
+                               row("all", @reading)]).lines
+      end
+
+      def row(name, slots)
+        [name, *[slots.pages, slots.slots, slots.live_slots, slots.free_slots].map { |number| counted_cell(number) },
+         slots.occupancy ? format("%.0f", 100 * slots.occupancy) : @page.unknown,
+         [slots.compactable_min_bytes, slots.compactable_bytes].map { |bytes| cell(bytes) }.uniq.join(" to ")]
+      end
+
+      def tenths
+        ["  pages by the share of their slots that is live, in tenths, emptiest first:",
+         "  #{@reading.pages_by_tenths.map { |pages| count(pages) }.join('  ')}"]
+      end
+    end
+  end
+end

@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # The processes of a server, one a line: what each costs, what it shares, how it grows; then their largest rows.
+    class WorkersPage < ReadingPage
+      SIZES = { "RSS" => :rss_bytes, "PSS" => :pss_bytes, "USS" => :uss_bytes, "shared" => :shared_bytes,
+                "unshared" => :unshared_since_fork_bytes }.freeze
+      # How many rows are shown; the others are one column.
+      ROWS = 5
+      # The table shows these by a dash.
+      DASHED = %i[rss_bytes_per_hour unshared_since_fork_bytes].freeze
+      private_constant :SIZES, :ROWS, :DASHED
+
+      private
+
+      def subject
+        number = @reading.count { |worker| worker.role == :worker }
+        [*(counted(number, "workers") if number.positive?), "pid #{@reading.pid}"]
+      end
+
+      def sections = [sizes, rows, legend, [*old, *whys]]
+
+      def sizes
+        headings = ["MiB", "pid", *SIZES.keys, "an hour", "up"]
+        lines = @reading.map { |worker| size_cells(worker) }
+        lines << ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes), "", "", "", ""] if many?
+        Columns.new(headings, lines).lines
+      end
+
+      def many? = @reading.count > 1
+
+      def size_cells(worker)
+        [name(worker), worker.pid.to_s, *SIZES.values.map { |field| cell(worker.public_send(field)) },
+         slope(worker.rss_bytes_per_hour), up(worker)]
+      end
+
+      def name(worker)
+        return worker.role == :master ? "master" : "this" unless worker.index
+
+        "worker #{worker.index}"
+      end
+
+      def slope(bytes) = bytes ? "#{'+' if bytes.positive?}#{mebibytes(bytes)}" : @page.unknown
+
+      def up(worker)
+        return @page.unknown unless worker.booted_at
+
+        minutes, seconds = (@reading.at - worker.booted_at).to_i.clamp(0, nil).divmod(60)
+        return "#{seconds} s" if minutes.zero?
+
+        minutes < 120 ? "#{minutes} min" : "#{count(minutes / 60)} h"
+      end
+
+      def rows
+        known = @reading.select(&:rows)
+        return [] if known.empty?
+
+        sums = known.map(&:rows).reduce { |all, rows| all.merge(rows) { |_id, sum, bytes| sum + bytes } }
+        largest = sums.max_by(ROWS, &:last).map(&:first)
+        headings = ["MiB", *largest.map { |id| id.name.tr("_", " ") }, "others", "= RSS"]
+        Columns.new(headings, known.map { |worker| row_cells(worker, largest) }).lines
+      end
+
+      def row_cells(worker, largest)
+        own = largest.map { |id| worker.rows.fetch(id, 0) }
+        sum = worker.ledger_rss_bytes
+        [name(worker), *[*own, sum - own.sum, sum].map { |bytes| mebibytes(bytes) }]
+      end
+
+      def legend
+        return [] unless many?
+
+        [@page.wrapped("PSS divides each shared page among the processes that share it, so it sums to what all of " \
+                       "them use. unshared: shared with the parent right after the fork, and private now.")]
+      end
+
+      # Of a phase that a restart is about to end.
+      def old
+        newest = @reading.filter_map(&:phase).max
+        @reading.select { |worker| worker.phase && worker.phase < newest }.map do |worker|
+          @page.wrapped("#{name(worker)}, pid #{worker.pid}: of phase #{worker.phase}, not #{newest}")
+        end
+      end
+
+      def whys
+        @reading.flat_map do |worker|
+          explained(worker.reasons.except(*DASHED).transform_keys { |id| "#{name(worker)}: #{id}" })
+        end
+      end
+    end
+
+    # Mappings with resident memory, one a line: KiB of address space, KiB resident, permissions, address, and the row
+    # that owns it with the name of its file; where several rows own it, the others below.
+    class MappingsPage < ReadingPage
+      private
+
+      def title = []
+
+      def sections
+        resident = @reading.reject { |mapping| mapping.resident_bytes.zero? }
+        [[line("KiB", "resident", "", "address", "row"), *resident.flat_map { |mapping| rows(mapping) },
+          line(kibibytes(resident.sum(&:size_bytes)), kibibytes(resident.sum(&:resident_bytes)), "",
+               counted(resident.size, "mappings"), "")]]
+      end
+
+      def rows(mapping)
+        ((first, _bytes), *others) = mapping.rows.sort_by { |_path, bytes| -bytes }
+        owner = [first, File.basename(mapping.name)].reject(&:empty?).join("  ")
+        [line(kibibytes(mapping.size_bytes), kibibytes(mapping.resident_bytes), mapping.permissions,
+              mapping.start.to_s(16), owner),
+         *others.map { |path, bytes| line("", "#{kibibytes(bytes)} of it", "", "", path.to_s) }]
+      end
+
+      def line(size, resident, permissions, address, row)
+        "#{size.rjust(11)} #{resident.rjust(12)}  #{permissions.ljust(4)}  #{address.ljust(14)}  #{row}"[0, 80].rstrip
+      end
+
+      def kibibytes(bytes) = count(bytes / 1024)
+    end
+
+    # A process by the kernel's counters alone.
+    class ExternalProcessPage < ReadingPage
+      FIGURES = {
+        rss_bytes: "resident (RSS)", pss_bytes: "of it, shared pages divided by their sharers (PSS)",
+        uss_bytes: "of it, private (USS)", shared_bytes: "of it, shared with other processes",
+        anonymous_bytes: "of it, without a file: heaps and stacks", file_bytes: "of it, of files",
+        shared_memory_bytes: "of it, shared memory", peak_rss_bytes: "peak RSS so far",
+        swap_bytes: "swapped out"
+      }.freeze
+      private_constant :FIGURES
+
+      private
+
+      def title
+        @page.joined(["memscope #{@reading.memscope}", "pid #{@reading.pid} seen from outside", "uid #{@reading.uid}"])
+      end
+
+      def sections = [limits, figures, malloc, cgroup]
+
+      def footer = ["  read in #{milliseconds(@reading.cost.wall_us)}"]
+
+      def limits
+        view = if @reading.listens?
+                 "Kernel's view only. The process listens; its own report: memscope report --pid #{@reading.pid}."
+               else
+                 "Kernel's view only (process does not listen). Its memory in malloc and in Ruby is known to the " \
+                   "process alone: start it with MEMSCOPE_LISTEN=1."
+               end
+        [@page.wrapped(@reading.command.to_s[0, 200]), @page.wrapped(view)]
+      end
+
+      def figures
+        known = FIGURES.keys.select { |name| @reading.public_send(name) }
+        ["      MiB", *known.map { |name| "#{mebibytes(@reading.public_send(name)).rjust(9)}  #{FIGURES[name]}" }]
+      end
+
+      def malloc
+        return [] if @reading.reasons.key?(:mallocs)
+
+        libraries = @reading.mallocs.map do |library|
+          "#{library.name}#{' (preloaded)' if library.preloaded?}, #{library.path}"
+        end
+        libraries << "none; an allocator linked into the program is not visible from outside" if libraries.empty?
+        settings = @reading.variables.to_h.except(:LD_PRELOAD).map { |name, value| "#{name}=#{value}" }
+        ["  mapped libraries that have a malloc:", *libraries.map { |text| @page.wrapped(text, indent: "    ") },
+         *settings.map { |text| @page.wrapped("set: #{text}") }]
+      end
+
+      def cgroup
+        group = @reading.cgroup
+        return [] unless group && group.version != :none
+
+        limit = group.limit_bytes ? "limit #{size(group.limit_bytes)}" : "no limit"
+        used = "working set #{size(group.working_set_bytes)}" if group.working_set_bytes
+        [@page.wrapped([("cgroup #{group.path}:" if group.path), [limit, used].compact.join(", ")].compact.join(" "))]
+      end
+    end
+  end
+end

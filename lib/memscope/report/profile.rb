@@ -1,0 +1,251 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # A malloc profile, or the difference of two: the places that hold most, and the native function that allocated it;
+    # then how it was measured.
+    class ProfilePage < ReadingPage
+      NOUNS = { line: %w[line lines], method: %w[method methods], native: ["native function", "native functions"],
+                library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
+                tag: %w[tag tags], thread: %w[thread threads] }.freeze
+      BACKENDS = { jemalloc: "jemalloc's profiler", imports: "patched imports" }.freeze
+      # Of numbers that the page does not have.
+      UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
+                  patched_imports patched_objects].freeze
+      private_constant :NOUNS, :BACKENDS, :UNUSED
+
+      # @param profile [Profile, Profile::Difference]
+      # @param unicode [Boolean] false: plain ASCII
+      # @param by [Symbol] of Profile::Sampled::GROUPINGS
+      # @param limit [Integer] how many entries
+      def initialize(profile, unicode: true, by: :line, limit: 20)
+        super(profile, unicode: unicode)
+        @by = by
+        @limit = limit
+        @entries, @dead = profile.by(by).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
+        @lines = ProfileLines.new(profile, by, @page, unicode: unicode)
+      end
+
+      # @return [String] the whole in one sentence
+      def summary = @reading.difference? ? change : state
+
+      # @return [Array<String>] paragraphs: how it was measured, how much of malloc it covers, and what that costs
+      def provenance
+        return [rate] if @reading.difference?
+
+        [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
+      end
+
+      private
+
+      def subject = ["malloc profile", "pid #{@reading.pid}"]
+
+      def sections = [[@page.wrapped(summary)], table]
+
+      def reasons = explained(@reading.reasons.except(*UNUSED))
+
+      def footer = provenance.map { |text| @page.wrapped(text) }
+
+      def state
+        return "No sampled allocation is still live." if @reading.samples.zero?
+
+        age = (@reading.at - @reading.started_at).round
+        "#{size(@reading.live_bytes)} (#{error}) allocated in the last #{duration(age)} is " \
+          "still live, by #{counted(@reading.samples, 'samples')}."
+      end
+
+      def error = "#{@page.plus_minus}#{size(@reading.error_bytes)}"
+
+      def duration(seconds)
+        return counted(seconds, "seconds") if seconds < 120
+
+        minutes = seconds / 60
+        minutes < 120 ? counted(minutes, "minutes") : counted(minutes / 60, "hours")
+      end
+
+      def change
+        bytes = @reading.live_bytes
+        seconds = "#{format('%.1f', @reading.seconds)} seconds"
+        return "Live memory has not changed in #{seconds}." if @reading.stacks.empty?
+
+        "Live memory #{bytes.negative? ? 'shrank' : 'grew'} by #{size(bytes.abs)} (#{error}), " \
+          "from #{size(@reading.earlier_live_bytes)} to #{size(@reading.later_live_bytes)}, in #{seconds}."
+      end
+
+      def table
+        return @reading.difference? ? ["  nothing changed"] : dead if @entries.empty?
+
+        [@lines.heading, *shown.flat_map { |entry| @lines.of(entry) }, *others, *dead,
+         *(@page.wrapped(@lines.legend) if @lines.legend)]
+      end
+
+      # Both ends of a difference: what grew most, and what shrank most.
+      def shown
+        return @entries.first(@limit) if !@reading.difference? || @entries.size <= @limit
+
+        shrunk = @entries.last(@limit / 4).select { |entry| entry.live_bytes.negative? }
+        @entries.first(@limit - shrunk.size) + shrunk
+      end
+
+      def others
+        hidden = @entries - shown
+        return [] if hidden.empty?
+
+        error = Integer.sqrt(hidden.sum { |entry| entry.error_bytes**2 })
+        shares = hidden.filter_map(&:share)
+        [@lines.row(hidden.sum(&:live_bytes), error, hidden.sum(&:samples), (shares.sum if shares.any?),
+                    "#{count(hidden.size)} other #{noun(hidden)}")]
+      end
+
+      # Places whose memory has all been freed; in a difference, places whose live memory has not changed.
+      def dead
+        return [] if @dead.empty? || @reading.difference?
+
+        [@lines.note("#{count(@dead.size)} #{noun(@dead)} with no live bytes")]
+      end
+
+      def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
+
+      def rate
+        "One sample per #{size(@reading.rate_bytes)} allocated, on average, taken by " \
+          "#{BACKENDS.fetch(@reading.backend)}. #{@page.plus_minus} is one standard error; the true value lies " \
+          "within #{@page.plus_minus}3 of them 99.7 % of the time."
+      end
+
+      def coverage
+        share = @reading.coverage
+        "The samples account for #{format('%.0f', 100 * share)} % of the growth in the allocator's own count." if share
+      end
+
+      def cost
+        overhead = @reading.overhead
+        ["#{counted(overhead.samples_taken, 'samples')} took #{milliseconds(overhead.nanoseconds / 1000)} and " \
+         "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has ended'}."]
+      end
+
+      # Losses, and distortions of other numbers.
+      def flaws
+        overhead = @reading.overhead
+        [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
+           overhead.dropped_samples.positive?),
+         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: their blocks may count as live." if
+           overhead.lost_frees.positive?),
+         ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
+           overhead.inflated_bytes&.positive?)].compact
+      end
+    end
+
+    # The lines of a malloc profile's table: the numbers, the place, and below that the native function and the age of
+    # the memory.
+    class ProfileLines
+      include Quantity
+
+      # MiB, ±, samples, share.
+      WIDTHS = [10, 8, 10, 9].freeze
+      BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
+      # How many generations a bar has; older ones are added to its first.
+      GENERATIONS = 12
+      private_constant :WIDTHS, :BARS, :GENERATIONS
+
+      # @param profile [Profile, Profile::Difference]
+      # @param by [Symbol]
+      # @param page [Page]
+      # @param unicode [Boolean] as of the page
+      def initialize(profile, by, page, unicode:)
+        @by = by
+        @page = page
+        @unicode = unicode
+        @signed = profile.difference?
+        known = profile.stacks.map(&:generation).minmax
+        @aged = by != :generation && known.uniq.size > 1 && !@signed
+        @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged
+      end
+
+      # @return [String]
+      def heading = line(["MiB", @page.plus_minus, "samples", @signed ? "growth" : "share"], "")
+
+      # @return [String, nil] the meaning of the bars; nil where there are none
+      def legend
+        return unless @aged
+
+        first = @generations.first
+        "Bars: live bytes by generation, from #{first}#{' and older' if first.positive?} " \
+          "to #{@generations.last}, the current one."
+      end
+
+      # @param entry [Profile::Entry]
+      # @return [Array<String>]
+      def of(entry)
+        first, *more = place(entry)
+        more += [native(entry.native)] if entry.native && @by != :native
+        more << age(entry) if @aged
+        [row(entry.live_bytes, entry.error_bytes, entry.samples, entry.share, first),
+         *more.compact.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
+      end
+
+      # @return [String]
+      def row(bytes, error, samples, share, text)
+        numbers = [mebibytes(bytes), mebibytes(error), count(samples)]
+        numbers = ["#{'+' if bytes.positive?}#{numbers[0]}", numbers[1], signed(samples)] if @signed
+        line([*numbers, share ? format("%.1f %%", 100 * share) : ""], text)
+      end
+
+      # @param text [String] without numbers
+      # @return [String]
+      def note(text) = line([""] * WIDTHS.size, text)
+
+      private
+
+      def line(numbers, text)
+        "#{numbers.zip(WIDTHS).map { |number, width| number.rjust(width) }.join}  #{text}".rstrip
+      end
+
+      def room = Page::WIDTH - WIDTHS.sum - 2
+
+      # The function's name matters more than the object's.
+      def native(text)
+        whole = "by #{text}"
+        whole.length <= room - 2 ? whole : whole.sub(/ \([^()]+\)\z/, "")
+      end
+
+      # The place, and its method below where both do not fit.
+      def place(entry)
+        return [ending(entry.name, room)] unless entry.lineno
+
+        whole = "#{entry.path}:#{entry.lineno} in #{entry.name}"
+        return [whole] if whole.length <= room
+
+        [ending("#{entry.path}:#{entry.lineno}", room), "in #{entry.name}"]
+      end
+
+      # The end of a long text says most; a path is cut between directories where that leaves enough of it.
+      def ending(text, width)
+        return text if text.length <= width
+
+        mark = @unicode ? "…" : "..."
+        rest = text[(mark.length - width)..]
+        "#{mark}#{rest[%r{\A.{0,#{width / 2}}?(/.*)}, 1] || rest}"
+      end
+
+      # A bar for each generation, and the share that is older than the current one.
+      def age(entry)
+        bytes = entry.generations
+        whole = bytes.values.sum
+        return unless whole.positive?
+
+        old = bytes.sum { |generation, live| generation < @generations.last ? live : 0 }
+        "#{bar(bytes)} #{format('%.0f', 100.0 * old / whole)} % in old generations"
+      end
+
+      def bar(bytes)
+        first = @generations.first
+        heights = @generations.map { |generation| bytes.sum { |one, live| [one, first].max == generation ? live : 0 } }
+        most = heights.max
+        bars = BARS.fetch(@unicode)
+        heights.map { |height| height.zero? ? " " : bars[(height.fdiv(most) * (bars.size - 1)).round] }.join
+      end
+    end
+  end
+end

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # What a purge returned, by lever: the prediction, what was returned, how long it took, and from which rows.
+    class PurgePage < ReadingPage
+      # Rows that are shown by name; the others are summed up.
+      ROWS = 8
+      private_constant :ROWS
+
+      private
+
+      def subject
+        ["#{@reading.allocator} serves malloc", *("arena #{@reading.arena}" if @reading.arena), "pid #{@reading.pid}"]
+      end
+
+      def sections = [levers, outcome, rows]
+
+      def levers
+        return ["  no levers to run"] if @reading.levers.empty?
+
+        heading = line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms])
+        [heading, *@reading.levers.map { |lever| lever_line(lever) }]
+      end
+
+      def lever_line(lever)
+        done = @reading.dry_run? ? [] : [cell(lever.returned_bytes), format("%.1f", lever.wall_ms)]
+        line(lever.name.name, range_cell(lever.predicted), done, lever.gvl? ? "holds the GVL" : "")
+      end
+
+      def line(name, predicted, done, note = "")
+        "  #{name.ljust(8)} #{predicted.rjust(16)} #{done.map { |text| text.rjust(10) }.join(' ')}  #{note}".rstrip
+      end
+
+      def outcome
+        before = @reading.before.rss_bytes
+        after = @reading.after&.rss_bytes
+        return before ? ["  RSS #{mebibytes(before)} MiB; nothing was changed"] : [] unless before && after
+
+        ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
+         "#{mebibytes(@reading.returned_bytes)} returned", *settled]
+      end
+
+      def settled
+        return [] unless @reading.settled_bytes
+
+        verdict = { true => "stayed down", false => "did not stay down", nil => "nothing was returned" }
+        ["  #{@reading.settle_seconds} s later #{mebibytes(@reading.settled.rss_bytes)}: " \
+         "#{verdict.fetch(@reading.stayed_down?)}"]
+      end
+
+      def rows
+        moved = @reading.rows.reject { |_path, bytes| mebibytes(bytes) == "0.0" }.to_a
+        shown = moved.first(ROWS).map { |path, bytes| [mebibytes(-bytes), path.name] }
+        others = moved.drop(ROWS).sum { |_path, bytes| bytes }
+        shown << [mebibytes(-others), "other rows"] unless others.zero?
+        return [] if shown.empty?
+
+        ["      MiB", *shown.map { |text, name| "#{(text.start_with?('-') ? text : "+#{text}").rjust(9)}  #{name}" }]
+      end
+
+      def reasons
+        explained({ **@reading.reasons, **@reading.levers.to_h { |lever| [lever.name, lever.reason] }.compact })
+      end
+    end
+
+    # What a purge returned in each of several workers, one a line.
+    class WorkerResultsPage < ReadingPage
+      private
+
+      def subject
+        ["#{counted(@reading.workers.count(&:result), 'workers')} of #{@reading.workers.size}", "pid #{@reading.pid}"]
+      end
+
+      def sections = [sizes, outcome, whys]
+
+      def sizes
+        headings = ["MiB", "pid", "before", *(%w[after returned] unless @reading.dry_run?), "predicted"]
+        Columns.new(headings, @reading.workers.map { |part| cells(part) }).lines
+      end
+
+      def cells(part)
+        result = part.result
+        done = [result&.after&.rss_bytes, result&.returned_bytes].map { |bytes| cell(bytes) } unless @reading.dry_run?
+        [part.index ? "worker #{part.index}" : "this", part.pid.to_s, cell(result&.before&.rss_bytes), *done,
+         range_cell(result&.predicted)]
+      end
+
+      def outcome
+        return ["  nothing was changed"] if @reading.dry_run?
+
+        @reading.returned_bytes ? ["  #{mebibytes(@reading.returned_bytes)} MiB returned by the workers above"] : []
+      end
+
+      def whys
+        explained(@reading.workers.select(&:reason).to_h { |part| ["worker #{part.index}", part.reason] })
+      end
+    end
+  end
+end

@@ -1,0 +1,143 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/listening"
+require "memscope/cli"
+require "stringio"
+
+# memscope report, doctor and purge of another process.
+class CLIPidTest < MemscopeTest
+  include Listening
+
+  Ran = Struct.new(:status, :out, :err)
+
+  def test_a_process_that_listens
+    process = listening
+    ran = memscope("report", "--pid", process.pid.to_s)
+
+    assert_equal [0, ""], [ran.status, ran.err]
+    assert_match(/pid #{process.pid}$/, ran.out)
+    assert_includes ran.out, "= RSS of this reading, to the byte"
+    ran = memscope("report", "--pid", process.pid.to_s, "--mappings", "--arenas", "--json")
+
+    assert_equal([["mappings", process.pid], ["arenas", process.pid]],
+                 ran.out.lines.map { |line| JSON.parse(line).values_at("kind", "pid") })
+    ran = memscope("doctor", "--pid", process.pid.to_s, "--json")
+
+    assert_equal [process.pid, ""], [Memscope::Diagnosis.parse(ran.out).pid, ran.err]
+    File.write(File.join(@directory, "since"), ran.out)
+    ran = memscope("doctor", "--pid", process.pid.to_s, "--since", File.join(@directory, "since"))
+
+    assert_match(/pid #{process.pid}$/, ran.out)
+    assert_equal process.pid, Memscope::Lint.from_h(JSON.parse(memscope("doctor", "--settings", "--json", "--pid",
+                                                                        process.pid.to_s).out)).pid
+  end
+
+  def test_purge
+    process = listening
+    ran = memscope("purge", "--pid", process.pid.to_s, "gc", "--settle", "0.05", "--json")
+    result = Memscope::Purge::Result.from_h(JSON.parse(ran.out))
+
+    assert_equal [0, process.pid, 0.05, process.pid],
+                 [ran.status, result.pid, result.settle_seconds, result.settled.pid]
+    assert_includes memscope("purge", "--pid", process.pid.to_s, "--dry-run").out, "nothing was changed"
+    assert_fails(64, /\Amemscope purge: a lever: given "rm", allowed: gc/, "purge", "--pid", process.pid.to_s, "rm")
+    assert_fails(64, /\Amemscope purge: settle: given -1.0, allowed/, "purge", "--pid", process.pid.to_s, "--settle=-1")
+  end
+
+  def test_one_that_does_not
+    process = start
+    pid = process.pid.to_s
+    silent = "process #{pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
+    ran = memscope("report", "--pid", pid)
+
+    assert_equal [0, "memscope report: #{silent}; this is the kernel's view only\n"], [ran.status, ran.err]
+    assert_match(/pid #{pid} seen from outside/, ran.out)
+    assert_equal "external_process", JSON.parse(memscope("report", "--pid", pid, "--json").out)["kind"]
+    [%w[report --deep], %w[report --arenas], %w[doctor], %w[purge]].each do |command|
+      assert_fails(74, "memscope #{command.first}: #{silent}\n", *command, "--pid", pid)
+    end
+  end
+
+  # At a path of its own: by its pid it is not found.
+  def test_a_socket
+    path, process = listening_at_a_path
+
+    assert_match(/this is the kernel's view only/, memscope("report", "--pid", process.pid.to_s).err)
+    [%w[report], %w[doctor], %w[purge gc], %w[report --arenas]].each do |command|
+      assert_match(/\bpid #{process.pid}$/, memscope(*command, "--socket", path).out)
+    end
+    assert_fails(64, /\Amemscope report: --pid and --socket exclude each other; allowed: --pid N, --socket PATH, /,
+                 "report", "--socket", path, "--pid", process.pid.to_s)
+    assert_fails(64, "memscope top: there is no terminal; allowed: memscope ps, memscope report --pid N\n",
+                 "top", "--socket", path)
+    process.stop
+
+    assert_fails(74, "memscope top: no process listens at #{path}: No such file or directory\n",
+                 "top", "--socket", path)
+  end
+
+  def test_sockets_that_are_refused
+    path, = listening_at_a_path
+    link, file = %w[link file].map { |name| File.join(sockets, name) }
+    File.symlink(path, link)
+    File.write(file, "")
+
+    { "run.sock" => [64, "a socket's path: given \"run.sock\", allowed: an absolute path of at most 107 bytes"],
+      "#{path}x" => [74, "no process listens at #{path}x: No such file or directory"],
+      link => [74, "#{link} is a link; allowed: a socket"],
+      file => [74, "#{file} is a file; allowed: a socket"] }.each do |given, (status, message)|
+      assert_fails(status, "memscope report: #{message}\n", "report", "--socket", given)
+    end
+    File.chmod(0o755, sockets)
+
+    assert_fails(74, "memscope purge: the directory for sockets #{sockets} has mode 0755; allowed: a directory of " \
+                     "uid #{Process.euid} with mode 0700\n", "purge", "--socket", path)
+  end
+
+  def test_a_socket_of_another_user
+    skip_unless_root
+    path, process = listening_at_a_path
+    skip_unless_readable_for(65_534)
+    File.chmod(0o711, @directory)
+    stranger = start("require 'memscope/client'; Process::UID.change_privilege(65_534)")
+    stranger.tell("Memscope::Client.at(#{path.inspect}) rescue [$!.class, $!.message]")
+
+    assert_match(/Unreachable, .*no process listens at #{path}: Permission denied/, stranger.gets)
+    assert_equal process.pid, Memscope::Client.at(path).pid
+    File.chown(65_534, nil, sockets)
+
+    assert_raises(Memscope::Client::Unreachable) { Memscope::Client.at(path) }
+  end
+
+  def test_none
+    gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
+    %w[report doctor purge].each do |command|
+      assert_fails(74, "memscope #{command}: there is no process #{gone}\n", command, "--pid", gone.to_s)
+      assert_fails(64, "memscope #{command}: pid: given 0, allowed: the number of a process\n", command, "--pid", "0")
+      assert_fails(64, /invalid argument: --pid x; allowed: --pid N/, command, "--pid", "x")
+    end
+  end
+
+  private
+
+  def listening_at_a_path
+    path = File.join(sockets, "own")
+    Dir.mkdir(sockets, 0o700)
+    [path, start("Memscope.listen(path: #{path.inspect})")]
+  end
+
+  # In this process.
+  def memscope(*arguments)
+    out = StringIO.new
+    err = StringIO.new
+    Ran.new(Memscope::CLI.run(arguments, out: out, err: err), out.string, err.string)
+  end
+
+  def assert_fails(status, message, *arguments)
+    ran = memscope(*arguments)
+
+    assert_equal [status, ""], [ran.status, ran.out], ran.err
+    assert_operator message, :===, ran.err
+  end
+end

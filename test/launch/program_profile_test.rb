@@ -1,0 +1,352 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/launching"
+require "memscope/cli"
+require "stringio"
+require "timeout"
+require "zlib"
+
+# `memscope profile -- COMMAND` and `memscope leaks -- COMMAND`, in programs of their own.
+class ProgramProfileTest < MemscopeTest
+  parallelize_me!
+
+  include Launching
+
+  # Keeps 5 MiB from its second line.
+  KEEPER = <<~RUBY
+    $kept = []
+    def keep(count) = count.times { $kept << ("x" * 10_000) }
+    def churn(count) = count.times { "y" * 10_000 }
+    churn(2000)
+    keep(525)
+    $stdout.puts "done"
+  RUBY
+  # The same, after a cache of 5 MiB has been filled and the warm-up has ended.
+  LEAK = <<~RUBY.freeze
+    $cache = Array.new(525) { "c" * 10_000 }
+    Memscope::MallocProfile.next_generation
+    #{KEEPER}
+  RUBY
+
+  # Waits until the asked for seconds are over.
+  WHILE_PROFILED = "sleep 0.01 while Memscope::MallocProfile.running?"
+
+  def keeper(script = KEEPER) = [RbConfig.ruby, make("keeper.rb", script)]
+
+  def glibc(*arguments, env: {}, **options)
+    launch(*arguments, env: { "MEMSCOPE_ALLOCATOR" => "glibc", **env }, **options)
+  end
+
+  def profile(ran)
+    json = ran.err.lines.find { |line| line.start_with?("{") }
+    Memscope::Profile.from_json(json)
+  end
+
+  def assert_keeper(profile, lineno)
+    entry = profile.by(:line).first
+
+    assert_equal [path("keeper.rb"), lineno], [entry.path, entry.lineno]
+    assert_in_delta 5_250_000, entry.live_bytes, 4 * entry.error_bytes
+  end
+end
+
+class ProgramProfileAtTheEndTest < ProgramProfileTest
+  def test_any_malloc_is_profiled_at_its_imports_and_that_is_said
+    ran = glibc("profile", "--rate=8192", "--format=json", "--", *keeper)
+
+    assert_exit 0, ran, out: "done\n", err: /^memscope profile: .*glibc.*; profiling with the backend imports$/
+    assert_equal :imports, profile(ran).backend
+    assert_keeper profile(ran), 2
+  end
+
+  def test_text_for_people
+    ran = glibc("profile", "--backend=imports", "--rate=8192", "--", *keeper)
+
+    assert_exit 0, ran, out: "done\n", err: /keeper\.rb:2/
+    assert_match(/\Amemscope .* malloc profile .* pid \d+$/, ran.err)
+  end
+
+  # The screen in docs/tour.md is of this program: each line that it names holds as much as the screen shows.
+  def test_the_screen_of_the_tour
+    program = File.join(ChildProcess::ROOT, "test/support/workloads/import.rb")
+    said = File.read(File.join(ChildProcess::ROOT, "docs/tour.md"))
+               .scan(/^ +([\d.]+) +([\d.]+) .*import\.rb:(\d+)\n +in (\S+)\n +by (\w+)/)
+    ran = glibc("profile", "--backend=imports", "--format=json", "--", RbConfig.ruby,
+                *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, program)
+    found = profile(ran).by(:line).first(2)
+
+    assert_equal(said.map { |screen| [program, screen[2].to_i, screen[3]] },
+                 found.map { |entry| [entry.path, entry.lineno, entry.name] })
+    said.zip(found) do |(mebibytes, error), entry|
+      assert_in_delta mebibytes.to_f * 1_048_576, entry.live_bytes, 3 * ((error.to_f * 1_048_576) + entry.error_bytes)
+    end
+    assert_equal "deflateInit2_", said.first.last
+  end
+
+  def test_jemalloc_is_taken_where_there_is_one
+    ran = launch("profile", "--rate=8192", "--format=json", "--", *keeper)
+    skip ran.err.lines.first unless ran.err.include?("with jemalloc's own profiler")
+
+    assert_exit 0, ran, out: "done\n"
+    assert_equal :jemalloc, profile(ran).backend
+    assert_keeper profile(ran), 2
+  end
+
+  def test_a_program_without_the_asked_for_profiler_is_not_started
+    ran = glibc("profile", "--backend=jemalloc", "--output", path("out"), "--", *keeper)
+
+    assert_exit 74, ran, out: "", err: /has no profiler; .* is not started$/
+    refute_path_exists path("out")
+  end
+
+  def test_a_program_whose_jemalloc_turns_out_to_be_none_is_not_started
+    output = make("heap", "")
+    ran = ChildProcess.run(<<~RUBY, requires: ["memscope/launch/program_profile"])
+      order = { "title" => "profile", "backend" => "jemalloc", "rate" => "4096", "format" => "text",
+                "output" => #{output.dump}, "status" => "74" }
+      Memscope::Launch::ProgramProfile.new(Memscope::Launch::Handoff::Order.new(order)).start
+      puts "started"
+    RUBY
+
+    assert_exit 74, ran, out: "", err: /\Amemscope profile: no jemalloc serves malloc.*; the program is not started/
+    refute_path_exists output
+  end
+
+  def test_exit_statuses_are_the_programs_own
+    assert_exit 3, glibc("profile", "--backend=imports", "--", RbConfig.ruby, "-e", "exit 3")
+  end
+
+  def test_the_first_seconds_only
+    ran = glibc("profile", "--backend=imports", "--seconds=0.1", "--format=json", "--",
+                *keeper("#{WHILE_PROFILED}\n#{KEEPER}"))
+
+    assert_exit 0, ran, out: "done\n"
+    assert_operator profile(ran).live_bytes, :<, 5_000_000
+  end
+
+  def test_to_a_file_for_its_owner
+    ran = glibc("profile", "--backend=imports", "--format=html", "--output", path("heap.html"), "--", *keeper)
+
+    assert_exit 0, ran, out: "done\n", err: ""
+    assert_equal 0o600, File.stat(path("heap.html")).mode & 0o777
+    assert_includes File.read(path("heap.html")), "<html"
+  end
+
+  # Gzip, which is no text.
+  def test_for_go_to_a_file
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    ran = glibc("profile", "--backend=imports", "--format=pprof", "--output", path("heap.pb.gz"), "--", *keeper,
+                env: { "RUBYOPT" => "-rbundler/setup", "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") },
+                gems: true)
+
+    assert_exit 0, ran, out: "done\n"
+    assert_includes Zlib.gunzip(File.binread(path("heap.pb.gz"))), "inuse_space"
+  end
+
+  def test_a_file_that_cannot_be_made_starts_nothing
+    make("there", "mine")
+    ran = glibc("profile", "--backend=imports", "--output", path("there"), "--", *keeper)
+
+    assert_exit 74, ran, out: "", err: /--output .*there: File exists; allowed: a file that does not exist yet/
+    assert_equal "mine", File.read(path("there"))
+    assert_exit 74, glibc("profile", "--backend=imports", "--output", "/proc/heap", "--", *keeper), out: ""
+  end
+
+  def test_a_profile_is_converted
+    ran = glibc("profile", "--backend=imports", "--format=json", "--output", path("heap.json"), "--", *keeper)
+
+    assert_exit 0, ran
+    assert_exit 0, launch("profile", "--from", path("heap.json"), "--format=collapsed"), err: ""
+    assert_exit 74, launch("profile", "--from", make("half.json", File.read(path("heap.json"))[0, 500])),
+                err: /\Amemscope profile: --from .*invalid or truncated JSON/
+  end
+end
+
+# What a program forks reports its own profile when it ends.
+class ProgramProfileForksTest < ProgramProfileTest
+  FORKS = <<~RUBY
+    $kept = []
+    def keep(count) = count.times { $kept << ("x" * 10_000) }
+    pids = [fork { keep(525) }, fork { keep(525); exit! }, fork { exec("true") }]
+    pids.each { |pid| Process.wait(pid) }
+    system(RbConfig.ruby, "-e", "exit")
+    puts pids.first
+  RUBY
+
+  def files = Dir[path("heap*")].map { |file| File.basename(file) }.sort
+
+  # nil while it is being written.
+  def whole(file)
+    Memscope::Profile.from_json(File.read(file))
+  rescue ArgumentError
+    nil
+  end
+
+  # A daemon's parent is not this process: whoever it is may let it be a zombie.
+  def gone?(pid)
+    File.read("/proc/#{pid}/stat")[/.*\) (\S)/m, 1] == "Z"
+  rescue Errno::ENOENT, Errno::ESRCH
+    true
+  end
+
+  def test_to_a_file_with_its_pid
+    ran = glibc("profile", "--backend=imports", "--rate=8192", "--format=json", "--output", path("heap.json"), "--",
+                *keeper(FORKS))
+    child = ran.out.to_i
+
+    assert_exit 0, ran, err: /\Amemscope profile: process #{child}, forked by \d+: .*heap\.#{child}\.json\n\z/
+    assert_equal ["heap.#{child}.json", "heap.json"], files
+    assert_equal 0o600, File.stat(path("heap.#{child}.json")).mode & 0o777
+    read = %W[heap.json heap.#{child}.json].map { |name| Memscope::Profile.from_json(File.read(path(name))) }
+
+    assert_operator read[0].live_bytes, :<, 5_000_000
+    assert_equal child, read[1].pid
+    assert_keeper read[1], 2
+  end
+
+  def test_to_standard_error
+    ran = glibc("profile", "--backend=imports", "--", *keeper(FORKS))
+    pids = ran.err.scan(/malloc profile .* pid (\d+)$/).flatten
+
+    assert_exit 0, ran
+    assert_equal 2, pids.size
+    assert_equal ran.out.chomp, pids.first
+  end
+
+  def test_one_whose_file_is_there_says_so
+    script = FORKS.sub("keep(525) }", 'File.write(format(ENV.fetch("PLACE"), $$), "mine") }')
+    ran = glibc("profile", "--backend=imports", "--format=json", "--output", path("heap.json"), "--", *keeper(script),
+                env: { "PLACE" => path("heap.%d.json") })
+
+    assert_match(/^memscope profile: no report: File exists/, ran.err)
+    assert_equal "mine", File.read(path("heap.#{ran.out.to_i}.json"))
+  end
+
+  # One that is late forks when the time is over: it is given more.
+  def test_for_so_many_seconds
+    command = keeper(<<~RUBY)
+      fork do
+        #{WHILE_PROFILED}
+        $kept = "x" * 9_000_000
+      end
+      Process.wait
+      #{WHILE_PROFILED}
+      fork {}
+      Process.wait
+    RUBY
+    reported = [0.5, 5, 30].lazy.map { |seconds| reported_after(seconds, command) }.find { |all| all.size == 2 }
+
+    refute_nil reported, files
+    reported.each { |file| assert_operator Memscope::Profile.from_json(File.read(path(file))).live_bytes, :<, 9_000_000 }
+  end
+
+  def reported_after(seconds, command)
+    File.unlink(*files.map { |file| path(file) })
+
+    assert_exit 0, glibc("profile", "--backend=imports", "--seconds=#{seconds}", "--format=json", "--output",
+                         path("heap"), "--", *command)
+    files
+  end
+
+  def test_a_daemon_reports_as_the_program
+    ran = glibc("profile", "--backend=imports", "--rate=8192", "--format=json", "--output", path("heap.json"), "--",
+                *keeper("Process.daemon\n#{KEEPER}"))
+
+    assert_exit 0, ran
+    Timeout.timeout(60) { sleep 0.05 until (profile = whole(path("heap.json"))) && gone?(profile.pid) }
+
+    assert_equal ["heap.json"], files
+    assert_keeper whole(path("heap.json")), 3
+  end
+
+  def test_of_very_many_the_first_only
+    ran = glibc("profile", "--backend=imports", "--format=json", "--output", path("heap.json"), "--",
+                *keeper("66.times { Process.wait(fork {}) }"))
+
+    assert_match(/has forked 64 processes; later ones do not report$/, ran.err)
+    assert_equal 65, files.size
+  end
+end
+
+class ProgramProfileUsageTest < MemscopeTest
+  PROGRAM = [RbConfig.ruby, "-e", "exit"].freeze
+
+  # In this process: it would become the program, were that started.
+  def assert_refused(message, *arguments)
+    err = StringIO.new
+
+    assert_equal 64, Memscope::CLI.run([*arguments, "--", *PROGRAM], out: StringIO.new, err: err)
+    assert_match message, err.string
+  end
+
+  def test_what_is_wrong_is_named
+    { "--rate=1000" => /--rate: given 1000, allowed: a power of two/,
+      "--rate=x" => /invalid argument: --rate=x/, "--rate=0" => /--rate: given 0/,
+      "--rate=-512" => /--rate: given -512/,
+      "--backend=hope" => /--backend: given hope, allowed: auto, jemalloc, imports$/,
+      "--format=png" => /invalid argument: --format=png/,
+      "--seconds=0" => /--seconds: given 0.0, allowed/, "--generations=-1" => /--generations: given -1.0, allowed/,
+      "--format=pprof" => /--format=pprof is binary: give --output FILE/ }.each do |option, message|
+      assert_refused message, "profile", option
+    end
+  end
+
+  def test_of_leaks_too
+    assert_refused(/--threshold: given 0, allowed/, "leaks", "--threshold=0")
+    assert_refused(/--after: given HOPE, allowed/, "leaks", "--after=HOPE")
+    assert_refused(/--warmup and --after exclude each other/, "leaks", "--after=USR2", "--warmup=1")
+    assert_equal 64, Memscope::CLI.run(["leaks"], out: StringIO.new, err: StringIO.new)
+  end
+end
+
+class LeaksTest < ProgramProfileTest
+  def leaks(*options, script: LEAK)
+    glibc("leaks", "--backend=imports", "--warmup=60", *options, "--", *keeper(script))
+  end
+
+  def test_what_grows_past_the_threshold_fails
+    ran = leaks("--threshold=4000000", "--format=json")
+
+    verdict = /^memscope leaks: one line grew past 3\.8 MiB: .*keeper\.rb:4 in .*keep by [45]\.\d MiB/
+
+    assert_exit 1, ran, out: "done\n", err: verdict
+    assert_keeper profile(ran), 4
+    assert_equal [1], profile(ran).stacks.map(&:generation).uniq
+  end
+
+  def test_less_than_the_threshold_does_not
+    assert_exit 0, leaks("--threshold=6000000"), out: "done\n", err: /no line grew past 5\.7 MiB$/
+  end
+
+  def test_a_cache_that_was_full_and_churn_do_not
+    quiet = LEAK.sub("keep(525)", "churn(525)")
+
+    assert_exit 0, leaks("--threshold=100000", script: quiet), out: "done\n", err: /no line grew past/
+  end
+
+  def test_a_failure_of_the_program_stays_its_own
+    assert_exit 3, leaks(script: "#{LEAK}exit 3"), err: /one line grew/
+    assert_exit 1, leaks(script: "#{LEAK}exit 0"), err: /one line grew/
+  end
+
+  def test_a_signal_ends_the_warm_up
+    script = "#{KEEPER}Process.kill(:USR2, $$)\nsleep 0.1\n#{KEEPER}"
+    ran = glibc("leaks", "--backend=imports", "--after=USR2", "--format=json", "--", *keeper(script))
+
+    assert_exit 1, ran, err: /one line grew past 1\.0 MiB/
+    assert_keeper profile(ran), 10
+  end
+
+  def test_what_it_forks_is_not_judged
+    script = "#{LEAK.sub('keep(525)', '')}Process.wait(fork { keep(525) })\nexit($?.exitstatus)"
+
+    assert_exit 0, leaks(script: script), err: /\A.*no line grew past 1\.0 MiB\n\z/m
+  end
+
+  def test_a_program_that_ends_within_its_warm_up_is_not_judged
+    ran = leaks(script: KEEPER)
+
+    assert_exit 74, ran, out: "done\n", err: /nothing is judged: the program ended within its warm-up/
+  end
+end

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+class MallocProfileInterruptTest < MemscopeTest
+  # Interrupts the main thread when Native.start_profile, or what starts it, returns: the profile runs, and nobody has
+  # been told so yet.
+  INTERRUPT = <<~RUBY
+    require "memscope/malloc_profile/lease"
+    Memscope.malloc_profile(backend: :imports) { nil }
+    at_return = lambda do |name, &interrupt|
+      trace = TracePoint.new(:c_return, :return) do |point|
+        next unless point.method_id == name
+
+        trace.disable
+        interrupt.call
+      end
+      trace.enable
+    end
+    attempt = lambda do |name|
+      yielded = false
+      at_return.call(name) { Thread.main.raise(Interrupt, "as Timeout does") }
+      Memscope.malloc_profile(backend: :imports) { yielded = true }
+      "not interrupted"
+    rescue Interrupt => e
+      [e.message, yielded, Memscope::MallocProfile.running?]
+    end
+  RUBY
+
+  def test_an_interrupted_start_leaves_no_profile_running
+    answers = child_json("#{INTERRUPT}\nputs JSON.generate(%i[start_profile start_session].map(&attempt))",
+                         requires: %w[json memscope])
+
+    assert_equal [["as Timeout does", false, false]] * 2, answers
+  end
+
+  def test_a_killed_thread_leaves_no_profile_running
+    running, again = child_json(<<~RUBY, requires: %w[json memscope])
+      #{INTERRUPT}
+      killed = Thread.new do
+        at_return.call(:start_profile) { Thread.current.then { |victim| Thread.new { victim.kill }.join } }
+        Memscope.malloc_profile(backend: :imports) { sleep }
+      end
+      killed.join
+      puts JSON.generate([Memscope::MallocProfile.running?, Memscope.malloc_profile(backend: :imports) { nil }.kind])
+    RUBY
+
+    refute running
+    assert_equal "profile", again
+  end
+
+  # Whoever asked for it is told nothing, but the thread that ends it is there.
+  def test_an_interrupted_lease_ends_by_itself
+    ended = child_json(<<~RUBY, requires: %w[json memscope])
+      #{INTERRUPT}
+      Memscope::MallocProfile::Lease.send(:remove_const, :GRACE)
+      Memscope::MallocProfile::Lease::GRACE = 0
+      at_return.call(:start_profile) { Thread.main.raise(Interrupt) }
+      begin
+        Memscope::MallocProfile::Lease.start(seconds: 0.05, backend: :imports)
+      rescue Interrupt
+        started = Memscope::MallocProfile.running?
+      end
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
+      Thread.pass while Memscope::MallocProfile.running? && Process.clock_gettime(Process::CLOCK_MONOTONIC) < deadline
+      puts JSON.generate([started, Memscope::MallocProfile.running?])
+    RUBY
+
+    assert_equal [true, false], ended
+  end
+
+  def test_a_process_with_a_lease_ends_at_once
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    ran = ChildProcess.run("Memscope::MallocProfile::Lease.start(seconds: 600, backend: :imports)",
+                           requires: %w[memscope memscope/malloc_profile/lease])
+
+    assert_predicate ran, :success?, ran
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 60
+  end
+end

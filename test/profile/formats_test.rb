@@ -1,0 +1,288 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/profiles"
+require "memscope/profile/formats"
+require "tmpdir"
+require "zlib"
+
+# What other programs read: each format has the same totals.
+class ProfileFormatsTest < MemscopeTest
+  MEBIBYTE = 1_048_576
+  SCHEMA = File.join(__dir__, "../fixtures/speedscope/file-format-schema.json")
+  SEEDS = (1..5)
+
+  def shop(**given) = Profiles.profile(Profiles.shop(**given))
+
+  def random(seed, **given) = Profiles.profile(Profiles.random(seed, **given))
+
+  def difference = random(2) - random(1)
+
+  def gem!(name)
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    require name
+  end
+
+  # @return [Hash{String => Integer}]
+  def collapsed(profile)
+    profile.to_collapsed.lines.to_h { |line| [line.sub(/ -?\d+\n\z/, ""), line[/ (-?\d+)\n\z/, 1].to_i] }
+  end
+
+  def test_collapsed_stacks
+    stacks = collapsed(shop)
+
+    assert_equal 60 * MEBIBYTE, stacks["<main> /srv/app/main.rb:18;Cache#put /srv/app/models/cache.rb:9;String#+;" \
+                                       "rb_str_plus"]
+    assert_equal 5 * MEBIBYTE, stacks["[no GVL];deflateInit2_"]
+    assert_equal 6, stacks.size
+  end
+
+  def test_collapsed_stacks_have_the_whole
+    [*SEEDS.map { |seed| random(seed) }, difference].each do |profile|
+      assert_equal profile.total_live_bytes, collapsed(profile).values.sum
+    end
+  end
+
+  def test_names_with_what_separates_frames
+    frames = [Profiles.ruby("a;b\nc", "/srv/d e.rb", 1), Profiles.native("f g", nil)]
+    profile = Profiles.profile(Profiles.whole(frames, [Profiles.stack([0, 1], 4096, 0), Profiles.stack([], 1, 0)]))
+
+    assert_equal "f g;a:b c /srv/d e.rb:1 4096\n[no frames] 1\n", profile.to_collapsed
+  end
+
+  def speedscope(profile)
+    JSON.parse(profile.to_speedscope, symbolize_names: true).tap do |file|
+      frames = file[:shared][:frames].size
+      file[:profiles].each do |one|
+        assert_equal one[:weights].size, one[:samples].size
+        assert_equal one[:endValue], one[:weights].sum
+        assert(one[:weights].all?(&:positive?))
+        assert(one[:samples].flatten.all? { |frame| (0...frames).cover?(frame) })
+      end
+    end
+  end
+
+  def test_speedscope
+    SEEDS.each do |seed|
+      profile = random(seed)
+      live, objects, allocated = speedscope(profile)[:profiles]
+
+      assert_equal ["live bytes", "bytes", profile.total_live_bytes], live.values_at(:name, :unit, :endValue)
+      assert_equal ["live objects", profile.stacks.sum(&:live_objects)], objects.values_at(:name, :endValue)
+      assert_equal profile.stacks.sum(&:allocated_bytes), allocated[:endValue]
+    end
+    assert_equal(["live bytes", "live objects"], speedscope(shop)[:profiles].map { |one| one[:name] })
+  end
+
+  def test_speedscope_of_a_difference
+    grown, shrunk = speedscope(difference)[:profiles]
+
+    assert_equal %w[growth shrinkage], [grown[:name], shrunk[:name]]
+    assert_equal difference.total_live_bytes, grown[:endValue] - shrunk[:endValue]
+  end
+
+  def test_speedscope_has_the_outermost_frame_first
+    file = speedscope(Profiles.profile(Profiles.body([[%i[string put main], 1]])))
+
+    assert_equal(["<main>", "Cache#put", "rb_str_plus"],
+                 file[:profiles].first[:samples].first.map { |index| file[:shared][:frames][index][:name] })
+  end
+
+  def test_speedscope_has_its_schema
+    gem! "json_schemer"
+    schema = JSONSchemer.schema(JSON.parse(File.read(SCHEMA)))
+
+    [shop, random(1), difference, Profiles.profile(Profiles.body([]))].each do |profile|
+      assert_empty(schema.validate(JSON.parse(profile.to_speedscope)).map { |fault| fault["error"] })
+    end
+    refute schema.valid?({ "profiles" => [] })
+  end
+
+  def firefox(profile) = JSON.parse(profile.to_firefox, symbolize_names: true)
+
+  # Of the processed format every column of a table is as long as the table.
+  def assert_columns(tables)
+    tables.each do |name, table|
+      next if name == :stringArray
+
+      assert_equal [table[:length]], table.except(:length).values.grep(Array).map(&:size).uniq, name
+    end
+  end
+
+  def test_the_firefox_profilers_format
+    profile = random(3)
+    file = firefox(profile)
+    live, allocated = file[:threads].map { |thread| thread[:nativeAllocations] }
+
+    assert_columns file[:shared]
+    assert_columns live: live.except(:weightType), allocated: allocated.except(:weightType)
+    assert_equal profile.total_live_bytes, live[:weight].sum
+    assert_equal profile.stacks.sum(&:allocated_bytes), allocated[:weight].sum
+    assert_equal ["bytes"], [live, allocated].map { |table| table[:weightType] }.uniq
+  end
+
+  # Each stack there, walked as the viewer does.
+  def walked(file)
+    stacks, frames, functions = file[:shared].values_at(:stackTable, :frameTable, :funcTable)
+    allocations = file[:threads].first[:nativeAllocations]
+    allocations[:stack].zip(allocations[:weight]).to_h do |stack, weight|
+      names = []
+      while stack
+        names << file[:shared][:stringArray][functions[:name][frames[:func][stacks[:frame][stack]]]]
+        offset = stacks[:prefixOffset][stack]
+        stack = offset.zero? ? nil : stack - offset
+      end
+      [names, weight]
+    end
+  end
+
+  def test_the_firefox_profilers_stacks
+    profile = Profiles.profile(Profiles.body([[%i[string put main], 3], [%i[deflate put main], 2], [[], 1]]))
+
+    assert_equal({ ["rb_str_plus", "Cache#put", "<main>"] => 3, ["deflateInit2_", "Cache#put", "<main>"] => 2,
+                   [] => 1 }, walked(firefox(profile)).transform_values { |bytes| bytes / MEBIBYTE })
+  end
+
+  def test_a_difference_for_the_firefox_profiler
+    assert_equal difference.total_live_bytes,
+                 firefox(difference)[:threads].first[:nativeAllocations][:weight].sum
+  end
+
+  # --- pprof
+
+  def pprof(profile)
+    gem! "google/protobuf"
+    messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
+  end
+
+  def messages = Memscope::Profile::Formats::Pprof.const_get(:Messages)
+
+  def label(message, sample, key)
+    texts(message, sample.label.flat_map { |one| [one.key, one.str] }).each_slice(2).to_h[key]
+  end
+
+  def texts(message, indexes) = indexes.map { |index| message.string_table[index] }
+
+  def test_pprof_sample_types
+    full = pprof(random(1))
+
+    assert_equal %w[alloc_objects alloc_space inuse_objects inuse_space], texts(full, full.sample_type.map(&:type))
+    assert_equal %w[count bytes count bytes], texts(full, full.sample_type.map(&:unit))
+    assert_equal ["inuse_space"], texts(full, [full.default_sample_type])
+    assert_equal(%w[inuse_objects inuse_space], pprof(shop).then do |message|
+      texts(message, message.sample_type.map(&:type))
+    end)
+  end
+
+  def test_pprof_totals
+    profile = random(4)
+    message = pprof(profile)
+    sums = message.sample.map { |sample| sample.value.to_a }.transpose.map(&:sum)
+
+    assert_equal %i[allocated_objects allocated_bytes live_objects live_bytes].map { |name| profile.stacks.sum(&name) },
+                 sums
+    assert_equal profile.rate_bytes, message.period
+    assert_equal profile.at, Time.at(0, message.time_nanos, :nanosecond)
+    assert_in_delta profile.at - profile.started_at, message.duration_nanos / 1e9
+    assert_equal "", message.string_table.first
+  end
+
+  # Of two processes, each at its own rate.
+  def unlike = { random(1) => 4096, random(2) => 524_288 }.map { |profile, rate| at_rate(profile, rate) }
+
+  def at_rate(profile, rate) = Memscope::Profile.from_h(profile.to_h.merge(rate_bytes: rate))
+
+  def merged(profiles)
+    gem! "google/protobuf"
+    parts = profiles.each_with_index.map { |one, index| [one, { "worker" => index.to_s }] }
+    Memscope::Profile::Formats.merged_pprof(parts)
+  end
+
+  # The estimates of each are sums of their own, whatever the other's rate is.
+  def test_pprof_of_several_at_unlike_rates
+    [unlike, unlike.reverse].each do |profiles|
+      file = merged(profiles)
+      message = messages::Profile.decode(Zlib.gunzip(file))
+      rates = texts(message, message.comment).map { |text| text[/one sample.*/] }
+      sums = message.sample.group_by { |one| label(message, one, "worker") }
+                    .transform_values { |samples| samples.sum { |one| one.value.to_a.last } }
+
+      assert_equal profiles.each_with_index.to_h { |one, index| [index.to_s, one.total_live_bytes] }, sums
+      assert_equal 524_288, message.period
+      assert_equal(profiles.map { |one| "one sample for each #{one.rate_bytes} bytes" }, rates)
+    end
+  end
+
+  # pprof merges the files of both by itself.
+  def test_go_merges_profiles_of_unlike_rates_likewise
+    gem! "google/protobuf"
+    theirs = %w[-raw -top].to_h { |way| [way, go(unlike.map(&:to_pprof), way, "-unit=B", "-nodefraction=0")] }
+    ours = %w[-raw -top].to_h { |way| [way, go([merged(unlike)], way, "-unit=B", "-nodefraction=0")] }
+
+    [theirs, ours].each do |said|
+      assert_equal unlike.sum(&:total_live_bytes), said["-top"][/% of (\d+)B? total/, 1].to_i, said["-top"]
+      assert_equal "524288", said["-raw"][/^Period: (\d+)$/, 1], said["-raw"][0, 400]
+    end
+  end
+
+  def test_pprof_labels
+    message = pprof(Profiles.profile(Profiles.whole([], [Profiles.stack([], 1, 0, tag: "checkout", thread: "main")])))
+    labels = message.sample.first.label.to_h { |label| texts(message, [label.key, label.str]) }
+
+    assert_equal({ "tag" => "checkout", "thread" => "main", "generation" => "0" }, labels)
+  end
+
+  def test_pprof_is_the_same_for_the_same_profile
+    gem! "google/protobuf"
+    profile = shop
+
+    assert_equal profile.to_pprof, profile.to_pprof
+    assert_equal(difference.total_live_bytes, pprof(difference).sample.sum { |sample| sample.value.to_a.last })
+  end
+
+  def test_pprof_without_the_gem_says_what_to_add
+    ran = ChildProcess.run("Profiles.profile(Profiles.shop).to_pprof", requires: %w[memscope support/profiles],
+                                                                       ruby_args: %W[--disable=gems -I#{__dir__}/..])
+
+    assert_includes ran.err, "Memscope::Profile#to_pprof needs the gem google-protobuf, which is not there: add `gem " \
+                             '"google-protobuf"` to the Gemfile', ran
+  end
+
+  # Debian's package golang-go. Of several files it makes one.
+  def go(files, *arguments)
+    missing = ENV.fetch("PATH").split(":").none? { |directory| File.executable?(File.join(directory, "go")) }
+    raise Minitest::Assertion, "no go, which CI must have" if missing && ENV["CI"]
+
+    skip "no go: bin/packages golang-go" if missing
+    Dir.mktmpdir do |directory|
+      paths = files.each_with_index.map do |text, index|
+        File.join(directory, "#{index}.pb.gz").tap { |path| File.binwrite(path, text) }
+      end
+      IO.popen({ "HOME" => Dir.tmpdir }, ["go", "tool", "pprof", *arguments, *paths], err: %i[child out], &:read)
+    end
+  end
+
+  def go_of(profile, *arguments)
+    gem! "google/protobuf"
+    go([profile.to_pprof], *arguments)
+  end
+
+  def test_go_opens_it_with_the_same_totals
+    profile = random(5)
+    { inuse_space: :live_bytes, inuse_objects: :live_objects, alloc_space: :allocated_bytes,
+      alloc_objects: :allocated_objects }.each do |index, name|
+      said = go_of(profile, "-top", "-unit=B", "-nodefraction=0", "-sample_index=#{index}")
+
+      assert_equal profile.stacks.sum(&name), said[/% of (\d+)B? total/, 1].to_i, said
+    end
+  end
+
+  def test_go_shows_lines_and_labels
+    said = go_of(shop, "-top", "-lines", "-unit=B")
+
+    assert_match(/Type: inuse_space\n/, said)
+    assert_match(%r{^ +0 .* #{124 * MEBIBYTE}B .* <main> /srv/app/main\.rb:18$}, said)
+    assert_match(%r{^ *#{92 * MEBIBYTE}B .* rb_str_plus /usr/lib/}, said)
+    assert_match(/generation: Total 129\.0MB\n +91\.0MB \(70\.54%\): 0\n +38\.0MB \(29\.46%\): 1/, go_of(shop, "-tags"))
+  end
+end

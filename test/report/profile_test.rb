@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/profiles"
+require "memscope/report"
+
+class ProfileReportTest < MemscopeTest
+  def shop(**given) = Profiles.profile(Profiles.shop(**given))
+
+  def text(profile, unicode: false, **options)
+    Memscope::Report.render(profile, unicode: unicode, **options).tap do |printed|
+      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
+      assert_predicate printed, :ascii_only? unless unicode
+
+      refute_match(/ $/, printed)
+    end
+  end
+
+  def unwrapped(...) = text(...).gsub(/\s+/, " ")
+
+  def test_the_first_screen
+    said = text(shop, unicode: true)
+
+    assert_match(/^memscope .* · malloc profile · pid \d+$/, said)
+    assert_match(/^ +MiB +± +samples +share$/, said)
+    assert_includes said, "     119.0     7.7       238   92.2 %  /srv/app/models/cache.rb:9 in Cache#put\n" \
+                          "#{' ' * 41}by rb_str_plus (libruby-3.1.so.3.1)\n#{' ' * 41}█▃ 75 % in old generations\n"
+    assert_includes said, "  Bars: live bytes by generation, from 0 to 1, the current one.\n"
+    assert_operator said.index("119.0"), :<, said.index("5.0     1.6")
+  end
+
+  def test_sentences
+    said = unwrapped(shop)
+
+    assert_includes said, "129.0 MiB (+-8.0 MiB) allocated in the last 60 seconds is still live, by 258 samples."
+    assert_includes said, "One sample per 0.5 MiB allocated, on average, taken by patched imports."
+    assert_includes said, "+- is one standard error; the true value lies within +-3 of them 99.7 % of the time."
+    assert_includes said, "The samples account for 97 % of the growth in the allocator's own count."
+    assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling is running."
+  end
+
+  def test_what_distorts_is_said
+    overhead = Profiles.overhead(dropped_samples: 3, lost_frees: 1, inflated_bytes: 4 << 20)
+    said = unwrapped(shop(backend: :jemalloc, running: false, overhead: overhead, coverage: nil,
+                          reasons: { coverage: "it grew by too little", allocated_bytes: "not counted" }))
+
+    assert_includes said, "taken by jemalloc's profiler"
+    assert_includes said, "profiling has ended. 3 samples had no room and are missing. 1 free came too late"
+    assert_includes said, "Sampling itself adds 4.0 MiB to jemalloc's active bytes."
+    assert_includes said, "coverage: it grew by too little"
+    refute_includes said, "not counted"
+  end
+
+  def test_lines_with_nothing_live_are_counted_only
+    stacks = [[%i[string plus put main], 3], [%i[tree parse main], 0], [%i[string tap set main], 0]]
+    some = Profiles.profile(Profiles.body(stacks))
+
+    assert_match(/cache\.rb:9 in Cache#put\n +by rb_str_plus .*\n {39}2 lines with no live bytes\n/, text(some))
+    refute_match(/nokogiri|set\.rb/, text(some))
+    assert_match(/ 1 library with no live bytes$/, text(Profiles.profile(Profiles.body(stacks.first(2))), by: :library))
+    none = text(Profiles.profile(Profiles.body(stacks.drop(1))))
+
+    assert_match(/^  No sampled allocation is still live\.$/, none)
+    assert_match(/2 lines with no live bytes/, none)
+    refute_match(/MiB +\+-/, none)
+  end
+
+  def test_a_long_function_is_named_whole
+    long = Profiles.native("function_with_quite_a_long_name_", "/usr/lib/libwith-a-long-name.so.1")
+    stacks = [Profiles.stack([0], 1 << 20, 0)]
+
+    assert_match(/by function_with_quite_a_long_name_$/, text(Profiles.profile(Profiles.whole([long], stacks))))
+  end
+
+  def test_the_rest_is_one_line
+    assert_match(/^ +10\.0 +2\.2 +20 +7\.8 %  3 other lines$/, text(shop, limit: 1))
+    assert_match(/^ +30\.0 .*  1 other tag$/, text(shop, by: :tag, limit: 1))
+    assert_match(/ 2 other libraries$/, text(shop, by: :library, limit: 2))
+  end
+
+  def test_a_path_that_is_too_long_loses_its_beginning
+    said = text(shop, unicode: true)
+
+    assert_match(%r{  …/lib/nokogiri/xml\.rb:33\n +in Nokogiri::XML\.parse\n}, said)
+  end
+
+  def test_every_grouping_fits
+    Memscope::Profile::Sampled::GROUPINGS.each do |grouping|
+      profile = Profiles.profile(Profiles.random(1))
+
+      assert_includes text(profile, by: grouping), "MiB"
+      assert_includes text(profile, unicode: true, by: grouping), "MiB"
+    end
+  end
+
+  def test_many_generations
+    stacks = (0..40).map { |generation| [%i[string put], 1, generation] }
+    said = text(Profiles.profile(Profiles.body(stacks)))
+
+    assert_includes said, "@_________" # 30 old ones, and one for each of the last
+    assert_includes said.gsub(/\s+/, " "), "from 29 and older to 40, the current one"
+  end
+
+  def test_what_grew
+    later = Profiles.profile(Profiles.body([[%i[string plus put main], 90, 0], [%i[tree parse main], 3, 1],
+                                            [%i[malloc deflate zlib put main], 29, 0]]))
+    said = text(later - shop)
+
+    assert_includes said.gsub(/\s+/, " "), "Live memory shrank by 7.0 MiB (+-"
+    assert_match(/^ +MiB +\+- +samples +growth$/, said)
+    assert_match(/^ +-5\.0 +1\.6 +-10 +\[no GVL\]$/, said)
+    refute_includes said, "Bars"
+  end
+
+  def test_of_a_difference_both_ends_are_shown
+    earlier = Profiles.profile(Profiles.random(1))
+    said = text(Profiles.profile(Profiles.random(2)) - earlier, limit: 4, by: :stack)
+
+    assert_match(/^ +-/, said)
+    assert_match(/^ +\+/, said)
+    assert_match(/other stacks$/, said)
+  end
+
+  def test_nothing_at_all
+    assert_includes text(Profiles.profile(Profiles.body([]))), "No sampled allocation is still live."
+    assert_includes text(shop.then { |profile| profile - profile }), "Live memory has not changed"
+  end
+
+  def test_it_is_what_to_s_prints
+    assert_equal text(shop, unicode: Encoding.default_external == Encoding::UTF_8, by: :native, limit: 2).lines.drop(1),
+                 shop.to_s(by: :native, limit: 2).lines.drop(1)
+  end
+end

@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# What objects say they hold, without holding the GVL for long: slow size functions are left out by type.
+class HeldMemoryTest < MemscopeTest
+  GVL_LIMIT_US = 25_000
+
+  # What the objects of a ledger take under the GVL, at best of nine: by the thread's own time, since other processes
+  # run beside this test.
+  MEASURE = <<~RUBY
+    require "json"
+
+    def thread_us(**options)
+      Array.new(9) do
+        start = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :microsecond)
+        Memscope.ledger(**options)
+        Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :microsecond) - start
+      end.min
+    end
+
+    def gvl_us = thread_us(objects: true) - thread_us
+  RUBY
+
+  def test_a_type_with_a_slow_size_function_is_left_out
+    answer = child_json(<<~RUBY, requires: ["memscope_test"])
+      #{MEASURE}
+      quick = Array.new(1_000) { Host.sized(1 << 20, 0) }
+      plain = gvl_us
+      held = Memscope.ledger(objects: true).held_by_objects_bytes
+      slow = Array.new(20_000) { Host.sized(1 << 20, 300_000) }
+      extra = gvl_us - plain
+      before = Host.size_calls
+      ledger = Memscope.ledger(deep: true, objects: true)
+      puts JSON.generate(extra: extra, asked: Host.size_calls - before - quick.size, reasons: ledger.reasons,
+                         rise: ledger.held_by_objects_bytes - held, detail: ledger[:malloc].detail)
+    RUBY
+    reason = answer["reasons"]["held_by_objects_bytes"]
+
+    assert_operator answer["extra"], :<=, GVL_LIMIT_US
+    assert_operator answer["asked"], :<=, 100
+    assert_match(/#{20_000 - answer['asked']} of Host::Slow\b/, reason)
+    refute_match(/Quick/, reason)
+    assert_operator answer["rise"], :>=, (answer["asked"] - 1) << 20
+    refute_includes answer["detail"], "held_by_nobody_bytes"
+  end
+
+  def test_a_type_that_is_slow_for_some_objects
+    extra, reason = child_json(<<~RUBY, requires: ["memscope_test"])
+      #{MEASURE}
+      plain = gvl_us
+      mixed = Array.new(20_000) { |index| Host.sized(1, index % 5 == 0 ? 200_000 : 1) }
+      puts JSON.generate([gvl_us - plain, Memscope.ledger(objects: true).reasons[:held_by_objects_bytes]])
+    RUBY
+
+    assert_operator extra, :<=, GVL_LIMIT_US
+    assert_match(/of Host::Slow\b/, reason)
+  end
+
+  # While others wait for the processor too, calls take long that are not slow.
+  def test_many_objects_of_a_quick_type_are_all_asked
+    rise, reasons = child_json(<<~RUBY, requires: ["memscope_test"])
+      require "json"
+      others = Array.new(4) { fork { loop { nil } } }
+      before = Memscope.ledger(objects: true).held_by_objects_bytes
+      quick = Array.new(500_000) { Host.sized(1 << 20, 0) }
+      ledgers = Array.new(5) { Memscope.ledger(objects: true) }
+      others.each { |pid| Process.kill(:KILL, pid) }
+      puts JSON.generate([ledgers.map { |ledger| ledger.held_by_objects_bytes - before }.min,
+                          ledgers.map { |ledger| ledger.reasons[:held_by_objects_bytes] }])
+    RUBY
+
+    assert_operator rise, :>=, 500_000 << 20
+    assert_equal [nil], reasons.uniq
+  end
+
+  def test_garbage_that_is_not_yet_swept_is_not_asked
+    asked = child_json(<<~RUBY, requires: ["memscope_test"])
+      200_000.times { Host.sized(1, 0) }
+      GC.start(immediate_sweep: false)
+      before = Host.size_calls
+      Memscope.ledger(objects: true)
+      puts Host.size_calls - before
+    RUBY
+
+    assert_operator asked, :<=, 100
+  end
+
+  # Each message's arena says what all the arenas hold that it was joined with.
+  def test_messages_of_google_protobuf
+    extra, reason = child_json(<<~RUBY, bundler: true)
+      #{MEASURE}
+      require "google/protobuf"
+      require "google/protobuf/struct_pb"
+      plain = gvl_us
+      list = Google::Protobuf::ListValue.new
+      values = Array.new(20_000) { |index| Google::Protobuf::Value.new(number_value: index.to_f) }
+      values.each { |value| list.values << value }
+      GC.start
+      puts JSON.generate([gvl_us - plain, Memscope.ledger(objects: true).reasons[:held_by_objects_bytes]])
+    RUBY
+
+    assert_operator extra, :<=, GVL_LIMIT_US
+    assert_match(/of Google::Protobuf::\w+/, reason)
+  end
+
+  def test_the_doctor_finds_nothing_in_what_is_not_known
+    checks = child_json(<<~RUBY, requires: ["memscope_test"])
+      require "json"
+      slow = Array.new(2_000) { Host.sized(1 << 20, 300_000) }
+      Host.malloc_blocks(1_000, 100_000)
+      since = Memscope::Diagnosis.from_h(JSON.parse(Memscope.doctor.to_json))
+      puts Memscope.doctor(since: since).checked.to_h { |check| [check.id, check.outcome] }.to_json
+    RUBY
+
+    assert_equal %w[unknown] * 3, checks.values_at("native_memory", "native_growth", "object_growth")
+  end
+end
