@@ -14,7 +14,7 @@ class Rooms
     "sampling" => { files: "ext/memscope/engine/sampling/*", may: %w[base elf malloc] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
     "init" => { files: "ext/memscope/init.h", may: [] },
-    "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values", "init"] },
+    "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values"] },
     "bindings" => { files: "ext/memscope/bindings/*", may: [*engine, "values", "init", "ruby"] },
     "memscope" => { files: "ext/memscope/memscope.c", may: %w[values init] }
   }.freeze

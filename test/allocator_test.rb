@@ -158,6 +158,7 @@ class AllocatorOthersTest < AllocatorTest
 
   def test_jemalloc_loaded_late_serves_nothing
     require_libraries AllocatorFixtures::JEMALLOC
+    skip_without "fiddle"
     script = <<~RUBY
       require "fiddle"
       before = Memscope.allocator.others
@@ -182,6 +183,7 @@ class AllocatorOthersTest < AllocatorTest
 
   def test_a_private_jemalloc_in_a_library
     require_libraries "libjemalloc_pic.a"
+    skip_without "fiddle"
     library = AllocatorFixtures.private_jemalloc
     script = <<~RUBY
       require "fiddle"
@@ -252,6 +254,7 @@ class AllocatorJemallocSettingsTest < AllocatorTest
   end
 
   def test_every_option_is_what_jemalloc_prints
+    skip_without "fiddle"
     script = <<~RUBY
       require "fiddle"
       require "json"

@@ -224,7 +224,8 @@ class ArenasTest < MemscopeTest
 
   def test_an_arena_that_is_not_there_is_refused
     skip_under_sanitizer
-    messages = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+    no_oversize = { "MALLOC_CONF" => "oversize_threshold:1073741824" }
+    messages = child_json(<<~RUBY, preload: JEMALLOC, env: no_oversize, requires: ["json"])
       limit = Memscope.arenas.limit
       puts JSON.generate([limit, limit + 1, 4095, 4096, 4097, -1, 2**70, "0", 1.5].map do |arena|
         Memscope.size_classes(arena: arena)

@@ -152,7 +152,7 @@ class PurgeTest < MemscopeTest
     answers = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
       native = Memscope.const_get(:Native)
       indexes = [native.arena_limit, 4096, 4097, 2**31]
-      puts JSON.generate(indexes.map { |index| [native.pull(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
+      puts JSON.generate(indexes.map { |index| [native.run_lever(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
     RUBY
 
     assert_equal [["not there", []], [nil, []], ["not there", []], ["not there", []]], answers

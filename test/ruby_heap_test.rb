@@ -86,19 +86,20 @@ class RubyHeapTest < MemscopeTest
     assert_raises(ArgumentError) { Memscope.ruby_heap(collect: 1) }
   end
 
-  # Whole pages of objects that are let go stay in use, as GC.stat counts, until a page is freed.
+  # Whole pages of objects that are let go stay in use, as GC.stat counts, until a page is freed. Ruby 4.0 counts them.
   def test_empty_pages_that_ruby_does_not_count
     answer = child_json(<<~RUBY)
       objects = Array.new(400_000) { Object.new }
       objects.clear
       GC.start
       heap = Memscope.ruby_heap
-      puts [heap.hidden_empty_pages, heap.pages, GC.stat(:heap_eden_pages)].inspect
+      puts [RUBY_VERSION < "4" ? heap.hidden_empty_pages : heap.empty_pages, heap.pages,
+            GC.stat(:heap_eden_pages)].inspect
     RUBY
 
-    hidden, pages, eden = answer
+    empty, pages, eden = answer
 
-    assert_operator hidden, :>, 100
+    assert_operator empty, :>, 100
     assert_equal eden, pages
   end
 

@@ -11,6 +11,9 @@ require_relative "support/waiting_first"
 Minitest.parallel_executor &&= WaitingFirst.new(Minitest.parallel_executor.size)
 
 class MemscopeTest < Minitest::Test
+  # Ruby 3.2 takes its transient heap from malloc, though it hardly touches it: 32 MiB, aligned.
+  TRANSIENT_HEAP_IN_MALLOC = RUBY_VERSION.start_with?("3.2.") ? 32 << 20 : 0
+
   # Defines one test for each allocator of ChildProcess::ALLOCATORS; the block gets what to preload (nil for glibc).
   # Under a sanitizer there is one only: its own allocator serves malloc whatever is preloaded.
   def self.both_allocators(name, &body)
@@ -25,6 +28,16 @@ class MemscopeTest < Minitest::Test
     skip "a sanitizer's own allocator serves malloc" if ChildProcess::SANITIZER
   end
 
+  # For tests that need what is a gem by now, and may not be installed: fiddle since Ruby 4.0.
+  def skip_without(feature)
+    skip "this Ruby comes without #{feature}" unless MemscopeTest.feature?(feature)
+  end
+
+  # For tests of what jemalloc holds that is not resident, or that no object accounts for.
+  def skip_with_transient_heap_in_malloc
+    skip "Ruby 3.2's transient heap is malloc's, and hardly touched" if TRANSIENT_HEAP_IN_MALLOC.positive?
+  end
+
   # For tests of compaction, which memscope refuses where it can crash Ruby.
   def skip_without_compaction
     reason = Memscope::Purge.missing[:compact]
@@ -34,6 +47,12 @@ class MemscopeTest < Minitest::Test
   # For tests of jemalloc's own profiler, which Debian's package for arm64 is built without.
   def skip_without_jemallocs_profiler
     skip "this jemalloc is built without its profiler" if MemscopeTest.jemalloc_profiling == "not_built"
+  end
+
+  # @return [Boolean] whether a child can require it
+  def self.feature?(feature)
+    @features ||= Hash.new { |known, name| known[name] = ChildProcess.run("", requires: [name]).success? }
+    @features[feature]
   end
 
   # @return [String] Native.jemalloc_profiling where jemalloc serves malloc

@@ -42,7 +42,7 @@ have_func("rb_gc_obj_optimal_size")
 have_func("rb_shape_get_shape_by_id")
 
 have_func("rb_internal_thread_add_event_hook", "ruby/thread.h") # since 3.2
-have_library("m", "log") # the interpreter brings it, but the linker is to know
+have_library("m", "log") # libruby links it already; made explicit for -Wl,--no-undefined
 
 create_header
 create_makefile("memscope/memscope")

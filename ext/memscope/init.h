@@ -7,15 +7,11 @@ void Init_memscope_process(void);
 void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
-void Init_memscope_held_memory(void);
-void Init_memscope_heap_pins(void);
-void Init_memscope_ruby_heap_binding(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);
 void Init_memscope_program(void);
-void Init_memscope_malloc_profile(void);
-void Init_memscope_malloc_profile_tags(void);
-void Init_memscope_malloc_profile_binding(void);
+void Init_memscope_profile_control(void);
+void Init_memscope_profile_reading(void);
 
 #endif

@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include <ruby/thread.h>
 #include <time.h>
 
 VALUE rb_mMemscope;
@@ -20,4 +21,30 @@ VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t 
     memscope_hash_set(cost, "gvl_us", ULL2NUM(gvl_ns / 1000));
     memscope_hash_set(cost, "scratch_bytes", SIZET2NUM(scratch_bytes));
     return cost;
+}
+
+VALUE memscope_text_or_nil(const char *text) {
+    return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
+}
+
+struct timed_work {
+    void (*work)(void *argument);
+    void *argument;
+    uint64_t ns;
+};
+
+static void *do_work(void *argument) {
+    struct timed_work *timed = argument;
+    uint64_t start = memscope_now_ns();
+
+    timed->work(timed->argument);
+    timed->ns = memscope_now_ns() - start;
+    return NULL;
+}
+
+uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument) {
+    struct timed_work timed = {.work = work, .argument = argument};
+
+    rb_thread_call_without_gvl(do_work, &timed, NULL, NULL);
+    return timed.ns;
 }

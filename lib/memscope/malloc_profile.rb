@@ -173,7 +173,7 @@ module Memscope
         raise Unavailable, "no memory for a malloc profile" unless Native.prepare_profile
 
         @learnt ||= Thread.new do
-          Native.learn_interpreter
+          Native.learn_vm_entry_points
           true
         end.value
         Profile.const_get(:Libraries) # now: a trap handler that reads the profile can load nothing

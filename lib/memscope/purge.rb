@@ -60,7 +60,7 @@ module Memscope
       # @raise [Busy]
       def with_exclusive_purge
         result = nil
-        raise Busy unless Native.fly { result = yield }
+        raise Busy unless Native.with_exclusive_purge { result = yield }
 
         result
       end

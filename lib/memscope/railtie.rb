@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "birth" # before the server has a title
-
 module Memscope
   # What memscope adds to a Rails application by itself: `config.memscope`, its rake tasks, a line in the log at boot
   # that says which allocator serves malloc, and the socket where `listen` is configured. Nothing is mounted.

@@ -15,18 +15,17 @@ module Memscope
   #   mount Memscope::Web => "/memscope"            # in config/routes.rb
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
-  # Every page is there as HTML, as JSON and as text: by its ending (/arenas.json, /arenas.txt), else by the Accept
-  # header. / shows the ledger, what the doctor found and the levers of Memscope.purge; /ledger and /doctor are its two
-  # readings; /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. What
-  # changes the process is a POST: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
+  # Every page is HTML, JSON and text: by its extension (/arenas.json, /arenas.txt), else by the Accept header. / shows
+  # the ledger, the doctor's findings and the levers of Memscope.purge; /ledger and /doctor are its two readings;
+  # /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. POST changes the
+  # process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
   #
   # /profile shows the malloc profile of this process, in a Puma cluster that of the worker that worker=N names, else of
-  # the first; /debug/pprof/heap gives it, in a cluster those of all workers as one, to Pyroscope, Parca and `go tool
-  # pprof` as programs in Go do, with seconds=N what changes in the next N seconds.
+  # the first; /debug/pprof/heap serves it to Pyroscope, Parca and `go tool pprof` as Go programs do, in a cluster all
+  # workers' profiles merged; with seconds=N the change in the next N seconds.
   #
-  # Closed by default. Configure `username` and `password`, or `authorize`; without them only a person on the machine
-  # itself gets in, and only in an environment that was named development or test when the process was started. What a
-  # refused request would have needed is in the log.
+  # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
+  # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
   module Web
     @middleware = []
     @application = nil
@@ -37,10 +36,10 @@ module Memscope
       # @return [Array(Integer, Hash, #each)] of Rack
       def call(env) = (@application || build).call(env)
 
-      # Puts a middleware before the application; the one named first sees a request first.
+      # Adds a middleware before the application; the first one added sees a request first.
       #
       # @param middleware [Class]
-      # @param arguments [Array] what it is made with, after the application; options and a block likewise
+      # @param arguments [Array] for its `new`, after the application; options and a block likewise
       # @return [void]
       # @raise [FrozenError] once a request has been served
       def use(middleware, *arguments, **options, &block)

@@ -65,6 +65,17 @@ class RailsApplicationTest < ApplicationTest
     end
   end
 
+  # As Rails assumes it, too.
+  def test_open_to_a_browser_on_the_same_machine_in_development
+    skip_under_sanitizer
+    unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }
+    ServedApplication.rails(workers: 0, puma: "", env: unset) do |application|
+      assert_equal 200, application.get("/memscope").status
+      assert_equal 403, application.get("/memscope", headers: { "Host" => "rebound.example" }).status
+      assert_equal 403, application.get("/memscope", headers: { "X-Forwarded-For" => "127.0.0.1" }).status
+    end
+  end
+
   private
 
   def closed_until_authorised(application)
@@ -151,12 +162,9 @@ class RackApplicationTest < ApplicationTest
     end
   end
 
-  def test_open_to_the_machine_itself_in_development
-    ServedApplication.sinatra(workers: 0, puma: "",
-                              env: { "RACK_ENV" => "development", "RAILS_ENV" => nil }) do |application|
-      assert_equal 200, application.get("/memscope").status
-      assert_equal 403, application.get("/memscope", headers: { "Host" => "rebound.example" }).status
-      assert_equal 403, application.get("/memscope", headers: { "X-Forwarded-For" => "127.0.0.1" }).status
+  def test_development_without_rails_opens_nothing
+    ServedApplication.sinatra(workers: 0, puma: "", env: { "RACK_ENV" => "development" }) do |application|
+      assert_equal 403, application.get("/memscope").status
     end
   end
 

@@ -85,15 +85,18 @@ class ClosedSumTest < MemscopeTest
     assert_not_resident_small(ledger) if preload
   end
 
-  # Half of the slots are free, so that the readings' own objects need no new page between the counts.
+  # Half of the slots are free, so that the readings' own objects need no new page between the counts. Since Ruby 4.0
+  # Ruby counts its empty pages, too.
   both_allocators "page counts" do |preload|
     counts = child_json(<<~RUBY, requires: ["json"], preload: preload)
       objects = Array.new(200_000) { Object.new }.each_slice(2).map(&:first)
+      Memscope.ledger # has pages of each slot size for the next
       GC.start
-      before = GC.stat(:heap_allocated_pages)
+      pages = -> { GC.stat(:heap_allocated_pages) - (RUBY_VERSION < "4" ? 0 : GC.stat(:heap_empty_pages)) }
+      before = pages.call
       heap = Memscope.ruby_heap
       ledger = Memscope.ledger
-      puts JSON.generate([before, heap.pages, ledger[:ruby_heap].detail[:pages], GC.stat(:heap_allocated_pages)])
+      puts JSON.generate([before, heap.pages, ledger[:ruby_heap].detail[:pages], pages.call])
       exit(objects.size == 100_000)
     RUBY
 
@@ -120,6 +123,8 @@ class ClosedSumTest < MemscopeTest
   end
 
   def assert_not_resident_small(tree)
-    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, (tree.rss_bytes / 100) + (16 * KIB * KIB), tree.to_s)
+    small = (tree.rss_bytes / 100) + (16 * KIB * KIB) + TRANSIENT_HEAP_IN_MALLOC
+
+    assert_operator(tree.bytes("malloc/not_resident").abs, :<=, small, tree.to_s)
   end
 end

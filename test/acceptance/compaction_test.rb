@@ -73,7 +73,8 @@ class CompactionAcceptanceTest < MemscopeTest
   def test_all_pages_pinned
     assert_nothing("objects", "every 10, pinned 10")
     assert_nothing("held by an extension", "every 10")
-    assert_nothing("symbols", "every 10")
+    # Since Ruby 4.0 only Ruby knows which of them are pinned.
+    (VERSION <=> [4, 0]).negative? ? assert_nothing("symbols", "every 10") : assert_held("symbols", "every 10")
   end
 
   # Before 3.2 a proc pins the environment that it captured.

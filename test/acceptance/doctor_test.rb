@@ -101,6 +101,7 @@ class DoctorSickTest < DoctorAcceptanceTest
 
   [nil, "background_thread:true"].each do |configuration|
     sick "dirty_after_fork_with_#{configuration ? 'background_threads' : 'the_defaults'}" do |mebibytes|
+      skip_with_transient_heap_in_malloc
       patient = patient("Patients.dirty_after_fork(#{mebibytes}) " \
                         "{ |freed| DIAGNOSE.call(freed, remedy: -> { Memscope.purge(:purge).returned_bytes }) }",
                         preload: JEMALLOC, env: { "MALLOC_CONF" => configuration })
@@ -113,6 +114,7 @@ class DoctorSickTest < DoctorAcceptanceTest
 
   sick "compactable" do |mebibytes|
     skip_without_compaction
+    skip "what Ruby 3.2 returns was not measured" if RUBY_VERSION.start_with?("3.2.")
     # Process.warmup trims malloc as well.
     patient = patient(<<~RUBY)
       of_heap = ->(rows) { rows.sum { |row, bytes| row.start_with?("ruby_heap/") ? bytes : 0 } }
@@ -137,6 +139,7 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 
   sick "idle_jemalloc" do |mebibytes|
+    skip_without "fiddle"
     library = AllocatorFixtures.archive(AllocatorFixtures::JEMALLOC)
     patient = patient(<<~RUBY, env: AllocatorFixtures::ROOM_FOR_STATIC_TLS)
       require "fiddle"
@@ -218,6 +221,8 @@ class DoctorHealthyTest < DoctorAcceptanceTest
     patient = patient("DIAGNOSE.call", preload: preload)
 
     assert_healthy patient
+    skip_with_transient_heap_in_malloc if preload
+
     assert_equal :too_small, patient.diagnosis.first.id
   end
 
@@ -243,7 +248,9 @@ class DoctorHealthyTest < DoctorAcceptanceTest
       native = patient.diagnosis.find { |found| found.id == :native_memory }
 
       assert_healthy patient
-      assert_within_ten_percent patient.about + (4 * MEBIBYTE), native.affected_bytes, patient
+      of_ruby = (4 * MEBIBYTE) + (preload ? TRANSIENT_HEAP_IN_MALLOC : 0)
+
+      assert_within_ten_percent patient.about + of_ruby, native.affected_bytes, patient
     end
   end
 

@@ -51,6 +51,7 @@ class PurgeAcceptanceTest < MemscopeTest
   end
 
   def test_dirty_pages
+    skip_with_transient_heap_in_malloc
     result = purged(FREED, "Memscope.purge(:purge)")
     purge = lever(result, "purge")
 
@@ -64,6 +65,7 @@ class PurgeAcceptanceTest < MemscopeTest
   end
 
   def test_dirty_pages_of_a_fragmented_process
+    skip_with_transient_heap_in_malloc
     small_stacks = { "RUBY_THREAD_VM_STACK_SIZE" => "131072" } # since 3.3 blocks of 1 MiB, hardly touched
     result = purged(FRAGMENTED, "Memscope.purge", env: { **NEVER, **small_stacks })
 

@@ -11,16 +11,15 @@ class WebServerTest < MemscopeTest
     super
   end
 
-  # Puma and rackup call an unset environment development; that opens nothing.
-  %w[puma rackup].each do |program|
-    define_method("test_an_unset_environment_is_closed_under_#{program}") do
-      WebServer.run(program) do |server|
+  # Neither a variable nor what Puma and rackup make of an unset one opens anything.
+  { "puma" => { "RACK_ENV" => "development" }, "rackup" => {} }.each do |program, env|
+    define_method("test_closed_without_rails_under_#{program}") do
+      WebServer.run(program, env: env) do |server|
         response = server.get("/memscope", "host" => "localhost")
 
         assert_equal "403", response.code
         assert_equal "hello", server.get("/hello").body
-        assert_match(/refused: the environment is development by default only: RAILS_ENV and RACK_ENV were not set/,
-                     server.log)
+        assert_match(/refused: no access is configured; configure username and password/, server.log)
       end
     end
   end
@@ -41,7 +40,7 @@ class WebServerTest < MemscopeTest
   end
 
   def test_attacks_over_the_wire
-    WebServer.run(env: { "RACK_ENV" => "development" }) do |server|
+    WebServer.run(env: { "RAILS_ENV" => "development" }) do |server|
       assert_wire(server)
       assert_slow_clients(server)
       assert_crowd(server)
@@ -68,6 +67,17 @@ class WebServerTest < MemscopeTest
     assert_match(%r{\AHTTP/1.1 (400|431|414|501) |\A\z}, server.raw("GET /memscope?#{'a' * 200_000} HTTP/1.1\r\n\r\n"))
     assert_match(%r{\AHTTP/1.\d (400|501|405) }, server.raw("FROB /memscope HTTP/1.0\r\nHost: localhost\r\n\r\n"))
     assert_match(/\A[^2]*403 /, server.raw("GET /memscope HTTP/1.0\r\n\r\n"))
+    assert_proxied(server)
+  end
+
+  # As nginx asks with nothing but proxy_pass, and with one line more.
+  def assert_proxied(server)
+    lines = "Host: 127.0.0.1:#{server.port}\r\nConnection: close\r\n"
+
+    assert_match(%r{\AHTTP/1\.\d 403 }, server.raw("GET /memscope/ledger.txt HTTP/1.0\r\n#{lines}\r\n"))
+    assert_match(%r{came through a proxy, by "HTTP/1\.0"}, server.log)
+    assert_match(%r{\AHTTP/1\.1 403 },
+                 server.raw("GET /memscope/ledger.txt HTTP/1.1\r\n#{lines}X-Real-IP: 10.0.0.7\r\n\r\n"))
   end
 
   # Each sends half a request; the others are served meanwhile.

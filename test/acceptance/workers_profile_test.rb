@@ -83,7 +83,7 @@ class WorkersProfileTest < MemscopeTest
     assert_equal 'worker: given "7", allowed: 0, 1, all.', JSON.parse(post(worker: 7).body)["error"]
     assert_equal 'worker: given "all", allowed: 0, 1.',
                  JSON.parse(get("/profile.json?worker=all"))["error"]
-    assert_match(/\AThere is no such page|\Aworker: given "9"/, get("/debug/pprof/heap?worker=9"))
+    assert_match(/\ANot found|\Aworker: given "9"/, get("/debug/pprof/heap?worker=9"))
   end
 
   def test_one_is_started_and_the_page_says_what_happened_in_each
@@ -97,7 +97,7 @@ class WorkersProfileTest < MemscopeTest
       Process.kill(:STOP, pids[0])
       @server.until_found("a worker that has stopped") { File.read("/proc/#{pids[0]}/stat")[/\) (\w)/, 1] == "T" }
 
-      assert_match(/Worker 0 .* gave nothing back: process #{pids[0]} does not answer within/,
+      assert_match(/Worker 0 .* failed: process #{pids[0]} does not answer within/,
                    get("/profile?worker=0"))
     end
   end

@@ -5,14 +5,17 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 
-# Builds the engine and each C test of test/engine in four flavours, and runs them: by the system's compiler, against
-# musl, as on a system that is not Linux, where every reader says "unsupported", and under AddressSanitizer and UBSan.
+# Builds the engine and each C test of test/engine and test/ruby in four flavours, and runs them: by the system's
+# compiler, against musl, as on a system other than Linux, where every reader returns "unsupported", and under
+# AddressSanitizer and UBSan.
 class CTestsTest < Minitest::Test
   parallelize_me!
 
   ROOT = File.expand_path("../..", __dir__)
-  SOURCES = Dir[File.join(ROOT, "ext/memscope/engine/**/*.c")].freeze
-  FLAGS = %w[-std=c11 -D_GNU_SOURCE -g -Wall -Wextra].push("-I#{ROOT}/ext/memscope/engine").freeze
+  # The engine, and what of ruby/ is arithmetic.
+  SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/compaction_bounds}.c")].freeze
+  FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
+           "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
   FLAVOURS = { gcc: %w[gcc -O1], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
   # Where the others say nothing that they have not said outside: in a chroot of bin/matrix.
@@ -49,7 +52,7 @@ class CTestsTest < Minitest::Test
   end
 
   FLAVOURS.each do |flavour, compiler|
-    Dir[File.join(__dir__, "**/*_test.c")].each do |source|
+    Dir[File.join(ROOT, "test/{engine,ruby}/**/*_test.c")].each do |source|
       name = File.basename(source, ".c")
       define_method("test_#{name}_#{flavour}") do
         skip "the same as outside" if ENV["MEMSCOPE_WITHOUT_BUNDLE"] && !OF_THIS_SYSTEM.include?(flavour)

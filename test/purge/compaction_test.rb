@@ -153,6 +153,7 @@ class CompactionTest < MemscopeTest
     define_method("test_what_lies_above_stacks_#{whose}") do
       skip "Ruby 3.3 does not look there" if RUBY_VERSION >= "3.3"
       skip_under_sanitizer
+      skip_without "fiddle"
       compacted = ChildProcess.run("#{SPOIL}#{spoilt}puts 'done'\n", requires: ["fiddle"])
 
       if Compaction.missing

@@ -42,7 +42,7 @@ class HeldMemoryTest < MemscopeTest
     assert_match(/#{20_000 - answer['asked']} of Host::Slow\b/, reason)
     refute_match(/Quick/, reason)
     assert_operator answer["rise"], :>=, (answer["asked"] - 1) << 20
-    refute_includes answer["detail"], "held_by_nobody_bytes"
+    refute_includes answer["detail"], "untracked_bytes"
   end
 
   def test_a_type_that_is_slow_for_some_objects

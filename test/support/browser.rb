@@ -6,7 +6,7 @@ module Browser
   # Seconds in which it starts, answers, and shows what it is waited for, on a loaded machine.
   PATIENCE = 60
   PROGRAMS = %w[chromium chromium-browser google-chrome].freeze
-  # Evaluated in a page: everything with text whose contrast to what is behind it is less than 4.5 to 1.
+  # Evaluated in a page: all text whose contrast to its background is less than 4.5 to 1.
   CONTRAST = <<~'JS'
     (() => {
       const numbers = (text) => text.match(/[\d.]+/g).map(Number);
@@ -158,7 +158,7 @@ module Browser
 
     private
 
-    # An issue is told for whoever listens when auditing begins.
+    # Issues are reported to those who listen when auditing begins.
     def listen
       @page.on("Log.entryAdded") { |event| @complaints << event["entry"].slice("source", "text").values.join(": ") }
       @page.on("Audits.issueAdded") { |event| @complaints << event["issue"]["code"] }

@@ -18,7 +18,9 @@ module ChildProcess
   # Where memscope/memscope.so is looked for first; a sanitizer build lives elsewhere than in lib/.
   EXTENSION_DIRECTORY = ENV.fetch("MEMSCOPE_EXTENSION_DIR", File.join(ROOT, "lib"))
   TEST_EXTENSION_DIRECTORY = File.join(ROOT, "tmp", "memscope_test")
-  LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY].uniq.freeze
+  LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY,
+               # The gems of the bundle without the bundle, in a row of bin/matrix.
+               *ENV.fetch("MEMSCOPE_TEST_PATH", "").split(":")].uniq.freeze
 
   # A sanitizer's run-time library, which must come first in every process that loads the extension; else nil.
   SANITIZER = ENV.fetch("MEMSCOPE_SANITIZER", nil)
@@ -27,7 +29,7 @@ module ChildProcess
   # many times that on slow ones that are shared.
   PATIENCE = 180
 
-  # Why no gem of the bundle is there: only bin/matrix sets it, for its chroots. Whatever asks for one then skips.
+  # Why no gem of the bundle is there: only bin/matrix sets it, for its rows. Whatever asks for one then skips.
   WITHOUT_BUNDLE = ENV.fetch("MEMSCOPE_WITHOUT_BUNDLE", nil)
 
   # Whether this is a second run, with another Ruby and C library, of what has been said at length already: bin/test has

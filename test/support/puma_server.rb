@@ -26,6 +26,9 @@ class PumaServer < PumaProcess
     nil
   end
 
+  # @return [Net::HTTPResponse]
+  def request(request) = super(request.tap { request.basic_auth("ops", "sesame") })
+
   # @return [Net::HTTPResponse] of a form that is posted to memscope's pages by a tool
   def post(path, fields)
     token = "t" * 43
@@ -72,6 +75,7 @@ class PumaServer < PumaProcess
 
   def environment(directory, preload, env)
     self.class.environment(preload, { "RACK_ENV" => "test", "MEMSCOPE_WORKER_INTERVAL" => "1",
+                                      "MEMSCOPE_USERNAME" => "ops", "MEMSCOPE_PASSWORD" => "sesame",
                                       "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
   end
 

@@ -19,11 +19,17 @@ module Suites
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
+  # What another Ruby alone may change, in less than a minute: what memscope knows of its inside, and what stands on
+  # that.
+  OF_RUBY = files("test/{memscope,ruby_heap,snapshot,purge,loading}_test.rb", "test/purge/*_test.rb",
+                  "test/engine/sampling/*_test.rb",
+                  "test/acceptance/{closed_sum,compaction,trap,fork,doctor}_test.rb")
+
   # What another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, what becomes of
   # the heap and of malloc, and of the surfaces what the dynamic linker and Ruby's own warnings are part of. Whatever
   # lives in an application or is packaged with gems is not.
   OF_THE_SYSTEM = (ALL - SURFACES +
                    files("test/{loading,listener}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
-                   files("test/web/*_test.rb",
+                   files("test/web/**/*_test.rb",
                          "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
 end

@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# For tests of Memscope::Web in this process: an application that is open to a person on the machine, and requests as
-# that person's browser makes them.
+# For tests of Memscope::Web in this process: an application that is open to a browser on the same machine, and requests
+# as that browser makes them.
 class WebCase < MemscopeTest
   Settings = Struct.new(:username, :password, :authorize, :actions, :logger, keyword_init: true)
   # Keeps what was logged.
@@ -17,6 +17,8 @@ class WebCase < MemscopeTest
   # A form of one of its pages.
   OWN = { **LOCAL, "HTTP_SEC_FETCH_SITE" => "same-origin", "HTTP_ORIGIN" => "http://localhost:9292",
                    "HTTP_COOKIE" => "memscope_token=#{TOKEN}" }.freeze
+  # The same from a browser too old for Sec-Fetch-Site and Origin, or from a program.
+  OLD = OWN.except("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN").freeze
 
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
@@ -28,19 +30,14 @@ class WebCase < MemscopeTest
 
   def log = @log ||= Log.new([])
 
-  def deployment(current = "development", **started_with)
-    started_with = { RACK_ENV: current } if started_with.empty?
-    Memscope::Web::Deployment.new(started_with.transform_keys(&:name), current: current)
-  end
-
-  def application(deployment: deployment(), readings: Memscope::Web::Readings.new, refusals: unhurried, **settings)
+  def application(rails_env: "development", readings: Memscope::Web::Readings.new, throttle: unhurried, **settings)
     configuration = Settings.new(actions: true, logger: log, **settings)
-    Memscope::Web::Application.new(configuration: -> { configuration }, deployment: deployment, readings: readings,
-                                   refusals: refusals)
+    Memscope::Web::Application.new(configuration: -> { configuration }, rails_env: -> { rails_env },
+                                   readings: readings, throttle: throttle)
   end
 
   # With minutes between any two, so that each is logged.
-  def unhurried = Memscope::Web::Refusals.new(clock: (0..).step(60).each.method(:next))
+  def unhurried = Memscope::Web::LogThrottle.new(clock: (0..).step(60).each.method(:next))
 
   # Through Rack's own check of what an application may answer; it checks requests too, so not for malformed ones.
   def request(verb, path, env = {}, on: application, lint: true)

@@ -3,9 +3,17 @@
 require_relative "../support/web_case"
 require "socket"
 
-# Who gets in, and what those who do not are told: nothing.
+# Who gets in, and that the others learn nothing.
 class WebAccessTest < WebCase
-  CLOSED = "memscope is closed here. What this request would have needed is in the log.\n"
+  CLOSED = "Access denied. See the application log for how to allow it.\n"
+  # A request that the pages answer where they are open.
+  ASKS = <<~RUBY
+    require "memscope/web"
+    require "stringio"
+    env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/assets/icon.svg", "REMOTE_ADDR" => "127.0.0.1",
+            "HTTP_HOST" => "localhost", "SERVER_PROTOCOL" => "HTTP/1.1", "rack.errors" => $stderr }
+    puts Memscope::Web.call(env).first
+  RUBY
 
   def assert_closed(response, reason, status: 403)
     assert_equal status, response.status
@@ -14,66 +22,40 @@ class WebAccessTest < WebCase
     assert_match reason, log.lines.pop
   end
 
-  def test_open_to_a_person_on_the_machine_in_an_environment_that_was_named
+  def test_open_to_a_browser_on_the_same_machine_under_rails_in_development_and_test
     peers = %w[127.0.0.1 127.8.9.1 ::1 ::ffff:127.0.0.1]
     hosts = %w[localhost localhost:9292 LOCALHOST 127.0.0.1:3000 [::1] [::1]:80]
 
-    peers.product(hosts).each do |peer, host|
-      assert_equal 200, get("/assets/icon.svg", { "REMOTE_ADDR" => peer, "HTTP_HOST" => host }).status
+    peers.product(hosts, %w[development test]).each do |peer, host, name|
+      asked = get("/assets/icon.svg", { "REMOTE_ADDR" => peer, "HTTP_HOST" => host }, on: application(rails_env: name))
+
+      assert_equal 200, asked.status
     end
 
     assert_empty log.lines
   end
 
-  def test_closed_where_the_environment_is_another
-    ["production", "staging", "", nil, "Development", "development "].each do |name|
-      app = application(deployment: deployment(name, RACK_ENV: name.to_s))
+  def test_closed_in_every_other_environment_of_rails
+    ["production", "staging", "", "Development", "development "].each do |name|
+      app = application(rails_env: name)
 
-      assert_closed get("/", on: app), /the environment is #{Regexp.escape(name.inspect)}; configure username/
+      assert_closed get("/", on: app), /no access is configured, and Rails\.env is #{name.inspect}; configure username/
     end
   end
 
-  def test_an_unset_environment_that_a_server_calls_development_is_closed
-    app = application(deployment: deployment("development", PATH: "/bin"))
-
-    assert_closed get("/", on: app), /development by default only: RAILS_ENV and RACK_ENV were not set when/
+  def test_closed_without_rails
+    assert_closed get("/", on: application(rails_env: nil)), /refused: no access is configured; configure username/
   end
 
-  def test_an_environment_that_was_named_for_something_else_is_closed
-    app = application(deployment: deployment("development", RACK_ENV: "production"))
+  def test_nothing_but_rails_itself_opens_it
+    %w[development test].each do |name|
+      env = { "RACK_ENV" => name, "RAILS_ENV" => name, "APP_ENV" => name }
+      rails = "module Rails; def self.env = #{name.dump}; end;"
 
-    assert_closed get("/", on: app), /were "production" when the process was started/
-  end
-
-  def test_after_a_restart_by_puma_nobody_has_said_anything
-    started_with = { "RACK_ENV" => "development", "PUMA_INHERIT_0" => "5:tcp://0.0.0.0:9292" }
-    app = application(deployment: deployment(**started_with.transform_keys(&:to_sym)))
-
-    assert_closed get("/", on: app), /after a restart by Puma it cannot be told who said so/
-  end
-
-  def test_what_was_said_is_read_from_the_process
-    said = "require 'memscope/web'; puts Memscope::Web::Deployment.read.open.inspect"
-    { { "RACK_ENV" => "development" } => '"development"', { "RACK_ENV" => nil, "RAILS_ENV" => nil } => "nil",
-      { "RACK_ENV" => "production" } => "nil", { "RACK_ENV" => "test" } => '"test"' }.each do |env, expected|
-      later = "ENV['RACK_ENV'] ||= 'development'; #{said}"
-
-      assert_equal "#{expected}\n", ChildProcess.run(later, env: { "RAILS_ENV" => nil, **env }, bundler: true).out
+      assert_equal "403\n", ChildProcess.run(ASKS, env: env, bundler: true).out
+      assert_equal "403\n", ChildProcess.run("module Rails; end; #{ASKS}", env: env, bundler: true).out
+      assert_equal "200\n", ChildProcess.run("#{rails} #{ASKS}", env: { "RACK_ENV" => "production" }, bundler: true).out
     end
-  end
-
-  # Puma's title is longer than `bin/rails server`. Where Bundler is loaded by -r, Ruby leaves the environment alone.
-  def test_a_process_title_overwrites_what_was_said
-    title = "Process.setproctitle('x' * 10_000);"
-    said = "require 'bundler/setup'; require 'memscope/web'; " \
-           "Memscope::Web::Deployment.read.then { |found| p found.open, found.explanation }"
-    env = { "RACK_ENV" => "development", "RAILS_ENV" => nil, "BUNDLE_GEMFILE" => "#{ChildProcess::ROOT}/Gemfile" }
-    early, late = ["require 'memscope/birth';", ""].map do |first|
-      ChildProcess.run("#{first} #{title} #{said}", env: env, gems: true).out
-    end
-
-    assert_match(/\A"development"\n/, early)
-    assert_match(/\Anil\n"the environment is development, but its process title has overwritten/, late)
   end
 
   def test_foreign_peers_are_refused
@@ -92,10 +74,36 @@ class WebAccessTest < WebCase
     assert_closed get("/", { "HTTP_HOST" => nil, "SERVER_NAME" => "localhost" }), /the Host "" is not loopback/
   end
 
-  def test_what_came_through_a_proxy_is_refused
-    %w[X_FORWARDED_FOR X_FORWARDED_HOST X_FORWARDED_PROTO FORWARDED X_REAL_IP VIA].each do |name|
+  %w[X_FORWARDED_FOR X_FORWARDED_HOST X_FORWARDED_PROTO FORWARDED X_REAL_IP VIA CF_CONNECTING_IP TRUE_CLIENT_IP
+     CLIENT_IP X_CLIENT_IP X_CLUSTER_CLIENT_IP FASTLY_CLIENT_IP X_ENVOY_EXTERNAL_ADDRESS X_ORIGINAL_FORWARDED_FOR
+     X_ORIGINAL_HOST X_AMZN_TRACE_ID TAILSCALE_USER_LOGIN].each do |name|
+    define_method("test_a_proxy_that_adds_#{name.downcase}_is_refused") do
       assert_closed get("/", { "HTTP_#{name}" => "127.0.0.1" }), /came through a proxy \(HTTP_#{name}\)/
     end
+  end
+
+  # nginx with nothing but proxy_pass sends the Host 127.0.0.1:PORT and no such header.
+  def test_http_1_0_as_nginx_speaks_it_is_refused
+    { "HTTP/1.0" => %w[SERVER_PROTOCOL HTTP_VERSION], "HTTP/0.9" => %w[SERVER_PROTOCOL],
+      "HTTP/1.0, HTTP/1.1" => %w[HTTP_VERSION], "" => %w[SERVER_PROTOCOL] }.each do |version, names|
+      names.each do |name|
+        assert_closed get("/", { name => version }, lint: false),
+                      /came through a proxy, by #{Regexp.escape(version.inspect)}; configure username/
+      end
+    end
+
+    [{ "SERVER_PROTOCOL" => "HTTP/1.1" }, { "SERVER_PROTOCOL" => "HTTP/2" }, { "SERVER_PROTOCOL" => "HTTP/2.0" },
+     { "SERVER_PROTOCOL" => "HTTP/3" }, { "SERVER_PROTOCOL" => nil },
+     { "SERVER_PROTOCOL" => "HTTP/1.1", "HTTP_VERSION" => "HTTP/1.1" }].each do |env|
+      assert_equal 200, get("/assets/icon.svg", env, lint: false).status
+    end
+  end
+
+  def test_http_1_0_is_no_obstacle_where_access_is_configured
+    app = application(username: "ops", password: "sesame")
+
+    assert_equal 200, get("/assets/icon.svg", { **basic("ops", "sesame"), "SERVER_PROTOCOL" => "HTTP/1.0" },
+                          on: app, lint: false).status
   end
 
   def test_a_unix_socket_is_a_proxys
@@ -138,7 +146,7 @@ class WebAccessTest < WebCase
     assert_closed get("/", basic("ops", ""), on: application(username: "ops", password: "")), /no password/
   end
 
-  # What a wrong MEMSCOPE_USERNAME becomes in Rails: on the machine of a developer as well.
+  # As a wrong MEMSCOPE_USERNAME becomes in Rails; on a developer's machine as well.
   def test_empty_credentials_open_nothing
     { { username: "" } => /no password/, { username: "", password: "" } => /no password/,
       { username: "", password: "sesame" } => /no username/, { password: "" } => /no password/ }
@@ -150,9 +158,9 @@ class WebAccessTest < WebCase
       end
   end
 
-  # Without Rails a wrong variable is an error where it is used: who asks is refused, and told nothing.
+  # Without Rails a wrong variable is an error where it is used: the request is refused without a word about it.
   def test_a_wrong_variable_lets_nobody_in
-    ran = ChildProcess.run(<<~RUBY, env: { "RACK_ENV" => "test", "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
+    ran = ChildProcess.run(<<~RUBY, env: { "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
       require "memscope/web"
       require "stringio"
       env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/", "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost",
@@ -167,11 +175,11 @@ class WebAccessTest < WebCase
   def test_authorize_decides_alone
     seen = nil
     app = application(authorize: ->(request) { (seen = request).get_header("HTTP_X_KEY") == "1" }, username: "ops",
-                      password: "sesame", deployment: deployment("production"))
+                      password: "sesame", rails_env: "production")
 
     assert_equal 200, get("/arenas.json", { "HTTP_X_KEY" => "1", "REMOTE_ADDR" => "10.0.0.7" }, on: app).status
     assert_instance_of Rack::Request, seen
-    assert_closed get("/", basic("ops", "sesame"), on: app), /authorize said no/
+    assert_closed get("/", basic("ops", "sesame"), on: app), /authorize returned false/
   end
 
   def test_an_authorize_that_fails_lets_nobody_in
@@ -182,14 +190,14 @@ class WebAccessTest < WebCase
 
   def test_a_configuration_that_fails_lets_nobody_in
     app = Memscope::Web::Application.new(configuration: -> { raise ArgumentError, "MEMSCOPE_ACTIONS" },
-                                         deployment: deployment)
+                                         rails_env: -> { "development" })
     response = get("/", on: app)
 
     assert_equal [403, CLOSED], [response.status, response.body]
   end
 
   def test_nothing_is_served_to_those_who_are_refused
-    closed = application(deployment: deployment("production"))
+    closed = application(rails_env: "production")
     bodies = ["", CLOSED, "{\"error\":\"#{CLOSED.chomp}\"}\n"]
     paths = %w[/ /arenas.json /metrics /assets/memscope.css /nothing /purge]
     paths.product(%w[GET HEAD POST OPTIONS DELETE TRACE FROB]).each do |path, verb|
@@ -204,7 +212,7 @@ class WebAccessTest < WebCase
   # Whatever they send: of each reason one line a minute.
   def test_two_hundred_refused_requests_are_three_lines
     now = 0.0
-    app = application(refusals: Memscope::Web::Refusals.new(clock: -> { now }))
+    app = application(throttle: Memscope::Web::LogThrottle.new(clock: -> { now }))
     statuses = Array.new(200) do |index|
       Thread.new { get("/", { index.odd? ? "REMOTE_ADDR" : "HTTP_HOST" => "10.0.0.#{index}" }, on: app).status }
     end.map(&:value)
@@ -228,9 +236,9 @@ class WebAccessTest < WebCase
   end
 
   def test_what_is_known_of_refusals_is_bounded
-    refusals = Memscope::Web::Refusals.new(clock: -> { 0 })
+    throttle = Memscope::Web::LogThrottle.new(clock: -> { 0 })
 
-    assert_equal 33, Array.new(10_000) { |index| refusals.add("reason #{index}") }.compact.size
+    assert_equal 33, Array.new(10_000) { |index| throttle.add("reason #{index}") }.compact.size
   end
 
   def test_the_log_is_one_line_of_ascii_whatever_the_request_says

@@ -2,7 +2,7 @@
 
 require_relative "../support/web_case"
 
-# What is answered to those who may ask, however they ask.
+# The answers to requests that are allowed, well-formed or not.
 class WebApplicationTest < WebCase
   KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
             "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings",
@@ -12,8 +12,12 @@ class WebApplicationTest < WebCase
                                  "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options" => "nosniff", "cache-control" => "no-store", "referrer-policy" => "same-origin"
   }.freeze
-  # Rack's names for what a browser of that kind says it takes.
+  # The Accept header of a browser.
   BROWSER = { "HTTP_ACCEPT" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8" }.freeze
+  # Of a browser that sends no Sec-Fetch-Site; and one that does not send Origin either.
+  ORIGIN = ->(origin) { { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => origin } }
+  NEITHER = ORIGIN[nil].freeze
+  BASIC = { "HTTP_AUTHORIZATION" => "Basic #{['ops:sesame'].pack('m0')}" }.freeze
   JSON_PLEASE = { "HTTP_ACCEPT" => "application/json" }.freeze
 
   # Cheap readings, and how often each was taken.
@@ -69,7 +73,7 @@ class WebApplicationTest < WebCase
 
   def test_every_response_carries_the_headers_of_a_page_that_trusts_nobody
     app = application
-    closed = application(deployment: deployment("production"))
+    closed = application(rails_env: "production")
     responses = [get("/", on: app), get("/arenas.json", on: app), get("/nothing", on: app), get("/purge", on: app),
                  request("OPTIONS", "/", on: app), get("/", on: closed), post({}, on: app)]
 
@@ -169,7 +173,7 @@ class WebApplicationTest < WebCase
     assert_nil request("OPTIONS", "/", { "HTTP_ORIGIN" => "http://evil.test" })["access-control-allow-origin"]
   end
 
-  # Of one reading: meanwhile no time goes by.
+  # Of one reading: the clock stands still.
   def test_head_is_get_without_the_body
     app = application(readings: Memscope::Web::Readings.new(clock: -> { 0.0 }))
     %w[/arenas.json /assets/memscope.css /nothing].each do |path|
@@ -218,7 +222,7 @@ class WebApplicationTest < WebCase
     ["memscope_token=#{'<' * 43}", "memscope_token=", "memscope_token=#{TOKEN}x", "xmemscope_token=#{TOKEN}", "%",
      "=" * 9000, "\xff".b, "memscope_token=%00", ";" * 9000, "memscope_token=#{'a' * 100_000}"].each do |cookie|
       refute_nil get("/nothing", { "HTTP_COOKIE" => cookie }, on: app)["set-cookie"], cookie[0, 50]
-      assert_equal 403, post({ "lever" => "gc" }, { **OWN, "HTTP_COOKIE" => cookie }, on: app).status
+      assert_equal 403, post({ "lever" => "gc" }, { **OLD, "HTTP_COOKIE" => cookie }, on: app).status
     end
   end
 
@@ -230,7 +234,8 @@ class WebApplicationTest < WebCase
     assert_equal 200, response.status
     assert_equal [:gc], result.levers.map(&:name)
     assert_equal result.returned_bytes, result.rows.values.sum
-    assert_match(/MiB returned|Nothing was changed/, post({ "lever" => "gc" }, { **OWN, **BROWSER }, on: app).body)
+    assert_match(/MiB returned|Nothing changed|RSS grew by/,
+                 post({ "lever" => "gc" }, { **OWN, **BROWSER }, on: app).body)
     assert_match(/RSS .* before/, post({ "lever" => "gc" }, { **OWN, "HTTP_ACCEPT" => "text/plain" }, on: app).body)
   end
 
@@ -251,11 +256,12 @@ class WebApplicationTest < WebCase
     assert_nil JSON.parse(response.body)["after"]
   end
 
-  def test_a_purge_of_another_process_of_the_cluster_is_said
+  def test_the_page_says_that_another_process_of_the_cluster_has_purged
     app = application
+    said = "Another worker (pid #{Process.pid}) served this request and purged its own memory."
 
-    assert_includes post({ "lever" => "gc", "pid" => "1" }, on: app).body, "on a page of process 1;"
-    refute_includes post({ "lever" => "gc", "pid" => Process.pid.to_s }, on: app).body, "on a page of process"
+    assert_includes post({ "lever" => "gc", "pid" => "1" }, on: app).body, said
+    refute_includes post({ "lever" => "gc", "pid" => Process.pid.to_s }, on: app).body, "Another worker"
   end
 
   def test_forms_that_are_none
@@ -265,7 +271,7 @@ class WebApplicationTest < WebCase
       { "lever" => "x" * 5000 } => 413, { "lever" => "\xff".b } => 400 }.each do |fields, status|
       assert_equal status, post(fields, on: app).status, fields.inspect[0, 80]
     end
-    body = ->(text, **env) { request("POST", "/purge", { input: text, **OWN, **env.transform_keys(&:name) }, on: app) }
+    body = ->(text, **env) { request("POST", "/purge", { input: text, **OLD, **env.transform_keys(&:name) }, on: app) }
 
     assert_equal 415, body.call("{}", CONTENT_TYPE: "application/json").status
     assert_equal 415, body.call("x", CONTENT_TYPE: "multipart/form-data; boundary=x").status
@@ -280,14 +286,14 @@ class WebApplicationTest < WebCase
     app = Rack::MethodOverride.new(application)
 
     assert_equal 200, post({ "lever" => "gc" }, on: app).status
-    assert_equal 403, post({ "lever" => "gc", "token" => "" }, on: app).status
+    assert_equal 403, post({ "lever" => "gc", "token" => "" }, OLD, on: app).status
     assert_equal 413, post({ "lever" => "x" * 5000 }, on: app).status
   end
 
   def test_lengths_that_are_none
     app = application
     { "-1" => 400, "1e9" => 400, "9" * 30 => 400, "99999999999" => 413, "" => 403 }.each do |length, status|
-      env = { **OWN, "CONTENT_LENGTH" => length, "rack.input" => StringIO.new("lever=gc") }
+      env = { **OLD, "CONTENT_LENGTH" => length, "rack.input" => StringIO.new("lever=gc") }
 
       assert_equal status, request("POST", "/purge", env, on: app, lint: false).status, length
     end
@@ -295,7 +301,7 @@ class WebApplicationTest < WebCase
 
     assert_equal 413, request("POST", "/purge", { **OWN, "CONTENT_LENGTH" => "5000", "rack.input" => unread },
                               on: app, lint: false).status
-    assert_equal 403, request("POST", "/purge", { **OWN, "rack.input" => nil }, on: app, lint: false).status
+    assert_equal 403, request("POST", "/purge", { **OLD, "rack.input" => nil }, on: app, lint: false).status
   end
 
   def test_posts_from_elsewhere_are_refused
@@ -303,28 +309,39 @@ class WebApplicationTest < WebCase
     { { "HTTP_SEC_FETCH_SITE" => "cross-site" } => /Sec-Fetch-Site is "cross-site"/,
       { "HTTP_SEC_FETCH_SITE" => "same-site" } => /Sec-Fetch-Site/, { "HTTP_SEC_FETCH_SITE" => "none" } => /Sec-Fetch/,
       { "HTTP_SEC_FETCH_SITE" => "" } => /Sec-Fetch/,
-      { "HTTP_ORIGIN" => "http://evil.test" } => /Origin "http:..evil.test" is not Host "localhost:9292"/,
-      { "HTTP_ORIGIN" => "null" } => /Origin "null"/, { "HTTP_ORIGIN" => "http://localhost" } => /Origin/,
-      { "HTTP_ORIGIN" => "http://localhost:9292.evil.test" } => /Origin/,
-      { "HTTP_ORIGIN" => "ftp://localhost:9292" } => /Origin/, { "HTTP_ORIGIN" => "localhost:9292" } => /Origin/,
-      { "HTTP_ORIGIN" => "" } => /Origin/,
-      { "HTTP_ORIGIN" => nil, "HTTP_SEC_FETCH_SITE" => nil } => /no Sec-Fetch-Site, no Origin and no Authorization/,
-      { "HTTP_COOKIE" => nil } => /no cookie with a token/,
-      { "HTTP_COOKIE" => "memscope_token=#{'u' * 43}" } => /the form's token is not/ }.each do |env, reason|
+      ORIGIN["http://evil.test"] => /Origin "http:..evil.test" is not Host "localhost:9292"/,
+      ORIGIN["null"] => /Origin "null"/, ORIGIN["http://localhost"] => /Origin/,
+      ORIGIN["http://localhost:9292.evil.test"] => /Origin/, ORIGIN["ftp://localhost:9292"] => /Origin/,
+      ORIGIN["localhost:9292"] => /Origin/, ORIGIN[""] => /Origin/,
+      { **NEITHER, "HTTP_COOKIE" => nil } => /no Sec-Fetch-Site, no Origin and no cookie with a token/,
+      { **NEITHER, "HTTP_COOKIE" => nil, **BASIC } => /no Sec-Fetch-Site, no Origin and no cookie with a token/,
+      { **NEITHER, "HTTP_COOKIE" => "memscope_token=#{'u' * 43}" } => /the form's token is not/ }.each do |env, reason|
       response = post({ "lever" => "gc" }, { **OWN, **env }, on: app)
 
       assert_equal 403, response.status, env.inspect
-      assert_includes response.body, "This form is not from a page of this visit"
+      assert_includes response.body, "Invalid or expired form token. Reload the page and retry."
       assert_match reason, log.lines.pop
+    end
+  end
+
+  # Sec-Fetch-Site before Origin, Origin before the token.
+  def test_the_first_sign_decides
+    app = application
+    stranger = { "HTTP_SEC_FETCH_SITE" => "cross-site" }
+    foreign = { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => "http://evil.test" }
+
+    [stranger, foreign].each { |env| assert_equal 403, post({ "lever" => "gc" }, { **OWN, **env }, on: app).status }
+    [{}, { "HTTP_SEC_FETCH_SITE" => nil }].each do |env|
+      assert_equal 200, post({ "lever" => "gc" }, { **OWN, **env, "HTTP_COOKIE" => nil }, on: app).status
     end
   end
 
   def test_posts_from_its_own_pages_are_done
     app = application
 
-    [{}, { "HTTP_SEC_FETCH_SITE" => nil }, { "HTTP_ORIGIN" => nil }, { "HTTP_ORIGIN" => "https://LOCALHOST:9292" },
-     { "HTTP_ORIGIN" => "http://localhost", "HTTP_HOST" => "localhost:80" },
-     { "HTTP_ORIGIN" => "https://localhost:443", "HTTP_HOST" => "localhost" }].each do |env|
+    [{}, { "HTTP_SEC_FETCH_SITE" => nil }, { "HTTP_ORIGIN" => nil }, NEITHER, ORIGIN["https://LOCALHOST:9292"],
+     { **ORIGIN["http://localhost"], "HTTP_HOST" => "localhost:80" },
+     { **ORIGIN["https://localhost:443"], "HTTP_HOST" => "localhost" }].each do |env|
       assert_equal 200, post({ "lever" => "gc" }, { **OWN, **env }, on: app).status, env.inspect
     end
   end
@@ -338,8 +355,8 @@ class WebApplicationTest < WebCase
   end
 
   def test_a_form_without_a_token_is_refused
-    assert_equal 403, post({ "lever" => "gc", "token" => "" }).status
-    assert_equal 403, post({ "lever" => "gc", "token" => "#{TOKEN}\n" }).status
+    assert_equal 403, post({ "lever" => "gc", "token" => "" }, OLD).status
+    assert_equal 403, post({ "lever" => "gc", "token" => "#{TOKEN}\n" }, OLD).status
   end
 
   def test_actions_can_be_switched_off
@@ -389,7 +406,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # A master that was late once is asked again, and another worker has said what is newer.
+  # A master that was late once is asked again; another worker may have newer numbers.
   def test_what_workers_have_told_rests_ten_times_as_long_as_it_was_work_to_ask
     now = work = 0.0
     %i[workers metrics].each do |kind|
@@ -409,7 +426,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # Time goes by with each look at the clock: who asks looks at it once.
+  # Each look at the clock advances it; every caller looks once.
   def test_those_who_wait_for_what_workers_have_told_share_it
     now = Queue.new
     clock = -> { (now << nil).size.to_f }
@@ -429,7 +446,7 @@ class WebApplicationTest < WebCase
 
     assert_equal 1, counts[:ledger]
     responses.each do |response|
-      assert_equal [500, "This page failed. What happened is in the log."],
+      assert_equal [500, "This page failed. See the application log."],
                    [response.status, JSON.parse(response.body)["error"]]
     end
     assert_match(/failed: gone: .proc.self.secret \(IOError\) at /, log.lines.first)

@@ -9,10 +9,6 @@
 
 #include <stdio.h>
 
-static VALUE text_or_nil(const char *text) {
-    return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
-}
-
 static VALUE text_value(struct memscope_text text) {
     return text.start ? rb_utf8_str_new(text.start, (long)text.length) : Qnil;
 }
@@ -44,7 +40,7 @@ static void add_setting(const struct memscope_setting *setting, void *context) {
     memscope_hash_set(hash, "value", setting_value(setting));
     memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(setting->source));
     memscope_hash_set(hash, "given", text_value(setting->given));
-    memscope_hash_set(hash, "ignored", text_or_nil(setting->ignored));
+    memscope_hash_set(hash, "ignored", memscope_text_or_nil(setting->ignored));
     rb_ary_push(building->list, rb_obj_freeze(hash));
     if (setting->reason)
         rb_hash_aset(building->reasons, rb_to_symbol(name), rb_utf8_str_new_cstr(setting->reason));
@@ -70,7 +66,7 @@ static VALUE others_list(VALUE reasons) {
         VALUE hash = rb_hash_new();
 
         memscope_hash_set(hash, "name", memscope_symbol(memscope_allocator_name_text(others[index].name)));
-        memscope_hash_set(hash, "version", text_or_nil(others[index].version));
+        memscope_hash_set(hash, "version", memscope_text_or_nil(others[index].version));
         memscope_hash_set(hash, "path", rb_utf8_str_new_cstr(others[index].path));
         memscope_hash_set(hash, "prefix", rb_utf8_str_new_cstr(others[index].prefix));
         memscope_hash_set(hash, "reason", rb_utf8_str_new_cstr(others[index].reason));
@@ -85,15 +81,15 @@ static void add_identity(VALUE hash, VALUE reasons) {
     const struct memscope_allocator *allocator = memscope_allocator_current();
 
     memscope_hash_set(hash, "name", memscope_symbol(memscope_allocator_name_text(allocator->name)));
-    memscope_hash_set(hash, "version", text_or_nil(allocator->version));
-    memscope_hash_set(hash, "path", text_or_nil(allocator->path));
+    memscope_hash_set(hash, "version", memscope_text_or_nil(allocator->version));
+    memscope_hash_set(hash, "path", memscope_text_or_nil(allocator->path));
     memscope_hash_set(hash, "proved", allocator->proved ? Qtrue : Qfalse);
     memscope_hash_set(hash, "proof", rb_utf8_str_new_cstr(allocator->proof));
     if (!allocator->proved)
         memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr(allocator->proof));
     if (allocator->version[0] == '\0')
         memscope_hash_set(reasons, "version",
-                          rb_utf8_str_new_cstr(allocator->proved ? "this allocator does not say its version"
+                          rb_utf8_str_new_cstr(allocator->proved ? "this allocator reports no version"
                                                                  : "the allocator is not known"));
     if (allocator->path[0] == '\0')
         memscope_hash_set(reasons, "path",
@@ -170,7 +166,7 @@ static VALUE native_allocator_inputs(VALUE self) {
     memscope_hash_set(hash, "variables", variables);
     memscope_hash_set(hash, "secure", memscope_allocator_environment_is_ignored() ? Qtrue : Qfalse);
     memscope_hash_set(hash, "confs", confs);
-    memscope_hash_set(hash, "conf_variable", text_or_nil(variable));
+    memscope_hash_set(hash, "conf_variable", memscope_text_or_nil(variable));
     memscope_hash_set(hash, "current", current);
     memscope_hash_set(hash, "mallopt_callers", mallopt_callers());
     return hash;
@@ -178,7 +174,7 @@ static VALUE native_allocator_inputs(VALUE self) {
 
 /* Native.environment_at_load(name) -> String or nil: of those variables that are captured, before ENV could change. */
 static VALUE native_environment_at_load(VALUE self, VALUE name) {
-    return text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
+    return memscope_text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
 }
 
 void Init_memscope_allocator(void) {

@@ -12,8 +12,6 @@
 #include "malloc/jemalloc.h"
 #include "malloc/jemalloc_arenas.h"
 
-#include <ruby/thread.h>
-
 struct arenas_call {
     bool advance;   /* jemalloc's epoch */
     bool classes;   /* size classes are asked for, not arenas */
@@ -42,13 +40,10 @@ static enum memscope_status read_by_allocator(struct arenas_call *call) {
     return MEMSCOPE_UNSUPPORTED;
 }
 
-static void *read_without_gvl(void *argument) {
+static void read_call(void *argument) {
     struct arenas_call *call = argument;
-    uint64_t start = memscope_now_ns();
 
     call->status = read_by_allocator(call);
-    call->without_gvl_ns = memscope_now_ns() - start;
-    return NULL;
 }
 
 static VALUE known_value(const struct memscope_jemalloc_key *key, uint64_t value, uint64_t page_bytes) {
@@ -241,7 +236,7 @@ static VALUE call_to_hash(VALUE argument) {
     bool walks = call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !call->classes;
     uint64_t wall_ns;
 
-    rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
+    call->without_gvl_ns = memscope_without_gvl(read_call, call);
     memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(call->allocator)));
     memscope_hash_set(body, call->classes ? "classes" : "arenas", rb_ary_new());
     if (call->classes)
@@ -268,7 +263,7 @@ static VALUE close_call(VALUE argument) {
     return Qnil;
 }
 
-/* An interrupt that arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back. */
+/* An interrupt that arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory. */
 static VALUE perform(struct arenas_call call) {
     call.allocator = memscope_allocator_current()->name;
     call.start_ns = memscope_now_ns();

@@ -7,7 +7,6 @@
 #include "kernel/cgroup.h"
 
 #include <ruby/encoding.h>
-#include <ruby/thread.h>
 
 static const char *const version_names[] = {
     [MEMSCOPE_CGROUP_NONE] = "none",
@@ -128,18 +127,13 @@ static void set_cpu_limit(struct answer *answer) {
                           rb_sprintf("the group of the cpu controller: %s", memscope_status_text(cpus->status)));
 }
 
-/* Paths are bytes to the kernel; whatever they hold, the text is marked UTF-8. */
-static VALUE path_or_nil(const char *path) {
-    return *path ? rb_utf8_str_new_cstr(path) : Qnil;
-}
-
 static void set_place(struct answer *answer, enum memscope_status status) {
     const struct memscope_cgroup *cgroup = answer->cgroup;
 
     memscope_hash_set(answer->body, "version", memscope_symbol(version_names[cgroup->version]));
-    memscope_hash_set(answer->body, "path", path_or_nil(cgroup->path));
-    memscope_hash_set(answer->body, "directory", path_or_nil(cgroup->directory));
-    memscope_hash_set(answer->body, "limit_directory", path_or_nil(cgroup->limit_directory));
+    memscope_hash_set(answer->body, "path", memscope_text_or_nil(cgroup->path));
+    memscope_hash_set(answer->body, "directory", memscope_text_or_nil(cgroup->directory));
+    memscope_hash_set(answer->body, "limit_directory", memscope_text_or_nil(cgroup->limit_directory));
     if (cgroup->version == MEMSCOPE_CGROUP_NONE)
         memscope_hash_set(answer->reasons, "version",
                           *cgroup->path ? rb_utf8_str_new_cstr("the hierarchy has no memory controller")
@@ -155,20 +149,16 @@ static void set_place(struct answer *answer, enum memscope_status status) {
                               : absence_of(answer, &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes]));
 }
 
-struct timed_reading {
+struct cgroup_scan {
     const char *proc_root, *cgroup_root;
     struct memscope_cgroup cgroup;
     enum memscope_status status;
-    uint64_t wall_ns;
 };
 
-static void *read_without_gvl(void *argument) {
-    struct timed_reading *reading = argument;
-    uint64_t start = memscope_now_ns();
+static void read_cgroup(void *argument) {
+    struct cgroup_scan *scan = argument;
 
-    reading->status = memscope_cgroup_read(reading->proc_root, reading->cgroup_root, &reading->cgroup);
-    reading->wall_ns = memscope_now_ns() - start;
-    return NULL;
+    scan->status = memscope_cgroup_read(scan->proc_root, scan->cgroup_root, &scan->cgroup);
 }
 
 /*
@@ -177,31 +167,31 @@ static void *read_without_gvl(void *argument) {
  */
 static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
     uint64_t start = memscope_now_ns();
-    struct timed_reading reading;
-    struct answer answer = {.cgroup = &reading.cgroup};
-    uint64_t wall_ns;
+    struct cgroup_scan scan;
+    struct answer answer = {.cgroup = &scan.cgroup};
+    uint64_t wall_ns, without_gvl_ns;
 
     proc_root = rb_str_new_frozen(rb_str_to_str(proc_root));
     cgroup_root = rb_str_new_frozen(rb_str_to_str(cgroup_root));
-    reading.proc_root = StringValueCStr(proc_root);
-    reading.cgroup_root = StringValueCStr(cgroup_root);
-    rb_thread_call_without_gvl(read_without_gvl, &reading, NULL, NULL);
+    scan.proc_root = StringValueCStr(proc_root);
+    scan.cgroup_root = StringValueCStr(cgroup_root);
+    without_gvl_ns = memscope_without_gvl(read_cgroup, &scan);
     RB_GC_GUARD(proc_root);
     RB_GC_GUARD(cgroup_root);
     answer.body = rb_hash_new();
     answer.reasons = rb_hash_new();
-    set_place(&answer, reading.status);
+    set_place(&answer, scan.status);
     for (size_t index = 0; index < MEMSCOPE_CGROUP_FIGURE_COUNT; index++)
-        set_figure(&answer, figure_names[index], &reading.cgroup.figures[index]);
-    set_figure(&answer, "working_set_bytes", &reading.cgroup.working_set);
+        set_figure(&answer, figure_names[index], &scan.cgroup.figures[index]);
+    set_figure(&answer, "working_set_bytes", &scan.cgroup.working_set);
     set_headroom(&answer);
-    set_figure(&answer, "host_memory_bytes", &reading.cgroup.host_memory);
+    set_figure(&answer, "host_memory_bytes", &scan.cgroup.host_memory);
     set_cpu_limit(&answer);
     set_events(&answer);
     set_pressure(&answer);
     wall_ns = memscope_now_ns() - start;
     memscope_hash_set(answer.body, "reasons", answer.reasons);
-    memscope_hash_set(answer.body, "cost", memscope_cost("T1", wall_ns, wall_ns - reading.wall_ns, 0));
+    memscope_hash_set(answer.body, "cost", memscope_cost("T1", wall_ns, wall_ns - without_gvl_ns, 0));
     return answer.body;
 }
 

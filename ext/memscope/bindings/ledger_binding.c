@@ -6,8 +6,6 @@
 
 #include "init.h"
 
-#include <ruby/thread.h>
-
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
 static enum memscope_ledger_malloc malloc_kind(void) {
@@ -20,11 +18,10 @@ static enum memscope_ledger_malloc malloc_kind(void) {
     return MEMSCOPE_LEDGER_MALLOC_OTHER;
 }
 
-static void *read_without_gvl(void *argument) {
+static void scan(void *argument) {
     struct memscope_ledger_call *call = argument;
 
     call->status = memscope_ledger_read(&call->request, &call->ledger);
-    return NULL;
 }
 
 static void perform(struct memscope_ledger_call *call) {
@@ -41,9 +38,9 @@ static void perform(struct memscope_ledger_call *call) {
     call->request.images = &call->images;
     call->gvl_ns = memscope_now_ns() - start;
     if (call->strict)
-        read_without_gvl(call);
+        scan(call);
     else
-        rb_thread_call_without_gvl(read_without_gvl, call, NULL, NULL);
+        memscope_without_gvl(scan, call);
     call->wall_ns = memscope_now_ns() - start;
     if (call->strict)
         call->gvl_ns = call->wall_ns;
@@ -122,7 +119,7 @@ static VALUE close_ledger(VALUE argument) {
 
 /*
  * strict: true keeps the GVL throughout, so that no Ruby thread moves anything meanwhile. Without it, an interrupt that
- * arrives while the engine reads is raised after it: rb_ensure gives the scratch memory back.
+ * arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
  */
 static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
     struct memscope_ledger_call call = {

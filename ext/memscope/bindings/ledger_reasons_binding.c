@@ -63,7 +63,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
     uint64_t in_use;
 
     if (call->request.deep && call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC)
-        add_reason(reasons, "deep", rb_str_new_cstr("jemalloc counts what it holds: there is nothing to walk"));
+        add_reason(reasons, "deep", rb_str_new_cstr("no effect under jemalloc, which reports this itself"));
     else if (call->request.deep && !ledger->walked_chunks)
         add_reason(reasons, "deep",
                    rb_str_new_cstr("chunks are walked under glibc's malloc, where resident pages and this process's "
@@ -81,7 +81,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         add_reason(reasons, "objects", rb_str_new_cstr("what malloc has given out is known with deep: true"));
 }
 
-/* Where its mappings are not all told. */
+/* When some of its mappings were not identified. */
 static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
     if (ledger->ambiguous_mappings > 0)
         add_reason(reasons, "unattributed",

@@ -1,9 +1,8 @@
 /*
- * Native.pull and Native.tune: what changes the allocator. The engine acts without the GVL; nothing here decides what
- * to do, and arguments have been checked in Ruby.
+ * Native.run_lever and Native.tune: everything that changes the allocator. The engine acts without the GVL; Ruby has
+ * decided what to do and checked the arguments.
  *
- * An interrupt (Thread#raise, a timeout) that arrives while the engine acts is raised after it, when what was asked for
- * is done.
+ * An interrupt (Thread#raise, a timeout) that arrives while the engine acts is raised afterwards.
  */
 #include "values.h"
 
@@ -12,31 +11,30 @@
 #include "malloc/jemalloc_control.h"
 #include "malloc/levers.h"
 
-#include <ruby/thread.h>
 #include <unistd.h>
 
-/* ---- one flight at a time ------------------------------------------------------------------------------------- */
+/* ---- one purge at a time ------------------------------------------------------------------------------------- */
 
-/* The process in which a purge or a tuning is under way: a forked child inherits the number, which is not its own. */
-static rb_pid_t in_flight;
+/* The pid of the process in which a purge or a tuning is under way; a forked child inherits the parent's. */
+static rb_pid_t owner;
 
-/* In a child forked meanwhile, which never took off, it does nothing. */
-static VALUE land(VALUE unused) {
+/* A no-op in a forked child, which does not own the purge. */
+static VALUE release(VALUE unused) {
     (void)unused;
-    if (in_flight == getpid())
-        in_flight = 0;
+    if (owner == getpid())
+        owner = 0;
     return Qnil;
 }
 
 /*
- * Native.fly { … } -> true; false, without a yield, when another thread is in flight. In C, where no interrupt
- * (Thread#raise, a timeout) can arrive between taking off and what makes sure of landing, nor before landing.
+ * Native.with_exclusive_purge { … } -> true; false, without a yield, while another thread purges. In C, where no
+ * interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, nor before the release.
  */
-static VALUE native_fly(VALUE self) {
-    if (in_flight == getpid())
+static VALUE native_with_exclusive_purge(VALUE self) {
+    if (owner == getpid())
         return Qfalse;
-    in_flight = getpid();
-    rb_ensure(rb_yield, Qnil, land, Qnil);
+    owner = getpid();
+    rb_ensure(rb_yield, Qnil, release, Qnil);
     return Qtrue;
 }
 
@@ -55,20 +53,16 @@ static VALUE native_levers(VALUE self) {
     return levers;
 }
 
-struct pull {
+struct lever_run {
     enum memscope_lever lever;
     unsigned arena;
     enum memscope_status status;
-    uint64_t wall_ns;
 };
 
-static void *pull_without_gvl(void *argument) {
-    struct pull *pull = argument;
-    uint64_t start = memscope_now_ns();
+static void run_lever(void *argument) {
+    struct lever_run *run = argument;
 
-    pull->status = memscope_lever_pull(pull->lever, pull->arena);
-    pull->wall_ns = memscope_now_ns() - start;
-    return NULL;
+    run->status = memscope_lever_run(run->lever, run->arena);
 }
 
 static enum memscope_lever lever_of(VALUE name) {
@@ -84,21 +78,23 @@ static unsigned arena_or_all(VALUE arena) {
 }
 
 /* Why nothing was done, or nil. */
-static VALUE failure(const struct pull *pull) {
-    if (pull->status == MEMSCOPE_OK)
+static VALUE failure(const struct lever_run *run) {
+    if (run->status == MEMSCOPE_OK)
         return Qnil;
-    if (pull->lever == MEMSCOPE_LEVER_TCACHE && pull->status == MEMSCOPE_NOT_FOUND)
+    if (run->lever == MEMSCOPE_LEVER_TCACHE && run->status == MEMSCOPE_NOT_FOUND)
         return rb_utf8_str_new_cstr("this thread has no cache");
-    return rb_utf8_str_new_cstr(memscope_status_text(pull->status));
+    return rb_utf8_str_new_cstr(memscope_status_text(run->status));
 }
 
-/* Native.pull(lever, arena) -> [nanoseconds, why nothing was done or nil]. The cache flushed is the calling thread's.
+/* Native.run_lever(lever, arena) -> [nanoseconds, why nothing was done or nil]. The cache flushed is the calling
+ * thread's.
  */
-static VALUE native_pull(VALUE self, VALUE name, VALUE arena) {
-    struct pull pull = {.lever = lever_of(name), .arena = arena_or_all(arena)};
+static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
+    struct lever_run run = {.lever = lever_of(name), .arena = arena_or_all(arena)};
+    uint64_t wall_ns;
 
-    rb_thread_call_without_gvl(pull_without_gvl, &pull, NULL, NULL);
-    return rb_assoc_new(ULL2NUM(pull.wall_ns), failure(&pull));
+    wall_ns = memscope_without_gvl(run_lever, &run);
+    return rb_assoc_new(ULL2NUM(wall_ns), failure(&run));
 }
 
 /* Native.collectable_bytes -> Integer: what collect will return; nil where the allocator does not say. */
@@ -141,7 +137,6 @@ struct tuning {
     struct arena_decay later;
     bool old_background_thread, new_background_thread;
     enum memscope_status background_status, set_background_status;
-    uint64_t wall_ns;
 };
 
 static void tune_arena(const struct tuning *tuning, unsigned index, struct arena_decay *arena) {
@@ -159,9 +154,8 @@ static void tune_arena(const struct tuning *tuning, unsigned index, struct arena
     }
 }
 
-static void *tune_without_gvl(void *argument) {
+static void tune(void *argument) {
     struct tuning *tuning = argument;
-    uint64_t start = memscope_now_ns();
 
     tuning->background_status = memscope_jemalloc_read_background_thread(&tuning->old_background_thread);
     if (tuning->sets_background_thread)
@@ -171,8 +165,6 @@ static void *tune_without_gvl(void *argument) {
         tune_arena(tuning, MEMSCOPE_LATER_ARENAS, &tuning->later);
     for (unsigned index = 0; index < tuning->count; index++)
         tune_arena(tuning, tuning->first + index, &tuning->arenas[index]);
-    tuning->wall_ns = memscope_now_ns() - start;
-    return NULL;
 }
 
 static VALUE decay_to_hash(const struct arena_decay *arena) {
@@ -224,7 +216,7 @@ static void set_background_thread(VALUE body, VALUE reasons, const struct tuning
         memscope_hash_set(reasons, "background_thread", rb_utf8_str_new_cstr("jemalloc could not start its threads"));
 }
 
-static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
+static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint64_t without_gvl_ns) {
     enum memscope_allocator_name allocator = memscope_allocator_current()->name;
     bool every = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && !tuning->one_arena;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
@@ -238,7 +230,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
         memscope_hash_set(reasons, "arenas", rb_utf8_str_new_cstr("only jemalloc can be tuned while it runs"));
     memscope_hash_set(body, "reasons", reasons);
     wall_ns = memscope_now_ns() - start_ns;
-    memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - tuning->wall_ns, 0));
+    memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - without_gvl_ns, 0));
     return body;
 }
 
@@ -247,7 +239,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns) {
  * it is, and for all arenas together. For jemalloc only.
  */
 static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
-    uint64_t start = memscope_now_ns();
+    uint64_t start = memscope_now_ns(), without_gvl_ns;
     const VALUE ms[KINDS] = {[MEMSCOPE_JEMALLOC_DIRTY] = dirty_ms, [MEMSCOPE_JEMALLOC_MUZZY] = muzzy_ms};
     struct tuning tuning = {.one_arena = !NIL_P(arena),
                             .sets_background_thread = !NIL_P(background_thread),
@@ -261,8 +253,8 @@ static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms
     tuning.first = NIL_P(arena) ? 0 : NUM2UINT(arena);
     tuning.count = NIL_P(arena) ? memscope_jemalloc_arena_count() : 1;
     tuning.arenas = ALLOCV_N(struct arena_decay, room, tuning.count);
-    rb_thread_call_without_gvl(tune_without_gvl, &tuning, NULL, NULL);
-    body = tuning_to_hash(&tuning, start);
+    without_gvl_ns = memscope_without_gvl(tune, &tuning);
+    body = tuning_to_hash(&tuning, start, without_gvl_ns);
     ALLOCV_END(room);
     return body;
 }
@@ -276,9 +268,9 @@ static VALUE native_arena_limit(VALUE self) {
 
 void Init_memscope_levers(void) {
     rb_define_const(rb_mMemscopeNative, "MAX_DECAY_MS", LL2NUM(MEMSCOPE_JEMALLOC_MAX_DECAY_MS));
-    rb_define_singleton_method(rb_mMemscopeNative, "fly", native_fly, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "with_exclusive_purge", native_with_exclusive_purge, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "levers", native_levers, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "pull", native_pull, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "run_lever", native_run_lever, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "collectable_bytes", native_collectable_bytes, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "tune", native_tune, 4);
     rb_define_singleton_method(rb_mMemscopeNative, "arena_limit", native_arena_limit, 0);

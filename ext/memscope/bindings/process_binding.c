@@ -6,8 +6,6 @@
 #include "init.h"
 #include "kernel/process.h"
 
-#include <ruby/thread.h>
-
 /* Memscope.rss: the fast path, under the GVL, since giving it up costs more than the reading. */
 static VALUE native_rss(VALUE self) {
     struct memscope_statm statm;
@@ -105,36 +103,22 @@ static void set_uss(VALUE body, VALUE reasons, const struct memscope_process_mem
     memscope_hash_set(reasons, "uss_bytes", absence_of(memory, memscope_process_has(memory, clean) ? dirty : clean));
 }
 
-struct timed_reading {
-    struct memscope_process_memory memory;
-    uint64_t wall_ns;
-};
-
-static void *read_without_gvl(void *argument) {
-    struct timed_reading *reading = argument;
-    uint64_t start = memscope_now_ns();
-
-    memscope_process_memory_read(&reading->memory);
-    reading->wall_ns = memscope_now_ns() - start;
-    return NULL;
+static void read_memory(void *memory) {
+    memscope_process_memory_read(memory);
 }
 
 /* Native.process_memory. smaps_rollup walks page tables: without the GVL. */
 static VALUE native_process_memory(VALUE self) {
-    struct timed_reading reading;
-    uint64_t start = memscope_now_ns();
-    uint64_t wall_ns;
-    VALUE body, reasons;
+    struct memscope_process_memory memory;
+    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_gvl(read_memory, &memory), wall_ns;
+    VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
-    rb_thread_call_without_gvl(read_without_gvl, &reading, NULL, NULL);
-    body = rb_hash_new();
-    reasons = rb_hash_new();
     for (size_t index = 0; index < sizeof body_rows / sizeof *body_rows; index++)
-        set_row(body, reasons, &reading.memory, &body_rows[index]);
-    set_uss(body, reasons, &reading.memory);
+        set_row(body, reasons, &memory, &body_rows[index]);
+    set_uss(body, reasons, &memory);
     wall_ns = memscope_now_ns() - start;
     memscope_hash_set(body, "reasons", reasons);
-    memscope_hash_set(body, "cost", memscope_cost("T2", wall_ns, wall_ns - reading.wall_ns, 0));
+    memscope_hash_set(body, "cost", memscope_cost("T2", wall_ns, wall_ns - without_gvl_ns, 0));
     return body;
 }
 

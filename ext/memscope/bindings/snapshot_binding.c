@@ -12,7 +12,6 @@
 #include "malloc/mallinfo.h"
 
 #include <ruby/encoding.h>
-#include <ruby/thread.h>
 
 /* Room for twice the keys of the largest Ruby known (4.0: 5 heaps of 10 keys). */
 #define HEAPS 16
@@ -62,16 +61,13 @@ static bool is_allocator(enum memscope_allocator_name name) {
 }
 
 /* Both take the allocator's locks, so other Ruby threads run meanwhile. */
-static void *read_allocator(void *argument) {
+static void read_allocator(void *argument) {
     struct readings *readings = argument;
-    uint64_t start = memscope_now_ns();
 
     if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
         readings->jemalloc_status = memscope_jemalloc_read_stats(&readings->jemalloc);
     else
         readings->glibc_status = memscope_mallinfo_read(&readings->glibc);
-    readings->without_gvl_ns = memscope_now_ns() - start;
-    return NULL;
 }
 
 /*
@@ -81,7 +77,7 @@ static void *read_allocator(void *argument) {
 static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
     if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) || (readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC)))
-        rb_thread_call_without_gvl(read_allocator, readings, NULL, NULL);
+        readings->without_gvl_ns = memscope_without_gvl(read_allocator, readings);
     rb_gc_stat(gc_stat);
     for (size_t heap = 0; heap < heap_count; heap++)
         for (size_t key = 0; key < heap_key_count; key++)

@@ -1,6 +1,6 @@
 /*
- * Since 3.2 compaction moves Arrays, Strings, Hashes and plain objects to the slot size that they would fit by now, and
- * leaves them where they are when no slot of that size is free; it never makes one.
+ * Since 3.2 compaction moves Arrays, Strings, Hashes and plain objects to the slot size that they would need now, and
+ * leaves them in place when no slot of that size is free; it never makes one.
  */
 #ifndef MEMSCOPE_HEAP_FIT_H
 #define MEMSCOPE_HEAP_FIT_H
@@ -8,7 +8,7 @@
 #include <ruby.h>
 #include <stddef.h>
 
-/* Of an object whose size is not told by what public headers declare. */
+/* The size cannot be derived from public headers. */
 #define MEMSCOPE_UNKNOWN_FIT SIZE_MAX
 
 /*

@@ -1,6 +1,5 @@
 #include "values.h"
 
-#include "init.h"
 #include "ruby/heap_fit.h"
 #include "ruby/heap_pins.h"
 #include "ruby/ruby_private.h"
@@ -213,70 +212,69 @@ static void survey_object(struct survey *survey, VALUE object) {
     default:
         break;
     }
-    if (RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE)) /* the table of finalizers goes by address */
+    if (RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE)) /* the table of finalizers is keyed by address */
         mark_page(survey, object, MEMSCOPE_PAGE_PINS);
 }
 
 static void insert_slot_size(struct memscope_heap_pins *pins, size_t slot_bytes) {
     size_t at = 0;
 
-    while (at < pins->slot_sizes && pins->misfits[at].slot_bytes < slot_bytes)
+    while (at < pins->slot_sizes && pins->resizes[at].slot_bytes < slot_bytes)
         at++;
-    if (at < pins->slot_sizes && pins->misfits[at].slot_bytes == slot_bytes)
+    if (at < pins->slot_sizes && pins->resizes[at].slot_bytes == slot_bytes)
         return;
     if (pins->slot_sizes == MEMSCOPE_SLOT_SIZES)
         return;
-    memmove(&pins->misfits[at + 1], &pins->misfits[at], (pins->slot_sizes - at) * sizeof pins->misfits[at]);
-    pins->misfits[at] = (struct memscope_misfits){.slot_bytes = slot_bytes};
+    memmove(&pins->resizes[at + 1], &pins->resizes[at], (pins->slot_sizes - at) * sizeof pins->resizes[at]);
+    pins->resizes[at] = (struct memscope_resizes){.slot_bytes = slot_bytes};
     pins->slot_sizes++;
 }
 
-/* The slot size that compaction would give it: the smallest for what is too large (gc.c, gc_compact_destination_pool).
- */
-static struct memscope_misfits *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
+/* The slot size that compaction would use: the smallest for a large object (gc.c, gc_compact_destination_pool). */
+static struct memscope_resizes *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
     for (size_t at = 0; at < pins->slot_sizes; at++)
-        if (bytes <= pins->misfits[at].slot_bytes)
-            return &pins->misfits[at];
-    return &pins->misfits[0];
+        if (bytes <= pins->resizes[at].slot_bytes)
+            return &pins->resizes[at];
+    return &pins->resizes[0];
 }
 
 /* Whether the object would leave its slot size. */
-static bool count_misfit(struct memscope_heap_pins *pins, VALUE object, struct memscope_misfits *own) {
+static bool count_resize(struct memscope_heap_pins *pins, VALUE object, struct memscope_resizes *own) {
     size_t bytes = memscope_fitting_bytes(object);
-    struct memscope_misfits *fitting;
+    struct memscope_resizes *fitting;
 
     if (bytes == 0)
         return false;
     if (bytes == MEMSCOPE_UNKNOWN_FIT) {
-        own->leaving++;
+        own->source++;
         return true;
     }
     fitting = fitting_size(pins, bytes);
     if (fitting == own)
         return false;
-    own->leaving++;
-    fitting->entering++;
+    own->source++;
+    fitting->target++;
     return true;
 }
 
 static void survey_page(struct survey *survey, size_t index) {
     const struct memscope_heap_page *page = &survey->index.listing->pages[index];
-    struct memscope_misfits *own = fitting_size(survey->found, page->slot_bytes);
+    struct memscope_resizes *own = fitting_size(survey->found, page->slot_bytes);
     uintptr_t slot = page->start + page->slots_offset;
 
     for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
         if (!is_object((VALUE)slot))
             continue;
         survey_object(survey, (VALUE)slot);
-        if (count_misfit(survey->found, (VALUE)slot, own))
-            survey->found->pages[index] |= MEMSCOPE_PAGE_MISFITS;
+        if (count_resize(survey->found, (VALUE)slot, own))
+            survey->found->pages[index] |= MEMSCOPE_PAGE_RESIZES;
     }
 }
 
-static void count_left_pages(const struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
+static void count_source_pages(const struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
     for (size_t index = 0; index < listing->count; index++)
-        if ((pins->pages[index] & (MEMSCOPE_PAGE_PINS | MEMSCOPE_PAGE_MISFITS)) == MEMSCOPE_PAGE_MISFITS)
-            fitting_size(pins, listing->pages[index].slot_bytes)->left_pages++;
+        if ((pins->pages[index] & (MEMSCOPE_PAGE_PINS | MEMSCOPE_PAGE_RESIZES)) == MEMSCOPE_PAGE_RESIZES)
+            fitting_size(pins, listing->pages[index].slot_bytes)->source_pages++;
 }
 
 void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
@@ -299,16 +297,16 @@ void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memsc
     for (size_t index = 0; index < listing->count; index++)
         survey_page(&survey, index);
     rb_objspace_reachable_objects_from_root(mark_root, &survey);
-    count_left_pages(listing, pins);
+    count_source_pages(listing, pins);
 }
 
-void Init_memscope_heap_pins(void) {
+void memscope_heap_pins_learn(void) {
     learn_identity_type();
 }
 
 #else
 
-void Init_memscope_heap_pins(void) {
+void memscope_heap_pins_learn(void) {
 }
 
 void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {

@@ -1,6 +1,6 @@
 /*
- * Which heap pages hold objects that compaction cannot move. Ruby notes pins only while it compacts, so this goes by
- * what pins: a mark function that has no compaction beside it, a finalizer, a root.
+ * Which heap pages hold objects that compaction cannot move. Ruby records pins only while it compacts, so they are
+ * inferred from what pins: a type with `dmark` but no `dcompact`, a finalizer, a root.
  */
 #ifndef MEMSCOPE_HEAP_PINS_H
 #define MEMSCOPE_HEAP_PINS_H
@@ -14,23 +14,26 @@
 enum memscope_page_pins {
     MEMSCOPE_PAGE_MAY_PIN = 1, /* an object of the page may be pinned: a root, or held by a thread, symbol, … */
     MEMSCOPE_PAGE_PINS = 2,    /* an object of the page is surely pinned */
-    MEMSCOPE_PAGE_MISFITS = 4, /* an object of the page would go to another slot size */
+    MEMSCOPE_PAGE_RESIZES = 4, /* an object of the page would move to another slot size */
 };
 
-/* The objects of one slot size that would go to another: they stay, as if pinned, unless a slot is free there. */
-struct memscope_misfits {
+/* Objects that compaction would move to another slot size. They are unmovable, as if pinned, unless a slot is free. */
+struct memscope_resizes {
     size_t slot_bytes;
-    size_t leaving;    /* objects */
-    size_t entering;   /* objects of other sizes that would come here */
-    size_t left_pages; /* pages with objects that would leave, and none that is surely pinned */
+    size_t source;       /* objects of this slot size that would move to another */
+    size_t target;       /* objects of other slot sizes that would move to this one */
+    size_t source_pages; /* pages with such objects of this size, and none that is surely pinned */
 };
 
 struct memscope_heap_pins {
     uint8_t *pages; /* for each page of the listing a set of enum memscope_page_pins; in the listing's scratch */
-    struct memscope_misfits misfits[MEMSCOPE_SLOT_SIZES];
+    struct memscope_resizes resizes[MEMSCOPE_SLOT_SIZES];
     size_t slot_sizes;   /* in ascending order */
     const char *refusal; /* why it is not known; NULL when it is */
 };
+
+/* Learns this Ruby's layout of Hashes, when the extension is loaded. */
+void memscope_heap_pins_learn(void);
 
 /*
  * Reads the flags of every live object, and asks those for their references that pin them: 9 to 16 ms for a million

@@ -1,6 +1,5 @@
 #include "values.h"
 
-#include "init.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
@@ -14,10 +13,10 @@
 #define SLOW_CALL 2000
 #define BUDGET_OF_A_TYPE 2000000
 #define BUDGET_OF_A_WALK 8000000
-/* A call alone may be interrupted. */
+/* A single call may be slow because it was interrupted. */
 #define SLOW_CALLS_OF_A_TYPE 4
 
-/* One call in so many of a type is timed, and after a slow one each, until so many in a row were not. */
+/* Of a type's calls one in TIMED_CALL is timed; after a slow one, each of the next WATCHED_CALLS. */
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
@@ -119,8 +118,7 @@ static bool counts_a_mapped_stack(VALUE object) {
            (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
 }
 
-/* 0 for what cannot be asked. Ruby 4.0 may crash on the memsize of a class that is being made (as seen by profilers).
- */
+/* 0 for an object without a memsize. Ruby 4.0 may crash on that of a class under construction (seen by profilers). */
 static size_t ask(struct walk *walk, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_NONE:
@@ -176,7 +174,7 @@ void memscope_heap_held_memory(struct memscope_held_memory *held) {
     list_left_out(&walk, held);
 }
 
-void Init_memscope_held_memory(void) {
+void memscope_held_memory_learn(void) {
     fiber_type = RTYPEDDATA_TYPE(rb_fiber_current());
     thread_type = RTYPEDDATA_TYPE(rb_thread_current());
 }

@@ -26,6 +26,9 @@ struct memscope_held_memory {
     size_t left_out_count;
 };
 
+/* Learns this Ruby's types of fibers and threads, when the extension is loaded. */
+void memscope_held_memory_learn(void);
+
 /*
  * Asks every object for its memsize: about 11 ms for a million objects, GVL held; finishes a sweep that is under way
  * first, so that no garbage is asked. Runs the dsize functions of C extensions, as ObjectSpace.memsize_of_all does, for

@@ -1,9 +1,8 @@
 #include "ruby/interned.h"
 
-#include "ruby/stack_reader.h"
-
 #include "base/protections.h"
 #include "base/scratch.h"
+#include "ruby/stack_reader.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
- * What the words of a stack name by an index: frames, tags, and the names of threads (sampled_stack.h).
+ * Indexes in the words of a stack: frames, tags, and names of threads (sampled_stack.h).
  *
- * In tables of a fixed size, to which is added inside malloc, in any thread and state: without a lock, an allocation or
- * a look at an object. What may be called there is said of each function; the others need the GVL.
+ * In tables of a fixed size that grow inside malloc, in any thread and state: without a lock, an allocation or access
+ * to an object. Each function says whether it may run there; the others need the GVL.
  */
 #ifndef MEMSCOPE_INTERNED_H
 #define MEMSCOPE_INTERNED_H
@@ -24,10 +24,10 @@ uint32_t memscope_intern_thread_name(const char *text, size_t length);
 /* With the GVL, not inside malloc: maps its table where it is the first. As above; 0 for want of memory. */
 uint32_t memscope_intern_tag(const char *text, size_t length);
 
-/* What all of them have in memory: pages that were used, as the kernel says. Once they are open; no GVL. */
+/* Resident bytes of all tables, as the kernel reports them. Once they are open; no GVL. */
 size_t memscope_interned_bytes(void);
 
-/* What frames take at most, which is what the collector is told. */
+/* The most that frames can take, as reported to the collector. */
 size_t memscope_interned_frames_capacity(void);
 
 /* While the collector marks, when nobody reads frames. */

@@ -1,6 +1,5 @@
 #include "values.h"
 
-#include "init.h"
 #include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
@@ -241,7 +240,7 @@ static size_t pooled_fiber_bytes(VALUE parameters) {
     return wanted == 0 ? 0 : (wanted / page + 1) * page;
 }
 
-void Init_memscope_ruby_heap(void) {
+void memscope_ruby_heap_learn(void) {
     VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
     VALUE gc = rb_const_get(rb_cObject, rb_intern("GC"));
     VALUE stat = rb_hash_new();

@@ -16,6 +16,9 @@ enum memscope_slot_counts {
     MEMSCOPE_SLOTS_WALKED,       /* slot by slot */
 };
 
+/* Learns this Ruby's constants; before anything below, when the extension is loaded. */
+void memscope_ruby_heap_learn(void);
+
 struct memscope_heap_listing {
     struct memscope_scratch scratch;
     struct memscope_heap_page *pages;

@@ -1,6 +1,6 @@
 /*
  * The only declarations of Ruby symbols that are in no public header, and the only constants of Ruby's inside that no
- * interface tells: each with the versions that have it, and what is done where it is missing. To be deleted line by
+ * interface exposes: each with the versions that have it, and the fallback where it is missing. To be deleted line by
  * line as Ruby publishes them.
  */
 #ifndef MEMSCOPE_RUBY_PRIVATE_H
@@ -75,7 +75,7 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 /* struct ar_table_struct (internal/hash.h): 8 pairs and a byte of hint for each. */
 #define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
 
-/* Which slot size an object would take by now, 0 for its own: what compaction goes by. Exported by 3.4 (gc.c). */
+/* Which slot size an object would take by now, 0 for its own: which compaction uses. Exported by 3.4 (gc.c). */
 #ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
 size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
@@ -85,7 +85,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
-/* Whether a plain object holds its variables in its slot. ROBJECT_HEAP replaced ROBJECT_EMBED in 4.0; 4.1dev has neither. */
+/* Whether a plain object holds its variables in its slot. 4.0 has ROBJECT_HEAP for ROBJECT_EMBED, 4.1dev neither. */
 #if defined(ROBJECT_HEAP)
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
 #elif defined(ROBJECT_EMBED)
@@ -108,7 +108,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 /* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
 
-/* A Ruby thread may go on in another native thread (RUBY_MN_THREADS=1), and says so. */
+/* A Ruby thread may continue in another native thread (RUBY_MN_THREADS=1), which raises an event. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_THREADS_MIGRATE 1
 #else
@@ -125,18 +125,21 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
 
 /*
- * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes and
- * 16,777,216 nodes of 24. Seen on 3.3, 3.4 and 4.0.
+ * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes, in
+ * 3.2 and 4.1dev of 32, and since 3.3 16,777,216 nodes of 24.
  */
-#if RUBY_API_VERSION_CODE >= 30300
+#if RUBY_API_VERSION_CODE >= 40100
+#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 32)
+#elif RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 40)
-#define MEMSCOPE_SHAPE_CACHE_BYTES ((size_t)16777216 * 24)
+#elif RUBY_API_VERSION_CODE >= 30200
+#define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 32)
 #else
 #define MEMSCOPE_SHAPE_LIST_BYTES 0
-#define MEMSCOPE_SHAPE_CACHE_BYTES 0
 #endif
+#define MEMSCOPE_SHAPE_CACHE_BYTES (RUBY_API_VERSION_CODE >= 30300 ? (size_t)16777216 * 24 : 0)
 
-/* The address of a shape; shape 0 begins the list. Exported by 3.3 and 3.4; elsewhere the list is told by its size. */
+/* The address of a shape; shape 0 begins the list. Exported by 3.2 to 3.4; elsewhere the list is found by its size. */
 #ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
 const void *rb_shape_get_shape_by_id(unsigned int id);
 #endif

@@ -1,10 +1,9 @@
 #include "ruby/stack_reader.h"
 
-#include "init.h"
-#include "ruby/interned.h"
-
 #include "base/protections.h"
+#include "ruby/interned.h"
 #include "ruby/ruby_private.h"
+#include "ruby/tags.h"
 #include "sampling/native_frames.h"
 
 #include <pthread.h>
@@ -23,14 +22,13 @@
 #define RUBY_LIMIT 64
 #define LABELS 4 /* words after the frames: state, tag, thread, generation */
 
-/* ---- whether Ruby's frames may be read ------------------------------------------------------------------------------
- */
+/* ---- whether Ruby's frames may be read -------------------------------------------------------------------------- */
 
 static atomic_bool ruby_ended;
 static bool frames_without_gvl; /* see may_read */
 
 /*
- * Set in a thread that has ended for Ruby while its native thread goes on (TLS destructors, the thread cache). 3.1
+ * Set in a thread that has ended for Ruby while its native thread lives on (TLS destructors, the thread cache). 3.1
  * clears what ruby_native_thread_p looks at itself (thread_pthread.c, native_thread_destroy); later ones do not.
  *
  * Since 3.3 a native thread may run one Ruby thread after another (those of Ractors other than the main one, and with
@@ -54,15 +52,15 @@ static const bool thread_ended = false;
 /*
  * 0: the thread's Ruby frames can be read.
  *
- * Without the first look a process crashes when it ends, without the one at the native thread at once. The others could
- * not be made to fail by leaving them out, and are needed all the same:
- *
- * - thread_ended: where Ruby does not clear what ruby_native_thread_p looks at (3.1.2 does, thread_pthread.c line 711),
- *   it is still there when the thread has ended, and its execution context has been freed.
- * - the GVL: frames on the control frame stack of a thread that does not hold it are its own, but what they point to is
- *   moved by compaction beside it (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
- * - during GC: in a step of sweeping or compaction a frame may point to what has been moved and not been updated yet
- *   (gc_sweep_continue in line 5737; gc_update_references comes last), and in marking nothing may be pinned any more.
+ * Removing the ruby_ended check crashes at exit; removing the native-thread check crashes immediately. No test fails
+ * without the others, which are needed all the same:
+ * - thread_ended: where Ruby does not clear what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), it
+ *   is still set when the thread has ended and its execution context is freed.
+ * - the GVL: the control frame stack of a thread without it is the thread's own, but compaction moves its referents
+ *   beside it (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
+ * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, before the reference
+ *   is updated (gc_sweep_continue in line 5737; gc_update_references comes last), and during marking nothing more may
+ *   be pinned.
  */
 static enum memscope_stack_state state_of_thread(void) {
     if (atomic_load_explicit(&ruby_ended, memory_order_relaxed) && PROTECTS(ruby_ended))
@@ -80,7 +78,7 @@ static enum memscope_stack_state state_of_thread(void) {
  * Readers announce themselves, for two who wait for them.
  *
  * A thread that waits without the GVL has frames that do not change: but for compaction, which moves what they point
- * to. So a reader gives up where a GC is under way; GC, whose marking comes before it moves anything, waits in
+ * to. So a reader stops where a GC is under way; GC, whose marking comes before it moves anything, waits in
  * mark_interned for the readers that were there first. Both orders are seq_cst: either the reader sees during_gc, or
  * the marking sees the reader. (Left out, it did not fail in minutes: a reading takes a microsecond.) A reader that
  * holds the GVL is none that a GC can meet; but a thread that queues for the GVL counts as having it (thread.c 3.1.2,
@@ -219,8 +217,7 @@ uint32_t memscope_next_generation(void) {
     return (atomic_fetch_add(&generation, 1) + 1) & 0xffffff;
 }
 
-/* ---- what the garbage collector is told -----------------------------------------------------------------------------
- */
+/* ---- what the garbage collector sees ---------------------------------------------------------------------------- */
 
 static void mark_interned(void *unused) {
     if (PROTECTS(waiting))
@@ -237,7 +234,7 @@ static size_t interned_bytes(const void *unused) {
 }
 
 /*
- * Not write-barrier protected, on purpose: what is interned inside malloc tells the collector of no new reference, so
+ * Not write-barrier protected, on purpose: interning inside malloc cannot report a new reference to the collector, so
  * it has to look at this object in every minor collection, as it does at all that are old and not protected
  * (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). Protected, its new frames would not be marked until the next major
  * one, which is to do without the marking.
@@ -268,44 +265,24 @@ void memscope_forget_interned(void) {
     atomic_store(&nanoseconds, 0);
 }
 
-/* Native.prepare_profile -> true; false for want of memory. Once; what it makes stays. */
-static VALUE native_prepare_profile(VALUE self) {
+bool memscope_stack_reader_prepare(void) {
     static bool prepared;
 
     if (!memscope_interned_open())
-        return Qfalse;
-    if (!prepared) {
-        prepared = true;
-        /* Of any data but NULL, which would be neither marked nor freed. */
-        rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
-        ruby_vm_at_exit(at_vm_exit);
-        pthread_atfork(NULL, NULL, in_forked_child);
+        return false;
+    if (prepared)
+        return true;
+    prepared = true;
+    /* Of any data but NULL, which would be neither marked nor freed. */
+    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
+    ruby_vm_at_exit(at_vm_exit);
+    pthread_atfork(NULL, NULL, in_forked_child);
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
-        rb_internal_thread_add_event_hook(note_thread, THREAD_EVENTS, NULL);
+    rb_internal_thread_add_event_hook(note_thread, THREAD_EVENTS, NULL);
 #endif
-    }
-    return Qtrue;
+    return true;
 }
 
-/* Native.learn_interpreter: called from Ruby code at the bottom of a thread's stack. Once: it may be unwinding by then.
- */
-static VALUE native_learn_interpreter(VALUE self) {
-    static bool learnt;
-
-    if (!learnt)
-        memscope_native_frames_learn_callers(3);
-    learnt = true;
-    return Qnil;
-}
-
-/* Native.read_frames_without_gvl(whether). */
-static VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
-    frames_without_gvl = RTEST(whether);
-    return whether;
-}
-
-void Init_memscope_malloc_profile(void) {
-    rb_define_module_function(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
-    rb_define_module_function(rb_mMemscopeNative, "learn_interpreter", native_learn_interpreter, 0);
-    rb_define_module_function(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
+void memscope_stack_reader_reads_without_gvl(bool whether) {
+    frames_without_gvl = whether;
 }

@@ -1,8 +1,8 @@
 /*
- * The stacks that a malloc profile is of: Ruby frames under native ones, with what they were for.
+ * The stacks of a malloc profile: Ruby frames under native ones, with their labels.
  *
- * What reads them runs inside malloc, in any thread: with the GVL or without, during GC, in threads that Ruby does not
- * know. What is interned for it (frames, tags, threads' names) is read back here with the GVL.
+ * The reader runs inside malloc, in any thread: with the GVL or without, during GC, in threads that Ruby does not know.
+ * The frames, tags and thread names that it interns are read back here with the GVL.
  */
 #ifndef MEMSCOPE_STACK_READER_H
 #define MEMSCOPE_STACK_READER_H
@@ -14,10 +14,13 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
-/* The index of the tag of the fiber that this thread runs; 0: none. Inside malloc too, in any thread and state. */
-uint32_t memscope_current_tag(void);
+/* Before the first profile; false for want of memory. What it makes stays. With the GVL. */
+bool memscope_stack_reader_prepare(void);
 
-/* A profile begins: forgets what was interned for the one before. With the GVL. */
+/* Whether it reads the frames of threads that wait without the GVL. With the GVL. */
+void memscope_stack_reader_reads_without_gvl(bool whether);
+
+/* A profile begins: drops what the one before interned. With the GVL. */
 void memscope_forget_interned(void);
 
 /* The frame, tag or name that a word stands for; Qnil for none. With the GVL. */
@@ -27,7 +30,7 @@ VALUE memscope_interned_name(uint64_t word);
 /* Another one after memscope_forget_interned. */
 uint32_t memscope_session(void);
 
-/* False for a stack that was read before the profile began, and for one of another reader than ours. */
+/* False for a stack that was read before the profile began, or by another reader. */
 bool memscope_is_of_this_session(const uint64_t *words, unsigned length);
 
 uint32_t memscope_generation(void);

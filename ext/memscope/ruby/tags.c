@@ -1,12 +1,7 @@
-/*
- * Memscope.tag: what the fiber that runs is for. All but memscope_current_tag is called by Ruby, with the GVL, and
- * never inside malloc.
- */
-#include "ruby/interned.h"
+#include "ruby/tags.h"
 
-#include "init.h"
+#include "ruby/interned.h"
 #include "ruby/ruby_private.h"
-#include "ruby/stack_reader.h"
 
 #include <ruby/debug.h>
 #include <ruby/thread.h>
@@ -14,7 +9,7 @@
 
 /*
  * A tag is a fiber's: where it is kept while others run, under a name of Thread#[]. What malloc looks at is a copy,
- * which is there in any state of the process; it is taken where a thread goes on with another fiber.
+ * which exists in any state of the process; it is made when a thread switches to another fiber.
  */
 static ID tag_key;
 static __thread uint32_t tag;
@@ -30,7 +25,7 @@ static uint32_t tag_of_fiber(VALUE thread) {
 }
 
 /* A frozen thread keeps nothing: its fibers share its tag. */
-static void set_tag(uint32_t index) {
+void memscope_set_tag(uint32_t index) {
     VALUE thread = rb_thread_current();
 
     if (!OBJ_FROZEN(thread))
@@ -48,7 +43,7 @@ static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID metho
     int line;
 
     if (tag != 0 && rb_profile_frames(0, 1, &frame, &line) == 0)
-        set_tag(tag);
+        memscope_set_tag(tag);
     else
         tag = tag_of_fiber(rb_thread_current());
 }
@@ -59,7 +54,7 @@ static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_
 }
 #endif
 
-/* With RUBY_MN_THREADS=1 a thread goes on in another native thread. (Other Ractors, which always do, have no tags.) */
+/* With RUBY_MN_THREADS=1 a thread may continue in another native thread, as in other Ractors, which have no tags. */
 static void follow_threads(void) {
 #if MEMSCOPE_THREADS_MIGRATE
     const char *setting = getenv("RUBY_MN_THREADS");
@@ -69,8 +64,7 @@ static void follow_threads(void) {
 #endif
 }
 
-/* From the first tag on, for good: 0.05 microseconds a switch, and nothing else (no event that code is compiled for).
- */
+/* From the first tag on: 0.05 µs per switch and nothing else, since no code is compiled for this event. */
 static void begin_following(void) {
     if (tag_key)
         return;
@@ -79,24 +73,7 @@ static void begin_following(void) {
     follow_threads();
 }
 
-static VALUE yield_nothing(VALUE unused) {
-    return rb_yield_values(0); /* a lambda takes no nil for nothing */
-}
-
-static VALUE restore_tag(VALUE before) {
-    set_tag(NUM2UINT(before));
-    return Qnil;
-}
-
-/* Native.tag(name) { … } -> the block's value. The name's first 64 bytes count. */
-static VALUE native_tag(VALUE self, VALUE name) {
-    uint32_t before = tag;
-
+uint32_t memscope_tag_of(const char *name, size_t length) {
     begin_following();
-    set_tag(memscope_intern_tag(RSTRING_PTR(name), (size_t)RSTRING_LEN(name)));
-    return rb_ensure(yield_nothing, Qnil, restore_tag, UINT2NUM(before));
-}
-
-void Init_memscope_malloc_profile_tags(void) {
-    rb_define_module_function(rb_mMemscopeNative, "tag", native_tag, 1);
+    return memscope_intern_tag(name, length);
 }

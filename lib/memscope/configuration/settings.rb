@@ -92,8 +92,9 @@ module Memscope
       Setting.new(
         :username, Types.text(without: ":"),
         default: nil, safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
-        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication). " \
-                  "Without both, and without `authorize`, it is closed everywhere but on the machine of a developer."
+        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication). Without both, and " \
+                  "without `authorize`, it is closed, except under Rails in development and test to a browser on the " \
+                  "same machine."
       ),
       Setting.new(
         :password, Types.text,

@@ -51,7 +51,7 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
 
-      def fly # rubocop:disable Naming/PredicateMethod -- it does
+      def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- it does
         yield
         true
       end

@@ -11,9 +11,9 @@ module Memscope
     #
     # - Process.warmup, where Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC
     #   finds it when it dies, and gives back free malloc memory under glibc.
-    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its slots
-    #   are free (0.65): it returns nothing of a heap that is more than 35 % full, however fragmented it is. Started with
-    #   RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS), it returns pages of such a heap too.
+    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its
+    #   slots are free (0.65): it returns nothing of a heap that is more than 35 % full, however fragmented it is.
+    #   Started with RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (KEEP_LESS), it returns pages of such a heap too.
     #
     # Ruby 3.1.0 to 3.1.3 and 3.2.0 can crash in GC.compact (ruby/ruby#7081): there nothing is compacted.
     #

@@ -63,7 +63,7 @@ module Memscope
       end
 
       def run_allocator(name)
-        wall_ns, failure = Native.pull(name, @plan.arena)
+        wall_ns, failure = Native.run_lever(name, @plan.arena)
         [wall_ns / 1000, failure]
       end
 

@@ -2,20 +2,21 @@
 
 require "digest"
 require "ipaddr"
+require "securerandom"
+require_relative "request"
 
 module Memscope
   module Web
-    # Who gets in. A function of the request's env, the configuration and the Deployment.
+    # Who may use the pages.
     #
-    # `authorize` decides alone where it is configured, else username and password do. Where nothing is configured, the
-    # pages are open to a person on the machine itself, in development and tests: the peer and the Host header must
-    # both be loopback, for a name that an attacker's DNS maps to 127.0.0.1 sends that name as Host; and no proxy may
-    # stand between, for its peer is not ours.
+    # `authorize` alone decides where it is configured, else `username` and `password`. Without any of these the pages
+    # are closed, except under Rails in development and test, to a browser on the same machine: peer and Host must be
+    # loopback (under DNS rebinding the Host is the attacker's), and nothing may hint at a proxy, whose peer is unknown.
     #
     # @api private
     module Access
-      # What was decided. A refusal has the status of the response, and a reason for the log: a sentence, and what of
-      # the request it is about, where it holds "%s".
+      # A decision. A refusal has the status of the response, and a reason for the log: a sentence, in which "%s" stands
+      # for something from the request.
       Verdict = Struct.new(:status, :sentence, :about) do
         # @return [Boolean]
         def allowed? = status.nil?
@@ -25,53 +26,42 @@ module Memscope
       end
 
       ALLOWED = Verdict.new.freeze
+      # The values of Rails.env under which the pages may be open without authorization.
+      OPEN = %w[development test].freeze
       LOOPBACK = [IPAddr.new("127.0.0.0/8"), IPAddr.new("::1")].freeze
-      # Peers of these are not known: the servers call them 127.0.0.1.
+      # Servers report the peers of Unix sockets as 127.0.0.1.
       SOCKETS = %w[puma.socket unicorn.socket].freeze
       HOST = /\A(?:\[(?<host>[0-9a-f:.]+)\]|(?<host>[a-z0-9.-]+))(?::\d{1,5})?\z/i
-      FORWARDED = /\AHTTP_(?:X_FORWARDED|FORWARDED|X_REAL_IP|VIA)/
+      # Headers that proxies, load balancers and tunnels add.
+      FORWARDED = /\AHTTP_(?:X_FORWARDED|FORWARDED|VIA|X_REAL_IP|(?:X_)?(?:CLUSTER_)?CLIENT_IP|TRUE_CLIENT_IP|
+                             CF_|FASTLY_|X_ENVOY_|X_ORIGINAL_|X_AMZN_|TAILSCALE_)/x
+      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers unless told otherwise; no browser does.
+      BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       # Bytes.
       LONGEST_CREDENTIALS = 1024
       OPENING = "configure username and password (MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), or authorize"
-      private_constant :ALLOWED, :LOOPBACK, :SOCKETS, :HOST, :FORWARDED, :LONGEST_CREDENTIALS, :OPENING
+      private_constant :ALLOWED, :OPEN, :LOOPBACK, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS,
+                       :OPENING
 
       class << self
         # @param env [Hash] of Rack
         # @param configuration [Configuration, #authorize, #username, #password]
-        # @param deployment [Deployment]
+        # @param rails_env [String, nil] nil without Rails
         # @return [Verdict]
-        def decide(env, configuration, deployment)
+        def decide(env, configuration, rails_env)
           return authorized(env, configuration.authorize) if configuration.authorize
 
           username = configuration.username
           password = configuration.password
-          return opened(env, deployment) if username.nil? && password.nil?
+          return unconfigured(env, rails_env) if username.nil? && password.nil?
 
           authenticated(env, username.to_s, password.to_s)
-        end
-
-        # @param authority [String, nil] "localhost:3000", "[::1]"
-        # @return [Boolean]
-        def loopback_host?(authority)
-          host = authority.to_s.b[HOST, "host"] or return false
-
-          host.casecmp?("localhost") || loopback_address?(host)
-        end
-
-        # @param address [String, nil]
-        # @return [Boolean]
-        def loopback_address?(address)
-          given = IPAddr.new(address.to_s)
-          given = given.native if given.ipv4_mapped?
-          LOOPBACK.any? { |range| range.include?(given) }
-        rescue IPAddr::Error
-          false
         end
 
         private
 
         def authorized(env, authorize)
-          authorize.call(::Rack::Request.new(env)) ? ALLOWED : refused(403, "authorize said no")
+          authorize.call(::Rack::Request.new(env)) ? ALLOWED : refused(403, "authorize returned false")
         end
 
         def authenticated(env, username, password)
@@ -91,7 +81,7 @@ module Memscope
 
           name, word = encoded.to_s.unpack1("m0").split(":", 2)
           same?(name, username) & same?(word, password)
-        rescue ArgumentError # no base64
+        rescue ArgumentError # not base64
           false
         end
 
@@ -99,31 +89,124 @@ module Memscope
           ::Rack::Utils.secure_compare(Digest::SHA256.digest(given.to_s.b), Digest::SHA256.digest(wanted.b))
         end
 
-        def opened(env, deployment)
-          sentence, about = objection(env, deployment)
+        def unconfigured(env, rails_env)
+          sentence, about = objection(env, rails_env)
           sentence ? refused(403, "#{sentence}; #{OPENING}", about) : ALLOWED
         end
 
-        def objection(env, deployment)
-          return ["%s", deployment.explanation] unless deployment.open
+        def objection(env, rails_env)
+          return "no access is configured" unless rails_env
+          return ["no access is configured, and Rails.env is %s", rails_env.inspect] unless OPEN.include?(rails_env)
+
+          proxy_objection(env) || peer_objection(*env.values_at("REMOTE_ADDR", "HTTP_HOST"))
+        end
+
+        # Puma before 6 has the request's version in HTTP_VERSION only.
+        def proxy_objection(env)
           return "the request came over a Unix socket" if SOCKETS.any? { |key| unix_socket?(env[key]) }
 
-          forwarded = env.keys.grep(FORWARDED).first
-          return ["the request came through a proxy (%s)", forwarded] if forwarded
+          version = env.values_at("SERVER_PROTOCOL", "HTTP_VERSION").compact.grep_v(BROWSERS).first
+          return ["the request came through a proxy, by %s", Request.excerpt(version)] if version
 
-          peer, host = env.values_at("REMOTE_ADDR", "HTTP_HOST")
-          return ["the peer %s is not loopback", shown(peer)] unless loopback_address?(peer)
+          header = env.keys.grep(FORWARDED).first
+          ["the request came through a proxy (%s)", header] if header
+        end
 
-          ["the Host %s is not loopback", shown(host)] unless loopback_host?(host)
+        def peer_objection(peer, host)
+          return ["the peer %s is not loopback", Request.excerpt(peer)] unless loopback_address?(peer)
+
+          ["the Host %s is not loopback", Request.excerpt(host)] unless loopback_host?(host)
+        end
+
+        def loopback_host?(authority)
+          host = authority.to_s.b[HOST, "host"] or return false
+
+          host.casecmp?("localhost") || loopback_address?(host)
+        end
+
+        def loopback_address?(address)
+          given = IPAddr.new(address.to_s)
+          given = given.native if given.ipv4_mapped?
+          LOOPBACK.any? { |range| range.include?(given) }
+        rescue IPAddr::Error
+          false
         end
 
         def unix_socket?(socket)
           defined?(::UNIXSocket) && socket.respond_to?(:to_io) && socket.to_io.is_a?(::UNIXSocket)
         end
 
-        def shown(text) = text.to_s[0, 60].inspect
-
         def refused(status, sentence, about = nil) = Verdict.new(status, sentence, about)
+      end
+    end
+
+    # Whether a POST comes from memscope's own pages. Sec-Fetch-Site decides where the browser sends it, which it does
+    # to https and to localhost; else Origin; else, for browsers too old for both, and for programs, the form's token,
+    # which must be the cookie's. So no process of a cluster needs a secret in common with the others.
+    #
+    # @api private
+    module Forgery
+      COOKIE = "memscope_token"
+      FIELD = "token"
+      TOKEN = /\A[A-Za-z0-9_-]{43}\z/
+      COOKIES = /(?:\A|;)\s*#{COOKIE}=([A-Za-z0-9_-]{43})\s*(?=;|\z)/
+      DEFAULT_PORTS = { "http" => ":80", "https" => ":443" }.freeze
+      private_constant :COOKIE, :TOKEN, :COOKIES, :DEFAULT_PORTS
+
+      class << self
+        # @return [String] 256 random bits
+        def token = SecureRandom.urlsafe_base64(32)
+
+        # @param env [Hash] of Rack
+        # @return [String, nil] the token in its cookie
+        def cookie(env) = env["HTTP_COOKIE"].to_s.b[COOKIES, 1]
+
+        # Only this application can read the cookie, and browsers send it only with requests from its own pages.
+        #
+        # @param request [Request]
+        # @param token [String]
+        # @return [Hash{String => String}] the header that sets the cookie; empty where the browser has it
+        def header(request, token)
+          return {} if cookie(request.env)
+
+          path = request.base.match?(%r{\A(?:/[\w.~-]+)+\z}) ? request.base : "/"
+          { "set-cookie" => "#{COOKIE}=#{token}; path=#{path}; httponly; samesite=strict" \
+                            "#{'; secure' if request.secure?}" }
+        end
+
+        # @param env [Hash] of Rack
+        # @param token [String, nil] the form's
+        # @return [Access::Verdict, nil] why it is refused
+        def objection(env, token)
+          site, origin = env.values_at("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN")
+          if site
+            refused("Sec-Fetch-Site is %s", Request.excerpt(site)) unless site == "same-origin"
+          elsif origin
+            refused("Origin %s", foreign(origin, env)) unless own?(origin, env)
+          else
+            token_objection(cookie(env), token.to_s)
+          end
+        end
+
+        private
+
+        # The scheme may differ where a proxy has ended TLS.
+        def own?(origin, env)
+          scheme, authority = origin.downcase.split("://", 2)
+          port = DEFAULT_PORTS[scheme]
+          port && authority.delete_suffix(port) == env["HTTP_HOST"].to_s.downcase.delete_suffix(port)
+        end
+
+        def token_objection(cookie, token)
+          return refused("no Sec-Fetch-Site, no Origin and no cookie with a token") unless cookie
+
+          same = TOKEN.match?(token) && ::Rack::Utils.secure_compare(cookie, token)
+          refused("the form's token is not the cookie's") unless same
+        end
+
+        def foreign(origin, env) = "#{Request.excerpt(origin)} is not Host #{Request.excerpt(env['HTTP_HOST'])}"
+
+        def refused(sentence, about = nil) = Access::Verdict.new(403, sentence, about)
       end
     end
   end

@@ -1,43 +1,43 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "access"
+require_relative "actions/profile"
+require_relative "actions/purge"
 require_relative "assets"
-require_relative "deployment"
-require_relative "forgery"
-require_relative "heap_profile"
+require_relative "cluster"
+require_relative "log_throttle"
 require_relative "pages"
-require_relative "profiling"
 require_relative "readings"
-require_relative "refusal"
-require_relative "refusals"
 require_relative "request"
 require_relative "response"
 
 module Memscope
   module Web
-    # Takes a request: whether it may be asked, what is asked, the answer.
+    # Checks access, dispatches requests, and logs refusals and failures.
     #
     # @api private
     class Application
-      READING = %w[GET HEAD].freeze
-      CLOSED = "memscope is closed here. What this request would have needed is in the log."
+      CLOSED = "Access denied. See the application log for how to allow it."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
-      # Other verbs than those for looking.
-      VERBS = { "/purge" => %w[POST].freeze, "/profile" => [*READING, "POST"].freeze }.freeze
       METRICS = "text/plain; version=0.0.4; charset=utf-8"
-      private_constant :READING, :CLOSED, :CHALLENGE, :VERBS, :METRICS
+      # The methods that answer, by path; assets are not among them.
+      READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
+                **Pages::ALL.transform_values { :page } }.freeze
+      ACTIONS = { "/purge" => :purge, "/profile" => :profile }.freeze
+      HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
+      private_constant :CLOSED, :CHALLENGE, :METRICS, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
-      # @param deployment [Deployment]
+      # @param rails_env [#call] returns Rails.env; nil without Rails
       # @param readings [Readings]
-      # @param refusals [Refusals]
-      def initialize(configuration: -> { Memscope.configuration }, deployment: Deployment.read, readings: Readings.new,
-                     refusals: Refusals.new)
+      # @param throttle [LogThrottle] for refusals
+      def initialize(configuration: -> { Memscope.configuration },
+                     rails_env: -> { ::Rails.env.to_s if defined?(::Rails.env) },
+                     readings: Readings.new, throttle: LogThrottle.new)
         @configuration = configuration
-        @deployment = deployment
+        @rails_env = rails_env
         @readings = readings
-        @refusals = refusals
+        @throttle = throttle
         @heap_profile = HeapProfile.new
       end
 
@@ -46,115 +46,96 @@ module Memscope
       def call(env)
         request = Request.new(env)
         verdict = verdict(env)
-        response = verdict.allowed? ? answered(request) : turned_away(request, verdict)
+        response = verdict.allowed? ? answered(request) : denied(request, verdict)
         request.head? ? Response.headless(response) : response
       end
 
       private
 
-      # Nobody gets in by an error.
+      # An error allows nobody.
       def verdict(env)
-        Access.decide(env, @configuration.call, @deployment)
+        Access.decide(env, @configuration.call, @rails_env.call)
       rescue StandardError => e
         Access::Verdict.new(403, "access could not be decided: %s", "#{e.message} (#{e.class})")
       end
 
-      def turned_away(request, verdict)
+      def denied(request, verdict)
         log_refusal(request, verdict)
         Response.sentence(verdict.status, request.format, CLOSED, verdict.status == 401 ? CHALLENGE : {})
       end
 
       def answered(request)
-        permitted(request)
-      rescue StandardError, ScriptError => e # the second where a part of memscope cannot be loaded
+        allowed(request)
+      rescue HttpError => e
+        Pages.error(e, request)
+      rescue StandardError, ScriptError => e # ScriptError where a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
-        Response.sentence(500, request.format, "This page failed. What happened is in the log.")
+        Response.sentence(500, request.format, "This page failed. See the application log.")
       end
 
-      def permitted(request)
-        verbs = VERBS.fetch(request.path, READING)
-        found = handler(request) or raise Refusal.new(404, "There is no such page.")
+      def allowed(request)
+        verbs = HANDLERS.keys.select { |verb| handler(verb, request.path) }
+        raise HttpError.new(404, "Not found.") if verbs.empty?
         return Response.options(verbs) if request.verb == "OPTIONS"
-        return found.call if verbs.include?(request.verb)
+        return send(handler(request.verb, request.path), request) if verbs.include?(request.verb)
 
-        raise Refusal.new(405, "Not by #{request.verb[/\A[A-Z]{1,20}\z/] || 'this verb'}: here it is " \
-                               "#{verbs.join(' or ')}.", { "allow" => verbs.join(", ") })
-      rescue Refusal => e
-        refused(request, e)
+        raise HttpError.new(405, "Method not allowed; use #{verbs.join(' or ')}.", { "allow" => verbs.join(", ") })
       end
 
-      # @return [#call, nil] nil where there is no such path
-      def handler(request)
-        path = request.path or return
-        calls = { "/purge" => :purge, "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile,
-                  "/profile/flamegraph" => :flame_graph }
-        return -> { send(calls[path], request) } if calls.key?(path)
-        return -> { profile(request) } if path == "/profile" && request.verb == "POST"
+      def handler(verb, path) = HANDLERS[verb][path] || (:asset if verb != "POST" && Assets.find(path))
 
-        page = Pages::ALL[path]
-        return -> { Pages.response(page.new(@readings, request), request, @configuration.call.actions) } if page
+      def asset(request) = Assets.response(Assets.find(request.path))
 
-        asset = Assets.response(path)
-        -> { asset } if asset
-      end
+      def page(request) = shown(Pages::ALL.fetch(request.path).new(@readings, request), request)
+
+      def shown(page, request) = Pages.response(page, request, @configuration.call.actions)
 
       def metrics(_request) = Response.of(200, METRICS, @readings.fetch(:metrics))
 
       def heap_profile(request) = @heap_profile.response(request, @readings)
 
-      # With the page's own policy, which names its scripts.
+      # With a policy of its own, which names its scripts.
       def flame_graph(request)
-        body = Pages::Profile.new(@readings, request).reading.to_html
+        body = Pages::Profile.new(@readings, request).flame_graph
         Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
       end
 
       def purge(request)
-        form = checked_form(request)
-        Pages.response(pulled({ **request.query.slice("worker"), **form }), request, true)
+        form = action_form(request)
+        shown(changing { Actions::Purge.run(form, ClusterCalls.new(@readings)) }, request)
       end
 
       def profile(request)
-        form = { **request.query.slice("worker"), **checked_form(request) }
-        begin
-          outcomes = Pages::Profile.act(form, Profiling.new(@readings))
-        ensure
-          @readings.forget
-        end
-        Pages.response(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request, true)
+        form = action_form(request)
+        outcomes = changing { Actions::Profile.run(form, ClusterCalls.new(@readings)) }
+        shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
       end
 
-      # @return [Hash{String => Array<String>}] of a form that may change the process
-      def checked_form(request)
-        raise Refusal.new(403, "Actions are switched off here.") unless @configuration.call.actions
+      # @return [Hash{String => Array<String>}] of a form that may change the process; worker also of the query
+      def action_form(request)
+        raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
 
         form = request.form
         objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)
-        return form unless objection
+        return { **request.query.slice("worker"), **form } unless objection
 
         log_refusal(request, objection)
-        raise Refusal.new(403, "This form is not from a page of this visit: go back, reload it, and try again.")
+        raise HttpError.new(403, "Invalid or expired form token. Reload the page and retry.")
       end
 
-      # What is read from now on is of the process as it is now.
-      def pulled(form)
-        Pages::Returned.pull(form)
+      # Outdates all readings.
+      def changing
+        yield
       ensure
         @readings.forget
       end
 
-      def refused(request, refusal)
-        return Pages.refusal(refusal, request) if request.format == :html
-
-        Response.sentence(refusal.status, request.format, refusal.message, refusal.headers)
-      end
-
-      # What the sentence is about may be anything: only the sentence tells kinds apart.
       def log_refusal(request, verdict)
-        more = @refusals.add(verdict.sentence)
-        log(request, "refused: #{verdict.reason}", more) if more
+        ending = @throttle.add(verdict.sentence)
+        log(request, "refused: #{verdict.reason}", ending) if ending
       end
 
-      # One line, whatever the request has put into it.
+      # One line, whatever the request contains.
       def log(request, text, ending = "")
         peer = request.env["REMOTE_ADDR"].to_s[0, 60]
         line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"

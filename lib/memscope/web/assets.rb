@@ -4,16 +4,16 @@ require "digest"
 
 module Memscope
   module Web
-    # Style, script and icon. All are read when this is loaded: no part of a request ever becomes a path.
+    # Style, script and icon, read when this file is loaded: no part of a request becomes a path.
     #
     # @api private
     module Assets
-      # What a file is served as, by its name.
+      # Media types by file name.
       TYPES = { "memscope.css" => "text/css; charset=utf-8", "memscope.js" => "text/javascript; charset=utf-8",
                 "uPlot.iife.min.js" => "text/javascript; charset=utf-8", "uPlot.min.css" => "text/css; charset=utf-8",
                 "icon.svg" => "image/svg+xml" }.freeze
 
-      # What begins with another file.
+      # The file that another one begins with.
       BEGINNINGS = { "memscope.css" => "base.css" }.freeze
 
       Asset = Struct.new(:type, :body, :digest)
@@ -22,7 +22,7 @@ module Memscope
         body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
         [name, Asset.new(type, body, Digest::SHA256.hexdigest(body)[0, 16].freeze).freeze]
       end.freeze
-      # Its URL names its content.
+      # The URL contains a digest of the content.
       CACHING = { "cache-control" => "private, max-age=31536000, immutable" }.freeze
       private_constant :BEGINNINGS, :Asset, :ALL, :CACHING
 
@@ -32,12 +32,13 @@ module Memscope
       # @return [String] its path below the mount point
       def path(name) = "/assets/#{name}?#{ALL.fetch(name).digest}"
 
-      # @param path [String] of the request
-      # @return [Array(Integer, Hash, Array<String>), nil] nil where there is none
-      def response(path)
-        asset = ALL[path.delete_prefix("/assets/")] if path.start_with?("/assets/")
-        Response.of(200, asset.type, asset.body, CACHING) if asset
-      end
+      # @param path [String, nil] of the request
+      # @return [String, nil] of TYPES; nil where there is none
+      def find(path) = TYPES.keys.find { |name| path == "/assets/#{name}" }
+
+      # @param name [String] of TYPES
+      # @return [Array(Integer, Hash, Array<String>)]
+      def response(name) = Response.of(200, ALL[name].type, ALL[name].body, CACHING)
     end
   end
 end

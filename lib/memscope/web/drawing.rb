@@ -1,17 +1,29 @@
 # frozen_string_literal: true
 
-require_relative "template"
+require "cgi/escape"
 
 module Memscope
   module Web
-    # Charts as SVG whose sizes are attributes: no style, no script. What is held without being in use is hatched.
+    # HTML: text that is not escaped again.
+    #
+    # @api private
+    class Markup < String
+      # @return [Markup] itself; String's would return a String
+      def to_s = self
+
+      # @param value [Object]
+      # @return [Markup] it as text of a page or of an attribute
+      def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
+    end
+
+    # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched.
     #
     # @api private
     module Drawing
       # Pixels.
       BAR = 56
       METER = 10
-      # Percent of a bar that a number fits into on a phone, and that is wide for it.
+      # Percent of a bar: a number fits into the first on a phone; the second is wide for it.
       LEGIBLE = 3
       WIDE = 10
       # Of a percentage: those of a bar sum to 100 exactly.
@@ -19,7 +31,7 @@ module Memscope
       HATCHED = 'fill="url(#held)"'
       private_constant :BAR, :METER, :LEGIBLE, :WIDE, :DECIMALS, :HATCHED
 
-      # One part of a bar. `held_bytes` of its bytes are not in use.
+      # One part of a bar. `held_bytes` of its bytes are unused.
       Part = Struct.new(:id, :mark, :bytes, :held_bytes)
 
       module_function
@@ -27,7 +39,7 @@ module Memscope
       # Parts side by side, 100 % wide together.
       #
       # @param parts [Array<Part>]
-      # @param label [String] what it shows, for those who do not see it
+      # @param label [String] its content in words, for screen readers
       # @return [Markup]
       def bar(parts, label:)
         total = parts.sum(&:bytes)
@@ -37,10 +49,10 @@ module Memscope
         svg("bar", BAR, %(role="img" aria-label="#{Markup.of(label)}"), drawn.join)
       end
 
-      # How much of a whole: solid what is in use, hatched what is held beside it.
+      # A share of a whole: used memory is solid, unused memory beside it is hatched.
       #
       # @param used [Numeric] share from 0 to 1
-      # @param held [Numeric] share from 0 to 1
+      # @param held [Numeric] unused, share from 0 to 1
       # @param id [Symbol] of the ledger's row whose colour it has
       # @return [Markup]
       def meter(used, held = 0, id: :malloc)
@@ -50,7 +62,7 @@ module Memscope
             rect("held", solid, hatched, METER, HATCHED))
       end
 
-      # What the hatching of all drawings of a page refers to.
+      # The pattern that the hatching of all drawings of a page refers to.
       #
       # @return [Markup]
       def patterns

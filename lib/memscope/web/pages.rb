@@ -1,32 +1,25 @@
 # frozen_string_literal: true
 
-require_relative "pages/page"
 require_relative "pages/overview"
-require_relative "pages/arenas"
-require_relative "pages/size_classes"
-require_relative "pages/ruby_heap"
-require_relative "pages/mappings"
-require_relative "pages/workers"
 require_relative "pages/profile"
+require_relative "pages/readings"
 require_relative "pages/returned"
-require_relative "pages/returned_by_workers"
-require_relative "response"
 require_relative "view"
 
 module Memscope
   module Web
-    # Everything that can be looked at, by path.
+    # The pages by path, and their responses.
     #
     # @api private
     module Pages
-      # What each path shows.
+      # Those that answer GET.
       ALL = { "/" => Overview, "/ledger" => OfLedger, "/doctor" => OfDiagnosis, "/arenas" => Arenas,
               "/size_classes" => SizeClasses, "/ruby_heap" => RubyHeap, "/mappings" => Mappings,
               "/workers" => Workers, "/profile" => Profile }.freeze
 
       module_function
 
-      # @param page [Page]
+      # @param page [Page, Returned, ReturnedByWorkers]
       # @param request [Request]
       # @param actions [Boolean] whether the process may be changed from here
       # @return [Array(Integer, Hash, Array<String>)]
@@ -34,29 +27,23 @@ module Memscope
         case request.format
         when :json then Response.of(200, :json, "#{page.json}\n")
         when :text then Response.of(200, :text, page.text)
-        else html(200, View.new(request, actions: actions).page(page.title, page.template, page), request)
+        else html(200, page, View.new(request, actions: actions))
         end
       end
 
-      # @param refusal [Refusal]
+      # @param error [HttpError]
       # @param request [Request]
       # @return [Array(Integer, Hash, Array<String>)]
-      def refusal(refusal, request)
-        body = View.new(request, actions: false).page("Not here", :refusal, refusal)
-        html(refusal.status, body, request, refusal.headers)
+      def error(error, request)
+        return html(error.status, error, View.new(request, actions: false), error.headers) if request.format == :html
+
+        Response.sentence(error.status, request.format, error.message, error.headers)
       end
 
-      def html(status, body, request, headers = {})
-        headers = { **headers, "set-cookie" => cookie(request) } unless request.token_known?
-        Response.of(status, :html, body, headers)
+      def html(status, page, view, headers = {})
+        Response.of(status, :html, view.page(page), { **headers, **Forgery.header(view.request, view.token) })
       end
-
-      # Readable by this application only, and sent with requests from its own pages only.
-      def cookie(request)
-        path = request.base.match?(%r{\A(?:/[\w.~-]+)+\z}) ? request.base : "/"
-        "#{Forgery::COOKIE}=#{request.token}; path=#{path}; httponly; samesite=strict#{'; secure' if request.secure?}"
-      end
-      private_class_method :html, :cookie
+      private_class_method :html
     end
   end
 end

@@ -1,11 +1,12 @@
 # frozen_string_literal: true
 
+require_relative "../ttl_cache"
+
 module Memscope
   module Web
-    # Readings for whoever asks: each is taken by one thread at a time, those who wait for it share it, and it is kept
-    # for a second, or ten times as long as it took. So reading takes at most a tenth of the time, however many ask.
-    #
-    # What failed is kept as well. Nothing is kept across a fork.
+    # Readings for all requests. One thread takes a reading at a time, those who wait share it, and it is kept for a
+    # second, or for ten times as long as it and rendering it took: however many ask, that takes a tenth of the time at
+    # most. Errors are kept as well. A forked child takes its own.
     #
     # @api private
     class Readings
@@ -14,59 +15,14 @@ module Memscope
       LONGEST = 30.0
       # How many times as long as it took a reading is kept.
       REST = 10
-      # As many as are kept: one of each kind, and the size classes of some arenas.
+      # As many readings are kept, the last used.
       MOST = 64
-      private_constant :SHORTEST, :LONGEST, :REST, :MOST
-
-      # What workers have told their master, who only repeats it. To wait for that is no work; and what one worker kept
-      # would be older than what another has said meanwhile: counters would go back.
-      TOLD = %i[workers metrics].freeze
+      # The workers' last reports to their master. Waiting for the master is no work; they are not kept for a second:
+      # another worker may have answered with newer counters, which would then seem to fall.
+      REPORTED = %i[workers metrics].freeze
       WALL = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
-      private_constant :TOLD, :WALL, :OWN_WORK
-
-      # One reading.
-      class Slot
-        # @param clock [#call] returns seconds
-        # @param work [#call] returns seconds, of what counts as work of a reading
-        # @param shortest [Float] seconds for which it is kept at least
-        def initialize(clock:, work:, shortest:)
-          @clock = clock
-          @work = work
-          @shortest = shortest
-          @mutex = Mutex.new
-        end
-
-        # @yield where there is none that is fresh, or that has ended since this was called
-        # @return [Object] what the block returned, now or a moment ago
-        def fetch(&block)
-          asked = @clock.call
-          @mutex.synchronize do
-            take(&block) unless fresh?(asked)
-            raise @failure if @failure
-
-            @value
-          end
-        end
-
-        private
-
-        def fresh?(asked) = Process.pid == @pid && (asked < @finished || @clock.call < @until)
-
-        def take
-          started = @work.call
-          @value = @failure = nil
-          begin
-            @value = yield
-          rescue StandardError, ScriptError => e
-            @failure = e
-          end
-          @finished = @clock.call
-          @until = @finished + (REST * (@work.call - started)).clamp(@shortest, LONGEST)
-          @pid = Process.pid
-        end
-      end
-      private_constant :Slot
+      private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
 
       # How each is read.
       KINDS = {
@@ -75,12 +31,48 @@ module Memscope
         forecast: -> { Memscope.purge(dry_run: true) },
         arenas: -> { Memscope.arenas },
         size_classes: ->(arena) { Memscope.size_classes(arena: arena) },
-        fragmentation: -> { Memscope.fragmentation },
         ruby_heap: -> { Memscope.ruby_heap },
         mappings: -> { Memscope.mappings },
         workers: -> { Memscope.workers },
         metrics: -> { Memscope::Prometheus.text }
       }.freeze
+
+      # A reading with the bodies that were rendered from it, and the seconds that this took.
+      class Rendered
+        # @return [Reading]
+        attr_reader :reading
+        # @return [Float]
+        attr_reader :seconds
+
+        # @param reading [Reading]
+        # @param clock [#call] returns seconds
+        def initialize(reading, clock: WALL)
+          @reading = reading
+          @clock = clock
+          @seconds = 0.0
+          @bodies = {}
+          @mutex = Mutex.new
+        end
+
+        # @param form [Symbol]
+        # @yieldparam reading [Reading]
+        # @return [String] what the block returned when it was first called for this form
+        def body(form)
+          @mutex.synchronize do
+            @bodies[form] ||= begin
+              started = @clock.call
+              yield(reading).tap { @seconds += @clock.call - started }
+            end
+          end
+        end
+      end
+
+      # A cache with its last value.
+      Slot = Struct.new(:cache, :value) do
+        # @return [Float]
+        def rendering_seconds = value.is_a?(Rendered) ? value.seconds : 0.0
+      end
+      private_constant :Slot
 
       # @param kinds [Hash{Symbol => Proc}]
       # @param clock [#call] returns seconds
@@ -93,13 +85,21 @@ module Memscope
         @slots = {}
       end
 
-      # @param kind [Symbol] of KINDS; any other with a block, which reads it then
-      # @return [Reading] which may be some seconds old: its `at` says
+      # @param kind [Symbol] of KINDS; or any other, with a block that reads it
+      # @return [Object] which may be some seconds old
       def fetch(kind, *arguments)
-        slot([kind, *arguments]).fetch { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
+        reported = REPORTED.include?(kind)
+        slot = slot([kind, *arguments], reported ? @own_work : @clock)
+        ttl = ->(took) { (REST * (took + slot.rendering_seconds)).clamp(reported ? 0.0 : SHORTEST, LONGEST) }
+        slot.cache.fetch(ttl) { slot.value = block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
       end
 
-      # Forgets all, because the process was changed.
+      # @return [Rendered] likewise, of the reading that the block returns
+      def fetch_rendered(kind, *arguments)
+        fetch(kind, *arguments) { Rendered.new(yield, clock: @clock) }
+      end
+
+      # Drops all, because the process was changed.
       #
       # @return [void]
       def forget
@@ -109,15 +109,12 @@ module Memscope
 
       private
 
-      def slot(key)
+      def slot(key, work)
         @mutex.synchronize do
-          @slots.shift if @slots.size >= MOST && !@slots.key?(key)
-          @slots[key] ||= empty(TOLD.include?(key.first))
+          found = @slots.delete(key)
+          @slots.shift if @slots.size >= MOST
+          @slots[key] = found || Slot.new(TtlCache.new(keep_errors: true, clock: @clock, work: work))
         end
-      end
-
-      def empty(told)
-        Slot.new(clock: @clock, work: told ? @own_work : @clock, shortest: told ? 0.0 : SHORTEST)
       end
     end
   end

@@ -1,17 +1,15 @@
 # frozen_string_literal: true
 
 require "uri"
-require_relative "forgery"
-require_relative "refusal"
+require_relative "response"
 
 module Memscope
   module Web
-    # What is asked for: which path, in which format, with which parameters. Nothing here trusts what came in: all of
-    # it is bounded, and what is not as it should be is a Refusal.
+    # A request: its path, format and parameters. All input is untrusted and bounded; malformed input raises HttpError.
     #
     # @api private
     class Request
-      # By ending.
+      # By extension.
       FORMATS = { "html" => :html, "json" => :json, "txt" => :text }.freeze
       # In the order of preference.
       TYPES = { html: "text/html", json: "application/json", text: "text/plain" }.freeze
@@ -23,11 +21,15 @@ module Memscope
       LONGEST_ACCEPT = 1024
       private_constant :FORMATS, :TYPES, :FORM, :LONGEST_PATH, :LONGEST_QUERY, :LONGEST_FORM, :LONGEST_ACCEPT
 
+      # @param text [String, nil] from a header
+      # @return [String] its beginning, quoted, for a log line
+      def self.excerpt(text) = text.to_s[0, 60].inspect
+
       # @return [Hash] of Rack
       attr_reader :env
       # @return [String] where the application is mounted: "/memscope", or ""
       attr_reader :base
-      # @return [String] below that, without an ending that names a format
+      # @return [String] below that, without the extension that names a format
       attr_reader :path
       # @return [Symbol] :html, :json or :text
       attr_reader :format
@@ -36,8 +38,8 @@ module Memscope
       def initialize(env)
         @env = env
         @base = env["SCRIPT_NAME"].to_s.chomp("/")
-        @path, ending = split(env["PATH_INFO"].to_s.b)
-        @format = FORMATS.fetch(ending) { accepted(env["HTTP_ACCEPT"].to_s.b.byteslice(0, LONGEST_ACCEPT)) }
+        @path, extension = split(env["PATH_INFO"].to_s.b)
+        @format = FORMATS.fetch(extension) { accepted(env["HTTP_ACCEPT"].to_s.b.byteslice(0, LONGEST_ACCEPT)) }
       end
 
       # @return [String] "GET"
@@ -49,26 +51,20 @@ module Memscope
       # @return [Boolean]
       def secure? = ::Rack::Request.new(env).ssl?
 
-      # @return [String] the token for this page's forms: the cookie's, where there is one
-      def token = @token ||= Forgery.cookie(env) || Forgery.token
-
-      # @return [Boolean] whether the browser has the token already
-      def token_known? = !Forgery.cookie(env).nil?
-
       # @return [Hash{String => Array<String>}] of the query
-      # @raise [Refusal]
+      # @raise [HttpError]
       def query
         text = env["QUERY_STRING"].to_s
-        raise Refusal.new(414, "The query is too long.") if text.bytesize > LONGEST_QUERY
+        raise HttpError.new(414, "The query is too long.") if text.bytesize > LONGEST_QUERY
 
         decoded(text, "query")
       end
 
       # @return [Hash{String => Array<String>}] of the body
-      # @raise [Refusal]
+      # @raise [HttpError]
       def form
         type = env["CONTENT_TYPE"].to_s[/\A[^;,\s]*/].to_s
-        raise Refusal.new(415, "Send a form: #{FORM}.") unless type.empty? || type.casecmp?(FORM)
+        raise HttpError.new(415, "Send a form: #{FORM}.") unless type.empty? || type.casecmp?(FORM)
 
         decoded(body, "form")
       end
@@ -78,11 +74,11 @@ module Memscope
       def split(path)
         return [nil, nil] if path.bytesize > LONGEST_PATH || !path.match?(%r{\A[A-Za-z0-9_./]*\z})
 
-        name, ending = path.match(%r{\A(/[a-z_]+)\.(html|json|txt)\z})&.captures
-        [name || (path.empty? ? "/" : path), ending]
+        name, extension = path.match(%r{\A(/[a-z_]+)\.(html|json|txt)\z})&.captures
+        [name || (path.empty? ? "/" : path), extension]
       end
 
-      # The format with the highest quality; where a browser or a tool would take anything, HTML.
+      # The format with the highest quality; HTML where the client accepts anything.
       def accepted(header)
         ranges = header.split(",").to_h { |range| ranged(range) }
         return :html if ranges.empty?
@@ -102,13 +98,13 @@ module Memscope
 
       def body
         declared = env["CONTENT_LENGTH"].to_s
-        raise Refusal.new(400, "The length of the form is not a number.") unless declared.match?(/\A\d{0,18}\z/)
+        raise HttpError.new(400, "The length of the form is not a number.") unless declared.match?(/\A\d{0,18}\z/)
 
-        # What a middleware has read already (Rails' Rack::MethodOverride does) is kept in the env.
+        # Where a middleware has read the form already, as Rails' Rack::MethodOverride does, the env keeps its text.
         text = env["rack.request.form_vars"]
         text ||= env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM
         too_long = declared.to_i > LONGEST_FORM || text.to_s.bytesize > LONGEST_FORM
-        raise Refusal.new(413, "The form is too long.") if too_long
+        raise HttpError.new(413, "The form is too long.") if too_long
 
         text.to_s
       end
@@ -119,7 +115,7 @@ module Memscope
 
         pairs.group_by(&:first).transform_values { |same| same.map(&:last) }
       rescue ArgumentError, Encoding::CompatibilityError
-        raise Refusal.new(400, "The #{what} is not one: it cannot be decoded.")
+        raise HttpError.new(400, "The #{what} cannot be decoded.")
       end
     end
   end

@@ -1,11 +1,44 @@
 # frozen_string_literal: true
 
+require "json"
+require "rack"
+
 module Memscope
   module Web
+    # An allowed request that gets an error response: its status, and a sentence for the client.
+    #
+    # @api private
+    class HttpError < StandardError
+      # @param name [String] the parameter
+      # @param given [Object]
+      # @param allowed [String]
+      # @return [HttpError]
+      def self.parameter(name, given, allowed)
+        new(400, "#{name}: given #{given.to_s[0, 20].inspect}, allowed: #{allowed}.")
+      end
+
+      # @return [Integer]
+      attr_reader :status
+      # @return [Hash{String => String}]
+      attr_reader :headers
+
+      def initialize(status, sentence, headers = {})
+        @status = status
+        @headers = headers
+        super(sentence)
+      end
+
+      # @return [String] "Not found"
+      def title = ::Rack::Utils::HTTP_STATUS_CODES.fetch(status).gsub(/(?<= )[A-Z]/, &:downcase)
+
+      # @return [Symbol] of views/
+      def template = :error
+    end
+
     # Rack responses, with the headers that all of them carry.
     #
-    # Forms are sent with their Origin only where the referrer policy lets a page of the same origin have it, hence
-    # same-origin and not no-referrer.
+    # The referrer policy is same-origin and not no-referrer, under which browsers send the pages' own forms with
+    # "Origin: null".
     #
     # @api private
     module Response
@@ -27,8 +60,7 @@ module Memscope
                               **headers }, [body]]
       end
 
-      # @param sentence [String] what to tell
-      # @return [Array(Integer, Hash, Array<String>)] as JSON where that was asked for, else as text
+      # @return [Array(Integer, Hash, Array<String>)] JSON where the client asked for that, else text
       def sentence(status, format, sentence, headers = {})
         return of(status, :text, "#{sentence}\n", headers) unless format == :json
 
@@ -36,7 +68,7 @@ module Memscope
       end
 
       # @param verbs [Array<String>]
-      # @return [Array(Integer, Hash, Array<String>)] what may be done here
+      # @return [Array(Integer, Hash, Array<String>)] the verbs that a path allows
       def options(verbs) = [204, { **HEADERS, "allow" => verbs.join(", ") }, []]
 
       # @return [Array(Integer, Hash, Array<String>)] without its body

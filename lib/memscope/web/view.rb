@@ -1,14 +1,39 @@
 # frozen_string_literal: true
 
+require "erb"
 require_relative "../report"
+require_relative "access"
 require_relative "assets"
 require_relative "drawing"
-require_relative "forgery"
-require_relative "template"
 
 module Memscope
   module Web
-    # What the templates in views/ are rendered in: one for each request.
+    # ERB whose <%= %> escapes.
+    #
+    # @api private
+    class Template < ERB
+      # @param path [String]
+      # @return [Template]
+      def self.load(path)
+        template = new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
+        template.filename = path
+        template
+      end
+
+      # As a method in the scope of its caller; the constants of ERB's own def_method would be ERB's.
+      #
+      # @param signature [String]
+      # @return [String] Ruby
+      def method_source(signature) = src.sub(/^(?!#|$)/) { "def #{signature}\n" }.concat("\nend\n")
+
+      # ERB's hook to configure the compiler.
+      def set_eoutvar(compiler, eoutvar = "_erbout")
+        super
+        compiler.insert_cmd = "#{eoutvar}.<< ::Memscope::Web::Markup.of"
+      end
+    end
+
+    # The scope of the templates in views/: one for each request.
     #
     # @api private
     class View
@@ -30,22 +55,26 @@ module Memscope
       attr_reader :request
       # @return [Boolean] whether the levers have buttons
       attr_reader :actions
+      # @return [String] for this page's forms: the cookie's, where there is one
+      attr_reader :token
 
       # @param request [Request]
       # @param actions [Boolean]
       def initialize(request, actions:)
         @request = request
         @actions = actions
+        @token = Forgery.cookie(request.env) || Forgery.token
       end
 
       # @param subject [Object] what the template shows
       # @return [Markup]
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 
+      # @param page [#title, #template]
       # @return [Markup] a whole page
-      def page(title, template, subject)
-        @title = title
-        @content = render(template, subject)
+      def page(page)
+        @title = page.title
+        @content = render(page.template, page)
         render(:layout)
       end
 
@@ -79,15 +108,18 @@ module Memscope
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")
 
+      # @return [String] with a capital at its beginning and a full stop at its end
+      def sentence(text) = "#{text.sub(/\A./, &:upcase)}."
+
       # @return [String] "malloc › main heap" of a row's path
       def path_words(path) = path.to_s.split("/").map { |id| id.tr("_", " ") }.join(" › ")
 
       # @return [String, nil] this page in another format, of the same worker; nil for the answer to a form
-      def data_link(ending)
+      def data_link(extension)
         return if request.verb == "POST"
 
         worker = request.query["worker"]&.last.to_s[/\A\d{1,4}\z/] if request.path == "/profile"
-        "#{link(request.path == '/' ? '/ledger' : request.path)}.#{ending}#{"?worker=#{worker}" if worker}"
+        "#{link(request.path == '/' ? '/ledger' : request.path)}.#{extension}#{"?worker=#{worker}" if worker}"
       end
 
       # @param overview [Pages::Overview]
@@ -98,7 +130,7 @@ module Memscope
       end
 
       # @param branch [Pages::Overview::Branch]
-      # @return [Array(Float, Float)] in use and held, as shares of the RSS
+      # @return [Array(Float, Float)] in use and unused, as shares of the RSS
       def branch_shares(branch)
         held = branch.row.bytes.positive? ? branch.share * branch.held_bytes / branch.row.bytes : 0.0
         [branch.share - held, held]
@@ -108,14 +140,10 @@ module Memscope
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 
-      # @return [String] of what a lever will return
+      # @return [String] what a lever will return
       def predicted(lever)
-        least = lever.predicted_bytes
-        most = lever.predicted_max_bytes
-        return "known afterwards" if least.nil? || most.nil?
-        return "nothing now" if most.zero?
-
-        between(least, most)
+        bytes = lever.predicted or return "unknown until run"
+        bytes.end.zero? ? "nothing" : between(bytes.begin, bytes.end)
       end
     end
   end

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "puma/plugin"
-require "memscope/birth" # before Puma sets its process title
 
 # `plugin :memscope` in config/puma.rb: each worker reports its memory to the master, and Memscope.workers returns all
 # reports, in the master and in every worker. For that, and for a purge of every worker from the page, all of them

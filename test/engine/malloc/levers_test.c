@@ -31,7 +31,7 @@ int main(void) {
         bool missing = memscope_lever_missing(each) != NULL;
 
         EXPECT(strlen(memscope_lever_name(each)) > 0);
-        EXPECT(memscope_lever_pull(each, MEMSCOPE_ALL_ARENAS) == (missing ? MEMSCOPE_UNSUPPORTED : MEMSCOPE_OK));
+        EXPECT(memscope_lever_run(each, MEMSCOPE_ALL_ARENAS) == (missing ? MEMSCOPE_UNSUPPORTED : MEMSCOPE_OK));
     }
     EXPECT(memscope_lever_missing(MEMSCOPE_LEVER_COUNT) != NULL);
     EXPECT((memscope_lever_missing(MEMSCOPE_LEVER_TRIM) == NULL) ==

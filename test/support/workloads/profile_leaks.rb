@@ -63,10 +63,13 @@ module ProfileLeaks
     }
   }.freeze
 
+  # Whether what Ruby's own extension allocates with is known by its name, which a package strips.
+  ZLIB_HAS_NAMES = File.binread($LOAD_PATH.resolve_feature_path("zlib").last).include?("zlib_mem_alloc")
+
   # What C libraries keep of objects of Ruby's: how many, what makes so many and says at which line, and what is there.
   CONTEXTS = {
     zlib: [COUNT / 64, ->(count) { [__LINE__, Array.new(count) { Zlib::Deflate.new }] },
-           { native: "deflateInit2_", ruby: "Zlib::Deflate#initialize" }],
+           { native: ZLIB_HAS_NAMES ? "zlib_mem_alloc" : "deflateInit2_", ruby: "Zlib::Deflate#initialize" }],
     openssl: [COUNT / 4, ->(count) { [__LINE__, Array.new(count) { OpenSSL::SSL::SSLContext.new }] },
               { calls: "SSL_CTX_new_ex" }]
   }.freeze

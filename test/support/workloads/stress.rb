@@ -64,12 +64,13 @@ module Stress
 
   def fork_readers
     forks = 0
-    while time_left?
+    loop do
       fork_a_reader
       forks += 1
+      return forks unless time_left?
+
       sleep 1
     end
-    forks
   end
 
   def run

@@ -4,6 +4,13 @@
 # /fragments?64, which keeps a part of them; and /elsewhere, whose form goes to memscope on another origin.
 require "memscope"
 
+# What opens memscope's pages to a browser on the same machine. An application of Rails is in application_test.rb.
+if ENV["RAILS_ENV"]
+  module Rails
+    def self.env = ENV.fetch("RAILS_ENV")
+  end
+end
+
 KEPT = [] # rubocop:disable Style/MutableConstant -- what /fragments keeps
 
 map("/memscope") { run Memscope::Web }

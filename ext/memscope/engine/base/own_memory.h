@@ -1,7 +1,7 @@
 /*
  * Reads this process's own memory without being able to fault, and without changing whose its pages are.
  *
- * Other threads may unmap what is about to be read (a trim, a page that GC gives back), so foreign structures are
+ * Other threads may unmap what is about to be read (a trim, a page that GC frees), so foreign structures are
  * never dereferenced: the kernel copies them and says where it could not. process_vm_readv would copy faster, but pins
  * pages, and since Linux 5.19 (earlier in kernels with backports) a pin first copies each page that a process shares
  * with a forked relative. No GVL, no allocation.

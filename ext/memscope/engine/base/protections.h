@@ -1,6 +1,6 @@
 /*
- * What keeps the malloc profile from harming its process, each by a name: so that a test can do without one of them,
- * and show what it is for. All are on in the gem.
+ * The malloc profile's safety measures, each by name, so that a test can disable one and show what it prevents. All are
+ * on in the gem.
  */
 #ifndef MEMSCOPE_PROTECTIONS_H
 #define MEMSCOPE_PROTECTIONS_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #ifdef MEMSCOPE_UNPROTECTED
-/* Whether the name is other than the one that MEMSCOPE_WITHOUT holds, in the environment. */
+/* False for the name that the environment variable MEMSCOPE_WITHOUT holds. */
 bool memscope_protects(const char *name);
 #define PROTECTS(name) memscope_protects(#name)
 #else

@@ -1,6 +1,4 @@
-/*
- * Address ranges, and where an address stands in a sorted list of what begins with one.
- */
+/* Address ranges, and binary search in a sorted list whose items begin with one. */
 #ifndef MEMSCOPE_RANGE_H
 #define MEMSCOPE_RANGE_H
 

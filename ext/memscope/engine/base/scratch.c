@@ -13,8 +13,8 @@
 #define OPEN_LIMIT 256
 
 /*
- * owner is the pid whose scratch this is, so that entries a child inherits across fork are seen to be stale; its
- * negative marks an entry that is being filled in. What lasts is everyone's.
+ * owner is the pid whose scratch this is, so that entries inherited across fork are recognized as stale; -pid marks an
+ * entry under construction. EVERYONE marks a mapping that outlives the call and is shared across forks.
  */
 #define EVERYONE INT_MAX
 

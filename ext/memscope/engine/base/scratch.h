@@ -2,7 +2,7 @@
  * Scratch memory of one reading: its own mapping, so that measuring touches neither Ruby's heap nor malloc's.
  *
  * A scratch belongs to the thread that opened it. Its address space is reserved at once and committed as it is
- * taken; close gives everything back. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch
+ * taken; close unmaps everything. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch
  * of the process is listed, so that a ledger can own the scratch of another thread's ledger too. No GVL needed; not
  * async-signal-safe only in that mmap's errno is left behind.
  */
@@ -25,10 +25,10 @@ struct memscope_scratch {
 /* MEMSCOPE_NO_MEMORY when not even a small reservation can be had; the scratch is then closed. */
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch);
 
-/* 16-aligned, zeroed on first use. NULL when the reservation is used up or the kernel refuses. */
+/* 16-aligned, zeroed on first use. NULL when the reservation is exhausted or the kernel refuses. */
 void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
 
-/* Lengthens the block taken last by size bytes, in place; returns the added part, or NULL. No alignment is added. */
+/* Extends the last block by size bytes, in place; returns the added part, or NULL. Adds no alignment. */
 void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
 
 /* Makes the next size bytes resident without taking them, so that filling them later changes no RSS. */
@@ -38,18 +38,18 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 void memscope_scratch_close(struct memscope_scratch *scratch);
 
 /*
- * Memory that memscope keeps: a mapping for the rest of the process, zeroed, resident only where it is used, and
- * inherited by forked children, listed among the scratches of them all. NULL when the kernel refuses.
+ * A mapping that memscope keeps for the rest of the process: zeroed, resident only where used, inherited by forked
+ * children, and listed among the scratches of each. NULL when the kernel refuses.
  */
 void *memscope_lasting_map(size_t size);
 
 /*
- * How much of such memory, from start on and as long as bytes, is in memory: whole pages, as the kernel says (mincore,
- * microseconds a megabyte); all of it where the kernel does not say.
+ * Resident bytes among these bytes of such a mapping: whole pages, by mincore (microseconds per megabyte); all of them
+ * where mincore fails.
  */
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 
-/* Calls visit for the address range of each scratch that this process has open, in any thread, and of what lasts. */
+/* Calls visit for each open scratch of this process, in any thread, and for each lasting mapping. */
 void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
 #endif

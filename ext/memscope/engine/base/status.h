@@ -1,8 +1,8 @@
 /*
- * The one status enum every reader of the engine returns.
+ * The one status enum that every reader of the engine returns.
  *
- * The engine never raises, aborts or prints: it fills plain structs and says how that went. The binding turns a
- * status into a reason (a reading) or an exception (an action).
+ * The engine never raises, aborts or prints: it fills plain structs and returns a status, which the binding turns into
+ * a reason (a reading) or an exception (an action).
  */
 #ifndef MEMSCOPE_STATUS_H
 #define MEMSCOPE_STATUS_H

@@ -1,6 +1,4 @@
-/*
- * Small kernel text files (/proc, /sys/fs/cgroup) read whole into a buffer of the caller's. Linux and POSIX alike.
- */
+/* Small kernel text files (/proc, /sys/fs/cgroup), read whole into the caller's buffer. */
 #ifndef MEMSCOPE_TEXT_FILE_H
 #define MEMSCOPE_TEXT_FILE_H
 
@@ -17,12 +15,12 @@
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length);
 
 /*
- * Parses an unsigned decimal number at *cursor, moving it behind the last digit. False, and *cursor unmoved, where
- * there is no digit or the number does not fit.
+ * Parses an unsigned decimal number at *cursor and moves *cursor past it. False, with *cursor unmoved, without a digit
+ * or when the number does not fit.
  */
 bool memscope_text_decimal(const char **cursor, uint64_t *value);
 
-/* The same for hexadecimal digits without a prefix. */
+/* Likewise for hexadecimal digits without a prefix. */
 bool memscope_text_hexadecimal(const char **cursor, uint64_t *value);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Functions and build-ids in ELF files and in loaded images, read without trust: whatever the bytes are, nothing is
- * read or written out of bounds, and the work is bounded by the limits in elf_reading.c.
+ * Functions and build-ids in ELF files and in loaded images, read without trust: whatever the bytes, nothing is read or
+ * written out of bounds, and the limits in elf_reading.c bound the work.
  *
- * Of 64-bit objects of the processor this runs on (x86-64, aarch64). Elsewhere every function returns
- * MEMSCOPE_UNSUPPORTED. No malloc, no lock, no GVL needed.
+ * For 64-bit objects of this processor (x86-64, aarch64). Elsewhere every function returns MEMSCOPE_UNSUPPORTED. No
+ * malloc, no lock, no GVL needed.
  */
 #ifndef MEMSCOPE_ELF_READING_H
 #define MEMSCOPE_ELF_READING_H
@@ -12,7 +12,7 @@
 #include "elf/functions.h"
 #include "elf/shared_objects.h"
 
-/* What is read. Positions are offsets in a file, addresses in a loaded image. */
+/* A source of bytes. Positions are offsets in a file, addresses in a loaded image. */
 struct memscope_elf_source {
     bool (*read)(const void *context, uint64_t position, void *into, size_t size); /* all size bytes, or false */
     const void *context;
@@ -33,7 +33,7 @@ struct memscope_build_id {
 
 /*
  * Reads the headers of a file. MEMSCOPE_UNSUPPORTED for an ELF file of another kind of machine, MEMSCOPE_MALFORMED for
- * what is no ELF file or ends before its headers do. The file is empty unless the status is MEMSCOPE_OK.
+ * anything but an ELF file with complete headers. The file is empty unless the status is MEMSCOPE_OK.
  */
 enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
                                             struct memscope_elf_file *file);
@@ -62,8 +62,8 @@ enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file 
                                                  struct memscope_functions *functions);
 
 /*
- * The same of the exported functions in the .dynsym of a loaded image. file is that of the image, where its sections
- * are known, to end unsized functions at; else empty, and they end with their segment.
+ * Likewise the exported functions in the .dynsym of a loaded image. file is the image's, so that unsized functions end
+ * with their section; an empty file ends them with their segment.
  */
 enum memscope_status memscope_elf_image_functions(const struct memscope_elf_source *source,
                                                   const struct memscope_elf_file *file,

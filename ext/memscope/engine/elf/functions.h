@@ -33,10 +33,7 @@ struct memscope_functions {
  */
 bool memscope_functions_sort(struct memscope_functions *functions, struct memscope_scratch *scratch);
 
-/*
- * The innermost function that covers address, or NULL. Of functions nested in another, the 16 nearest before address
- * are looked behind.
- */
+/* The innermost function that covers address, or NULL. Of nested functions, looks at the 16 nearest before address. */
 const struct memscope_function *memscope_functions_find(const struct memscope_functions *functions, uintptr_t address);
 
 #endif

@@ -7,7 +7,10 @@
 
 #include <dlfcn.h>
 
-/* Of headers before 2.35: as glibc has it since then, up to what is read here, and more room than it fills. */
+/*
+ * For headers before 2.35: the struct as glibc has it since, up to the fields read here, with more room than glibc
+ * fills.
+ */
 #ifndef DLFO_EH_SEGMENT_TYPE
 struct dl_find_object {
     unsigned long long dlfo_flags;

@@ -20,7 +20,7 @@ struct memscope_shared_object {
     size_t header_count;
 };
 
-/* Returns true to go on, false to stop the walk. Runs under the linker's lock: must not load or unload objects. */
+/* Returns true to continue the walk. Runs under the linker's lock: must not load or unload objects. */
 typedef bool (*memscope_shared_object_visitor)(const struct memscope_shared_object *object, void *context);
 
 void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context);
@@ -35,8 +35,8 @@ uint64_t memscope_shared_objects_generation(void);
 const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name);
 
 /*
- * Whether the object uses a function or variable of this name that it does not define. False for a name that the
- * object's linker has stored as the end of a longer one.
+ * Whether the object uses a function or variable of this name that it does not define. May miss a name whose string the
+ * linker merged as the suffix of a longer one.
  */
 bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name);
 
@@ -51,7 +51,7 @@ struct memscope_import_slot {
 
 typedef void (*memscope_import_slot_visitor)(const struct memscope_import_slot *slot, void *context);
 
-/* Visits all of them. On x86-64 and aarch64; on others there are none. */
+/* Visits all of them, on x86-64 and aarch64; none elsewhere. */
 void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
                                          memscope_import_slot_visitor visit, void *context);
 
@@ -64,8 +64,8 @@ bool memscope_shared_object_contains(const struct memscope_shared_object *object
 typedef void (*memscope_symbol_visitor)(const char *name, const void *address, void *context);
 
 /*
- * Visits the functions and variables that the object itself exports under names that end in suffix. Searches the
- * names' bytes first, so that an object without any is passed over in microseconds.
+ * Visits the functions and variables that the object itself exports under names that end in suffix. Searches the bytes
+ * of the names first, so that an object without one costs microseconds.
  */
 void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
                                            memscope_symbol_visitor visit, void *context);

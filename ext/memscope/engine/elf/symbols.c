@@ -156,7 +156,7 @@ static bool same_build_id(const struct memscope_elf_file *file, const struct mem
     return wanted->size == build_id.size && memcmp(wanted->bytes, build_id.bytes, wanted->size) == 0;
 }
 
-/* What is believed of a file that the object may have been loaded from or that may be its debug file. */
+/* Whether a file is the object's, or its debug file. */
 static enum memscope_status read_file(struct memscope_symbols *symbols, const struct memscope_symbol_object *object,
                                       const struct memscope_build_id *build_id, const int *descriptor,
                                       struct memscope_elf_file *file) {

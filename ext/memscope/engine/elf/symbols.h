@@ -1,10 +1,10 @@
 /*
- * Which function of which loaded object an address lies in.
+ * Which function of which loaded object an address is in.
  *
- * Knows the functions that an object exports (its .dynsym, in memory) and all others where its file, or a separate
- * debug file of the same build-id, has a .symtab. Files are read, not mapped: a map of a file that someone truncates
- * would kill the process. A file is believed only when it is that of the loaded object, by build-id or, without one,
- * by equal program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
+ * Covers the functions that an object exports (its .dynsym, in memory), and all others where its file, or a separate
+ * debug file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone
+ * truncates would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by
+ * equal program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_SYMBOLS_H
 #define MEMSCOPE_SYMBOLS_H
@@ -26,8 +26,8 @@ struct memscope_symbol {
     const char *object; /* path, as the linker names it; "linux-vdso.so.1" or the like for the vDSO */
     bool complete;      /* a .symtab was read: an address without a name then lies between functions */
     /*
-     * How reading the object's file went; MEMSCOPE_NOT_FOUND also when another file has taken its name, and for the
-     * vDSO, which has none. Exported functions have names whatever it is.
+     * The status of reading the object's file; MEMSCOPE_NOT_FOUND also when another file has taken its name, and for
+     * the vDSO, which has none. Exported functions have names in any case.
      */
     enum memscope_status file;
 };
@@ -44,8 +44,8 @@ struct memscope_symbols {
 };
 
 /*
- * Lists the objects that are loaded now: those that come later are not found, and those that go keep the names that
- * were asked for. Holds the dynamic linker's lock as memscope_images_read does, with the same demand on the caller: no
+ * Lists the objects that are loaded now. Objects loaded later are not found; objects unloaded later keep the names that
+ * were looked up. Holds the dynamic linker's lock as memscope_images_read does, with the same demand on the caller: no
  * fork meanwhile. 20 to 100 µs; takes scratch only. When it fails the symbols are closed.
  */
 enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);

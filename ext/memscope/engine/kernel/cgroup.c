@@ -25,7 +25,7 @@ static bool ends_line(const char *text) {
     return *text == '\0' || *text == '\n';
 }
 
-/* Copies what lies between start and end. False where it is longer than a path may be. */
+/* Copies the text from start to end. False when it exceeds the length of a path. */
 static bool copy_path(char *path, const char *start, const char *end) {
     size_t length = (size_t)(end - start);
 
@@ -91,7 +91,7 @@ static bool copy_escaped(char *path, const char *text, const char *end) {
     return true;
 }
 
-/* The beginning of the next blank-separated word, and its end. False at the end of the line. */
+/* Start and end of the next blank-separated word. False at the end of the line. */
 static bool next_word(const char **cursor, const char **start) {
     *start = *cursor + strspn(*cursor, " ");
     *cursor = *start + strcspn(*start, " \n");
@@ -199,7 +199,7 @@ enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct mem
     return complete ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
 
-/* Every figure has the same reason. */
+/* Marks every figure unread, for one reason. */
 static void mark_unread(struct memscope_cgroup *cgroup, enum memscope_status status) {
     for (size_t index = 0; index < MEMSCOPE_CGROUP_FIGURE_COUNT; index++)
         cgroup->figures[index].status = status;
@@ -217,7 +217,7 @@ static enum memscope_status join(char *path, size_t capacity, const char *direct
     return length >= 0 && (size_t)length < capacity ? MEMSCOPE_OK : MEMSCOPE_TRUNCATED;
 }
 
-/* One file of one directory, as far as it fits; rows of the tables that name the same file share it. */
+/* One file of one directory, as far as it fits; consecutive rows of the tables that name the same file share it. */
 struct loaded_file {
     const char *directory;
     const char *name; /* NULL: nothing yet */
@@ -288,7 +288,7 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
         cgroup->pressure_status = memscope_cgroup_parse_pressure(file->text, &cgroup->pressure);
 }
 
-/* Brings down limit to an ancestor's. What cannot be read makes the whole unknown; the root group has no files. */
+/* Lowers limit to an ancestor's. An unreadable ancestor makes the result unknown; the root group has no files. */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {
     bool is_first = limit->status == MEMSCOPE_NOT_FOUND && ancestor->status == MEMSCOPE_OK;
     bool is_tighter = limit->status == MEMSCOPE_OK && memscope_cgroup_is_known(ancestor) &&
@@ -300,7 +300,7 @@ static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_
         *limit = *ancestor;
 }
 
-/* The figure that is not known, where one of the two is not. */
+/* Usage less inactive files; the unknown figure where one of the two is unknown. */
 static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
                                                     const struct memscope_cgroup_figure *inactive) {
     struct memscope_cgroup_figure used = *current;
@@ -338,7 +338,7 @@ static void measure_headroom(struct memscope_cgroup *cgroup, struct loaded_file 
     cgroup->hierarchy_headroom.unlimited = false;
 }
 
-/* Cuts the last component off, unless the directory is top already. */
+/* Removes the last component, unless the directory is already top. */
 static bool climb(char *directory, const char *top) {
     char *slash = strrchr(directory, '/');
 
@@ -348,7 +348,7 @@ static bool climb(char *directory, const char *top) {
     return true;
 }
 
-/* Takes the limit that one group sets itself into account. */
+/* Applies the limit that one group sets itself. */
 static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                         const struct memscope_cgroup_figure *own, bool is_settled) {
     struct memscope_cgroup_figure *limit = &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];
@@ -364,8 +364,8 @@ static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file
 }
 
 /*
- * Walks up from the group itself. v1's hierarchical_memory_limit is the truth where it is there: a group above with
- * a smaller limit does not bind then (memory.use_hierarchy 0, kernels before 5.11).
+ * Walks up from the group itself. v1's hierarchical_memory_limit wins where it exists: a smaller limit of an ancestor
+ * does not bind then (memory.use_hierarchy 0, kernels before 5.11).
  */
 static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *top) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
@@ -406,7 +406,7 @@ static void derive(struct memscope_cgroup *cgroup) {
         cgroup->headroom.value -= cgroup->working_set.value;
 }
 
-/* What is sought among the mounts, and what has been found. */
+/* The search among the mounts, and its result. */
 struct search {
     const char *cgroup_root;
     const char *controller;
@@ -432,9 +432,9 @@ static bool has_file(const char *directory, const char *name) {
 }
 
 /*
- * Whether the directory is a group of the controller. Of CPUs any is: a v2 group without the controller, and every root
- * group, has no quota. A v2 group without the memory controller is accounted to the nearest
- * group above that has it; the root group has no memory.current.
+ * Whether the directory is a group of the controller. For CPUs, any directory is: a v2 group without the controller,
+ * like every root group, has no quota. A v2 group without the memory controller is accounted to its nearest ancestor
+ * that has it; the root group has no memory.current.
  */
 static bool settle(struct search *search) {
     if (strcmp(search->controller, "memory") != 0)
@@ -448,9 +448,9 @@ static bool settle(struct search *search) {
 }
 
 /*
- * Sets top and directory from where the hierarchy is mounted and which of its groups is that mount's root. Seen from
- * inside a cgroup namespace a mount made outside has a root like "/../..": it shows groups whose names this process
- * is not told, and its own group cannot be found in it by name.
+ * Sets top and directory from the mount point and the group at its root. Inside a cgroup namespace, a mount made
+ * outside has a root like "/../..": it shows groups whose names this process cannot know, so its own group cannot be
+ * found by name.
  */
 static void try_mount(struct search *search, const char *point, const char *root) {
     static const char usual_root[] = "/sys/fs/cgroup";
@@ -472,7 +472,7 @@ static void try_mount(struct search *search, const char *point, const char *root
         search->status = MEMSCOPE_NOT_FOUND;
 }
 
-/* The lines of a file through a window; a line that does not fit is passed over. */
+/* The lines of a file through a window; a line that does not fit is skipped. */
 struct lines {
     int descriptor;
     size_t start, filled;
@@ -510,7 +510,7 @@ static const char *next_line(struct lines *lines) {
     }
 }
 
-/* Without a list of mounts (a copy of the files, a /proc that hides it) the usual mount points are tried. */
+/* Without a list of mounts (a copy of the files, a /proc that hides it), tries the usual mount points. */
 static void search_mounts(const char *proc_root, struct search *search) {
     char path[MEMSCOPE_CGROUP_PATH + 64];
     struct lines lines = {.descriptor = -1};
@@ -532,7 +532,7 @@ static void search_mounts(const char *proc_root, struct search *search) {
     close(lines.descriptor);
 }
 
-/* Finds the group of the controller that this process is in; what is sought is search->path once that is known. */
+/* Finds this process's group of the controller and sets search->path. */
 static enum memscope_status find_group(const char *proc_root, struct memscope_cgroup_membership *member,
                                        struct search *search) {
     char text[TEXT_CAPACITY];
@@ -552,7 +552,7 @@ static enum memscope_status find_group(const char *proc_root, struct memscope_cg
     return search->status;
 }
 
-/* Sets version, path, directory. top is the mount point as far up as groups can be seen. */
+/* Sets version, path and directory. top is the highest visible directory under the mount point. */
 static enum memscope_status find_memory_group(const char *proc_root, const char *cgroup_root,
                                               struct memscope_cgroup *cgroup, char *top) {
     struct memscope_cgroup_membership member;

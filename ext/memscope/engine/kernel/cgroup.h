@@ -39,7 +39,7 @@ struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
     bool unlimited;              /* of a limit: "max", or v1's greatest number; value means nothing then */
     uint64_t value;
-    const char *file; /* where it was looked for, without the directory; NULL when UNSUPPORTED */
+    const char *file; /* the file it comes from, without its directory; NULL when UNSUPPORTED */
 };
 
 static inline bool memscope_cgroup_is_known(const struct memscope_cgroup_figure *figure) {
@@ -60,20 +60,21 @@ struct memscope_cgroup_cpus {
     enum memscope_status status;
     bool unlimited;   /* count means nothing then */
     double count;     /* quota by period */
-    const char *file; /* where it was looked for, without the directory; NULL when there is no group */
+    const char *file; /* the file it comes from, without its directory; NULL without a group */
 };
 
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
-    char path[MEMSCOPE_CGROUP_PATH];            /* as /proc/self/cgroup gives it; "" where none */
+    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/self/cgroup; "" where none */
     char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" where none was found */
     char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group with this limit; "" where none is visible */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
     /*
-     * Usage less inactive files, which the kernel drops first: what an orchestrator compares with the limit before it
-     * evicts. What the limit leaves of it, two's complement: negative above the limit. And what the tightest limit on
-     * the way up leaves, which siblings use too. Each is, where it is not known, the figure that is missing for it.
+     * working_set: usage less inactive files, which the kernel drops first; orchestrators compare it with the limit
+     * before they evict. headroom: limit less working set, in two's complement, so negative above the limit.
+     * hierarchy_headroom: the least headroom on the way up, which siblings share. Each is the missing figure where it
+     * is unknown.
      */
     struct memscope_cgroup_figure working_set, headroom, hierarchy_headroom;
     enum memscope_status pressure_status;
@@ -83,9 +84,9 @@ struct memscope_cgroup {
 };
 
 /*
- * proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. The three limits of v2 (limit,
- * high, swap_limit) are the smallest on the way up to the mount's root. Some 20 small files, 100 to 300 µs: T1.
- * No allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found; else why not.
+ * proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. The three limits of v2 (limit, high,
+ * swap_limit) are the smallest on the way up to the mount's root. Some 20 small files, 100 to 300 µs: T1. No
+ * allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found, else the reason.
  */
 enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup);
@@ -108,7 +109,7 @@ struct memscope_cgroup_mount {
     char point[MEMSCOPE_CGROUP_PATH];
 };
 
-/* One line of /proc/self/mountinfo. False where it is no mount of a hierarchy that can have the controller. */
+/* One line of /proc/self/mountinfo. False unless it mounts a hierarchy that can have the controller. */
 bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
 
 /* Sets status, unlimited and value. key NULL: the text is one number or "max". */

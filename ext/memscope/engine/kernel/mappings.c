@@ -46,7 +46,7 @@ static bool parse_header(const char *line, struct memscope_mapping *mapping) {
     return true;
 }
 
-/* "Rss:     132 kB" and "VmFlags: rd wr mr mw me ac nr sd"; every other smaps field is passed over. */
+/* "Rss:     132 kB" and "VmFlags: rd wr mr mw me ac nr sd"; all other smaps fields are skipped. */
 static bool parse_field(const char *line, struct memscope_mapping *mapping) {
     if (strncmp(line, "Rss:", 4) == 0) {
         const char *cursor = line + 4;
@@ -67,7 +67,7 @@ static bool is_header(const char *line) {
     return (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f');
 }
 
-/* Neighbouring mappings are mostly of one file: the name is kept once. */
+/* Neighbouring mappings mostly share a file: its name is stored once. */
 static const char *keep_name(struct memscope_scratch *names, const struct memscope_mapping *previous,
                              const char *name) {
     size_t size = strlen(name) + 1;
@@ -99,8 +99,8 @@ static enum memscope_status begin(struct parser *parser, const struct memscope_m
 }
 
 /*
- * The file is read in several parts, and between two of them a mapping may have grown over the last one read: what was
- * listed stands, and only the new part is added.
+ * The kernel hands out the file in parts, and between two of them a mapping may grow over the last one listed: that one
+ * stays, and only the new part is added.
  */
 static enum memscope_status parse_mapping(struct parser *parser, const char *line) {
     struct memscope_mappings *mappings = parser->mappings;

@@ -1,6 +1,4 @@
-/*
- * The process's mappings as the kernel lists them: /proc/self/maps, and the two smaps fields that maps has not.
- */
+/* The process's mappings as the kernel lists them: /proc/self/maps, plus two fields of smaps. */
 #ifndef MEMSCOPE_MAPPINGS_H
 #define MEMSCOPE_MAPPINGS_H
 
@@ -19,7 +17,7 @@ struct memscope_mapping {
     uint64_t resident_bytes; /* smaps only, else 0 */
     bool readable, writable, executable, shared;
     bool noreserve;   /* smaps only: mapped with MAP_NORESERVE (and not MAP_DROPPABLE, which implies it) */
-    bool of_jemalloc; /* told by ledger_jemalloc.c; false in a list that was just read */
+    bool of_jemalloc; /* set by ledger_jemalloc.c; false in a new list */
 };
 
 struct memscope_mappings {
@@ -27,15 +25,15 @@ struct memscope_mappings {
     size_t count;
 };
 
-/* Where a list is read into. Both grow while it is read, so they must be two. Names live as long as theirs. */
+/* Memory for a list and for its names. Both grow during a read, so they must differ. Names live as long as theirs. */
 struct memscope_mappings_memory {
     struct memscope_scratch *list;
     struct memscope_scratch *names;
 };
 
 /*
- * Parses the text of a maps or smaps file (smaps is maps with more lines). MEMSCOPE_MALFORMED when a line has not the
- * documented form or the last line has no end.
+ * Parses the text of a maps or smaps file (smaps is maps with more lines). MEMSCOPE_MALFORMED for a line of another
+ * form, and for a last line without an end.
  */
 enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              const struct memscope_mappings_memory *memory,
@@ -52,7 +50,9 @@ enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings
 /* The mapping that holds address, or NULL. Logarithmic. */
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address);
 
-/* Without a file, and not one of the kernel's own ("[heap]", "[stack]", "[vdso]"); "[anon:…]" is a name given to it. */
+/*
+ * Has no file and is not the kernel's own ("[heap]", "[stack]", "[vdso]"); "[anon:…]" is a name that a program gave it.
+ */
 bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping);
 
 /* Anonymous, private, readable, writable and not executable: what an allocator gets from mmap. */

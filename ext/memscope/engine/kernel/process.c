@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Holds all of status with hundreds of groups and 4,096 CPUs. What lies behind its end is not looked for. */
+/* Holds all of status with hundreds of groups and 4,096 CPUs. Whatever lies beyond is ignored. */
 #define TEXT_CAPACITY 8192
 #define STATM_CAPACITY 256
 
@@ -97,9 +97,9 @@ enum memscope_status memscope_process_memory_parse(const char *text, enum memsco
 #ifdef __linux__
 
 /*
- * The kept descriptor and what fstat said of it when it was opened. A reader may see these change under it: what
- * it uses is safe all the same, because it reads a descriptor only after fstat has said that the number is, now,
- * a statm of this process. They survive fork, so that a child can let go of the descriptor it inherited.
+ * The kept descriptor, and its fstat at opening. They may change while a reader uses them, safely: a reader reads a
+ * descriptor only after fstat confirms that the number is a statm of this process now. They survive fork, so that a
+ * child can close the descriptor it inherited.
  */
 static struct {
     _Atomic int descriptor;
@@ -134,7 +134,7 @@ void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
     *end = page ? (uintptr_t)page + page_length() : 0;
 }
 
-/* NULL where no page can be mapped. Two threads at once map two and one of them goes. */
+/* NULL where no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
 static struct fork_page *map_fork_page(void) {
     struct fork_page *none = NULL;
     struct fork_page *page = mmap(NULL, page_length(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -156,8 +156,9 @@ static uint64_t owner_bits(struct fork_page *page) {
 }
 
 /*
- * The two system calls of a reading, without what the C library adds: its fstat is newfstatat with an empty path (glibc
- * 2.33), a fifth dearer, and its pread a cancellation point. On these two machines struct stat is the kernel's own.
+ * The two system calls of a reading, without the C library's overhead: its fstat is newfstatat with an empty path
+ * (glibc 2.33), a fifth slower, and its pread is a cancellation point. On these two architectures struct stat is the
+ * kernel's own.
  */
 #if defined(SYS_fstat) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
 static int stat_descriptor(int descriptor, struct stat *file) {
@@ -208,7 +209,7 @@ static enum memscope_status read_descriptor(int descriptor, struct memscope_stat
     return memscope_statm_parse(text, statm);
 }
 
-/* Never one of the three standard numbers, which a host that closed them expects to be free or its own. */
+/* Never one of the three standard numbers: a host that closed them expects them to be free or its own. */
 static int open_statm(void) {
     int descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     int moved;
@@ -232,9 +233,9 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 }
 
 /*
- * Opens a descriptor to keep, unless another thread is at it or has been since turn was loaded: then reads once,
- * waiting for nobody. Of what was kept before, only a descriptor inherited from a parent is closed; any other
- * number is no longer ours.
+ * Opens a descriptor to keep. If another thread is opening one, or has since turn was loaded, reads once with a
+ * descriptor of its own, without waiting. Closes the kept number only if it was inherited from a parent: any other
+ * number no longer belongs to memscope.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
                                       struct memscope_statm *statm) {

@@ -1,6 +1,4 @@
-/*
- * What the kernel says of this process as a whole: /proc/self/statm, status and smaps_rollup.
- */
+/* The process as a whole, as the kernel reports it: /proc/self/statm, status and smaps_rollup. */
 #ifndef MEMSCOPE_PROCESS_H
 #define MEMSCOPE_PROCESS_H
 
@@ -16,14 +14,14 @@ struct memscope_statm {
 };
 
 /*
- * One fstat and one pread of a kept descriptor. The descriptor belongs to the process that opened it: a forked
- * child opens its own, and a number that the host has closed and used again is noticed and never read. T0, no
- * allocation, no GVL needed, async-signal-safe, any number of threads at once.
+ * One fstat and one pread of a kept descriptor. The descriptor belongs to the process that opened it: a forked child
+ * opens its own, and a number that the host has closed and reused is detected and never read. T0, no allocation, no GVL
+ * needed, async-signal-safe, any number of threads at once.
  */
 enum memscope_status memscope_statm_read(struct memscope_statm *statm);
 
 /*
- * The page that tells a forked child from its parent: this room's only memory outside the library's own data.
+ * The page by which a forked child differs from its parent: the only memory of this room besides the library's data.
  * Both 0 before the first memscope_statm_read.
  */
 void memscope_process_own_page(uintptr_t *start, uintptr_t *end);
@@ -38,15 +36,15 @@ enum memscope_process_field {
 
 enum memscope_process_source { MEMSCOPE_PROCESS_STATUS, MEMSCOPE_PROCESS_SMAPS_ROLLUP };
 
-/* Which file a field is read from, and the kernel's word for it there. */
+/* The file of a field, and the kernel's key for it there. */
 enum memscope_process_source memscope_process_source_of(enum memscope_process_field field);
 const char *memscope_process_key_of(enum memscope_process_field field);
 
 struct memscope_process_memory {
     uint64_t values[MEMSCOPE_PROCESS_FIELD_COUNT];
     uint64_t present;                  /* 1 << field for each value that was read */
-    enum memscope_status status;       /* how reading /proc/self/status went */
-    enum memscope_status smaps_rollup; /* how reading /proc/self/smaps_rollup went */
+    enum memscope_status status;       /* of reading /proc/self/status */
+    enum memscope_status smaps_rollup; /* of reading /proc/self/smaps_rollup */
 };
 
 static inline bool memscope_process_has(const struct memscope_process_memory *memory,
@@ -55,12 +53,12 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
 }
 
 /*
- * Reads both files. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of 4 KiB pages): T2, to be
- * called without the GVL. Allocates nothing. The best of the two files' statuses; each file's own is in memory.
+ * Reads both files. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of 4 KiB pages): T2, to be called
+ * without the GVL. Allocates nothing. Returns the better status of the two; memory holds each file's own.
  */
 enum memscope_status memscope_process_memory_read(struct memscope_process_memory *memory);
 
-/* The parsers behind the readers, for text that has its NUL. MEMSCOPE_MALFORMED where nothing known was found. */
+/* The parsers behind the readers, for NUL-terminated text. MEMSCOPE_MALFORMED when it has no known key. */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
                                                    struct memscope_process_memory *memory);

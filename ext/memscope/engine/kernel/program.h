@@ -1,6 +1,4 @@
-/*
- * What the kernel does with a program's file when it starts it.
- */
+/* What the kernel does with a program's file at exec. */
 #ifndef MEMSCOPE_PROGRAM_H
 #define MEMSCOPE_PROGRAM_H
 
@@ -9,8 +7,8 @@
 #include <stdbool.h>
 
 /*
- * Whether the file carries capabilities (capabilities(7)). Any user but root then starts it in secure mode, in which
- * the dynamic linker ignores LD_PRELOAD. A file system without extended attributes holds none. Any context.
+ * Whether the file carries capabilities (capabilities(7)). For any user but root it then starts in secure mode, in
+ * which the dynamic linker ignores LD_PRELOAD. A file system without extended attributes holds none. Any context.
  */
 enum memscope_status memscope_program_capabilities(const char *path, bool *found);
 

@@ -38,7 +38,7 @@ struct scan_request {
 #define LARGE_MAPPING ((uintptr_t)4 << 30)
 /* Beyond this (128 MB of pagemap; sanitizers map terabytes) smaps alone must do. */
 #define LARGEST_MAPPING ((uintptr_t)64 << 30)
-/* Pages that a reading may see beyond RSS because the process goes on meanwhile. */
+/* Pages that a reading may see beyond RSS because the process runs on meanwhile. */
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
 /*
@@ -82,8 +82,7 @@ static bool open_collector(struct collector *collector, struct memscope_scratch 
 }
 
 /*
- * Whether the scan itself grew RSS behind its own back, by touching new scratch pages. Then the room is made now and
- * the scan is worth a second time.
+ * Whether the scan grew RSS by touching new scratch pages; if so, reserve and scan again.
  */
 static bool outgrew_its_room(struct collector *collector) {
     if (collector->count <= collector->room)

@@ -1,6 +1,6 @@
 /*
- * Which resident pages only this process maps, and which others map too: copy-on-write pages not yet written since a
- * fork, and the pages of files and shared memory.
+ * Which resident pages other processes map too: copy-on-write pages not written since a fork, and pages of files and
+ * shared memory.
  */
 #ifndef MEMSCOPE_SHARING_H
 #define MEMSCOPE_SHARING_H
@@ -18,7 +18,7 @@ struct memscope_sharing {
     uintptr_t page;
 };
 
-/* Costs 8 bytes read for each resident page afterwards, page by page in ascending order: about 4 ms a GB. */
+/* The calls below then read 8 bytes for each resident page, page by page in ascending order: about 4 ms per GB. */
 enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch);
 void memscope_sharing_close(struct memscope_sharing *sharing);
 

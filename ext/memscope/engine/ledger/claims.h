@@ -1,8 +1,8 @@
 /*
- * Ownership claims: address ranges whose owner is proven, kept sorted and disjoint.
+ * Ownership claims: address ranges with a proven owner, sorted and disjoint.
  *
- * The first claim on an address stands: what is claimed later gets only what was still free. Claims are counted in
- * address space; which of it is resident is the sweep's question (ledger.h).
+ * The first claim on an address stands; a later one gets only what is still free. Claims cover address space; the sweep
+ * (ledger.h) decides what of it is resident.
  */
 #ifndef MEMSCOPE_CLAIMS_H
 #define MEMSCOPE_CLAIMS_H
@@ -46,7 +46,7 @@ void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratc
 /* Claims what is still free of [start, end) among the settled claims. */
 void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintptr_t end, uint32_t row, uint32_t item);
 
-/* Sorts what was added since the last time in among the rest. Later of two that overlap loses the common part. */
+/* Sorts new claims in among the settled ones. Of two that overlap, the later loses the common part. */
 void memscope_claims_settle(struct memscope_claims *claims);
 
 /*

@@ -136,7 +136,7 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* mtrim gives back the whole pages behind a free chunk's own fields. */
+/* mtrim returns the whole pages after a free chunk's own fields. */
 static uint64_t trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = (start + CHUNK_FIELDS + page - 1) & -page, last = end & -page;
@@ -154,7 +154,7 @@ static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 struct heap {
     uintptr_t first; /* chunk */
     uintptr_t end;
-    bool trims_top; /* malloc_trim gives back the top of the main heap only */
+    bool trims_top; /* malloc_trim trims the top of the main heap only */
 };
 
 /* Whether count chunks follow each other from start on, as far as the heap goes. */
@@ -240,8 +240,7 @@ static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast,
     return true;
 }
 
-/* Moves what the arena's fast bins hold from in use to free. They are short-lived lists: what cannot be read is left.
- */
+/* Moves the chunks in the arena's fast bins from in use to free; skips what cannot be read of these short lists. */
 static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
                              struct fast_chunks *fast) {
     uintptr_t bins[FASTBIN_COUNT];
@@ -318,7 +317,7 @@ static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 }
 
 /*
- * The run that the fast chunk at *index begins, or a free chunk before it; *index goes on to the last one in it, and
+ * The run that the fast chunk at *index begins, or a free chunk before it; *index moves to the last one in it, and
  * stays where even the first one makes no sense any more: the run is empty then.
  */
 static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,

@@ -1,9 +1,9 @@
 /*
- * What lies inside glibc's heaps, chunk by chunk: in use, in a thread's cache, free, or the untouched top.
+ * The content of glibc's heaps, chunk by chunk: in use, in a thread's cache, free, or the untouched top.
  *
  * A chunk begins with its size; the low bit of the next chunk's size says whether it is in use (malloc/malloc.c,
- * "boundary tags"). The walk reads copies of resident memory, never the heap itself, takes no lock and so may meet a
- * heap that is changing: where a size makes no sense it stops, and the rest of that heap is unwalked.
+ * "boundary tags"). The walk reads copies of resident memory, never the heap itself, and takes no lock, so it may meet
+ * a heap that is changing: at an implausible size it stops, and the rest of that heap is unwalked.
  */
 #ifndef MEMSCOPE_GLIBC_CHUNKS_H
 #define MEMSCOPE_GLIBC_CHUNKS_H
@@ -32,7 +32,7 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum top;
     struct memscope_chunk_sum arena; /* the arenas' own descriptions at the beginning of their heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
-    uint64_t unwalked_bytes;         /* address space behind a chunk that made no sense */
+    uint64_t unwalked_bytes;         /* address space after an implausible chunk */
 };
 
 struct memscope_chunk_walk {
@@ -68,9 +68,8 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals);
 
 /*
- * Moves what the fast bins of an arena hold from in use to free, where this heap is the one with its top, and nothing
- * otherwise. To be called for each heap of arenas when all of them are walked: the chunks lie in any of an arena's
- * heaps.
+ * Moves the chunks in an arena's fast bins from in use to free, if this heap holds the arena's top; else does nothing.
+ * Call it for each heap of the arenas after all of them are walked: the chunks may be in any of an arena's heaps.
  */
 void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
                                            struct memscope_chunk_totals *totals);

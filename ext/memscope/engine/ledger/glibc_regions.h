@@ -1,10 +1,10 @@
 /*
- * Where glibc's malloc keeps its memory. Nothing in glibc says so cheaply (mallinfo2 walks every free list under the
- * arena locks), but each kind of region can be recognised: the program break is the main heap, the heaps of the other
- * arenas are aligned and begin with their own description, and a chunk of its own mapping begins with its size.
+ * Where glibc's malloc keeps its memory. glibc reports it at a price only (mallinfo2 walks every free list under the
+ * arena locks), but each kind of region can be recognised: the program break is the main heap, the heaps of other
+ * arenas are aligned and begin with a description of themselves, and a chunk with its own mapping begins with its size.
  *
- * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), the same from 2.26 to 2.43 but
- * for what is said at the code.
+ * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), the same from 2.26 to 2.43 except
+ * as noted in the code.
  */
 #ifndef MEMSCOPE_GLIBC_REGIONS_H
 #define MEMSCOPE_GLIBC_REGIONS_H
@@ -37,7 +37,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                  struct memscope_glibc_regions *regions);
 
-/* Claims chunks that have a mapping of their own, among what nobody has claimed: call it after the surer owners. */
+/* Claims chunks with a mapping of their own among unclaimed memory: call it after the surer owners. */
 void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
                                   const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                   struct memscope_glibc_regions *regions);

@@ -17,7 +17,7 @@ struct memscope_image {
     uint32_t row;
 };
 
-/* Where a segment goes on in memory behind what the file gives: zeroed data, which the kernel shows as anonymous. */
+/* The part of a segment beyond the file's bytes: zeroed data, which the kernel shows as anonymous. */
 struct memscope_zeroed_segment {
     uintptr_t start;
     uintptr_t end;
@@ -39,11 +39,11 @@ struct memscope_images {
 };
 
 /*
- * Lists the loaded objects and what later steps need of them.
+ * Lists the loaded objects and the data that later steps need of them.
  *   ruby        the executable, and the object that exports ruby_init
- *   extensions  objects that export Init_ and their own name, as Ruby's loader wants it
+ *   extensions  objects that export Init_ and their own name, as Ruby's loader demands
  *   c_library   the dynamic linker and the C library's objects
- *   others      everything else
+ *   others      the rest
  * Holds the dynamic linker's lock, which a child forked meanwhile would inherit locked (glibc 2.36 does not reset it):
  * the caller must keep the process from forking, as a Ruby thread does that holds the GVL. 20 to 100 µs. Allocates
  * scratch only; images is empty when there is none.

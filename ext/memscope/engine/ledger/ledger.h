@@ -1,9 +1,9 @@
 /*
  * The ledger: every resident byte of this process with its proven owner, in rows that sum to the RSS of one scan.
  *
- * A reading is: the mappings, the resident pages, claims by owner, one sweep over all three. Residency is read once;
- * what changes meanwhile (other threads, when the caller does not hold the GVL) can put a byte into a neighbour's row
- * near a moving edge, and never out of the sum. A byte without a proven owner is unattributed.
+ * Steps: the mappings, the resident pages, claims by owner, one sweep over all three. Residency is read once; changes
+ * meanwhile (other threads, when the caller does not hold the GVL) can move a byte into a neighbouring row near a
+ * moving edge, but never out of the sum. A byte without a proven owner is unattributed.
  */
 #ifndef MEMSCOPE_LEDGER_H
 #define MEMSCOPE_LEDGER_H
@@ -25,7 +25,7 @@
 #include "ledger/stacks.h"
 #include "malloc/jemalloc.h"
 
-/* Whose memory the rows under malloc can name; the caller has it from allocator.h, with the proof. */
+/* The allocator that the rows under malloc describe; the caller knows it from allocator.h, with the proof. */
 enum memscope_ledger_malloc {
     MEMSCOPE_LEDGER_MALLOC_OTHER,
     MEMSCOPE_LEDGER_MALLOC_GLIBC,
@@ -40,8 +40,7 @@ struct memscope_ledger_request {
     bool shared;                          /* tell what other processes share: reads 8 bytes for each resident page */
 };
 
-/* Resident bytes of one mapping that belong to one row: to Ruby's heap as a whole, to malloc as far as it is one place.
- */
+/* Resident bytes of one mapping in one row: Ruby's heap counts as a whole, malloc's memory by place. */
 struct memscope_ledger_owner {
     const struct memscope_mapping *mapping;
     enum memscope_row row;
@@ -83,9 +82,8 @@ struct memscope_ledger {
 };
 
 /*
- * Fills ledger. Whatever it returns, close it afterwards. MEMSCOPE_OK with residency.source NONE where the kernel shows
- * nothing. Takes no lock but jemalloc's, which is whole again in a forked child; calls no malloc; the GVL need not be
- * held.
+ * Fills ledger; close it afterwards whatever this returns. MEMSCOPE_OK with residency.source NONE where the kernel
+ * shows nothing. Takes no lock but jemalloc's, which is valid again in a forked child; calls no malloc; needs no GVL.
  */
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
                                           struct memscope_ledger *ledger);
@@ -113,7 +111,10 @@ struct memscope_row_definition {
 };
 extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT];
 
-/* What jemalloc says it has mapped: jemalloc_space_bytes, when its mappings were told. Meaningful under jemalloc. */
+/*
+ * jemalloc's own count of its mappings, which equals jemalloc_space_bytes when all of them were found. Under jemalloc
+ * only.
+ */
 static inline uint64_t memscope_ledger_jemalloc_expected(const struct memscope_ledger *ledger) {
     return ledger->jemalloc.mapped_bytes + ledger->jemalloc.retained_bytes;
 }

@@ -2,8 +2,8 @@
 
 /*
  * jemalloc maps at least this much at a time: extents grow in huge pages where opt.retain is on (the default of 64-bit
- * Linux), and so do its base blocks (jemalloc 5.3, HUGEPAGE in src/base.c and exp_grow in src/extent.c). Smaller
- * mappings without an owner may be strangers: the dynamic linker's, a library's.
+ * Linux), and so do its base blocks (jemalloc 5.3, HUGEPAGE in src/base.c and exp_grow in src/extent.c). A smaller
+ * mapping without an owner may be another's: the dynamic linker's, a library's.
  */
 #define SMALLEST ((uint64_t)2 << 20)
 
@@ -17,7 +17,7 @@ static bool is_claimed(const struct memscope_claims *claims, const struct memsco
     return index < claims->count && claims->list[index].start < mapping->end;
 }
 
-/* Marks the mappings of data that nobody claimed, without the small ones or with them; the address space of all. */
+/* Marks the unclaimed data mappings of at least this size; returns their address space. */
 static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t smallest) {
     const struct memscope_mappings *mappings = &scan->ledger->mappings;
     uint64_t bytes = 0;
@@ -32,7 +32,7 @@ static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t small
     return bytes;
 }
 
-/* Takes the mark from those of a size, or from those up to it; how many had it. */
+/* Unmarks those in this range of sizes; returns how many were marked. */
 static size_t unmark(const struct memscope_mappings *mappings, uint64_t smallest, uint64_t largest) {
     size_t count = 0;
 

@@ -1,6 +1,6 @@
 /*
- * One ledger in the making, shared by the steps of memscope_ledger_read and by nobody else: ledger.c reads what the
- * kernel shows, ledger_owners.c says whose it is, ledger_sweep.c counts, ledger_split.c splits malloc's rows.
+ * One ledger under construction, shared by the steps of memscope_ledger_read only: ledger.c reads what the kernel
+ * shows, ledger_owners.c finds owners, ledger_sweep.c counts, ledger_split.c splits malloc's rows.
  */
 #ifndef MEMSCOPE_LEDGER_SCAN_H
 #define MEMSCOPE_LEDGER_SCAN_H
@@ -31,17 +31,17 @@ enum memscope_status memscope_ledger_read_mappings(struct memscope_ledger_scan *
 bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);
 
-/* Claims for the owners whose places are known without looking at what is in memory: the surest, so they come first. */
+/* Claims owners whose places are known without reading memory: the surest, so they come first. */
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan);
 
-/* Claims for the owners that have to be searched for among what is resident. */
+/* Claims owners that must be searched for in resident memory. */
 void memscope_ledger_claim_found(struct memscope_ledger_scan *scan);
 
-/* Whose a mapping is where nothing in it was claimed. All that jemalloc holds is malloc's until it is split. */
+/* The owner of the unclaimed part of a mapping. Everything that jemalloc holds is malloc's until the split. */
 enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_scan *scan,
                                                 const struct memscope_mapping *mapping);
 
-/* Gives every resident byte to the row of its owner. */
+/* Adds every resident byte to its owner's row. */
 void memscope_ledger_sweep(struct memscope_ledger_scan *scan);
 
 /* Splits the rows under malloc by jemalloc's own counters, or by the chunks that a walk of glibc's heaps finds. */

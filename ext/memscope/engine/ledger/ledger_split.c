@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 /*
- * Splits what is resident in jemalloc's mappings by jemalloc's own counters. They count some pages that were never
- * touched, or lie in a mapping that may be another's (not_resident, negative), or leave some resident pages uncounted
- * (retained ones that huge pages filled again). Where nothing is resident of what is in use, its mappings were not
- * found, whatever their sizes summed to.
+ * Splits jemalloc's resident memory by jemalloc's own counters. They include some pages that were never touched, or lie
+ * in a mapping that may be another's (not_resident, negative), and omit some resident pages (retained ones that huge
+ * pages filled again). Where allocated memory has no resident page, the mappings found are not jemalloc's, even if
+ * their sizes match.
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
@@ -40,7 +40,7 @@ static void move(uint64_t bytes, int64_t *from, int64_t *to) {
     *from -= *to;
 }
 
-/* What the chunks do not account for (a walk that had to stop, chunks that came or went meanwhile) is unwalked. */
+/* The rest, which the chunks do not account for (the walk had to stop, chunks came or went meanwhile), is unwalked. */
 static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
     int64_t *rest = &bytes[rows.all];
 

@@ -10,8 +10,8 @@ struct amount {
 };
 
 /*
- * Adds to what the mapping being swept has of this row. Only owners are taken from the scratch memory during a sweep,
- * so that their list stays in one piece.
+ * Adds to this row's share of the mapping being swept. Only owners are taken from the scratch memory during a sweep, so
+ * that their list stays contiguous.
  */
 static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, const struct memscope_mapping *mapping,
                       uint64_t bytes) {
@@ -106,7 +106,7 @@ static struct amount measure(struct sweep *sweep, uintptr_t start, uintptr_t end
     return (struct amount){end - start, memscope_sharing_between(&sweep->sharing, start, end)};
 }
 
-/* Gives [start, end), all resident, to its owners piece by piece. */
+/* Adds [start, end), all resident, to its owners' rows piece by piece. */
 static void sweep_range(struct sweep *sweep, uintptr_t start, uintptr_t end) {
     struct memscope_ledger_scan *scan = sweep->scan;
     const struct memscope_mappings *mappings = &scan->ledger->mappings;
@@ -155,7 +155,7 @@ static void sweep_ranges(struct sweep *sweep) {
 
 /* ---- the sweep where only each mapping's Rss is known --------------------------------------------------------- */
 
-/* Address space in one mapping by owner; what is resident of it lies between two bounds. */
+/* Address space in one mapping by owner; its resident part lies between two bounds. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
@@ -189,7 +189,7 @@ static void share_claims(const struct memscope_ledger_scan *scan, const struct m
     shares->rows[memscope_ledger_owner_of_rest(scan, mapping)] += rest;
 }
 
-/* At least this much of an owner's share is resident, wherever in the mapping the resident pages lie. */
+/* The least part of an owner's share that is resident, wherever in the mapping the resident pages are. */
 static uint64_t surely_resident(uint64_t share, uint64_t resident, uint64_t size) {
     return share + resident > size ? share + resident - size : 0;
 }

@@ -212,19 +212,73 @@ static bool find_transient_heap(const struct memscope_ruby_layout *layout, const
     return false;
 }
 
-/* Where the address is not known, only a mapping of exactly both tables' size can be them. */
-static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_mapping *mapping,
-                               struct memscope_claims *claims) {
-    size_t both = layout->shape_list_bytes + layout->shape_cache_bytes;
-    uintptr_t start = layout->shape_list;
+/* What is unclaimed around an address of a data mapping; false where the address is claimed, or in no such mapping. */
+static bool gap_around(const struct memscope_mappings *mappings, const struct memscope_claims *claims,
+                       uintptr_t address, uintptr_t *start, uintptr_t *end) {
+    const struct memscope_mapping *mapping = memscope_mappings_find(mappings, address);
+    uintptr_t cursor;
 
-    if (start == 0 && mapping->end - mapping->start == both)
-        start = mapping->start + layout->shape_cache_bytes;
-    if (start < mapping->start || start >= mapping->end || layout->shape_list_bytes == 0)
+    if (mapping == NULL || !memscope_mapping_is_data(mapping))
+        return false;
+    cursor = mapping->start;
+    while (memscope_claims_next_gap(claims, &cursor, mapping->end, start, end))
+        if (address < *end)
+            return address >= *start;
+    return false;
+}
+
+/*
+ * Whether the cache begins here, by its first node: a key, then the address of a shape of the list, with flags in its
+ * lowest bits (shape.h, redblack_node_t). A list whose address is not known is what this leads to: the rest of the gap
+ * that the cache begins, or another gap, of exactly the list's size.
+ */
+static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
+                              const struct memscope_own_memory *memory, uintptr_t cache,
+                              struct memscope_claims *claims) {
+    uintptr_t node[2], shape, start, end, list = layout->shape_list;
+
+    if (!memscope_own_memory_read(memory, cache, node, sizeof node))
+        return false;
+    shape = node[1] & ~(uintptr_t)7;
+    if (list == 0) {
+        if (!gap_around(mappings, claims, shape, &start, &end) || end - start < layout->shape_list_bytes)
+            return false;
+        list = end - layout->shape_list_bytes;
+        if (list != start && (start != cache || list != cache + layout->shape_cache_bytes))
+            return false;
+    }
+    if (shape < list || shape - list >= layout->shape_list_bytes)
+        return false;
+    memscope_claims_add(claims, list, list + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    memscope_claims_add(claims, cache, cache + layout->shape_cache_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    return true;
+}
+
+/*
+ * Heap pages may be one mapping with the tables, and so may the tables with each other: the kernel merges neighbours
+ * unless they are named. So a gap between claims of exactly the size of the cache, or of both, is looked at.
+ */
+static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
+                               const struct memscope_own_memory *memory, struct memscope_claims *claims) {
+    uintptr_t list = layout->shape_list, start, end;
+
+    if (list != 0 && gap_around(mappings, claims, list, &start, &end))
+        memscope_claims_add(claims, list, list + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
+    if (layout->shape_cache_bytes == 0 ||
+        (list != 0 && claim_shape_cache(layout, mappings, memory, list - layout->shape_cache_bytes, claims)))
         return;
-    memscope_claims_add(claims, start, start + layout->shape_list_bytes, MEMSCOPE_ROW_shape_tables, 0);
-    if (start - mapping->start >= layout->shape_cache_bytes)
-        memscope_claims_add(claims, start - layout->shape_cache_bytes, start, MEMSCOPE_ROW_shape_tables, 0);
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t cursor = mapping->start;
+
+        if (mapping->end - mapping->start < layout->shape_cache_bytes || !memscope_mapping_is_data(mapping))
+            continue;
+        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &start, &end))
+            if ((end - start == layout->shape_cache_bytes ||
+                 end - start == layout->shape_cache_bytes + layout->shape_list_bytes) &&
+                claim_shape_cache(layout, mappings, memory, start, claims))
+                return;
+    }
 }
 
 /* Most often the transient heap is a mapping by itself; only its first two blocks are read where it is not. */
@@ -244,13 +298,12 @@ void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layo
                                          const struct memscope_mappings *mappings,
                                          const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                          struct memscope_ruby_regions *regions) {
+    claim_shape_tables(layout, mappings, memory, claims);
     for (size_t index = 0; index < mappings->count; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
 
-        if (!memscope_mapping_is_data(mapping))
-            continue;
-        claim_shape_tables(layout, mapping, claims);
-        if (regions->transient_heap_found || !is_transient_heap_mapping(layout, memory, mapping))
+        if (regions->transient_heap_found || !memscope_mapping_is_data(mapping) ||
+            !is_transient_heap_mapping(layout, memory, mapping))
             continue;
         memscope_claims_add(claims, mapping->start, mapping->end, MEMSCOPE_ROW_transient_heap, 0);
         regions->transient_heap_found = true;

@@ -1,6 +1,6 @@
 /*
- * Memory that Ruby maps for itself besides its heap pages in use: heap pages it keeps empty, the transient heap of
- * Ruby 3.1 and 3.2, shape tables. The binding gives the layout of the running Ruby; here it is matched against memory.
+ * Memory that Ruby maps besides its heap pages in use: empty heap pages, the transient heap of Ruby 3.1 and 3.2, shape
+ * tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
 #ifndef MEMSCOPE_RUBY_REGIONS_H
 #define MEMSCOPE_RUBY_REGIONS_H
@@ -34,7 +34,7 @@ struct memscope_ruby_layout {
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
     size_t shape_list_bytes;  /* 0 where Ruby has none */
-    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel places right below */
+    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel mostly places right below */
     bool jit;                 /* a JIT of Ruby's is on: anonymous executable memory is its */
 };
 
@@ -57,8 +57,8 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
                                      struct memscope_ruby_regions *regions);
 
 /*
- * Claims the shape tables by their address or exact size, and the transient heap, by its chain of blocks, where it has
- * a mapping of its own.
+ * Claims the shape tables, by the list's address or their exact sizes and by the cache's pointer into the list, and the
+ * transient heap, by its chain of blocks, where it has a mapping of its own.
  */
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
                                          const struct memscope_mappings *mappings,

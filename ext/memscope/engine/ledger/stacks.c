@@ -47,9 +47,9 @@ struct stack_bounds {
 };
 
 /*
- * struct pthread holds stackblock and stackblock_size side by side, at an offset that no constant tells. On machines
- * whose thread pointer lies at the descriptor (x86) or above it, a stack that glibc mapped ends with the descriptor:
- * the only two words that give a page-aligned block around the descriptor, ending with it, are these.
+ * struct pthread holds stackblock and stackblock_size side by side, at an offset that no constant reveals. On machines
+ * whose thread pointer is at the descriptor (x86) or above it, a stack that glibc mapped ends with the descriptor: only
+ * these two words describe a page-aligned block around the descriptor that ends with it.
  */
 static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor, struct stack_bounds *stack) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

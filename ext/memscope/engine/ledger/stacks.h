@@ -1,9 +1,9 @@
 /*
  * Thread and fiber stacks, live and cached.
  *
- * Threads: glibc (since 2.34) describes its own thread list in exported constants, for debuggers (nptl_db/structs.def,
- * "_thread_db_*"). Each descriptor in the list says where its stack begins and how large it is, so that stacks are
- * exact whatever their size and wherever the kernel merged them. Other C libraries: not found, and said so.
+ * Threads: glibc (since 2.34) describes its thread list in exported constants, for debuggers (nptl_db/structs.def,
+ * "_thread_db_*"). Each descriptor in the list holds its stack's address and size, so stacks are exact whatever their
+ * size and however the kernel merged them. Other C libraries: MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_STACKS_H
 #define MEMSCOPE_STACKS_H
@@ -23,8 +23,7 @@ struct memscope_stack_counts {
     uint64_t fiber_stacks;  /* in use or pooled */
 };
 
-/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED where there is no such list.
- */
+/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED without such a list. */
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
                                                    const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,

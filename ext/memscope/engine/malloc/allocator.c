@@ -6,6 +6,7 @@
 #include "elf/shared_objects.h"
 #include "malloc/allocator_environment.h"
 #include "malloc/jemalloc.h"
+#include "malloc/mallinfo.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ extern WEAK const char *gnu_get_libc_version(void);
 #define LARGE_PROBE_SIZE ((size_t)4 << 20) /* untouched: it costs address space only */
 #define LIVE_BYTES_PROPERTY "generic.current_allocated_bytes"
 
-/* A loaded object, and what says whose C library it is. */
+/* A loaded object, and the evidence of whose C library it is. */
 struct owner {
     uintptr_t address; /* that it was looked up by */
     char path[MEMSCOPE_ALLOCATOR_PATH];
@@ -120,8 +121,8 @@ static bool search_malloc(const struct memscope_shared_object *object, void *con
 }
 
 /*
- * The code that a call of malloc reaches. Where an executable that is not position-independent takes the address of
- * malloc, that address is a stub of its own; then the code is what the first object in lookup order exports.
+ * The code that a call of malloc reaches. In an executable that is not position-independent, the address of malloc is a
+ * stub; then the code is the first exported malloc in lookup order.
  */
 static const void *resolved_malloc(void) {
     struct malloc_search search = {.called = (const void *)(uintptr_t)malloc};
@@ -154,7 +155,7 @@ static bool prove_jemalloc(const struct owner *server) {
     find_owner((const void *)(uintptr_t)memscope_jemalloc_entry(), &witness);
     snprintf(seen, sizeof seen, "thread.allocated rose by %llu across malloc(%zu)", (unsigned long long)risen,
              requested);
-    /* Where something in front answers mallctl, malloc's own object may still be the jemalloc. */
+    /* Where another object answers mallctl first, malloc's own object may still be the jemalloc. */
     set_proof(server, server->is_jemalloc ? server : &witness, "mallctl", seen);
     if (memscope_jemalloc_read("version", &version, sizeof version) == MEMSCOPE_OK)
         snprintf(current.version, sizeof current.version, "%s", version);
@@ -294,3 +295,19 @@ void memscope_allocator_load(void) {
 }
 
 #endif
+
+bool memscope_allocator_live_bytes(uint64_t *bytes) {
+    struct memscope_jemalloc_stats stats;
+    struct memscope_mallinfo totals;
+
+    if (memscope_jemalloc_read_stats(&stats) == MEMSCOPE_OK &&
+        memscope_jemalloc_has(&stats, MEMSCOPE_JEMALLOC_HAS_allocated_bytes)) {
+        *bytes = stats.allocated_bytes;
+        return true;
+    }
+    if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_GLIBC ||
+        memscope_mallinfo_read(&totals) != MEMSCOPE_OK)
+        return false;
+    *bytes = totals.uordblks + totals.hblkhd;
+    return true;
+}

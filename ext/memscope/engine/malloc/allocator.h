@@ -1,8 +1,8 @@
 /*
- * Which allocator serves malloc, the proof of it, and how it is set.
+ * Which allocator serves malloc, the proof, and its settings.
  *
- * Symbols prove nothing: a jemalloc may be loaded and serve nobody, or be a library's private copy. An allocator is
- * named only after a block of this process's malloc has shown whose it is.
+ * Symbols prove nothing: a loaded jemalloc may serve nobody, or be a library's private copy. An allocator is named only
+ * after a block of this process's malloc has shown its owner.
  */
 #ifndef MEMSCOPE_ALLOCATOR_H
 #define MEMSCOPE_ALLOCATOR_H
@@ -28,15 +28,15 @@ enum memscope_allocator_name {
 struct memscope_allocator {
     enum memscope_allocator_name name;
     bool proved;
-    char version[128];                    /* as upstream says it; "" where it does not */
+    char version[128];                    /* upstream's; "" where it reports none */
     char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" where not known */
-    char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* what was seen; for an unknown allocator, what was not */
+    char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence; for an unknown allocator, the missing one */
 };
 
 /*
- * Proves who serves malloc and keeps the allocator's settings as the environment has them now, before the program can
- * change it. Called once, when the extension is loaded; later calls do nothing. Allocates and frees two blocks.
- * Forked children inherit the answer: what serves malloc cannot change in a process.
+ * Proves who serves malloc and saves the allocator's environment variables before the program can change them. Called
+ * once, when the extension is loaded; later calls do nothing. Allocates and frees two blocks. Forked children inherit
+ * the result: the allocator cannot change in a process.
  */
 void memscope_allocator_load(void);
 
@@ -51,7 +51,7 @@ void memscope_allocator_mimalloc_version(int number, char *text, size_t capacity
 
 typedef const char *(*memscope_tc_version)(int *major, int *minor, const char **patch);
 
-/* What a gperftools tc_version says, e.g. "2.10". */
+/* The version in a gperftools tc_version text, e.g. "2.10". */
 void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, size_t capacity);
 
 /* An allocator in the process that does not serve malloc. */
@@ -96,6 +96,12 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
     return index == text.length && string[index] == '\0';
 }
 
+/*
+ * Bytes that the allocator counts as given out; false where it does not count them. Under glibc it walks the free lists
+ * of all arenas, which takes milliseconds; no GVL needed.
+ */
+bool memscope_allocator_live_bytes(uint64_t *bytes);
+
 enum memscope_setting_type {
     MEMSCOPE_SETTING_NOT_KNOWN,
     MEMSCOPE_SETTING_BOOLEAN,
@@ -114,33 +120,33 @@ struct memscope_setting {
         int64_t signed_number;
         const char *text;
     } value;                    /* the effective one */
-    const char *source;         /* where the effective value came from: "MALLOC_CONF", …, "default" */
-    struct memscope_text given; /* what the strongest source that names it says */
+    const char *source;         /* the source of the effective value: "MALLOC_CONF", …, "default" */
+    struct memscope_text given; /* the text in the strongest source that names it */
     const char *ignored;        /* why given did not take effect, or NULL */
     const char *reason;         /* why the value is not known, or NULL */
 };
 
-/* The setting and all it points to are good during the visit only. May leave by longjmp: nothing is held. */
+/* Setting and texts are valid during the visit only. May leave by longjmp: nothing is held. */
 typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting, void *context);
 
 /*
  * Visits every setting of the allocator that serves malloc: one mallctl each under jemalloc, no system call under the
- * others. Allocates nothing. Returns what holds for all of them, a constant phrase, or NULL.
+ * others. Allocates nothing. Returns a constant phrase that applies to all of them, or NULL.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 
 /*
- * Visits those settings that a program can change while it runs and the allocator then tells, with their values of now
- * (jemalloc's decay times are those of arena 0). Takes jemalloc's ctl lock; no GVL needed.
+ * Visits the settings that a program can change at run time and that the allocator reports, with their current values
+ * (jemalloc's decay times are arena 0's). Takes jemalloc's ctl lock; no GVL needed.
  */
 void memscope_allocator_current_settings(memscope_setting_visitor visit, void *context);
 
-/* A text of options, and where it stands. text is NULL where it is not given. */
+/* A text of options and its source. text is NULL where it is not given. */
 typedef void (*memscope_conf_visitor)(const char *source, const char *text, void *context);
 
 /*
- * Visits the places that jemalloc takes its options from, in its order: a later one wins. Returns the name of the
- * environment variable among them. Visits nothing and returns NULL where another allocator serves malloc.
+ * Visits the sources of jemalloc's options in its order: a later one wins. Returns the name of the environment variable
+ * among them. Visits nothing and returns NULL where another allocator serves malloc.
  */
 const char *memscope_allocator_confs(memscope_conf_visitor visit, void *context);
 

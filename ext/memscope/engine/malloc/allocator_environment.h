@@ -10,10 +10,10 @@
 
 #include <stdbool.h>
 
-/* Copies them. */
+/* Saves the allocators' environment variables before ENV can change them. */
 void memscope_allocator_environment_capture(void);
 
-/* Whether this program runs set-user-ID or with file capabilities (AT_SECURE): no allocator listens then. */
+/* True in secure-execution mode (AT_SECURE), where allocators ignore these variables. */
 bool memscope_allocator_environment_is_ignored(void);
 
 /* The value of a captured variable; NULL where it is not set or ignored. Any context. */
@@ -27,7 +27,7 @@ typedef void (*memscope_environment_visitor)(const char *name, const char *value
  */
 void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context);
 
-/* Visits all that were captured, also those that are ignored and those that no allocator reads. */
+/* Visits all captured variables, also ignored ones and those that no allocator reads. */
 void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context);
 
 #endif

@@ -1,13 +1,13 @@
 /*
  * The settings of each allocator, behind memscope_allocator_settings of allocator.h: effective values where the
- * allocator tells them, else what its own rules make of the environment.
+ * allocator reports them, else what its rules make of the environment.
  */
 #ifndef MEMSCOPE_ALLOCATOR_SETTINGS_H
 #define MEMSCOPE_ALLOCATOR_SETTINGS_H
 
 #include "malloc/allocator.h"
 
-/* Each visits all settings and returns what holds for all of them, or NULL; as memscope_allocator_settings. */
+/* Each visits all settings and returns a phrase that applies to all, or NULL; as memscope_allocator_settings. */
 const char *memscope_jemalloc_settings(memscope_setting_visitor visit, void *context);
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 

@@ -133,7 +133,7 @@ static void parse_address_space(struct parser *parser, const char *line) {
         read_number(parser, line, "size", &parser->arena->heaps);
 }
 
-/* An element that a later glibc adds is passed over. */
+/* Ignores elements that a later glibc adds. */
 static void parse_line(struct parser *parser, const char *line) {
     line += strspn(line, " \t");
     if (is_element(line, "malloc")) {

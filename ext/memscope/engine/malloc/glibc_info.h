@@ -1,8 +1,8 @@
 /*
- * glibc's own statistics arena by arena: what malloc_info prints, read as it is written.
+ * glibc's own statistics arena by arena: malloc_info's output, parsed while it is written.
  *
- * Its XML is the only public list of glibc's arenas. It locks one arena at a time, so that the arenas are not of one
- * moment. Elements and attributes as malloc/malloc.c has them from 2.31 to 2.43; 2.43 has no fastbins any more.
+ * Its XML is the only public list of glibc's arenas. It locks one arena at a time, so the arenas are not one moment's.
+ * Elements and attributes as in malloc/malloc.c from 2.31 to 2.43; 2.43 removed fastbins.
  */
 #ifndef MEMSCOPE_GLIBC_INFO_H
 #define MEMSCOPE_GLIBC_INFO_H
@@ -29,7 +29,7 @@ struct memscope_glibc_arena {
     uint64_t system_max_bytes;        /* and had at most */
     uint64_t address_space_bytes;     /* reserved */
     uint64_t writable_bytes;          /* and made writable */
-    uint64_t heaps;                   /* mappings that it is made of; 0 for the main arena, and where it is not said */
+    uint64_t heaps;                   /* its mappings; 0 for the main arena, and where not reported */
     size_t first_size, size_count;    /* in the list of sizes */
 };
 
@@ -42,7 +42,7 @@ struct memscope_glibc_arenas {
     size_t size_count;
 };
 
-/* Where a reading goes: both grow meanwhile, so they must be two. */
+/* Memory for arenas and for sizes: both grow meanwhile, so they must differ. */
 struct memscope_glibc_arenas_memory {
     struct memscope_scratch *arenas;
     struct memscope_scratch *sizes;
@@ -50,13 +50,13 @@ struct memscope_glibc_arenas_memory {
 
 /*
  * Calls malloc_info, which walks the free lists of each arena under its lock: 37 ms with 84,000 free blocks. stdio
- * takes a stream of a few hundred bytes from malloc before, and gives it back; nothing is written while an arena is
- * locked (glibc malloc/malloc.c __malloc_info). No GVL needed. MEMSCOPE_UNSUPPORTED without malloc_info.
+ * allocates a stream of a few hundred bytes with malloc before, and frees it after; nothing is written while an arena
+ * is locked (glibc malloc/malloc.c __malloc_info). No GVL needed. MEMSCOPE_UNSUPPORTED without malloc_info.
  */
 enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
                                                 struct memscope_glibc_arenas *arenas);
 
-/* The same from a text that malloc_info wrote. MEMSCOPE_MALFORMED when it is not one, or its end is missing. */
+/* Likewise from a text of malloc_info's. MEMSCOPE_MALFORMED for any other text, or without its end. */
 enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length,
                                                  const struct memscope_glibc_arenas_memory *memory,
                                                  struct memscope_glibc_arenas *arenas);

@@ -57,7 +57,7 @@ static const char *parse(const struct tunable *tunable, struct memscope_text giv
     return NULL;
 }
 
-/* Takes the next "name=value" of a GLIBC_TUNABLES text; parts without '=' are passed over, as glibc does. */
+/* Takes the next "name=value" of a GLIBC_TUNABLES text; skips parts without '=', as glibc does. */
 static bool next_tunable(const char **cursor, struct memscope_text *name, struct memscope_text *value) {
     while (**cursor) {
         const char *start = *cursor, *name_end = start + strcspn(start, "=:");
@@ -152,7 +152,7 @@ static bool thresholds_are_fixed(const struct memscope_setting *settings) {
     return false;
 }
 
-/* The two thresholds, once nothing moves them any more. */
+/* The two thresholds, once nothing adjusts them any more. */
 static void fix_thresholds(struct memscope_setting *settings) {
     for (size_t index = 0; index < TUNABLE_COUNT; index++) {
         bool is_threshold =

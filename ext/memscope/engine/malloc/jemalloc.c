@@ -2,15 +2,13 @@
 
 #include "malloc/jemalloc_keys.h"
 
-#ifdef __linux__
-
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #define PROBE_SIZE 12345
 
-/* Epochs that a reading may take to find one whose figures agree. */
+/* How many epochs to try until the figures of one agree. */
 #define ATTEMPTS 3
 
 bool memscope_jemalloc_bound(void) {
@@ -63,7 +61,7 @@ bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested
     return *risen >= PROBE_SIZE;
 }
 
-/* What is found out once a process and then only read. */
+/* Resolved once per process, then only read. */
 struct key_table {
     struct memscope_mib fields[MEMSCOPE_JEMALLOC_FIELD_COUNT];
     struct memscope_mib epoch, nbins, bin_size, bin_nregs, bin_curregs, bin_curslabs;
@@ -113,8 +111,8 @@ static void resolve(struct key_table *keys) {
 }
 
 /*
- * The table, resolved once a process without a lock, so that a trap handler or a forked child can never wait for it:
- * whoever finds it incomplete resolves its own into local, and the first to finish shares it.
+ * The table, resolved once per process without a lock, so that a trap handler or a forked child never waits: a caller
+ * that finds it incomplete resolves its own into local, and the first to finish shares it.
  */
 static const struct key_table *resolved(struct key_table *local) {
     enum { EMPTY, BEING_COPIED, COMPLETE };
@@ -171,7 +169,10 @@ static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const st
            epoch_after == stats->epoch;
 }
 
-/* Arenas and bins are locked one after the other while statistics are taken: threads that allocate pull them apart. */
+/*
+ * jemalloc locks arenas and bins one after the other while it takes statistics, so threads that allocate meanwhile make
+ * them disagree.
+ */
 static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
     return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||
            stats->resident_bytes < (stats->pactive + stats->pdirty) * stats->page_bytes ||
@@ -202,44 +203,3 @@ const char *memscope_jemalloc_unsupported_reason(void) {
 
     return resolved(&local)->unsupported;
 }
-
-#else
-
-bool memscope_jemalloc_bound(void) {
-    return false;
-}
-
-memscope_mallctl memscope_jemalloc_entry(void) {
-    return NULL;
-}
-
-const char *memscope_jemalloc_prefix(void) {
-    return "";
-}
-
-const char *memscope_jemalloc_program_conf(void) {
-    return NULL;
-}
-
-enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size) {
-    (void)key, (void)value, (void)size;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested, uint64_t *risen) {
-    (void)by_name;
-    *requested = 0;
-    *risen = 0;
-    return false;
-}
-
-enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {
-    *stats = (struct memscope_jemalloc_stats){0};
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-const char *memscope_jemalloc_unsupported_reason(void) {
-    return "not supported on this platform";
-}
-
-#endif

@@ -1,8 +1,8 @@
 /*
  * jemalloc's own numbers through its documented mallctl interface.
  *
- * mallctl is bound through weak symbols, so that the dynamic linker resolves it to the jemalloc that the process
- * runs, and to nothing where there is none. jemalloc_stats.def is the table of every key read.
+ * mallctl is bound through weak symbols: the dynamic linker resolves it to the jemalloc that the process runs, and to
+ * NULL without one. jemalloc_stats.def is the table of every key read.
  */
 #ifndef MEMSCOPE_JEMALLOC_H
 #define MEMSCOPE_JEMALLOC_H
@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 
-/* One bit a row of jemalloc_stats.def. A key that this jemalloc has not leaves its bit clear and its field 0. */
+/* One bit per row of jemalloc_stats.def. A key that this jemalloc lacks leaves its bit clear and its field 0. */
 #define STAT(field, key, type, unit, kind, since) MEMSCOPE_JEMALLOC_HAS_##field,
 enum memscope_jemalloc_field {
 #include "malloc/jemalloc_stats.def"
@@ -27,14 +27,14 @@ struct memscope_jemalloc_stats {
     uint64_t slab_slack_bytes; /* Σ over the bins of (nregs·curslabs − curregs)·size, all arenas */
     bool has_slab_slack;
     uint64_t present;  /* 1 << MEMSCOPE_JEMALLOC_HAS_field for each key that answered */
-    bool mixed_epochs; /* someone else advanced the epoch during this reading, twice: its rows may be of two epochs */
+    bool mixed_epochs; /* another caller advanced the epoch during this reading, twice: rows may be of two epochs */
 };
 #undef STAT
 
-/* MALLCTL_ARENAS_ALL of jemalloc.h: in place of an arena's index, all of them together. */
+/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: all arenas together, in place of an index. */
 #define MEMSCOPE_ALL_ARENAS 4096
 
-/* Whether a mallctl is bound at all; says nothing about who serves malloc (allocator.h proves that). */
+/* Whether a mallctl is bound at all; who serves malloc is allocator.h's question. */
 bool memscope_jemalloc_bound(void);
 
 typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
@@ -74,7 +74,7 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
-/* Why the above returns MEMSCOPE_UNSUPPORTED, a constant phrase; NULL where it does not. */
+/* Why the above returns MEMSCOPE_UNSUPPORTED, a constant phrase; else NULL. */
 const char *memscope_jemalloc_unsupported_reason(void);
 
 #endif

@@ -19,7 +19,10 @@ static const struct memscope_jemalloc_key keys[] = {
 
 #define KEYS (sizeof keys / sizeof keys[0])
 
-/* Those of 5.0 to 5.3.1 and its development (MUTEX_PROF_ARENA_MUTEXES in mutex_prof.h); a version has some of them. */
+/*
+ * The mutexes of 5.0 to 5.3.1 and the development branch (MUTEX_PROF_ARENA_MUTEXES in mutex_prof.h); each version has
+ * some of them.
+ */
 static const char *const mutex_names[] = {
     "large",          "extent_avail",   "extents_dirty", "extents_muzzy", "extents_retained",
     "extents_pinned", "decay_dirty",    "decay_muzzy",   "base",          "tcache_list",
@@ -27,7 +30,7 @@ static const char *const mutex_names[] = {
 
 #define MUTEXES (sizeof mutex_names / sizeof mutex_names[0])
 
-/* How the keys of a group begin, with 0 for each index; the name of the mutex follows where it is one's. */
+/* The beginning of a group's keys, with 0 for each index; for a mutex its name follows. */
 static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_ARENA] = "stats.arenas.0.",    [MEMSCOPE_JEMALLOC_MUTEX] = "stats.arenas.0.mutexes.",
     [MEMSCOPE_JEMALLOC_SLAB] = "arenas.bin.0.",       [MEMSCOPE_JEMALLOC_BIN] = "stats.arenas.0.bins.0.",
@@ -78,7 +81,7 @@ static void resolve(const struct memscope_jemalloc_binding *jemalloc, enum memsc
     }
 }
 
-/* Reads a group; arena and class are the indexes of those of its keys that have such. */
+/* Reads a group; arena and class replace the indexes in its keys. */
 static void read_row(const struct memscope_jemalloc_binding *jemalloc, struct resolved *resolved, size_t arena,
                      size_t class, struct memscope_jemalloc_row *row) {
     enum memscope_jemalloc_group group = resolved->keys[0].group;
@@ -114,7 +117,7 @@ static unsigned huge_arena(void) {
     return automatic;
 }
 
-/* Whether statistics can be read at all; advances the epoch where that is asked for. */
+/* Checks that statistics can be read; advances the epoch on request. */
 static enum memscope_status begin(const struct memscope_jemalloc_binding *jemalloc, bool advance, unsigned *narenas) {
     if (memscope_jemalloc_unsupported_reason() != NULL)
         return MEMSCOPE_UNSUPPORTED;
@@ -124,8 +127,8 @@ static enum memscope_status begin(const struct memscope_jemalloc_binding *jemall
 }
 
 /*
- * mallctl copies the name to where the pointer that it is given points (5.3.1, src/ctl.c arena_i_name_ctl): to read it
- * by read_mib, whose value is a number, would write there.
+ * mallctl copies the name to where the given pointer points (5.3.1, src/ctl.c arena_i_name_ctl): read_mib, whose value
+ * is a number, would have it write there.
  */
 static void read_name(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib,
                       struct memscope_jemalloc_arena *arena) {

@@ -1,8 +1,8 @@
 /*
- * jemalloc's statistics arena by arena and size class by size class, all of one epoch.
+ * jemalloc's statistics by arena and by size class, all of one epoch.
  *
- * jemalloc_arenas.def is the table of every key read. A group is a row of that table's fields, in its order; a key
- * that this jemalloc has not leaves its bit in known clear and its value 0. No GVL needed; the rows are in the caller's
+ * jemalloc_arenas.def is the table of every key read. A group is a row of that table's fields, in its order; a key that
+ * this jemalloc lacks leaves its bit in known clear and its value 0. No GVL needed; the rows are in the caller's
  * scratch memory, and nothing is allocated with malloc once jemalloc has set up its ctl tables.
  */
 #ifndef MEMSCOPE_JEMALLOC_ARENAS_H
@@ -61,10 +61,10 @@ struct memscope_jemalloc_arena {
 struct memscope_jemalloc_arenas {
     uint64_t epoch;
     uint64_t page_bytes;
-    unsigned narenas;                     /* indexes there are; not all are initialised */
-    struct memscope_jemalloc_arena *list; /* those that are, ascending; the last one is all of them together */
+    unsigned narenas;                     /* arena indexes; not all are initialised */
+    struct memscope_jemalloc_arena *list; /* the initialised ones, ascending; the last one is all of them together */
     size_t count;
-    bool mixed_epochs; /* someone else advanced the epoch during the reading, twice */
+    bool mixed_epochs; /* another caller advanced the epoch during the reading, twice */
 };
 
 struct memscope_jemalloc_class {
@@ -78,8 +78,7 @@ struct memscope_jemalloc_classes {
     unsigned narenas;
     struct memscope_jemalloc_class *list; /* by size */
     size_t count;
-    bool
-        large_by_pages; /* large allocations have whole pages of their own, not their class's size, which is the most */
+    bool large_by_pages; /* large allocations round up to pages; their class's size is an upper bound */
     bool mixed_epochs;
 };
 

@@ -3,12 +3,10 @@
 #include "malloc/allocator.h"
 #include "malloc/jemalloc_keys.h"
 
-#ifdef __linux__
-
 #include <errno.h>
 #include <sys/types.h>
 
-/* The keys, all of them; arena.0 stands for any index. */
+/* All keys; arena.0 stands for any index. */
 enum key { NARENAS, DECAY, PURGE, FLUSH, DIRTY_MS, MUZZY_MS, LATER_DIRTY_MS, LATER_MUZZY_MS, BACKGROUND_THREAD };
 
 static const char *const keys[] = {
@@ -28,9 +26,8 @@ static bool serves_malloc(void) {
 }
 
 /*
- * One mallctl. Sizes are those of what the pointers point to; NULL and 0 for none, as actions demand (EPERM otherwise).
- * EFAULT is what arena.<i>.*_decay_ms say of an arena that is not in use; background_thread says it when it could not
- * start one, and its caller knows.
+ * One mallctl. size is that of the values pointed to; NULL and 0 for none, as actions demand (EPERM otherwise). EFAULT
+ * means "arena not in use", except for background_thread, where it means the thread could not start.
  */
 static enum memscope_status control(enum key key, unsigned arena, void *old, const void *new, size_t size) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
@@ -126,48 +123,3 @@ enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
     status = control(BACKGROUND_THREAD, 0, NULL, &on, sizeof on);
     return status == MEMSCOPE_NOT_FOUND ? MEMSCOPE_IO : status;
 }
-
-#else
-
-unsigned memscope_jemalloc_arena_count(void) {
-    return 0;
-}
-
-enum memscope_status memscope_jemalloc_decay(unsigned arena) {
-    (void)arena;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_purge(unsigned arena) {
-    (void)arena;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_flush_thread_cache(void) {
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
-                                                     int64_t *ms) {
-    (void)arena, (void)kind;
-    *ms = 0;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
-                                                    int64_t ms) {
-    (void)arena, (void)kind, (void)ms;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_read_background_thread(bool *on) {
-    *on = false;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_set_background_thread(bool on) {
-    (void)on;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

@@ -1,8 +1,8 @@
 #include "malloc/jemalloc_keys.h"
 
-#ifdef __linux__
-
 #include <errno.h>
+
+#ifdef __linux__
 
 #define WEAK __attribute__((weak))
 
@@ -30,6 +30,14 @@ struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
                                                   &je_malloc_conf};
     return (struct memscope_jemalloc_binding){"", NULL, NULL, NULL, NULL};
 }
+
+#else
+
+struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
+    return (struct memscope_jemalloc_binding){.prefix = ""};
+}
+
+#endif
 
 struct memscope_mib memscope_jemalloc_mib(const struct memscope_jemalloc_binding *jemalloc, const char *key) {
     struct memscope_mib mib = {.length = MEMSCOPE_MIB_PARTS};
@@ -62,27 +70,3 @@ enum memscope_status memscope_jemalloc_advance_epoch(const struct memscope_jemal
         return MEMSCOPE_OK;
     return error == EAGAIN ? MEMSCOPE_NO_MEMORY : memscope_status_of_errno(error);
 }
-
-#else
-
-struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
-    return (struct memscope_jemalloc_binding){.prefix = ""};
-}
-
-struct memscope_mib memscope_jemalloc_mib(const struct memscope_jemalloc_binding *jemalloc, const char *key) {
-    (void)jemalloc, (void)key;
-    return (struct memscope_mib){.length = 0};
-}
-
-bool memscope_jemalloc_read_mib(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib *mib,
-                                size_t size, uint64_t *value) {
-    (void)jemalloc, (void)mib, (void)size, (void)value;
-    return false;
-}
-
-enum memscope_status memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc) {
-    (void)jemalloc;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * mallctl as the process's jemalloc has it, and its keys by mib: a lookup by name costs 0.09 µs, by mib 0.014 µs.
- */
+/* The process's mallctl, and its keys by mib: a lookup by name costs 0.09 µs, by mib 0.014 µs. */
 #ifndef MEMSCOPE_JEMALLOC_KEYS_H
 #define MEMSCOPE_JEMALLOC_KEYS_H
 
@@ -14,7 +12,7 @@
 /* The deepest key, stats.arenas.<i>.bins.<j>.mutex.<name>, has seven parts. */
 #define MEMSCOPE_MIB_PARTS 7
 
-/* Where <i> and <j> stand in the mibs of stats.arenas.<i>.…<j>.… and of arenas.bin.<j>.…, arena.<i>.… */
+/* The places of <i> and <j> in the mibs of stats.arenas.<i>.…<j>.…, arenas.bin.<j>.… and arena.<i>.… */
 #define MEMSCOPE_MIB_ARENA 2
 #define MEMSCOPE_MIB_CLASS 4
 #define MEMSCOPE_MIB_CONSTANT 2
@@ -44,7 +42,7 @@ struct memscope_mib memscope_jemalloc_mib(const struct memscope_jemalloc_binding
 bool memscope_jemalloc_read_mib(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib *mib,
                                 size_t size, uint64_t *value);
 
-/* Makes jemalloc take its statistics anew: 6 µs plus 6.5 µs for each initialised arena, under its ctl lock. */
+/* Makes jemalloc refresh its statistics: 6 µs plus 6.5 µs per initialised arena, under its ctl lock. */
 enum memscope_status memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
 
 #endif

@@ -61,7 +61,7 @@ static void collect(void) {
         MallocExtension_Internal_ReleaseMemoryToSystem(SIZE_MAX);
 }
 
-enum memscope_status memscope_lever_pull(enum memscope_lever lever, unsigned arena) {
+enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena) {
     if (memscope_lever_missing(lever))
         return MEMSCOPE_UNSUPPORTED;
     switch (lever) {
@@ -100,7 +100,7 @@ const char *memscope_lever_missing(enum memscope_lever lever) {
     return "not supported on this platform";
 }
 
-enum memscope_status memscope_lever_pull(enum memscope_lever lever, unsigned arena) {
+enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena) {
     (void)lever, (void)arena;
     return MEMSCOPE_UNSUPPORTED;
 }

@@ -1,7 +1,8 @@
 /*
- * What makes an allocator give memory back, one lever a way. Ruby's own levers (GC, compaction) are the binding's.
+ * How an allocator returns memory, one lever per way. Ruby's own levers (GC, compaction) are in Ruby.
  *
- * Pulling one takes the allocator's locks and may take long (malloc_trim: 275 ms for 213 of 1218 MB): without the GVL.
+ * Running one takes the allocator's locks and may take long (malloc_trim: 275 ms for 213 of 1218 MB): call it without
+ * the GVL.
  */
 #ifndef MEMSCOPE_LEVERS_H
 #define MEMSCOPE_LEVERS_H
@@ -12,8 +13,8 @@
 #include "base/status.h"
 
 enum memscope_lever {
-    MEMSCOPE_LEVER_TCACHE,  /* jemalloc: moves what the calling thread has cached back into its arena */
-    MEMSCOPE_LEVER_DECAY,   /* jemalloc: unused pages whose time has come */
+    MEMSCOPE_LEVER_TCACHE,  /* jemalloc: flushes the calling thread's cache into its arena */
+    MEMSCOPE_LEVER_DECAY,   /* jemalloc: unused pages whose decay time has passed */
     MEMSCOPE_LEVER_PURGE,   /* jemalloc: all unused pages */
     MEMSCOPE_LEVER_TRIM,    /* glibc: malloc_trim(0), whole pages inside of free chunks of all arenas */
     MEMSCOPE_LEVER_COLLECT, /* mimalloc: mi_collect(true), the calling thread's heap and abandoned memory; tcmalloc:
@@ -28,12 +29,12 @@ const char *memscope_lever_name(enum memscope_lever lever);
 const char *memscope_lever_missing(enum memscope_lever lever);
 
 /*
- * Pulls it. arena is an index for decay and purge, else MEMSCOPE_ALL_ARENAS (jemalloc.h). MEMSCOPE_UNSUPPORTED where
- * this allocator has no such lever; MEMSCOPE_NOT_FOUND when there is no such arena.
+ * Runs it. arena is an index for decay and purge, else MEMSCOPE_ALL_ARENAS (jemalloc.h). MEMSCOPE_UNSUPPORTED where
+ * this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
  */
-enum memscope_status memscope_lever_pull(enum memscope_lever lever, unsigned arena);
+enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena);
 
-/* What the page heap of tcmalloc holds free and resident, which collect returns; false under any other allocator. */
+/* Free resident bytes in tcmalloc's page heap, which collect returns; false under any other allocator. */
 bool memscope_lever_collectable_bytes(uint64_t *bytes);
 
 #endif

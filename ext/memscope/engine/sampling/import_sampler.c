@@ -15,27 +15,24 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The rest of the extension is built to be small. This runs at every malloc and free. */
+/* Optimized for speed, unlike the rest of the extension: runs at every malloc and free. */
 #pragma GCC optimize("O2")
 #define INLINE inline __attribute__((always_inline))
 
 /*
- * Each thread counts down to its next sample. Not initial-exec: that demands a part of the little static TLS that
- * dlopen has for all libraries, without which they cannot be loaded; by a descriptor (extconf.rb) it is used where
- * there is some. Else the dynamic linker makes room with a malloc that is not patched.
+ * Each thread counts down to its next sample. Not initial-exec: that takes from the little static TLS that dlopen
+ * reserves for all libraries, without which they cannot be loaded. Through TLS descriptors (extconf.rb) it uses static
+ * TLS where there is room; otherwise the dynamic linker allocates with a malloc that is not patched.
  */
 static __thread struct {
     uint64_t bytes_left; /* at most CHUNK */
     uint64_t beyond;     /* bytes to the sample after these */
-    uint64_t random;     /* 0: has not drawn yet */
-    unsigned session;    /* the one that it has drawn for */
-    bool inside;         /* taking a sample: what that allocates is not sampled */
+    uint64_t random;     /* 0: no countdown drawn yet */
+    unsigned session;    /* the session of the countdown */
+    bool inside;         /* taking a sample: its own allocations are not sampled */
 } thread;
 
-/*
- * The countdown of a thread is its own. In chunks of so many bytes it finds out that sampling has begun anew, with
- * another rate.
- */
+/* Each thread re-checks the session every CHUNK bytes, to notice a restart with another rate. */
 #define CHUNK 16384
 
 static double sampling_rate;
@@ -46,14 +43,14 @@ static struct memscope_import_patches patches;
 static _Atomic(uint64_t) patched_generation; /* no generation while an object is only half loaded */
 
 /*
- * Held where slots are changed, which happens in any thread that calls dlsym; and across a fork, for a child in which
- * nobody gives back the dynamic linker's lock. Not waited for where this thread has it: the handlers of others that run
- * around a fork may call dlsym.
+ * Held while slots change, which any thread that calls dlsym may do, and across a fork, for a child in which nobody
+ * would release the dynamic linker's lock. A thread that holds it does not wait for it: other libraries' atfork
+ * handlers may call dlsym.
  */
 static pthread_mutex_t patching = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool patching_here;
 
-#define PATCHING_NS 200000000 /* a millisecond or two, and what another thread needs to get a processor */
+#define PATCHING_NS 200000000 /* a millisecond or two, plus the time until another thread is scheduled */
 
 static bool begin_patching(void) {
     if (patching_here)
@@ -64,8 +61,8 @@ static bool begin_patching(void) {
 }
 
 /*
- * Who calls dlsym may be a visitor of dl_iterate_phdr's, which has the dynamic linker's lock; whoever patches waits for
- * that one. So this does not wait for longer than patching takes.
+ * The caller of dlsym may be a dl_iterate_phdr visitor, which holds the dynamic linker's lock; the patching thread
+ * waits for that lock. So this waits no longer than patching takes.
  */
 static bool begin_patching_soon(void) {
     struct timespec limit;
@@ -108,8 +105,8 @@ static uint64_t next_random(void) {
 }
 
 /*
- * Bytes before the one that is sampled next: geometric, as the whole part of an exponential is. It has no memory, so
- * what was counted before does not matter.
+ * Bytes before the next sampled byte: geometric, as the integer part of an exponential. Memoryless, so earlier counts
+ * do not matter.
  */
 static uint64_t draw(void) {
     double uniform = ((double)(next_random() >> 11) + 1) * 0x1p-53; /* (0, 1] */
@@ -117,7 +114,7 @@ static uint64_t draw(void) {
     return (uint64_t)(-log(uniform) * sampling_rate);
 }
 
-/* Whether the next sample falls into these bytes, which were more than were left. Goes on behind them. */
+/* Whether the next sample falls into these bytes, which exceeded the countdown. Draws on past them. */
 static bool is_due(uint64_t size) {
     unsigned now = atomic_load_explicit(&session, memory_order_acquire); /* before its rate */
     uint64_t left = thread.bytes_left + thread.beyond;
@@ -149,9 +146,9 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
     return block;
 }
 
-/* Of a block that was not counted by the call below. All calls here are in tail position: a frame less to unwind. */
+/* Slow path, out of line. All calls here are in tail position: one frame less to unwind. */
 static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
-    /* First of all what a start has written before it says so: aarch64 reads ahead. */
+    /* Acquire: pairs with the release in start(); aarch64 reorders loads. */
     if (!block || !atomic_load_explicit(&running, memory_order_acquire) || !is_due(size))
         return block;
     if ((thread.inside || memscope_sample_table_is_held()) && PROTECTS(inside))
@@ -160,8 +157,8 @@ static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
 }
 
 /*
- * Before the allocation, which is a call in tail position then: nothing is kept over it, and it takes no stack. What
- * fails to be allocated has been counted; that has no effect on what is sampled, as the countdown has no memory.
+ * Before the allocation, which is then a tail call: nothing is kept across it, and it takes no stack. A failed
+ * allocation has been counted, without effect on the samples: the countdown is memoryless.
  */
 static INLINE bool count(size_t size) {
     uint64_t *left = &thread.bytes_left;
@@ -220,7 +217,7 @@ static void *counted_calloc(size_t number, size_t size) {
     return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
 }
 
-/* Here and in free a block is forgotten first: once it is freed, another thread may get its address, and be sampled. */
+/* Removes the block first, as free does: once freed, another thread may get its address and be sampled. */
 static __attribute__((noinline)) void *realloc_slowly(void *block, size_t size) {
     struct memscope_sample sample = {0};
     void *moved;
@@ -287,22 +284,22 @@ static void *counted_memalign(size_t alignment, size_t size) {
 /* ---- objects that come later ---------------------------------------------------------------------------------- */
 
 /*
- * Ruby loads an extension with dlopen and finds its Init_ with dlsym: there it is patched, before it has run. What
- * other code loads is patched at the next reading.
+ * Ruby loads an extension with dlopen and finds its Init_ with dlsym: dlsym patches it before it runs. Objects that
+ * other code loads are patched at the next reading.
  */
-static struct memscope_import arrivals[] = {{"dlsym", NULL, patching_dlsym}};
+static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
 
 static void *patching_dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)
         memscope_import_sampler_patch_new();
-    /* A call in tail position: the C library tells by its return address whose scope RTLD_NEXT begins behind. */
-    return ((void *(*)(void *, const char *))arrivals[0].original)(handle, name);
+    /* A tail call: the C library finds the scope of RTLD_NEXT by its return address. */
+    return ((void *(*)(void *, const char *))late_hooks[0].original)(handle, name);
 }
 
 /*
- * The generation, too, is only read with the lock: the walk that tells it takes a lock of the dynamic linker's that no
- * fork gives back (dl_load_write_lock; with a look at the generation before this lock, children hung in two runs of
- * three of the test that forks beside dlsym). Both take some 50 ns, of a dlsym's 400.
+ * Reads the generation only under the lock: the walk that reports it takes a lock of the dynamic linker's that no fork
+ * releases (dl_load_write_lock; with the generation read before this lock, children hung in two of three runs of the
+ * test that forks beside dlsym). Both take some 50 ns of a dlsym's 400.
  */
 void memscope_import_sampler_patch_new(void) {
     uint64_t generation;
@@ -324,7 +321,7 @@ static bool find_originals(void) {
     for (size_t index = 0; index < IMPORT_COUNT; index++)
         if (!imports[index].original && !(imports[index].original = dlsym(RTLD_DEFAULT, imports[index].name)))
             return false;
-    return arrivals[0].original || (arrivals[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
+    return late_hooks[0].original || (late_hooks[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
 }
 
 static bool patching_for_fork;
@@ -374,7 +371,7 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
     generation = memscope_shared_objects_generation();
     status = memscope_imports_replace(imports, IMPORT_COUNT, &running, &patches);
     if (status == MEMSCOPE_OK)
-        status = memscope_imports_replace(arrivals, 1, &running, &ignored);
+        status = memscope_imports_replace(late_hooks, 1, &running, &ignored);
     atomic_store(&patched_generation, patches.complete && ignored.complete ? generation : 0);
     end_patching();
     if (status != MEMSCOPE_OK)
@@ -385,7 +382,7 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
 void memscope_import_sampler_stop(void) {
     atomic_store(&running, false);
     begin_patching();
-    memscope_imports_restore(arrivals, 1);
+    memscope_imports_restore(late_hooks, 1);
     memscope_imports_restore(imports, IMPORT_COUNT);
     end_patching();
 }

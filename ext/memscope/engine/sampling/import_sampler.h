@@ -1,10 +1,9 @@
 /*
- * Samples malloc in any process, whatever serves it, without a restart: replaces the functions that the loaded objects
- * import by ones that count bytes, and remembers the blocks that were sampled until they are freed.
+ * Samples malloc in any process, whatever serves it, without a restart: replaces the functions that loaded objects
+ * import by functions that count bytes and track each sampled block until it is freed.
  *
- * What imports nothing is not seen: an allocator linked into a program, what malloc itself maps, a pointer to malloc
- * that was taken before the start. A block sampled here and freed through such a pointer stays, until malloc gives its
- * address out again.
+ * Calls that are not imports go unseen: an allocator linked into a program, malloc's own mappings, a pointer to malloc
+ * taken before the start. A block sampled here and freed through such a pointer stays until malloc reuses its address.
  */
 #ifndef MEMSCOPE_IMPORT_SAMPLER_H
 #define MEMSCOPE_IMPORT_SAMPLER_H
@@ -15,25 +14,25 @@
 #include "sampling/sampled_stack.h"
 
 /*
- * What start needs, and leaves the sampler as it is: MEMSCOPE_UNSUPPORTED off Linux, with another C library than glibc
- * and on other processors than x86-64 and aarch64; MEMSCOPE_NO_MEMORY.
+ * Prepares start without starting: MEMSCOPE_UNSUPPORTED off Linux, with a C library other than glibc, and on processors
+ * other than x86-64 and aarch64; MEMSCOPE_NO_MEMORY.
  */
 enum memscope_status memscope_import_sampler_prepare(void);
 
 /*
- * Patches, and samples one byte in rate from then on. As prepare; MEMSCOPE_DENIED where the kernel refuses
- * to make an import writable: nothing is patched then. Not while it runs. Takes the dynamic linker's lock, which forks
- * wait for.
+ * Patches, and samples one byte in rate from now on. As prepare; MEMSCOPE_DENIED where the kernel refuses to make an
+ * import writable: then nothing is patched. Must not run already. Takes the dynamic linker's lock, which forks wait
+ * for.
  */
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
 
-/* Takes the patches back. Blocks stay in the table, as they were, to be read. */
+/* Removes the patches. Sampled blocks stay in the table, readable. */
 void memscope_import_sampler_stop(void);
 
 /* Patches objects that were loaded since; microseconds where there are none. In any thread. */
 void memscope_import_sampler_patch_new(void);
 
-/* Of the sampler that runs, or ran last. */
+/* Of the running sampler, or the last one. */
 struct memscope_import_patches memscope_import_sampler_patches(void);
 
 #endif

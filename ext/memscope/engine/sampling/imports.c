@@ -15,7 +15,7 @@ struct change {
     const struct memscope_import *imports;
     size_t count;
     const atomic_bool *wanted; /* NULL: restores */
-    bool others;               /* an object that serves nobody has functions of these names too */
+    bool others;               /* an object that serves nobody else also has functions of these names */
     const struct memscope_shared_object *object;
     bool mixed; /* the object has slots that are bound to another object's function */
     bool relocated;
@@ -50,10 +50,10 @@ static bool store(const struct memscope_import_slot *slot, void *function) {
 }
 
 /*
- * An object is listed before the linker has bound it, which happens under a lock that cannot be had here (glibc 2.36
- * elf/dl-open.c, dl_open_worker_begin). The linker would fault on a page that is made read-only under it. It lets an
- * object be found by address when it has done with it (the same function; seen in 2.36, 2.41 and 2.43). Before 2.35 a
- * slot for a call tells: until then it has what the file has, an address that was not moved to where the object is.
+ * The linker lists an object before it has bound it, under a lock that cannot be taken here (glibc 2.36 elf/dl-open.c,
+ * dl_open_worker_begin). A page made read-only meanwhile would make the linker fault. An object can be found by address
+ * once the linker has finished with it (the same function; seen in 2.36, 2.41 and 2.43). Before 2.35, a slot for a call
+ * shows it: until then it holds the file's content, an address without the load bias.
  */
 static bool is_relocated(const struct change *change, const struct memscope_import_slot *slot, uintptr_t value) {
     uintptr_t bias = change->object->load_bias;
@@ -98,11 +98,13 @@ static void change_slot(const struct memscope_import_slot *slot, void *context) 
     }
 }
 
-/* The linker's own malloc serves nobody else; this object's calls are memscope's; the unwinder is asked in malloc. */
-static bool is_left_alone(const struct memscope_shared_object *object) {
+/*
+ * The linker's own malloc serves nobody else, this object's calls are memscope's, and the unwinder runs inside malloc.
+ */
+static bool is_excluded(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||
            memscope_native_frames_unwinder(object) ||
-           memscope_shared_object_contains(object, (uintptr_t)(void *)is_left_alone);
+           memscope_shared_object_contains(object, (uintptr_t)(void *)is_excluded);
 }
 
 static bool change_object(const struct memscope_shared_object *object, void *context) {
@@ -111,7 +113,7 @@ static bool change_object(const struct memscope_shared_object *object, void *con
 
     if (change->wanted && !atomic_load(change->wanted))
         return false;
-    if (is_left_alone(object))
+    if (is_excluded(object))
         return true;
     change->object = object;
     change->mixed = false;
@@ -131,7 +133,7 @@ static bool find_others(const struct memscope_shared_object *object, void *conte
     const void *function = memscope_shared_object_symbol(object, change->imports[0].name);
 
     /* The C library has its own, which another allocator in front of it has replaced for all. */
-    if (function && function != change->imports[0].original && !is_left_alone(object) &&
+    if (function && function != change->imports[0].original && !is_excluded(object) &&
         !memscope_shared_object_symbol(object, "__libc_start_main"))
         change->others = true;
     return !change->others;

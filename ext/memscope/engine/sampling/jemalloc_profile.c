@@ -256,15 +256,14 @@ void memscope_jemalloc_profile_stop(void) {
     exchange_hook(&ours, hook_before);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static enum memscope_status dump_into(int descriptor) {
     char path[64];
     const char *name = path;
 
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-    if (access(path, W_OK) != 0) /* jemalloc tells no errno */
+    if (access(path, W_OK) != 0) /* jemalloc reports no errno */
         return memscope_status_of_errno(errno);
     return write_key("prof.dump", &name, sizeof name) ? MEMSCOPE_OK : MEMSCOPE_IO;
 }

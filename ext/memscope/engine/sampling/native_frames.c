@@ -10,7 +10,7 @@
 
 #define PROBED_BYTES 4000
 
-/* Nothing is written there: what lies below a signal handler's stack is read at most. */
+/* Never written: at most, memory below a signal handler's stack is read. */
 static __attribute__((noinline)) void read_below(void) {
     char page[PROBED_BYTES];
     const volatile char *lowest = page;
@@ -39,7 +39,7 @@ bool memscope_probe_stack(void) {
 #include <string.h>
 #include <unwind.h>
 
-/* The rest of the extension is built to be small. This runs at every sample, some steps of it at every frame. */
+/* Optimized for speed, unlike the rest of the extension: runs at every sample, some steps at every frame. */
 #pragma GCC optimize("O2")
 
 #define END_LIMIT 4
@@ -115,7 +115,7 @@ static bool is_end(uintptr_t function) {
     return false;
 }
 
-/* Takes a frame, unless it is to be left out. Whether the walk goes on. */
+/* Records a frame unless it is excluded. Whether the walk continues. */
 static bool take_frame(struct walk *walk, uintptr_t address, bool at_end) {
     if (!walk->left && (memscope_range_contains(own, address) || memscope_range_contains(skipped, address)))
         return true;
@@ -132,7 +132,7 @@ static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *ob
     return memscope_object_at(address, object) && object->unwind_index;
 }
 
-/* Frames of no object (compiled by a JIT) end the walk: for them libgcc gives the function of the frame before. */
+/* Frames of no object (compiled by a JIT) end the walk: libgcc returns the preceding frame's function for them. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
     uintptr_t address = libgcc.address(context), function = libgcc.function(context);
@@ -156,22 +156,18 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
 #ifdef __x86_64__
 
 /*
- * What libgcc does anew at every frame, in some 2,000 instructions and many cache lines of tables, is kept for the
- * addresses that come again.
+ * Caches, per address, what libgcc works out anew at every frame, in some 2,000 instructions and many cache lines of
+ * tables.
  *
- * The rules of an object that is unloaded stay until others take their place. What is loaded there later may be another
- * build of it, in which all is where it was, but for the size of a frame: by the old rule what is read may lie behind
- * the end of the stack. So each comes with the place and a digest of the description that it was read from, which is
- * looked at again whenever it is used.
+ * The rules of an unloaded object stay until others replace them. Another build of it may be loaded at the same place,
+ * with the same layout but for a frame's size: by the old rule, a read may go past the end of the stack. So each rule
+ * carries the place and a digest of its description, which are checked at every use.
  */
 #define KEPT_RULES 2048
 #define STEP_LIMIT ((uintptr_t)64 << 10)
 #define DESCRIPTION_LIMIT 16384 /* bytes; libruby's longest has 2,476 */
 
-/*
- * Written and read by all threads without a lock: parts of unlike rules do not fit each other, but for one chance in
- * 2^64 that they do.
- */
+/* Written and read by all threads without a lock: parts of different rules do not match, but for one chance in 2^64. */
 static struct kept_rule {
     _Atomic(uint64_t) lock;   /* lock_of address, rule and source */
     _Atomic(uint64_t) rule;   /* struct packed_rule */
@@ -191,7 +187,7 @@ struct packed_rule {
 };
 _Static_assert(sizeof(struct packed_rule) == sizeof(uint64_t), "it fits a word");
 
-/* Where a description is, from the unwind index on, and a digest of what it says. */
+/* The place of a description, from the unwind index on, and a digest of it. */
 struct source {
     int32_t place;
     uint32_t digest;
@@ -226,7 +222,7 @@ static bool find_object(uintptr_t address, struct known_object *known) {
     return true;
 }
 
-/* Of a description: its length, 4 bytes, and as many bytes; some 30 mostly, one in a hundred has more than 128. */
+/* The length of a description, 4 bytes, and the description: mostly some 30 bytes, one in a hundred over 128. */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;
     uintptr_t left = object->extent.end - (uintptr_t)at;
@@ -296,7 +292,7 @@ __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struc
     return true;
 }
 
-/* Whether all that belongs to the walk was found, or libgcc's unwinder must not be asked: it is what allocates. */
+/* Whether the walk was complete, or libgcc's unwinder must not be called: it is the one that allocates. */
 static bool walk_from(struct frame *frame, struct walk *walk) {
     struct known_object known = {.digest = 0};
     bool unwinding = false;

@@ -1,7 +1,7 @@
 /*
- * The native frames of the calling thread, by the unwind tables that its objects carry.
+ * The native frames of the calling thread, by the unwind tables of its objects.
  *
- * Called inside malloc, so only where the unwinder neither allocates nor takes the dynamic linker's lock: with a libgcc
+ * Runs inside malloc, so only where the unwinder neither allocates nor takes the dynamic linker's lock: with a libgcc
  * and a glibc (2.35) that find tables without it (object_lookup.h). Elsewhere stacks have no native frames.
  */
 #ifndef MEMSCOPE_NATIVE_FRAMES_H
@@ -14,8 +14,8 @@
 #include "elf/shared_objects.h"
 
 /*
- * Return addresses, leaf first, at most room. Leaves out the frames of this library, and of the object to skip, at the
- * leaf. Where leaf_only, ends at the first of the functions that were learnt.
+ * Return addresses, leaf first, at most room. Skips leading frames of this library and of the skipped object. With
+ * leaf_only, stops at the first known VM entry point.
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 
@@ -24,21 +24,21 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
 
 /*
  * Whether this is the object of libgcc's unwinder. It allocates under a lock of its own, for the frames that a JIT
- * compiler registers (gcc 12 libgcc/unwind-dw2-fde.c, init_object; since 13 unwind-dw2-btree.h, btree_allocate_node),
- * and would wait for that lock when it is asked for the stack of such a malloc: none of them is to be sampled.
+ * compiler registers (gcc 12 libgcc/unwind-dw2-fde.c, init_object; since 13 unwind-dw2-btree.h, btree_allocate_node).
+ * Sampling such a malloc would make it wait for that lock, so its imports are not patched.
  */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object);
 
-/* What is resident of what it keeps. */
+/* Resident bytes of its tables. */
 size_t memscope_native_frames_resident_bytes(void);
 
 /*
- * Learns the functions that a leaf ends at: the innermost count callers of this library's function that calls this, at
- * most 4. Called once, before the first unwinding.
+ * Learns the VM entry points that leaf_only stops at: the innermost count callers of this library's calling function,
+ * at most 4. Called once, before the first unwinding.
  */
 void memscope_native_frames_learn_callers(unsigned count);
 
-/* Leaves out the frames of the object that address is in, too. NULL: of none. */
+/* Also skips the frames of the object that address is in. NULL: of none. */
 void memscope_native_frames_skip_object_of(const void *address);
 
 /*

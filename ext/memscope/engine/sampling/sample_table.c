@@ -123,7 +123,7 @@ static void add_sample(struct memscope_sample sample) {
 
 /* ---- the lock --------------------------------------------------------------------------------------------------- */
 
-/* A block is freed after it was deferred: whoever gets its address next finds it here, before adding a sample of it. */
+/* A block is freed after it was deferred: the next owner of its address finds it here before adding a sample of it. */
 static void remove_deferred(void) {
     if (!atomic_load(&any_deferred))
         return;
@@ -136,7 +136,7 @@ static void remove_deferred(void) {
     }
 }
 
-/* Held before it is taken and until it is given back: a signal handler may come at any instruction. */
+/* Set before taking the lock and cleared after releasing it: a signal handler may run at any instruction. */
 static void lock(void) {
     held = true;
     while (atomic_flag_test_and_set_explicit(&locked, memory_order_acquire))
@@ -214,7 +214,7 @@ enum memscope_status memscope_sample_table_open(void) {
     return MEMSCOPE_OK;
 }
 
-/* The kernel takes no pages back that are locked (mlockall). What the counts leave out need not be zero. */
+/* The kernel does not take back locked pages (mlockall). Memory beyond the counts need not be zero. */
 static void empty_slots(void) {
     memset(table->filter, 0, sizeof table->filter);
     memset(table->sample_slots, 0, sizeof table->sample_slots);
@@ -305,7 +305,7 @@ static struct memscope_sampled_stack sampled_stack(const struct stack *stack) {
     };
 }
 
-/* Room for some more than there are now, which may come while the room is being made. */
+/* Room for some more than now: more may come while it is being made. */
 #define SPARE 1024
 
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,

@@ -1,10 +1,9 @@
 /*
- * The sampled blocks that live, and the stacks they were allocated at: what an allocator without a profiler of its own
- * would have to remember.
+ * The live sampled blocks and their stacks, for an allocator without a profiler of its own.
  *
- * One table a process, mapped when it is first used and kept, with a fixed capacity: 131,072 live samples (64 GiB at a
- * rate of 2^19) and as many stacks. Inherited by forked children. All functions but the filter take one spin lock, for
- * microseconds; it is taken across a fork. They neither allocate nor touch errno.
+ * One table per process, mapped at first use and kept, with a fixed capacity: 131,072 live samples (64 GiB at a rate of
+ * 2^19) and as many stacks. Inherited by forked children. All functions but the filter take one spin lock, for
+ * microseconds, which is also held across a fork. They neither allocate nor touch errno.
  */
 #ifndef MEMSCOPE_SAMPLE_TABLE_H
 #define MEMSCOPE_SAMPLE_TABLE_H
@@ -18,12 +17,12 @@
 /* Maps the table, once. MEMSCOPE_NO_MEMORY. */
 enum memscope_status memscope_sample_table_open(void);
 
-/* Forgets all samples, gives their memory back, and goes on with another rate. */
+/* Drops all samples, returns their memory, and continues with another rate. */
 void memscope_sample_table_clear(double rate);
 
 void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t *words, unsigned length);
 
-/* A sample that was taken out, to be put back. */
+/* A removed sample, to be put back. */
 struct memscope_sample {
     uintptr_t address;
     uint64_t size;
@@ -34,12 +33,14 @@ struct memscope_sample memscope_sample_table_remove(uintptr_t address);
 void memscope_sample_table_put_back(struct memscope_sample sample);
 
 /*
- * Whether this thread is in one of these functions already: what asks is a signal handler, or what others do around a
- * fork. None of them may be called then, but the next one.
+ * Whether this thread is already inside one of these functions: the caller is a signal handler or an atfork hook of
+ * another library. Then only remove_later may be called.
  */
 bool memscope_sample_table_is_held(void);
 
-/* Before the block is freed: the next call removes it. Where too many wait, it stays until its address is used again.
+/*
+ * Call it before the block is freed; the next call removes the block. If too many wait, it stays until its address is
+ * reused.
  */
 void memscope_sample_table_remove_later(uintptr_t address);
 
@@ -47,12 +48,13 @@ void memscope_sample_table_remove_later(uintptr_t address);
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *stacks);
 
-/* What is in memory of it; 0 before it was opened. Takes no lock. */
+/* Its resident bytes; 0 before it was opened. Takes no lock. */
 size_t memscope_sample_table_bytes(void);
 
 /*
- * Around a fork: no other thread holds the lock in the child. The handlers of others run between these two, and may
- * allocate: this thread holds the table meanwhile. A signal handler that forks while it does so changes nothing.
+ * Around a fork: no other thread holds the lock in the child. Other libraries' handlers run between these two and may
+ * allocate: this thread holds the table meanwhile. No effect for a signal handler that forks while this thread holds
+ * it.
  */
 void memscope_sample_table_before_fork(void);
 void memscope_sample_table_after_fork(void);
@@ -60,7 +62,7 @@ void memscope_sample_table_after_fork(void);
 /* ---- the filter: whether an address may be that of a sample --------------------------------------------------- */
 
 #define MEMSCOPE_FILTER_BITS 17
-#define MEMSCOPE_FILTER_GROUP 4    /* so many counters have one bit */
+#define MEMSCOPE_FILTER_GROUP 4    /* counters per bit */
 #define MEMSCOPE_FILTER_WORDS 1024 /* of 32 such bits */
 
 /*
@@ -80,7 +82,7 @@ static inline uint32_t memscope_filter_index(uintptr_t address) {
     return memscope_address_hash(address) >> (32 - MEMSCOPE_FILTER_BITS);
 }
 
-/* No lock; a thread that frees a block has seen it being allocated. False for NULL, or costs a search. */
+/* No lock: a thread that frees a block has seen its allocation. False for NULL. A false positive costs a search. */
 static inline __attribute__((always_inline)) bool memscope_may_be_sample(uintptr_t address) {
     uint32_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;
     uint32_t bits = atomic_load_explicit(&memscope_sample_filter_bits[bit / 32], memory_order_relaxed);

@@ -1,8 +1,8 @@
 /*
- * The stacks of sampled mallocs, as words: native addresses, and frames of other kinds that are no addresses.
+ * The stacks of sampled mallocs, as words: native addresses, and other frames that are no addresses.
  *
  * The allocator's profiler only compares, hashes and prints the words of a stack (jemalloc 5.3.0 src/prof_data.c), so a
- * word may mean anything that it can be told from a return address by.
+ * word may mean anything that differs from a return address.
  */
 #ifndef MEMSCOPE_SAMPLED_STACK_H
 #define MEMSCOPE_SAMPLED_STACK_H
@@ -23,11 +23,11 @@ enum memscope_word_kind {
     MEMSCOPE_WORD_THREAD,     /* index: a thread's name that the binding knows */
 };
 
-/* Why a stack has no Ruby frames, or not all. */
+/* Why a stack lacks Ruby frames. */
 enum memscope_stack_state {
     MEMSCOPE_STACK_DURING_GC = 1,
     MEMSCOPE_STACK_NO_GVL,
-    MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not make, or that has ended for Ruby */
+    MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not create, or that Ruby has ended */
     MEMSCOPE_STACK_RUBY_ENDED,
     MEMSCOPE_STACK_NO_FRAMES,
     MEMSCOPE_STACK_OVERFLOW, /* no room for another distinct frame */
@@ -53,8 +53,8 @@ static inline uint32_t memscope_word_line(uint64_t word) {
 }
 
 /*
- * Fills in the stack of the calling thread, leaf first, and returns how many words it has; at most room. Called inside
- * malloc, in any thread and state: must take no lock that malloc is called under, nor allocate objects, nor fail.
+ * Fills in the stack of the calling thread, leaf first, at most room words; returns their count. Runs inside malloc, in
+ * any thread and state: must not take a lock that is held around malloc, allocate objects, or fail.
  */
 typedef unsigned (*memscope_stack_reader)(uint64_t *words, unsigned room);
 
@@ -78,8 +78,8 @@ struct memscope_sampled_stacks {
 };
 
 /*
- * How many blocks of this size one that was sampled stands for. Blocks are sampled as a Poisson process does that takes
- * one byte in rate: a block of size bytes with probability 1 − e^(−size/rate).
+ * How many blocks a sampled block of this size represents. Sampling is a Poisson process that takes one byte in rate: a
+ * block of size bytes with probability 1 − e^(−size/rate).
  */
 double memscope_sample_weight(double size, double rate);
 

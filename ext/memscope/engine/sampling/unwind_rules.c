@@ -13,7 +13,7 @@ enum { RBP = 6, RSP = 7, RETURN_ADDRESS = 16 };
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
-/* Goes over bytes until it fails: past the end, or at what is not understood here. */
+/* Reads bytes until it fails: past the end, or at something unknown. */
 struct cursor {
     const uint8_t *at, *end;
     bool failed;
@@ -49,7 +49,7 @@ static uint8_t take_byte(struct cursor *cursor) {
     return (uint8_t)take_number(cursor, 1);
 }
 
-/* LEB128; what is longer than 63 bits fails. */
+/* LEB128; more than 63 bits fail. */
 static uint64_t take_unsigned(struct cursor *cursor) {
     uint64_t number = 0;
     uint8_t byte;
@@ -377,7 +377,7 @@ static bool fits(int64_t offset, int64_t limit) {
     return offset % WORD == 0 && offset > -limit && offset < limit;
 }
 
-/* Where nothing is said of rsp, the caller's is the CFA: else the function has changed stacks. */
+/* Without a rule for rsp the caller's is the CFA; with one, the function has switched stacks. */
 static struct memscope_unwind_rule rule_of_row(const struct row *row) {
     const struct saved *rbp = &row->rbp, *returns = &row->return_address;
     struct memscope_unwind_rule rule = {.kind = MEMSCOPE_UNWIND_OTHER};

@@ -25,8 +25,8 @@ module Memscope
 
             mount Memscope::Web => "/memscope"
 
-          They let nobody in until config/initializers/memscope.rb says whom, but for a person on a
-          developer's machine who has named the environment: RAILS_ENV=development bin/rails server
+          They are closed until config/initializers/memscope.rb says who may use them, except in
+          development and test to a browser on the same machine.
         TEXT
       end
 

@@ -59,7 +59,7 @@
     const change = now - total(0);
     const since = clock(times[0]);
     text.textContent = mib(now) + " MiB now, " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " since " + since +
-                       ". From the bottom:";
+                       ". From bottom to top:";
     legend.replaceChildren(...[...labels].map(([id, label]) => entry(id, label, readings.at(-1).get(id) || 0)));
   };
 
@@ -89,7 +89,7 @@
     if (document.hidden) return;
     try {
       const response = await fetch(section.dataset.source, { headers: { accept: "application/json" } });
-      if (!response.ok) throw new Error("the process answers " + response.status);
+      if (!response.ok) throw new Error("HTTP " + response.status);
       take(await response.json());
     } catch (error) {
       text.textContent = "Stopped at " + clock(Date.now() / 1000) + ": " + error.message + ".";

@@ -1,134 +1,111 @@
 # frozen_string_literal: true
 
-require_relative "../profiling"
-require_relative "../refusal"
-require_relative "page"
+require_relative "../cluster"
+require_relative "readings"
 
 module Memscope
   module Web
     module Pages
-      # The malloc profile of one process: the one that runs, or the last. In a cluster of the worker that `worker=`
-      # names, else of the first, whichever of them answers.
+      # The malloc profile of one process: the one that runs, or the last. In a cluster that of the worker that worker=N
+      # names, else of the first, whichever worker serves the request.
       #
       # @api private
       class Profile < Page
-        shows "Profile", :profile
-
-        # What can be chosen, in bytes.
+        # Bytes, to choose from.
         RATES = [19, 21, 17, 15, 12].map { |exponent| 1 << exponent }.freeze
-        # As many lines are shown.
+        # Rows of a table.
         LINES = 30
         DONE = { "start" => "started", "stop" => "stopped" }.freeze
-        private_constant :DONE
-
-        # A worker beside others.
-        Row = Struct.new(:place, :state, :why)
+        private_constant :LINES, :DONE
 
         class << self
-          # @param form [Hash{String => Array<String>}] do: start or stop; backend, rate; worker: the index of one, or
-          #   "all", which it is without
-          # @param profiling [Profiling]
-          # @return [Array<Profiling::Outcome>] of each that was reached
-          # @raise [Refusal] for what cannot be asked, and where nothing was done anywhere
-          def act(form, profiling)
-            action = form["do"]&.last
-            raise Refusal.new(400, "do: given #{action.to_s[0, 20].inspect}, allowed: start, stop.") unless
-              DONE.key?(action)
+          # @param profile [Memscope::Profile]
+          # @return [Array<Memscope::Profile::Entry>] lines with live memory, the most first
+          def lines(profile) = live(profile, :line).first(LINES)
 
-            options = options(form) if action == "start"
-            places = profiling.choose(form["worker"]&.last)
-            outcomes = options ? profiling.start(places, **options) : profiling.stop(places)
-            return outcomes if outcomes.any?(&:done?)
-
-            raise Refusal.new(409, sentence(outcomes))
+          # @param profile [Memscope::Profile]
+          # @return [Array<Memscope::Profile::Entry>] likewise; empty where nothing was tagged
+          def tags(profile)
+            entries = live(profile, :tag)
+            entries.size > 1 ? entries.first(LINES) : []
           end
-
-          # @return [String] what was done to a profile
-          def done(form) = DONE.fetch(form["do"].last)
 
           private
 
-          # Nothing is started anywhere by a form that is wrong.
-          def options(form)
-            given = form["backend"]&.last || "auto"
-            backend = MallocProfile::BACKENDS.find { |name| name.name == given }
-            allowed = MallocProfile::BACKENDS.join(", ")
-            raise Refusal.new(400, "backend: given #{given[0, 20].inspect}, allowed: #{allowed}.") unless backend
-
-            given = form["rate"]&.last || MallocProfile::RATE.to_s
-            rate = Integer(given, 10, exception: false) || given[0, 20]
-            { rate: rate, backend: backend }.tap { |options| MallocProfile.check(**options) }
-          rescue ArgumentError => e
-            raise Refusal.new(400, "#{e.message[/rate: .*/] || e.message}.")
-          end
-
-          def sentence(outcomes)
-            return "#{outcomes.first.reason}." unless outcomes.first.place.index
-
-            outcomes.map { |outcome| "#{outcome.place.to_s.capitalize}: #{outcome.reason}." }.join(" ")
-          end
+          def live(profile, key) = profile.by(key).select { |entry| entry.live_bytes.positive? }
         end
 
-        # @return [Array<Profiling::Outcome>, nil] where this answers a form
+        # @return [Array<ClusterCalls::Outcome>, nil] of the form that this page answers
         attr_reader :outcomes
 
         # @param readings [Readings]
         # @param request [Request]
-        # @param form [Hash{String => Array<String>}] that was posted
-        # @param outcomes [Array<Profiling::Outcome>, nil] and what came of it
+        # @param form [Hash{String => Array<String>}] the one posted, or the query
+        # @param outcomes [Array<ClusterCalls::Outcome>, nil] its
         def initialize(readings, request, form: request.query, outcomes: nil)
           super(readings, request)
           @form = form
           @outcomes = outcomes
-          @profiling = Profiling.new(readings)
+          @calls = ClusterCalls.new(readings)
         end
 
-        # @return [Boolean] whether there are several to choose from
-        def cluster? = @profiling.cluster?
+        # @return [Symbol] of views/
+        def template = :profile
 
-        # @return [Profiling::Place] that this page is of
-        # @raise [Refusal] where there is no such worker
+        # @return [Boolean]
+        def cluster? = @calls.cluster?
+
+        # @return [ClusterCalls::Place] the process of this page
+        # @raise [HttpError] where there is no such worker
         def place
           @place ||= begin
             given = @form["worker"]&.last
-            @profiling.choose(@outcomes && given == "all" ? nil : given, all: false).first
+            @calls.choose(@outcomes && given == "all" ? nil : given, all: false).first
           end
         end
 
-        # @return [Array<Row>] all workers, with the state of each, or why it is not known
-        def rows
-          @rows ||= @profiling.choose(nil).map do |one|
-            Row.new(one, @profiling.state(one))
-          rescue Refusal => e
-            Row.new(one, nil, e.message)
-          end
+        # @return [Array<ClusterCalls::Outcome>] the states of all workers
+        def states = @states ||= @calls.profile_states(@calls.choose(nil))
+
+        # @param outcome [ClusterCalls::Outcome] one of these
+        # @return [String]
+        def status(outcome)
+          state = outcome.result or return outcome.reason
+          return state[:shared] ? "running" : "running, not started here" if state[:running]
+
+          state[:session].positive? ? "ended" : "none"
         end
 
-        # @return [Hash{Symbol => Object}] of the page's process; nothing where it does not answer
-        def state = rows.find { |row| row.place.pid == place.pid }&.state || {}
-
-        # @return [String, nil] why there is no profile to show, but that none was started
-        def failure
-          row = rows.find { |one| one.place.pid == place.pid }
-          row&.why || (@failure if profile.nil?)
-        end
+        # @return [String, nil] why there is no profile to show, unless none was started
+        def failure = here&.reason || (@failure if profile.nil?)
 
         # @return [Boolean]
         def running? = state[:running] == true
 
-        # @return [Boolean] whether there is one that can be stopped here
-        def stoppable? = rows.any? { |row| row.state && row.state[:shared] }
+        # @return [Boolean] whether a profile runs that can be stopped here
+        def stoppable? = states.any? { |one| one.done? && one.result[:shared] }
 
-        # @return [Boolean] whether there is one where a profile can be started
-        def startable? = rows.any? { |row| row.state && !row.state[:running] }
+        # @return [Boolean] whether a profile can be started anywhere
+        def startable? = states.any? { |one| one.done? && !one.result[:running] }
+
+        # @return [Boolean] whether jemalloc's profiler is ready
+        def jemalloc? = state[:jemalloc] == true
 
         # @return [Memscope::Profile]
-        # @raise [Refusal] where none was started
-        def reading = @profiling.read(place, state.empty? ? @profiling.state(place) : state)
+        # @raise [HttpError] where none was started
+        def reading = kept.reading
 
-        # @return [String] in a cluster the answer to a form is what came of it
+        # @return [Memscope::Profile, nil]
+        def profile
+          reading if state[:session]&.positive?
+        rescue HttpError => e
+          @failure = e.message
+          nil
+        end
+
+        # @return [String] the answer to a form, in a cluster, is its outcomes
         def json
-          return super unless @outcomes && cluster?
+          return body(:json, &:to_json) unless @outcomes && cluster?
 
           JSON.generate(do: @form["do"].last, workers: @outcomes.map do |outcome|
             { **outcome.place.to_h, done: outcome.done?, reason: outcome.reason }
@@ -137,35 +114,32 @@ module Memscope
 
         # @return [String] likewise
         def text
-          return super unless @outcomes && cluster?
+          return body(:text, &:to_s) unless @outcomes && cluster?
 
           "#{@outcomes.map { |outcome| "#{outcome.place}: #{outcome.reason || done}" }.join("\n")}\n"
         end
 
         # @return [String]
-        def done = self.class.done(@form)
+        # @raise [HttpError] where none was started
+        def flame_graph = body(:flame_graph, &:to_html)
 
-        # @return [Memscope::Profile, nil]
-        def profile
-          return unless state[:session]&.positive?
+        # @param form [Symbol]
+        # @yieldparam profile [Memscope::Profile]
+        # @return [String] which the block renders once for each profile that is read
+        # @raise [HttpError] where none was started
+        def body(form, &) = kept.body(form, &)
 
-          @profile ||= reading
-        rescue Refusal => e
-          @failure = e.message
-          nil
-        end
+        # @return [String] what the form did
+        def done = DONE.fetch(@form["do"].last)
 
-        # @return [Array<Memscope::Profile::Entry>] of which something lives
-        def entries = @entries ||= profile.by(:line).select { |entry| entry.live_bytes.positive? }.first(LINES)
+        private
 
-        # @return [Array<Memscope::Profile::Entry>] none where nothing was tagged
-        def tags
-          entries = profile.by(:tag).select { |entry| entry.live_bytes.positive? }
-          entries.size > 1 ? entries.first(LINES) : []
-        end
+        def here = states.find { |one| one.place.pid == place.pid }
 
-        # @return [Boolean] whether what is there samples without more ado
-        def jemalloc? = state[:jemalloc] == true
+        # Empty where the process of this page does not answer.
+        def state = here&.result || {}
+
+        def kept = @kept ||= @calls.kept_profile(place, state.empty? ? @calls.profile_state(place) : state)
       end
     end
   end

@@ -1,15 +1,12 @@
 /*
- * Native.start_profile, stop_profile and malloc_profile: the engine's samplers, as Memscope::MallocProfile uses them.
- * Arguments have been checked in Ruby.
+ * Native.malloc_profile and profile_inflation: what the profile's samples have become.
  */
-#include "values.h"
+#include "bindings/profile_binding.h"
 
 #include "base/scratch.h"
 #include "elf/symbols.h"
 #include "init.h"
 #include "malloc/allocator.h"
-#include "malloc/jemalloc.h"
-#include "malloc/mallinfo.h"
 #include "ruby/interned.h"
 #include "ruby/stack_reader.h"
 #include "sampling/import_sampler.h"
@@ -18,125 +15,6 @@
 
 #include <math.h>
 #include <ruby/debug.h>
-#include <ruby/thread.h>
-#include <time.h>
-
-enum backend { NONE, JEMALLOC, IMPORTS };
-
-/*
- * The profile that runs, or the last one, whose samples are there until the next starts. Read and written with the GVL,
- * which no start and no stop gives up: it is their lock. Forked children inherit it all.
- */
-static struct profile {
-    enum backend backend;
-    bool running;
-    unsigned rate_log;
-    int64_t started_at; /* ms since the epoch */
-    bool knows_live_bytes;
-    uint64_t live_bytes_at_start;
-} profile;
-
-/* What the allocator says lives; glibc's walk over its arenas takes milliseconds. */
-static bool read_live_bytes(uint64_t *bytes) {
-    struct memscope_jemalloc_stats stats;
-    struct memscope_mallinfo totals;
-
-    if (memscope_jemalloc_read_stats(&stats) == MEMSCOPE_OK &&
-        memscope_jemalloc_has(&stats, MEMSCOPE_JEMALLOC_HAS_allocated_bytes)) {
-        *bytes = stats.allocated_bytes;
-        return true;
-    }
-    if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_GLIBC ||
-        memscope_mallinfo_read(&totals) != MEMSCOPE_OK)
-        return false;
-    *bytes = totals.uordblks + totals.hblkhd;
-    return true;
-}
-
-static int64_t milliseconds(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* ---- start and stop -----------------------------------------------------------------------------------------------
- */
-
-/* Native.jemalloc_profiling -> :on, :off, :not_built, :no_hook or :other. */
-static VALUE native_jemalloc_profiling(VALUE self) {
-    static const char *const names[] = {
-        [MEMSCOPE_PROFILING_ON] = "on",
-        [MEMSCOPE_PROFILING_OFF] = "off",
-        [MEMSCOPE_PROFILING_NOT_BUILT] = "not_built",
-        [MEMSCOPE_PROFILING_NO_HOOK] = "no_hook",
-        [MEMSCOPE_PROFILING_OTHER] = "other",
-    };
-
-    return memscope_symbol(names[memscope_jemalloc_profiling()]);
-}
-
-static enum memscope_status start_sampler(enum backend backend, unsigned rate_log) {
-    return backend == IMPORTS ? memscope_import_sampler_start(ldexp(1, (int)rate_log), memscope_read_stack)
-                              : memscope_jemalloc_profile_start(rate_log, memscope_read_stack);
-}
-
-/*
- * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, which profile it has started, as
- * profile_session has it; :running where one runs; else a String, why it could not be started. The one before is there
- * to be read until all that can be checked has been.
- */
-static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
-    struct profile next = {.backend = backend == memscope_symbol("imports") ? IMPORTS : JEMALLOC,
-                           .rate_log = NUM2UINT(rate_log)};
-    enum memscope_status status;
-
-    if (profile.running)
-        return memscope_symbol("running");
-    status = next.backend == IMPORTS ? memscope_import_sampler_prepare() : memscope_jemalloc_profile_prepare();
-    if (status == MEMSCOPE_OK) {
-        profile.backend = NONE;
-        memscope_forget_interned();
-        next.knows_live_bytes = read_live_bytes(&next.live_bytes_at_start);
-        status = start_sampler(next.backend, next.rate_log);
-    }
-    if (status != MEMSCOPE_OK)
-        return rb_utf8_str_new_cstr(memscope_status_text(status));
-    next.running = true;
-    next.started_at = milliseconds();
-    profile = next;
-    return UINT2NUM(memscope_session());
-}
-
-/*
- * Native.stop_profile -> Integer, which profile it has stopped: what malloc_profile takes; nil where none ran. Samples
- * stay, to be read.
- */
-static VALUE native_stop_profile(VALUE self) {
-    if (!profile.running)
-        return Qnil;
-    if (profile.backend == IMPORTS)
-        memscope_import_sampler_stop();
-    else
-        memscope_jemalloc_profile_stop();
-    profile.running = false;
-    return UINT2NUM(memscope_session());
-}
-
-/* Native.profile_runs? */
-static VALUE native_profile_runs(VALUE self) {
-    return profile.running ? Qtrue : Qfalse;
-}
-
-/* Native.profile_session -> Integer, which profile runs, or is there to be read; 0 for none. */
-static VALUE native_profile_session(VALUE self) {
-    return UINT2NUM(profile.backend == NONE ? 0 : memscope_session());
-}
-
-/* Native.next_generation -> the number of the generation that begins. */
-static VALUE native_next_generation(VALUE self) {
-    return UINT2NUM(memscope_next_generation());
-}
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
@@ -272,8 +150,8 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
 
 /* Of the profile as it was when the reading began: another one may begin while the GVL is given up. */
-struct reading {
-    struct profile profile;
+struct scan {
+    struct memscope_profile profile;
     uint32_t session;
     struct memscope_scratch scratch;
     struct memscope_sampled_stacks stacks;
@@ -284,31 +162,30 @@ struct reading {
     size_t table_bytes;
 };
 
-static void *read_without_gvl(void *argument) {
-    struct reading *reading = argument;
+static void read_samples(void *argument) {
+    struct scan *scan = argument;
 
-    reading->status = reading->profile.backend == IMPORTS
-                          ? memscope_sample_table_read(&reading->scratch, &reading->stacks)
-                          : memscope_jemalloc_profile_read(&reading->scratch, &reading->stacks);
-    reading->knows_live_bytes = read_live_bytes(&reading->live_bytes);
-    reading->table_bytes = memscope_interned_bytes() + memscope_native_frames_resident_bytes() +
-                           (reading->profile.backend == IMPORTS ? memscope_sample_table_bytes() : 0);
-    return NULL;
+    scan->status = scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS
+                       ? memscope_sample_table_read(&scan->scratch, &scan->stacks)
+                       : memscope_jemalloc_profile_read(&scan->scratch, &scan->stacks);
+    scan->knows_live_bytes = memscope_allocator_live_bytes(&scan->live_bytes);
+    scan->table_bytes = memscope_interned_bytes() + memscope_native_frames_resident_bytes() +
+                        (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS ? memscope_sample_table_bytes() : 0);
 }
 
-static VALUE overhead(const struct reading *reading) {
+static VALUE overhead(const struct scan *scan) {
     struct memscope_stack_readings taken = memscope_stack_readings();
     struct memscope_import_patches patches = memscope_import_sampler_patches();
-    bool imports = reading->profile.backend == IMPORTS;
+    bool imports = scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS;
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "samples_taken", ULL2NUM(taken.count));
     memscope_hash_set(hash, "nanoseconds", ULL2NUM(taken.nanoseconds));
-    memscope_hash_set(hash, "table_bytes", SIZET2NUM(reading->table_bytes));
-    memscope_hash_set(hash, "dropped_samples", ULL2NUM(reading->stacks.dropped_samples));
-    memscope_hash_set(hash, "lost_frees", ULL2NUM(reading->stacks.lost_frees));
+    memscope_hash_set(hash, "table_bytes", SIZET2NUM(scan->table_bytes));
+    memscope_hash_set(hash, "dropped_samples", ULL2NUM(scan->stacks.dropped_samples));
+    memscope_hash_set(hash, "lost_frees", ULL2NUM(scan->stacks.lost_frees));
     memscope_hash_set(hash, "inflated_bytes",
-                      imports ? INT2FIX(0) : ULL2NUM(memscope_jemalloc_profile_inflation(&reading->stacks)));
+                      imports ? INT2FIX(0) : ULL2NUM(memscope_jemalloc_profile_inflation(&scan->stacks)));
     memscope_hash_set(hash, "patched_imports", imports ? SIZET2NUM(patches.slots) : Qnil);
     memscope_hash_set(hash, "patched_objects", imports ? SIZET2NUM(patches.objects) : Qnil);
     return hash;
@@ -324,14 +201,14 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
 }
 
 /* Of the bytes that the allocator has more than at the start, how many the samples account for. */
-static void set_coverage(VALUE body, VALUE reasons, const struct reading *reading, uint64_t live_bytes) {
-    double enough = 16 * ldexp(1, (int)reading->profile.rate_log);
-    double growth = (double)reading->live_bytes - (double)reading->profile.live_bytes_at_start;
-    bool known = reading->knows_live_bytes && reading->profile.knows_live_bytes;
+static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
+    double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
+    double growth = (double)scan->live_bytes - (double)scan->profile.live_bytes_at_start;
+    bool known = scan->knows_live_bytes && scan->profile.knows_live_bytes;
 
-    memscope_hash_set(body, "allocator_live_bytes", reading->knows_live_bytes ? ULL2NUM(reading->live_bytes) : Qnil);
+    memscope_hash_set(body, "allocator_live_bytes", scan->knows_live_bytes ? ULL2NUM(scan->live_bytes) : Qnil);
     memscope_hash_set(body, "coverage", known && growth >= enough ? DBL2NUM((double)live_bytes / growth) : Qnil);
-    if (!reading->knows_live_bytes)
+    if (!scan->knows_live_bytes)
         memscope_hash_set(reasons, "allocator_live_bytes",
                           rb_utf8_str_new_cstr("this allocator does not say how much lives"));
     if (!known)
@@ -340,15 +217,15 @@ static void set_coverage(VALUE body, VALUE reasons, const struct reading *readin
         memscope_hash_set(reasons, "coverage", why_no_coverage(growth, (double)live_bytes, enough));
 }
 
-static void set_stacks(VALUE body, VALUE reasons, struct reading *reading) {
-    struct frames frames = {rb_ary_new(), rb_hash_new(), &reading->symbols};
-    VALUE list = rb_ary_new_capa((long)reading->stacks.count);
-    uint64_t live_bytes = 0, samples = 0; /* sums of what is shown, not of what was rounded */
+static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
+    struct frames frames = {rb_ary_new(), rb_hash_new(), &scan->symbols};
+    VALUE list = rb_ary_new_capa((long)scan->stacks.count);
+    uint64_t live_bytes = 0, samples = 0; /* sums of the shown, rounded numbers */
     double variance = 0;
     bool all = true;
 
-    for (size_t index = 0; index < reading->stacks.count; index++) {
-        const struct memscope_sampled_stack *stack = &reading->stacks.list[index];
+    for (size_t index = 0; index < scan->stacks.count; index++) {
+        const struct memscope_sampled_stack *stack = &scan->stacks.list[index];
 
         if (!memscope_is_of_this_session(stack->words, stack->length))
             continue;
@@ -367,43 +244,43 @@ static void set_stacks(VALUE body, VALUE reasons, struct reading *reading) {
         memscope_hash_set(
             reasons, "allocated_bytes",
             rb_utf8_str_new_cstr("jemalloc counts what was freed only with prof_accum:true in MALLOC_CONF"));
-    set_coverage(body, reasons, reading, live_bytes);
+    set_coverage(body, reasons, scan, live_bytes);
 }
 
 static VALUE body_of(VALUE argument) {
-    struct reading *reading = (struct reading *)argument;
-    const struct profile *read = &reading->profile;
+    struct scan *scan = (struct scan *)argument;
+    const struct memscope_profile *read = &scan->profile;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
     uint64_t start = memscope_now_ns();
 
-    memscope_hash_set(body, "backend", memscope_symbol(read->backend == IMPORTS ? "imports" : "jemalloc"));
+    memscope_hash_set(body, "backend",
+                      memscope_symbol(read->backend == MEMSCOPE_BACKEND_IMPORTS ? "imports" : "jemalloc"));
     memscope_hash_set(body, "rate_bytes", ULL2NUM(UINT64_C(1) << read->rate_log));
     memscope_hash_set(body, "running", read->running ? Qtrue : Qfalse);
     memscope_hash_set(body, "started_at", LL2NUM(read->started_at));
     memscope_hash_set(body, "generation", UINT2NUM(memscope_generation()));
-    set_stacks(body, reasons, reading);
-    memscope_hash_set(body, "overhead", overhead(reading));
+    set_stacks(body, reasons, scan);
+    memscope_hash_set(body, "overhead", overhead(scan));
     memscope_hash_set(body, "reasons", reasons);
-    reading->gvl_ns += memscope_now_ns() - start;
-    memscope_hash_set(
-        body, "cost",
-        memscope_cost("T2", memscope_now_ns() - reading->wall_ns, reading->gvl_ns, reading->scratch.used));
+    scan->gvl_ns += memscope_now_ns() - start;
+    memscope_hash_set(body, "cost",
+                      memscope_cost("T2", memscope_now_ns() - scan->wall_ns, scan->gvl_ns, scan->scratch.used));
     return body;
 }
 
-static VALUE close_reading(VALUE argument) {
-    struct reading *reading = (struct reading *)argument;
+static VALUE close_scan(VALUE argument) {
+    struct scan *scan = (struct scan *)argument;
 
-    memscope_symbols_close(&reading->symbols);
-    memscope_scratch_close(&reading->scratch);
+    memscope_symbols_close(&scan->symbols);
+    memscope_scratch_close(&scan->scratch);
     return Qnil;
 }
 
 /* What reading takes where jemalloc samples: it knows no other way to say what it has counted. */
-static VALUE why_unreadable(const struct reading *reading) {
-    const char *status = memscope_status_text(reading->status);
+static VALUE why_unreadable(const struct scan *scan) {
+    const char *status = memscope_status_text(scan->status);
 
-    if (reading->profile.backend != JEMALLOC)
+    if (scan->profile.backend != MEMSCOPE_BACKEND_JEMALLOC)
         return rb_utf8_str_new_cstr(status);
     return rb_sprintf("%s (jemalloc writes it into a file in memory: this needs memfd_create and /proc/self/fd)",
                       status);
@@ -411,21 +288,21 @@ static VALUE why_unreadable(const struct reading *reading) {
 
 /* Qundef where another thread has begun another profile meanwhile. */
 static VALUE read_profile(VALUE argument) {
-    struct reading *reading = (struct reading *)argument;
+    struct scan *scan = (struct scan *)argument;
     VALUE body;
 
-    if (profile.running && profile.backend == IMPORTS)
+    if (memscope_profile.running && memscope_profile.backend == MEMSCOPE_BACKEND_IMPORTS)
         memscope_import_sampler_patch_new();
-    rb_thread_call_without_gvl(read_without_gvl, reading, NULL, NULL);
-    if (reading->session != memscope_session())
+    memscope_without_gvl(read_samples, scan);
+    if (scan->session != memscope_session())
         return Qundef;
-    if (reading->status != MEMSCOPE_OK)
-        return why_unreadable(reading);
-    reading->status = memscope_symbols_open(&reading->symbols);
-    if (reading->status != MEMSCOPE_OK)
-        return rb_utf8_str_new_cstr(memscope_status_text(reading->status));
+    if (scan->status != MEMSCOPE_OK)
+        return why_unreadable(scan);
+    scan->status = memscope_symbols_open(&scan->symbols);
+    if (scan->status != MEMSCOPE_OK)
+        return rb_utf8_str_new_cstr(memscope_status_text(scan->status));
     body = body_of(argument);
-    return reading->session == memscope_session() ? body : Qundef;
+    return scan->session == memscope_session() ? body : Qundef;
 }
 
 /*
@@ -436,29 +313,28 @@ static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
     VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;
 
     while (body == Qundef) {
-        struct reading reading = {.profile = profile, .session = memscope_session(), .wall_ns = memscope_now_ns()};
+        struct scan scan = {.profile = memscope_profile, .session = memscope_session(), .wall_ns = memscope_now_ns()};
 
-        if (profile.backend == NONE || (!NIL_P(which) && NUM2UINT(which) != reading.session))
+        if (memscope_profile.backend == MEMSCOPE_BACKEND_NONE || (!NIL_P(which) && NUM2UINT(which) != scan.session))
             return Qnil;
-        if (memscope_scratch_open(&reading.scratch) != MEMSCOPE_OK)
+        if (memscope_scratch_open(&scan.scratch) != MEMSCOPE_OK)
             return rb_utf8_str_new_cstr(memscope_status_text(MEMSCOPE_NO_MEMORY));
-        body = rb_ensure(read_profile, (VALUE)&reading, close_reading, (VALUE)&reading);
+        body = rb_ensure(read_profile, (VALUE)&scan, close_scan, (VALUE)&scan);
     }
     return body;
 }
 
-static void *measure_without_gvl(void *argument) {
-    struct reading *reading = argument;
+static void measure(void *argument) {
+    struct scan *scan = argument;
 
-    reading->status = memscope_jemalloc_profile_read(&reading->scratch, &reading->stacks);
-    return NULL;
+    scan->status = memscope_jemalloc_profile_read(&scan->scratch, &scan->stacks);
 }
 
 static VALUE measure_inflation(VALUE argument) {
-    struct reading *reading = (struct reading *)argument;
+    struct scan *scan = (struct scan *)argument;
 
-    rb_thread_call_without_gvl(measure_without_gvl, reading, NULL, NULL);
-    return reading->status == MEMSCOPE_OK ? ULL2NUM(memscope_jemalloc_profile_inflation(&reading->stacks)) : Qnil;
+    memscope_without_gvl(measure, scan);
+    return scan->status == MEMSCOPE_OK ? ULL2NUM(memscope_jemalloc_profile_inflation(&scan->stacks)) : Qnil;
 }
 
 /*
@@ -466,20 +342,15 @@ static VALUE measure_inflation(VALUE argument) {
  * jemalloc's runs. Costs what reading the profile costs.
  */
 static VALUE native_profile_inflation(VALUE self) {
-    struct reading reading = {.status = MEMSCOPE_OK};
+    struct scan scan = {.status = MEMSCOPE_OK};
 
-    if (!profile.running || profile.backend != JEMALLOC || memscope_scratch_open(&reading.scratch) != MEMSCOPE_OK)
+    if (!memscope_profile.running || memscope_profile.backend != MEMSCOPE_BACKEND_JEMALLOC ||
+        memscope_scratch_open(&scan.scratch) != MEMSCOPE_OK)
         return Qnil;
-    return rb_ensure(measure_inflation, (VALUE)&reading, close_reading, (VALUE)&reading);
+    return rb_ensure(measure_inflation, (VALUE)&scan, close_scan, (VALUE)&scan);
 }
 
-void Init_memscope_malloc_profile_binding(void) {
-    rb_define_module_function(rb_mMemscopeNative, "jemalloc_profiling", native_jemalloc_profiling, 0);
-    rb_define_module_function(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
-    rb_define_module_function(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
-    rb_define_module_function(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
-    rb_define_module_function(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
-    rb_define_module_function(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
+void Init_memscope_profile_reading(void) {
     rb_define_module_function(rb_mMemscopeNative, "malloc_profile", native_malloc_profile, -1);
     rb_define_module_function(rb_mMemscopeNative, "profile_inflation", native_profile_inflation, 0);
 }

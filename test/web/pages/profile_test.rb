@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../support/web_case"
+require_relative "../../support/web_case"
+require "delegate"
 require "zlib"
 
 # The page /profile, and /debug/pprof/heap.
@@ -50,6 +51,72 @@ class WebProfileTest < WebCase
     assert_match(/script-src 'sha256-/, graph["content-security-policy"])
   end
 
+  # Counts the renderings in the block: by kind of body.
+  def renderings
+    counts = Hash.new(0)
+    counted = Class.new(SimpleDelegator) do
+      { to_html: :flame_graph, to_json: :json, to_s: :text }.each do |name, form|
+        define_method(name) do |*state, **options|
+          counts[form] += 1
+          __getobj__.public_send(name, *state, **options)
+        end
+      end
+      define_method(:by) { |key| __getobj__.by(key).tap { counts[key] += 1 } }
+    end
+    reading = Memscope::MallocProfile.method(:snapshot)
+    Memscope::MallocProfile.stub(:snapshot, -> { counted.new(reading.call) }) { yield counts }
+  end
+
+  def now = @now ||= 0.0
+
+  FORMS = { "/profile/flamegraph" => :flame_graph, "/profile.json" => :json, "/profile.txt" => :text,
+            "/profile" => :line }.freeze
+
+  # However many ask, and whatever the rendering takes.
+  def test_each_form_is_rendered_once_a_snapshot
+    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    renderings do |counts|
+      start
+      keep
+      bodies = Array.new(3) { FORMS.keys.map { |path| Thread.new { page(path).status } }.map(&:value) }
+
+      assert_equal [200], bodies.flatten.uniq
+      assert_equal(FORMS.values.to_h { |form| [form, 1] }, counts.slice(*FORMS.values))
+      @now = 1.1
+      2.times { FORMS.each_key { |path| page(path) } }
+
+      assert_equal(FORMS.values.to_h { |form| [form, 2] }, counts.slice(*FORMS.values))
+    end
+  end
+
+  def test_a_snapshot_is_kept_for_as_long_as_its_rendering_wants
+    readings = Memscope::Web::Readings.new(clock: -> { now })
+    taken = 0
+    fetch = -> { readings.fetch_rendered(:profile, 1) { taken += 1 } }
+    fetch.call.body(:text) { (@now += 0.5).to_s }
+    @now = 4.9
+
+    assert_equal "0.5", fetch.call.body(:text) { flunk }
+    @now = 5.1
+
+    assert_equal 2, fetch.call.reading
+  end
+
+  # The least used go first, with what was rendered of them.
+  def test_snapshots_are_kept_of_few_processes
+    readings = Memscope::Web::Readings.new(clock: -> { 0.0 })
+    rendered = ->(pid) { readings.fetch_rendered(:profile, pid) { pid }.body(:text) { Object.new } }
+    first = rendered[0]
+    second = rendered[1]
+    (2..63).each(&rendered)
+
+    assert_same first, rendered[0]
+    rendered[64]
+
+    assert_same first, rendered[0]
+    refute_same second, rendered[1]
+  end
+
   def test_what_is_wrong_is_refused_and_nothing_started
     range = "a power of two from 512 to 1073741824 bytes"
     { { rate: "3" } => [400, "rate: given 3, allowed: #{range}."], { rate: "0" } => [400, "rate: given 0, allowed"],
@@ -73,20 +140,22 @@ class WebProfileTest < WebCase
   end
 
   def test_a_form_from_elsewhere_and_where_actions_are_off
-    foreign = post({ "do" => "start" }, OWN.merge("HTTP_ORIGIN" => "https://elsewhere.example"), path: "/profile")
+    elsewhere = { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => "https://elsewhere.example" }
+    foreign = post({ "do" => "start" }, OWN.merge(elsewhere), path: "/profile")
 
     assert_equal 403, foreign.status
     closed = application(actions: false)
 
     assert_equal 403, post({ "do" => "start" }, path: "/profile", on: closed).status
-    assert_includes get("/profile", on: closed).body, "Actions are switched off here."
+    assert_includes get("/profile", on: closed).body, "Actions are disabled (<code>actions = false</code>)."
     refute_predicate Memscope::MallocProfile, :running?
   end
 
   def test_what_the_application_started_is_not_stopped_here
     Memscope::MallocProfile.start(backend: :imports)
 
-    assert_includes page("/profile").body, "This profile was not started here: whoever did"
+    assert_includes page("/profile").body,
+                    "The application or <code>memscope profile --pid</code> started this profile and must stop it."
     assert_equal 409, post({ "do" => "stop" }, path: "/profile", on: @application).status
     assert_predicate Memscope::MallocProfile, :running?
   end
@@ -108,15 +177,14 @@ class WebProfileTest < WebCase
     %w[0 301 -1 x 1.5].each { |given| assert_equal 400, page("/debug/pprof/heap?seconds=#{given}").status, given }
   end
 
-  # Go answers debug=1 with a text, which whoever asks for it would not find in what is binary.
+  # Go answers debug=1 with a text, which a client would not find in a binary answer.
   def test_the_text_of_go_is_refused
     start
     %w[1 2 x -1 00].each do |given|
       refused = page("/debug/pprof/heap?debug=#{given}")
 
       assert_equal [400, "text/plain; charset=utf-8"], [refused.status, refused["content-type"]]
-      assert_equal "debug: given #{given.inspect}, allowed: 0. There is no text of Go's here: /profile.txt has one " \
-                   "for people.\n", refused.body
+      assert_equal "debug: given #{given.inspect}, allowed: 0 (for a text to read: /profile.txt).\n", refused.body
     end
     assert_equal 400, page("/debug/pprof/heap?debug=1&seconds=1").status
     ["0", ""].each { |given| assert_equal 200, page("/debug/pprof/heap?debug=#{given}").status, given }
@@ -127,7 +195,7 @@ class WebProfileTest < WebCase
   def test_a_delta_for_go_keeps_one_thread
     start
     first = Thread.new { page("/debug/pprof/heap?seconds=300") }
-    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/heap_profile\.rb.*sleep/)
+    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/cluster\.rb.*sleep/)
     second = page("/debug/pprof/heap?seconds=1")
 
     assert_equal [503, "1"], [second.status, second["retry-after"]]

@@ -1,0 +1,27 @@
+/*
+ * The malloc profile, shared by the binding that controls it and the one that reads it.
+ */
+#ifndef MEMSCOPE_PROFILE_BINDING_H
+#define MEMSCOPE_PROFILE_BINDING_H
+
+#include "values.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum memscope_profile_backend { MEMSCOPE_BACKEND_NONE, MEMSCOPE_BACKEND_JEMALLOC, MEMSCOPE_BACKEND_IMPORTS };
+
+/*
+ * The running profile, or the last one, whose samples stay until the next starts. Read and written with the GVL, which
+ * no start and no stop gives up: it is their lock. Forked children inherit it all.
+ */
+extern struct memscope_profile {
+    enum memscope_profile_backend backend;
+    bool running;
+    unsigned rate_log;
+    int64_t started_at; /* ms since the epoch */
+    bool knows_live_bytes;
+    uint64_t live_bytes_at_start;
+} memscope_profile;
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * What starts, stops and labels a malloc profile: Native.start_profile, stop_profile, tag and their like, as
+ * Memscope::MallocProfile calls them. Arguments have been checked in Ruby.
+ */
+#include "bindings/profile_binding.h"
+
+#include "init.h"
+#include "malloc/allocator.h"
+#include "ruby/stack_reader.h"
+#include "ruby/tags.h"
+#include "sampling/import_sampler.h"
+#include "sampling/jemalloc_profile.h"
+#include "sampling/native_frames.h"
+
+#include <math.h>
+#include <time.h>
+
+struct memscope_profile memscope_profile;
+
+static int64_t milliseconds(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Native.prepare_profile -> true; false for want of memory. Once; what it makes stays. */
+static VALUE native_prepare_profile(VALUE self) {
+    return memscope_stack_reader_prepare() ? Qtrue : Qfalse;
+}
+
+/* Native.learn_vm_entry_points: from Ruby code at the bottom of a thread's stack. Once: it may be unwinding later. */
+static VALUE native_learn_vm_entry_points(VALUE self) {
+    static bool learnt;
+
+    if (!learnt)
+        memscope_native_frames_learn_callers(3);
+    learnt = true;
+    return Qnil;
+}
+
+/* Native.read_frames_without_gvl(whether). */
+static VALUE native_read_frames_without_gvl(VALUE self, VALUE whether) {
+    memscope_stack_reader_reads_without_gvl(RTEST(whether));
+    return whether;
+}
+
+/* Native.jemalloc_profiling -> :on, :off, :not_built, :no_hook or :other. */
+static VALUE native_jemalloc_profiling(VALUE self) {
+    static const char *const names[] = {
+        [MEMSCOPE_PROFILING_ON] = "on",
+        [MEMSCOPE_PROFILING_OFF] = "off",
+        [MEMSCOPE_PROFILING_NOT_BUILT] = "not_built",
+        [MEMSCOPE_PROFILING_NO_HOOK] = "no_hook",
+        [MEMSCOPE_PROFILING_OTHER] = "other",
+    };
+
+    return memscope_symbol(names[memscope_jemalloc_profiling()]);
+}
+
+static enum memscope_status start_sampler(enum memscope_profile_backend backend, unsigned rate_log) {
+    return backend == MEMSCOPE_BACKEND_IMPORTS
+               ? memscope_import_sampler_start(ldexp(1, (int)rate_log), memscope_read_stack)
+               : memscope_jemalloc_profile_start(rate_log, memscope_read_stack);
+}
+
+/*
+ * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, which profile it has started, as
+ * profile_session has it; :running where one runs; else a String, why it could not be started. The one before is there
+ * to be read until all that can be checked has been.
+ */
+static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
+    struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS
+                                                                                     : MEMSCOPE_BACKEND_JEMALLOC,
+                                    .rate_log = NUM2UINT(rate_log)};
+    enum memscope_status status;
+
+    if (memscope_profile.running)
+        return memscope_symbol("running");
+    status = next.backend == MEMSCOPE_BACKEND_IMPORTS ? memscope_import_sampler_prepare()
+                                                      : memscope_jemalloc_profile_prepare();
+    if (status == MEMSCOPE_OK) {
+        memscope_profile.backend = MEMSCOPE_BACKEND_NONE;
+        memscope_forget_interned();
+        next.knows_live_bytes = memscope_allocator_live_bytes(&next.live_bytes_at_start);
+        status = start_sampler(next.backend, next.rate_log);
+    }
+    if (status != MEMSCOPE_OK)
+        return rb_utf8_str_new_cstr(memscope_status_text(status));
+    next.running = true;
+    next.started_at = milliseconds();
+    memscope_profile = next;
+    return UINT2NUM(memscope_session());
+}
+
+/*
+ * Native.stop_profile -> Integer, which profile it has stopped: what malloc_profile takes; nil where none ran. Samples
+ * stay, to be read.
+ */
+static VALUE native_stop_profile(VALUE self) {
+    if (!memscope_profile.running)
+        return Qnil;
+    if (memscope_profile.backend == MEMSCOPE_BACKEND_IMPORTS)
+        memscope_import_sampler_stop();
+    else
+        memscope_jemalloc_profile_stop();
+    memscope_profile.running = false;
+    return UINT2NUM(memscope_session());
+}
+
+/* Native.profile_runs? */
+static VALUE native_profile_runs(VALUE self) {
+    return memscope_profile.running ? Qtrue : Qfalse;
+}
+
+/* Native.profile_session -> Integer, which profile runs, or is there to be read; 0 for none. */
+static VALUE native_profile_session(VALUE self) {
+    return UINT2NUM(memscope_profile.backend == MEMSCOPE_BACKEND_NONE ? 0 : memscope_session());
+}
+
+/* Native.next_generation -> the number of the generation that begins. */
+static VALUE native_next_generation(VALUE self) {
+    return UINT2NUM(memscope_next_generation());
+}
+
+static VALUE yield_nothing(VALUE unused) {
+    return rb_yield_values(0); /* a lambda takes no nil for nothing */
+}
+
+static VALUE restore_tag(VALUE before) {
+    memscope_set_tag(NUM2UINT(before));
+    return Qnil;
+}
+
+/* Native.tag(name) { … } -> the block's value. The name's first 64 bytes count. */
+static VALUE native_tag(VALUE self, VALUE name) {
+    uint32_t before = memscope_current_tag();
+
+    memscope_set_tag(memscope_tag_of(RSTRING_PTR(name), (size_t)RSTRING_LEN(name)));
+    return rb_ensure(yield_nothing, Qnil, restore_tag, UINT2NUM(before));
+}
+
+void Init_memscope_profile_control(void) {
+    rb_define_module_function(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
+    rb_define_module_function(rb_mMemscopeNative, "learn_vm_entry_points", native_learn_vm_entry_points, 0);
+    rb_define_module_function(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
+    rb_define_module_function(rb_mMemscopeNative, "jemalloc_profiling", native_jemalloc_profiling, 0);
+    rb_define_module_function(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
+    rb_define_module_function(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
+    rb_define_module_function(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
+    rb_define_module_function(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
+    rb_define_module_function(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
+    rb_define_module_function(rb_mMemscopeNative, "tag", native_tag, 1);
+}

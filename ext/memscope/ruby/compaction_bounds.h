@@ -1,0 +1,30 @@
+/*
+ * The pages of Ruby's heap by slot size, and between which bounds compaction would leave how many of them. Arithmetic
+ * on a listing and its pins: no VALUE, any context.
+ */
+#ifndef MEMSCOPE_COMPACTION_BOUNDS_H
+#define MEMSCOPE_COMPACTION_BOUNDS_H
+
+#include "ruby/heap_pins.h"
+
+#define MEMSCOPE_TENTHS 10
+
+struct memscope_slot_size {
+    size_t pages, hidden_empty_pages, slots, live_slots, most_slots;
+    size_t pinned_pages_min, pinned_pages_max;
+    size_t tenths[MEMSCOPE_TENTHS]; /* pages by the tenth of their slots that is live */
+    struct memscope_resizes resizes;
+    size_t fewest_pages, most_pages; /* after compaction */
+};
+
+struct memscope_slot_sizes {
+    struct memscope_slot_size list[MEMSCOPE_SLOT_SIZES], total;
+    size_t count;
+};
+
+/* pinned_pages_first: compaction fills the pages with the most pinned objects first, as it does since Ruby 3.2. */
+void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t count,
+                             const struct memscope_heap_pins *pins, bool pinned_pages_first,
+                             struct memscope_slot_sizes *sizes);
+
+#endif

@@ -1,0 +1,309 @@
+# frozen_string_literal: true
+
+require_relative "../client"
+require_relative "../malloc_profile"
+require_relative "../profile/formats"
+require_relative "../purge"
+require_relative "readings"
+require_relative "response"
+
+module Memscope
+  module Web
+    # Calls to the workers of the cluster that this process belongs to, each over its own socket; or, without a cluster,
+    # to this process. Workers are called one after the other, so that they do not all stop serving at once.
+    #
+    # @api private
+    class ClusterCalls
+      # Seconds: to purge, or to start or stop a profile, in all other workers together; and to read from one.
+      TIMEOUTS = { purge: 30.0, profile: 10.0, snapshot: 20.0, state: 2.0 }.freeze
+      # The least share of the seconds that each worker gets, while they last.
+      SHARE = 1 / 6r
+      # Seconds after which a profile that was started here ends by itself.
+      PROFILE_SECONDS = 3600
+      ALL = "all"
+      UNANSWERED = [Client::Unreachable, Client::Failed].freeze
+      ERRORS = [*UNANSWERED, MallocProfile::Unavailable, Purge::Busy, ArgumentError].freeze
+      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :ALL, :UNANSWERED, :ERRORS
+
+      # A process, with its number in the cluster.
+      Place = Struct.new(:index, :pid) do
+        # @return [Boolean]
+        def here? = pid == Process.pid
+
+        # @return [Hash{String => String}] of its samples in a profile of several processes
+        def labels = { "worker" => index.to_s, "pid" => pid.to_s }
+
+        # @return [String]
+        def to_s = index ? "worker #{index} (pid #{pid})" : "this process (pid #{pid})"
+      end
+
+      # The result of a call, or the reason of its failure.
+      Outcome = Struct.new(:place, :result, :reason) do
+        # @param place [Place]
+        # @return [Outcome] of the block
+        def self.attempt(place)
+          new(place, yield)
+        rescue HttpError => e
+          new(place, nil, e.message)
+        rescue ArgumentError => e # a profile that another one has replaced
+          new(place, nil, "#{place}: #{e.message}")
+        end
+
+        # @return [Boolean]
+        def done? = reason.nil?
+
+        # @yieldparam place [Place]
+        # @yieldparam result [Object]
+        # @return [Outcome] of the block; itself where it failed already
+        def follow = done? ? self.class.attempt(place) { yield(place, result) } : self
+      end
+
+      # @yieldreturn [Workers]
+      # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, where a
+      #   reading of the workers would cost a ledger
+      def self.workers
+        return [] unless Memscope::Workers.current
+
+        yield.select { |worker| worker.role == :worker }
+      end
+
+      # @param readings [Readings]
+      # @param workers [Array<Worker>] empty without a cluster
+      # @param timeouts [Hash{Symbol => Float}] those that are not TIMEOUTS
+      def initialize(readings, workers: self.class.workers { readings.fetch(:workers) }, timeouts: {})
+        @readings = readings
+        @workers = workers
+        @timeouts = { **TIMEOUTS, **timeouts }
+      end
+
+      # @return [Boolean]
+      def cluster? = @workers.any?
+
+      # @param given [String, nil] the index of a worker, or "all"; nil for all
+      # @param all [Boolean] whether "all" is allowed where there are several
+      # @return [Array<Place>] at least one; of two workers with one index, as in a restart, the younger
+      # @raise [HttpError] for another worker
+      def choose(given, all: true)
+        all ||= !cluster?
+        workers = @workers
+        unless given.nil? || (all && given == ALL)
+          workers = @workers.select { |worker| worker.index.to_s == given }.max_by(1) { |worker| worker.booted_at.to_f }
+          raise HttpError.parameter("worker", given, allowed(all)) if workers.empty?
+        end
+        return [Place.new(nil, Process.pid)] if workers.empty?
+
+        workers.map { |worker| Place.new(worker.index, worker.pid) }
+      end
+
+      # @param levers [Array<Symbol>] empty for all
+      # @param dry_run [Boolean]
+      # @param worker [String, nil] as given to `choose`
+      # @return [Purge::Result, Purge::WorkerResults] the second of several workers
+      # @raise [HttpError] for another worker, or where the only one did not answer
+      # @raise [ArgumentError, Purge::Busy] as Memscope.purge
+      def purge(levers, dry_run:, worker: nil)
+        places = choose(worker)
+        return purge_each(places, levers, dry_run) unless places.one?
+        return Memscope.purge(*levers, dry_run: dry_run) if places.first.here?
+
+        answered(places.first) { ask(places.first.pid, @timeouts[:purge], :purge, levers: levers, dry_run: dry_run) }
+      end
+
+      # @param places [Array<Place>]
+      # @param options [Hash] of MallocProfile.start
+      # @return [Array<Outcome>]
+      def start_profile(places, **options)
+        options = { seconds: PROFILE_SECONDS, shared: true, **options }
+        in_turn(places, @timeouts[:profile], :malloc_profile_start, options) { MallocProfile::Lease.start(**options) }
+      end
+
+      # Stops profiles that a page started, of this worker or of another.
+      #
+      # @param places [Array<Place>]
+      # @return [Array<Outcome>]
+      def stop_profile(places)
+        in_turn(places, @timeouts[:profile], :malloc_profile_stop_shared) { MallocProfile::Lease.stop_shared }
+      end
+
+      # @param places [Array<Place>]
+      # @return [Array<Outcome>] of profile_state
+      def profile_states(places) = places.map { |place| Outcome.attempt(place) { profile_state(place) } }
+
+      # Never cached: another worker may have started or stopped it a moment ago.
+      #
+      # @param place [Place]
+      # @return [Hash{Symbol => Object}] as MallocProfile::Lease.state
+      # @raise [HttpError] where it does not answer
+      def profile_state(place)
+        return MallocProfile::Lease.state if place.here?
+
+        answered(place) { ask(place.pid, @timeouts[:state], :malloc_profile_state).transform_keys(&:to_sym) }
+      end
+
+      # @param place [Place]
+      # @return [Profile] the one that runs, or the last
+      # @raise [HttpError] where there is none, or the process does not answer
+      def profile(place)
+        answered(place) do
+          place.here? ? MallocProfile.snapshot : ask(place.pid, @timeouts[:snapshot], :malloc_profile_snapshot)
+        end
+      end
+
+      # @param place [Place]
+      # @param state [Hash{Symbol => Object}] its present one
+      # @return [Readings::Rendered] of the profile in this state, some moments ago
+      # @raise [HttpError] likewise
+      def kept_profile(place, state)
+        raise none(place) if state[:session].zero?
+
+        @readings.fetch_rendered(:profile, place.pid, state) { profile(place) }
+      end
+
+      private
+
+      def allowed(all) = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
+
+      def purge_each(places, levers, dry_run)
+        since = now
+        options = { levers: levers, dry_run: dry_run }
+        outcomes = in_turn(places, @timeouts[:purge], :purge, options) { Memscope.purge(*levers, dry_run: dry_run) }
+        results = outcomes.filter_map(&:result)
+        returned = results.filter_map(&:returned_bytes)
+        parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
+        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts, reasons: {},
+                 cost: cost(results, now - since) }
+        Purge::WorkerResults.capture(body)
+      end
+
+      # While others purge, this process waits without the GVL.
+      def cost(results, seconds)
+        own = results.find { |result| result.pid == Process.pid }&.cost
+        { tier: :T3, wall_us: (seconds * 1_000_000).to_i, gvl_us: own&.gvl_us || 0,
+          scratch_bytes: own&.scratch_bytes || 0 }
+      end
+
+      # The failure of one hides no result of the others; one that does not answer leaves the others their time.
+      def in_turn(places, seconds, name, options = {})
+        deadline = now + seconds
+        places.map.with_index do |place, index|
+          left = [deadline - now, 0].max
+          share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
+          Outcome.new(place, place.here? ? yield : ask(place.pid, share, name, **options))
+        rescue *ERRORS => e
+          Outcome.new(place, nil, e.message)
+        end
+      end
+
+      def ask(pid, seconds, name, **options)
+        raise Client::Failed, "timed out before the request was sent" unless seconds.positive?
+
+        Client.new(pid, timeout: seconds).call(name, **options)
+      end
+
+      def answered(place)
+        yield
+      rescue MallocProfile::Unavailable
+        raise none(place)
+      rescue *UNANSWERED => e
+        raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
+      end
+
+      def none(place) = HttpError.new(404, "No malloc profile was started in #{place}.")
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # GET /debug/pprof/heap, as Go has it: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
+    # seconds=N the change in the next N seconds. In a cluster all workers' profiles are merged, or worker=N chooses
+    # one. Go's text format (debug=1) is refused: it has addresses, which no other program can resolve to Ruby frames.
+    #
+    # @api private
+    class HeapProfile
+      TYPE = "application/octet-stream"
+      HEADERS = { "content-disposition" => 'attachment; filename="heap.pb.gz"' }.freeze
+      # Seconds of a delta.
+      LONGEST = 300
+      NONE = "No malloc profile runs in %s. Start one on the page /profile, or with Memscope::MallocProfile.start."
+      private_constant :TYPE, :HEADERS, :LONGEST, :NONE
+
+      def initialize
+        @delta = Mutex.new
+      end
+
+      # Errors are sentences in plain text: the client is no browser.
+      #
+      # @param request [Request]
+      # @param readings [Readings]
+      # @return [Array(Integer, Hash, Array<String>)]
+      def response(request, readings)
+        worker, seconds = parameters(request)
+        calls = ClusterCalls.new(readings)
+        states = running(calls.profile_states(calls.choose(worker)))
+        body = if seconds && !request.head?
+                 delta(calls, states, seconds)
+               else
+                 readings.fetch(:pprof, calls.cluster?, states) { whole(calls, states) }
+               end
+        Response.of(200, TYPE, body, HEADERS)
+      rescue LoadError => e
+        Response.sentence(501, :text, e.message)
+      rescue HttpError => e
+        Response.sentence(e.status, :text, e.message, e.headers)
+      end
+
+      private
+
+      # @return [Array(String, Integer)] the worker, and the seconds of a delta; nil where they were not given
+      def parameters(request)
+        worker, seconds, debug = request.query.values_at("worker", "seconds", "debug").map { |values| values&.last }
+        unless [nil, "", "0"].include?(debug)
+          raise HttpError.parameter("debug", debug, "0 (for a text to read: /profile.txt)")
+        end
+
+        [worker, seconds && whole_seconds(seconds)]
+      end
+
+      def whole_seconds(given)
+        return given.to_i if given.match?(/\A\d{1,3}\z/) && given.to_i.between?(1, LONGEST)
+
+        raise HttpError.parameter("seconds", given, "a whole number from 1 to #{LONGEST}")
+      end
+
+      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and those that are unknown
+      def running(states)
+        running = states.reject { |state| state.done? && !state.result[:running] }
+        return running if running.any?(&:done?)
+
+        none = format(NONE, states.map(&:place).join(", "))
+        raise HttpError.new(running.any? ? 502 : 404, [none, *running.map(&:reason)].join(" "))
+      end
+
+      def whole(calls, states)
+        encoded(calls, states.map { |one| one.follow { |place, state| calls.kept_profile(place, state).reading } })
+      end
+
+      # Occupies one thread of the server for these seconds, never two.
+      def delta(calls, states, seconds)
+        raise HttpError.new(503, "Another request is taking a delta.", { "retry-after" => seconds.to_s }) unless
+          @delta.try_lock
+
+        begin
+          earlier = states.map { |one| one.follow { |place, _state| calls.profile(place) } }
+          sleep(seconds)
+          encoded(calls, earlier.map { |one| one.follow { |place, profile| calls.profile(place) - profile } })
+        ensure
+          @delta.unlock
+        end
+      end
+
+      # A worker that failed becomes a comment in the profile of the others.
+      def encoded(calls, outcomes)
+        found, missing = outcomes.partition(&:done?)
+        raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
+
+        parts = found.map { |outcome| [outcome.result, calls.cluster? ? outcome.place.labels : {}] }
+        Memscope::Profile::Formats.merged_pprof(parts, comments: missing.map { |one| "missing: #{one.reason}" })
+      end
+    end
+  end
+end

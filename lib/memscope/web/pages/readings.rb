@@ -1,0 +1,190 @@
+# frozen_string_literal: true
+
+require_relative "../../arenas"
+require_relative "../response"
+
+module Memscope
+  module Web
+    module Pages
+      # How a page shows its reading: a template for HTML; JSON and text are the reading's own.
+      #
+      # @api private
+      module Shown
+        # @return [String]
+        def json = reading.to_json
+
+        # @return [String]
+        def text = reading.to_s(unicode: true)
+
+        # @return [String] "Size classes"
+        def title = template.name.tr("_", " ").capitalize
+      end
+
+      # A page with a template named after the kind of its reading.
+      #
+      # @api private
+      class Page
+        include Shown
+
+        # @param readings [Readings]
+        # @param request [Request]
+        def initialize(readings, request)
+          @readings = readings
+          @request = request
+        end
+
+        # @return [Reading] what JSON and text are of
+        def reading = @reading ||= read(template)
+
+        private
+
+        def read(kind, *arguments) = @readings.fetch(kind, *arguments)
+
+        # @return [Array(Float, Float)] as shares of the largest; zeros where that is zero
+        def shares_of(largest, *parts) = parts.map { |part| largest&.positive? ? part.fdiv(largest) : 0.0 }
+      end
+
+      # The allocator's arenas.
+      #
+      # @api private
+      class Arenas < Page
+        # @return [Symbol] of views/
+        def template = :arenas
+
+        # @return [Boolean]
+        def jemalloc? = reading.allocator == :jemalloc
+
+        # @return [Hash{String => Symbol}] headings, and the fields below them
+        def columns = Arena::COLUMNS.fetch(reading.allocator, {})
+
+        # @return [Array<Arena>] all, and their sum
+        def rows = [*reading, reading.merged]
+
+        # @return [String]
+        def name(arena)
+          return "All" unless arena.index
+
+          !jemalloc? && arena.index.zero? ? "Main" : "#{'Huge ' if arena.huge?}#{arena.index}"
+        end
+
+        # @return [Array(Float, Float)] in use and held, as shares of the largest arena
+        def shares(arena)
+          used = arena.allocated_bytes || 0
+          shares_of(reading.map { |one| whole(one) }.max, used, [whole(arena) - used, 0].max)
+        end
+
+        private
+
+        def whole(arena)
+          parts = jemalloc? ? %i[active_bytes dirty_bytes muzzy_bytes] : %i[system_bytes]
+          parts.sum { |field| arena.public_send(field) || 0 }
+        end
+      end
+
+      # The allocator's size classes: of all arenas, or of one with arena=N.
+      #
+      # @api private
+      class SizeClasses < Page
+        # @return [Symbol] of views/
+        def template = :size_classes
+
+        # @return [Memscope::SizeClasses]
+        # @raise [HttpError]
+        def reading
+          @reading ||= read(:size_classes, arena)
+        rescue ArgumentError => e
+          raise HttpError.new(400, "#{e.message.sub(/\A.*?arena: given/, 'arena: given')}.")
+        end
+
+        # @return [Array<Integer>] those that can be chosen
+        def arenas = read(:arenas).map(&:index)
+
+        # @return [Integer, nil]
+        # @raise [HttpError]
+        def arena
+          given = @request.query["arena"]&.last.to_s
+          return if given.empty?
+          return given.to_i if given.match?(/\A\d{1,4}\z/)
+
+          raise HttpError.parameter("arena", given, "the number of an arena")
+        end
+
+        # @return [Array<SizeClass>] those that hold anything
+        def held = @held ||= reading.reject { |one| whole(one).zero? }
+
+        # @return [Array(Float, Float)] in use and slack, as shares of the largest class
+        def shares(one)
+          shares_of(held.map { |size_class| whole(size_class) }.max, one.in_use_bytes || 0, one.slack_bytes || 0)
+        end
+
+        private
+
+        def whole(one) = (one.in_use_bytes || 0) + (one.slack_bytes || 0)
+      end
+
+      # Ruby's own heap: how full its pages are.
+      #
+      # @api private
+      class RubyHeap < Page
+        # Of slots, by which pages are sorted.
+        TENTHS = ["below 10 %", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9 %" }, "90 to 100 %"].freeze
+
+        # @return [Symbol] of views/
+        def template = :ruby_heap
+      end
+
+      # Every mapping with resident memory, the largest first, by owner.
+      #
+      # @api private
+      class Mappings < Page
+        # Rows of the table; smaller mappings are summed up. JSON and text have all.
+        MOST = 50
+        private_constant :MOST
+
+        # @return [Symbol] of views/
+        def template = :mappings
+
+        # @return [Array<Mapping>]
+        def shown = resident.first(MOST)
+
+        # @return [Array<Mapping>]
+        def others = resident.drop(MOST)
+
+        # @return [Array(Symbol, Integer)] the rows that own it, the largest first
+        def owners(mapping) = mapping.rows.sort_by { |_path, bytes| -bytes }
+
+        private
+
+        def resident
+          @resident ||= reading.reject { |one| one.resident_bytes.zero? }
+                               .sort_by { |one| [-one.resident_bytes, one.start] }
+        end
+      end
+
+      # The processes of a cluster, side by side.
+      #
+      # @api private
+      class Workers < Page
+        # @return [Symbol] of views/
+        def template = :workers
+
+        # @return [Array<Symbol>] the ledger rows to show: the largest of all processes together
+        def rows
+          sums = Hash.new(0)
+          reading.each { |worker| (worker.rows || {}).each { |id, bytes| sums[id.to_sym] += bytes } }
+          sums.select { |_id, bytes| bytes.positive? }.keys.sort_by { |id| -sums[id] }.first(4)
+        end
+
+        # @return [String]
+        def name(worker) = worker.index ? "Worker #{worker.index}" : { master: "Master" }.fetch(worker.role, "Process")
+
+        # @return [Array(Float, Float)] private and shared memory, as shares of the largest worker's RSS
+        def shares(worker)
+          rss = worker.rss_bytes || 0
+          own = worker.uss_bytes || rss
+          shares_of(reading.filter_map(&:rss_bytes).max, own, rss - own)
+        end
+      end
+    end
+  end
+end

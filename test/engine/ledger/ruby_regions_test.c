@@ -1,0 +1,173 @@
+#include "../expect.h"
+#include "ledger/ruby_regions.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Shape tables of any size do: what is tested is how they lie. */
+#define PAGE ((size_t)4096)
+#define LIST (5 * PAGE)
+#define CACHE (9 * PAGE)
+#define SHAPE_BYTES 40
+
+struct world {
+    struct memscope_scratch list_memory, sort_memory;
+    struct memscope_claims claims;
+    struct memscope_own_memory memory;
+    struct memscope_mapping list[4];
+    struct memscope_mappings mappings;
+    struct memscope_ruby_layout layout;
+};
+
+static bool open_world(struct world *world) {
+    memset(world, 0, sizeof *world);
+    if (memscope_own_memory_open(&world->memory) != MEMSCOPE_OK)
+        return false;
+    EXPECT(memscope_scratch_open(&world->list_memory) == MEMSCOPE_OK);
+    EXPECT(memscope_scratch_open(&world->sort_memory) == MEMSCOPE_OK);
+    memscope_claims_open(&world->claims, &world->list_memory, &world->sort_memory);
+    world->mappings.list = world->list;
+    world->layout.shape_list_bytes = LIST;
+    world->layout.shape_cache_bytes = CACHE;
+    return true;
+}
+
+static void close_world(struct world *world) {
+    memscope_own_memory_close(&world->memory);
+    memscope_scratch_close(&world->list_memory);
+    memscope_scratch_close(&world->sort_memory);
+}
+
+static uintptr_t map(size_t bytes) {
+    void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    EXPECT(start != MAP_FAILED);
+    return (uintptr_t)start;
+}
+
+/* Ascending, as the kernel lists them. */
+static void add_mapping(struct world *world, uintptr_t start, uintptr_t end) {
+    size_t at = world->mappings.count++;
+
+    for (; at > 0 && world->list[at - 1].start > start; at--)
+        world->list[at] = world->list[at - 1];
+    world->list[at] =
+        (struct memscope_mapping){.start = start, .end = end, .name = "", .readable = true, .writable = true};
+}
+
+/* A key, and the shape with the lowest bit as a flag. */
+static void write_node(uintptr_t cache, uintptr_t shape) {
+    ((uintptr_t *)cache)[0] = 0xa123;
+    ((uintptr_t *)cache)[1] = shape | 1;
+}
+
+static void claim(struct world *world) {
+    struct memscope_ruby_regions regions = {0};
+
+    memscope_ruby_claim_known_internals(&world->layout, &world->mappings, &world->memory, &world->claims, &regions);
+    memscope_claims_settle(&world->claims);
+}
+
+/* How much of [start, end) is the shape tables'. */
+static size_t claimed(const struct world *world, uintptr_t start, uintptr_t end) {
+    size_t bytes = 0;
+
+    for (size_t index = 0; index < world->claims.count; index++) {
+        const struct memscope_claim *one = &world->claims.list[index];
+
+        if (one->row == MEMSCOPE_ROW_shape_tables && one->start >= start && one->end <= end)
+            bytes += one->end - one->start;
+    }
+    return bytes;
+}
+
+static size_t claimed_in_all(const struct world *world) {
+    return claimed(world, 0, UINTPTR_MAX);
+}
+
+/* As the kernel places them: the list right above the cache, in one mapping. */
+static void test_one_mapping(size_t claimed_below, size_t claimed_above) {
+    struct world world;
+    uintptr_t start, cache;
+
+    if (!open_world(&world))
+        return;
+    start = map(claimed_below + CACHE + LIST + claimed_above);
+    cache = start + claimed_below;
+    write_node(cache, cache + CACHE + 9 * SHAPE_BYTES);
+    add_mapping(&world, start, cache + CACHE + LIST + claimed_above);
+    memscope_claims_add(&world.claims, start, cache, MEMSCOPE_CLAIM_HEAP_PAGE, 0);
+    memscope_claims_add(&world.claims, cache + CACHE + LIST, cache + CACHE + LIST + claimed_above,
+                        MEMSCOPE_CLAIM_HEAP_PAGE, 1);
+    memscope_claims_settle(&world.claims);
+    claim(&world);
+    EXPECT(claimed(&world, cache, cache + CACHE + LIST) == CACHE + LIST);
+    EXPECT(claimed_in_all(&world) == CACHE + LIST);
+    close_world(&world);
+}
+
+/* Where each mapping has a name, or is aligned, they are two. */
+static void test_two_mappings(uintptr_t shape_offset, size_t list_bytes, bool address_known, size_t expected) {
+    struct world world;
+    uintptr_t list, cache;
+
+    if (!open_world(&world))
+        return;
+    cache = map(CACHE);
+    list = map(list_bytes);
+    write_node(cache, list + shape_offset);
+    add_mapping(&world, cache, cache + CACHE);
+    add_mapping(&world, list, list + list_bytes);
+    world.layout.shape_list = address_known ? list : 0;
+    claim(&world);
+    EXPECT(claimed_in_all(&world) == expected);
+    close_world(&world);
+}
+
+/* One of just that size, but a program's own. */
+static void test_a_stranger(uintptr_t word) {
+    struct world world;
+    uintptr_t start;
+
+    if (!open_world(&world))
+        return;
+    start = map(CACHE + LIST);
+    ((uintptr_t *)start)[1] = word == 0 ? 0 : start + word;
+    add_mapping(&world, start, start + CACHE + LIST);
+    claim(&world);
+    EXPECT(claimed_in_all(&world) == 0);
+    close_world(&world);
+}
+
+/* Ruby 3.2 has no cache. */
+static void test_a_list_alone(void) {
+    struct world world;
+    uintptr_t start;
+
+    if (!open_world(&world))
+        return;
+    start = map(3 * PAGE + LIST);
+    add_mapping(&world, start, start + 3 * PAGE + LIST);
+    world.layout.shape_list = start + 3 * PAGE;
+    world.layout.shape_cache_bytes = 0;
+    claim(&world);
+    EXPECT(claimed(&world, start + 3 * PAGE, start + 3 * PAGE + LIST) == LIST);
+    EXPECT(claimed_in_all(&world) == LIST);
+    close_world(&world);
+}
+
+int main(void) {
+    test_one_mapping(0, 0);
+    test_one_mapping(2 * PAGE, 0);
+    test_one_mapping(PAGE, 3 * PAGE);
+    test_two_mappings(9 * SHAPE_BYTES, LIST, false, CACHE + LIST);
+    test_two_mappings(9 * SHAPE_BYTES, LIST, true, CACHE + LIST);
+    test_two_mappings(9 * SHAPE_BYTES, LIST + PAGE, false, 0);
+    test_two_mappings(LIST, LIST, true, LIST); /* not the cache of this list */
+    test_a_stranger(0);
+    test_a_stranger(PAGE);         /* into itself */
+    test_a_stranger(CACHE + LIST); /* behind it */
+    test_a_list_alone();
+    return EXIT_SUCCESS;
+}

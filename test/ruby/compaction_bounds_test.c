@@ -1,0 +1,82 @@
+/* The bounds of what compaction leaves, for heaps whose answer can be told by hand. Silent when right. */
+#include "../engine/expect.h"
+#include "ruby/compaction_bounds.h"
+
+#include <string.h>
+
+#define SLOTS 100
+
+static struct memscope_slot_sizes sizes;
+
+/* Pages of one slot size with so many live slots each, and what they are pinned by. */
+static const struct memscope_slot_size *one_size(const uint32_t *live, uint8_t *pinned, size_t count,
+                                                 bool pinned_pages_first) {
+    struct memscope_heap_page pages[16] = {{0}};
+    struct memscope_heap_pins pins = {.pages = pinned};
+
+    for (size_t index = 0; index < count; index++)
+        pages[index] = (struct memscope_heap_page){.slot_bytes = 40, .slot_count = SLOTS, .live_count = live[index]};
+    memscope_slot_sizes_sum(pages, count, &pins, pinned_pages_first, &sizes);
+    EXPECT(sizes.count == 1 && sizes.total.pages == count);
+    return &sizes.list[0];
+}
+
+static void test_sums(void) {
+    const uint32_t live[] = {0, 9, 10, 99, 100};
+    const struct memscope_slot_size *size = one_size(live, NULL, 5, true);
+
+    EXPECT(size->pages == 5 && size->slots == 500 && size->live_slots == 218 && size->hidden_empty_pages == 1);
+    EXPECT(size->tenths[0] == 2 && size->tenths[1] == 1 && size->tenths[9] == 2);
+    EXPECT(size->pinned_pages_min == 0 && size->pinned_pages_max == 0);
+    EXPECT(size->fewest_pages == 3); /* 218 objects */
+    EXPECT(size->most_pages == 4);   /* and the page where the cursors meet */
+}
+
+static void test_pins_keep_pages(void) {
+    const uint32_t live[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    uint8_t pinned[] = {MEMSCOPE_PAGE_PINS, MEMSCOPE_PAGE_PINS, MEMSCOPE_PAGE_MAY_PIN, 0, 0, 0, 0, 0};
+    const struct memscope_slot_size *size = one_size(live, pinned, 8, true);
+
+    EXPECT(size->pinned_pages_min == 2 && size->pinned_pages_max == 3);
+    EXPECT(size->fewest_pages == 2);
+    EXPECT(size->most_pages == 4);
+    size = one_size(live, pinned, 8, false); /* 5 objects that move need a page, none of the three takes any */
+    EXPECT(size->fewest_pages == 2);
+    EXPECT(size->most_pages == 5);
+}
+
+static void test_a_full_heap_keeps_all(void) {
+    const uint32_t live[] = {100, 100, 100};
+    const struct memscope_slot_size *size = one_size(live, NULL, 3, false);
+
+    EXPECT(size->fewest_pages == 3 && size->most_pages == 3);
+}
+
+/* Objects that would go to another slot size need a free slot there. */
+static void test_resizes(void) {
+    struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
+                                         {.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
+                                         {.slot_bytes = 80, .slot_count = SLOTS, .live_count = 90}};
+    uint8_t pinned[] = {MEMSCOPE_PAGE_RESIZES, MEMSCOPE_PAGE_RESIZES, 0};
+    struct memscope_heap_pins pins = {.pages = pinned, .slot_sizes = 2};
+
+    pins.resizes[0] = (struct memscope_resizes){.slot_bytes = 40, .source = 20, .source_pages = 2};
+    pins.resizes[1] = (struct memscope_resizes){.slot_bytes = 80, .target = 20};
+    memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
+    EXPECT(sizes.count == 2);
+    EXPECT(sizes.list[0].pinned_pages_min == 1); /* 10 of the 20 have a place: half of the two pages keep theirs */
+    EXPECT(sizes.list[0].fewest_pages == 1 && sizes.list[0].most_pages == 2);
+    EXPECT(sizes.list[1].fewest_pages == 1 && sizes.list[1].most_pages == 1);
+    EXPECT(sizes.total.pages == 3 && sizes.total.fewest_pages == 2 && sizes.total.most_pages == 3);
+    pages[2].live_count = 0;
+    memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
+    EXPECT(sizes.list[0].pinned_pages_min == 0 && sizes.list[0].fewest_pages == 1);
+}
+
+int main(void) {
+    test_sums();
+    test_pins_keep_pages();
+    test_a_full_heap_keeps_all();
+    test_resizes();
+    return 0;
+}
