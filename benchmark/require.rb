@@ -1,41 +1,49 @@
 # frozen_string_literal: true
 
-# What `require "memscope"` costs a process in time and resident memory, and what the first reading adds. Each number
-# is the median over processes of their own.
+# What `require "memscope"` costs a process in time and resident memory, against `require "optparse"` of Ruby's standard
+# library, and what the first reading adds. The two take turns, each in fresh processes with RubyGems loaded and
+# memscope on the load path, as where its gem is activated. Each number is a median.
 
 require "rbconfig"
 require_relative "floor/floor"
 
 LOAD_PATH = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
+PAIRS = 21
 
 # The same pages are counted before and after, so the methods that count them are warmed up.
 SCRIPT = <<~'RUBY'
-  def rss = File.read("/proc/self/statm").split[1].to_i * 4096
+  # In KiB: resident in all, and the anonymous part; the rest is of files, and shared by all processes that load them.
+  def memory = File.read("/proc/self/smaps_rollup").scan(/^(?:Rss|Anonymous): +(\d+)/).flatten.map(&:to_i)
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
-  3.times { rss; now }
+  3.times { memory; now }
   GC.start
   GC.disable
-  rss_before = rss
+  before = memory
   start = now
-  require "memscope"
+  require ARGV.first
   loaded = now
-  rss_loaded = rss
-  Memscope.snapshot
-  rss_read = rss
+  after = memory
+  Memscope.snapshot if defined?(Memscope)
   surfaces = $LOADED_FEATURES.grep(/json|memscope\/(report|web|cli|tasks|railtie|prometheus)/)
-  puts [loaded - start, rss_loaded - rss_before, rss_read - rss_loaded, surfaces.size].join(" ")
+  puts [loaded - start, *after.zip(before).map { |to, from| to - from }, memory.first - after.first,
+        surfaces.size].join(" ")
 RUBY
+
+def measured(feature)
+  command = [{ "RUBYOPT" => nil }, RbConfig.ruby, *LOAD_PATH, "-e", SCRIPT, feature]
+  IO.popen(command, &:read).split.map(&:to_i)
+end
 
 def say(what, value, unit, goal)
   puts("#{what.ljust(22)} #{value.to_f.round(2).to_s.rjust(8)} #{unit}  (goal #{goal})")
 end
 
-runs = Array.new(21) do
-  IO.popen([RbConfig.ruby, "--disable-gems", *LOAD_PATH, "-e", SCRIPT], &:read).split.map(&:to_i)
-end
-time, memory, reading, surfaces = runs.transpose.map { |values| Floor.median(values) }
+pairs = Array.new(PAIRS) { [measured("memscope"), measured("optparse")] }
+ours, peers = pairs.transpose.map { |runs| runs.transpose.map { |values| Floor.median(values) } }
+time, memory = [0, 1].map { |index| Floor.median(pairs.map { |our, peer| our[index].fdiv(peer[index]) }) }
 
-say('require "memscope"', time / 1000.0, "ms", "≤ 5")
-say('require "memscope"', memory / 1024.0, "KiB of RSS", "≤ 512")
-say("the first snapshot", reading / 1024.0, "KiB of RSS more", "≤ 1024")
-say("json and surfaces", surfaces, "files loaded", "0")
+say('require "memscope"', time, "× the time of require \"optparse\" (#{(ours[0] / 1000.0).round(1)} ms)", "≤ 0.75")
+say('require "memscope"', memory, "× the RSS of require \"optparse\" (#{ours[1].round} KiB, #{ours[2].round} of it " \
+                                  "anonymous; #{peers[1].round} KiB)", "≤ 0.75")
+say("the first snapshot", ours[3], "KiB of RSS more", "≤ 1024")
+say("json and surfaces", ours[4], "files loaded", "0")

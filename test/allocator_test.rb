@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require_relative "support/bodies"
 require_relative "support/allocator_fixtures"
 
 class AllocatorTest < MemscopeTest
@@ -38,6 +39,14 @@ class AllocatorIdentityTest < AllocatorTest
     Process.wait
     puts reader.read
   RUBY
+
+  def test_short_version
+    versions = { "5.3.0-0-g54eaed1d8b56" => "5.3.0", "2.36" => "2.36", "devel" => "devel", nil => nil }
+
+    versions.each do |version, short|
+      assert_equal [short], [Memscope::Allocator.capture(Bodies.allocator(version: version)).short_version]
+    end
+  end
 
   def test_glibc
     reading = allocator

@@ -238,6 +238,20 @@ class ArenasTest < MemscopeTest
     assert_equal 9, messages.size
   end
 
+  def test_labels_and_levels
+    read = lambda do |allocator|
+      arenas = [{ index: 0, dirty_bytes: 5 }, { index: 8, huge: true, threads: 2 }]
+      Memscope::Arenas.capture(allocator: allocator, arenas: arenas, merged: {}, reasons: {}, cost: Bodies.cost)
+    end
+    jemalloc = read.call(:jemalloc)
+    glibc = read.call(:glibc)
+
+    assert_equal(["0", "huge 8", "all"], [*jemalloc, jemalloc.merged].map { |arena| jemalloc.label(arena) })
+    assert_equal "main", glibc.label(glibc.first)
+    assert_equal({ dirty_bytes: { 0 => 5 }, threads: { 8 => 2 } }, jemalloc.levels)
+    assert_empty Memscope::Arena::COLUMNS.values.flat_map(&:values) - Memscope::Arena.fields.map(&:name)
+  end
+
   def test_lookup
     arenas = Memscope::Arenas.capture(allocator: :jemalloc, arenas: [{ index: 0 }, { index: 8, huge: true }],
                                       reasons: {}, cost: Bodies.cost)

@@ -5,7 +5,7 @@ require_relative "test_helper"
 # What the documentation and the signatures promise is what there is.
 class FacadeDocumentationTest < MemscopeTest
   SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope/facade.rb"))
-  SIGNATURES = File.read(File.join(ChildProcess::ROOT, "sig/memscope.rbs"))
+  SIGNATURES = Dir[File.join(ChildProcess::ROOT, "sig/*.rbs")].map { |path| File.read(path) }.join
   TIERS = <<~RUBY
     tiers = ARGV.to_h do |call|
       [call, call == "purge" ? Memscope.purge(dry_run: true) : Memscope.public_send(call)]
@@ -18,7 +18,7 @@ class FacadeDocumentationTest < MemscopeTest
   # What is loaded for people and for programs of their own, not for callers.
   SURFACES = %i[CLI Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.
-  DECLARING = %i[fields field capture load own_fields counters body_names envelope].freeze
+  DECLARING = %i[fields field collection capture load own_fields counters body_names envelope].freeze
 
   # The comment above each public method of Memscope, by name.
   def comments
@@ -57,7 +57,11 @@ class FacadeDocumentationTest < MemscopeTest
 
   private
 
-  def block(text, name, depth) = text[/^#{'  ' * depth}(?:class|module) #{name}\b.*?^#{'  ' * depth}end$/m]
+  # All blocks of that name, as several files declare parts of one.
+  def block(text, name, depth)
+    blocks = text.scan(/^#{'  ' * depth}(?:class|module) #{name}\b.*?^#{'  ' * depth}end$/m)
+    blocks.join("\n") unless blocks.empty?
+  end
 
   # Names of what has no signature in the block of its module, parts of it included.
   def undeclared(container, signatures, depth)

@@ -45,6 +45,19 @@ class LoadingTest < MemscopeTest
     assert_silent_child ChildProcess.run(ALL, preload: preload, requires: %w[json memscope], ruby_args: ["-w"])
   end
 
+  # 100 KiB that only a malloc profile needs.
+  def test_the_unwinder_is_loaded_with_the_first_profile
+    skip_under_sanitizer
+    before, after = child_json(<<~RUBY, requires: ["json"])
+      mapped = -> { File.read("/proc/self/maps").include?("libgcc_s") }
+      before = mapped.call
+      Memscope.malloc_profile(backend: :imports) { "x" * 100_000 }
+      puts JSON.generate([before, mapped.call])
+    RUBY
+
+    assert_equal [false, true], [before, after]
+  end
+
   def assert_silent_child(ran)
     assert_predicate ran, :success?, ran
     assert_empty ran.err.lines.grep(/memscope/).join

@@ -91,8 +91,8 @@ class MetricsTest < MemscopeTest
       #{CHILD}
       Memscope.configuration = [60, false]
       calls = Queue.new
-      ledger = Memscope.method(:ledger)
-      Memscope.define_singleton_method(:ledger) { calls << 1; sleep 0.05; ledger.call }
+      ledger = Memscope::Ledger.method(:read)
+      Memscope::Ledger.define_singleton_method(:read) { calls << 1; sleep 0.05; ledger.call }
       times = Array.new(8) { Thread.new { Memscope::Metrics.families } }.map(&:value).map do |families|
         families.find { |family| family.name == "memscope_ledger_read_time_seconds" }.samples.first.value
       end
@@ -107,9 +107,9 @@ class MetricsTest < MemscopeTest
       #{CHILD}
       Memscope.configuration = [60, false]
       Memscope::Metrics.families
-      ledger = Memscope.method(:ledger)
+      ledger = Memscope::Ledger.method(:read)
       calls = 0
-      Memscope.define_singleton_method(:ledger) { calls += 1; ledger.call }
+      Memscope::Ledger.define_singleton_method(:read) { calls += 1; ledger.call }
       reader, writer = IO.pipe
       Process.wait(fork { Memscope::Metrics.families; writer.write(calls) })
       writer.close

@@ -38,8 +38,8 @@ class TuningTest < MemscopeTest
     assert_equal 2, tuning["arenas"].size
     tuning["arenas"].each { |decay| assert_equal [9000, 1000, 0, -1], times(decay) }
     again["arenas"].each { |decay| assert_equal [1000, 0, -1, -1], times(decay) }
-    assert_equal [9000, 1000, 0, -1], times(tuning["later_arenas"])
-    assert_equal "3 of 5 are not in use yet: they begin with the times in later_arenas", tuning["reasons"]["arenas"]
+    assert_equal [9000, 1000, 0, -1], times(tuning["new_arena_defaults"])
+    assert_equal "3 of 5 are not in use yet; new ones begin with new_arena_defaults", tuning["reasons"]["arenas"]
     assert_equal [[0] * 4, 0], [read, later]
   end
 
@@ -51,7 +51,7 @@ class TuningTest < MemscopeTest
     RUBY
 
     assert_equal([[1, 9000, 50]], tuning["arenas"].map { |decay| [decay["index"], *times(decay).first(2)] })
-    assert_nil tuning["later_arenas"]
+    assert_nil tuning["new_arena_defaults"]
     assert_equal([9000, 50, 9000, 9000], arenas.map { |decay| decay["dirty_decay_ms"] }.first(4))
     arenas.each { |decay| assert_equal decay["old_dirty_decay_ms"], decay["dirty_decay_ms"] }
   end
@@ -101,14 +101,14 @@ class TuningTest < MemscopeTest
       refused = [{ arena: 5 }, { arena: -1 }, { arena: 4096 }, { arena: "0" }, { muzzy_decay_ms: -2 },
                  { muzzy_decay_ms: 1.0 }, { muzzy_decay_ms: 18_446_744_072_001 }, { muzzy_decay_ms: true },
                  { background_thread: 1 }, { background_thread: "true" }]
-      before = Memscope.tune.body.slice(:arenas, :later_arenas, :background_thread)
+      before = Memscope.tune.body.slice(:arenas, :new_arena_defaults, :background_thread)
       messages = refused.map do |options|
         Memscope.tune(dirty_decay_ms: 1, **options)
         nil
       rescue ArgumentError => e
         e.message
       end
-      puts JSON.generate([messages, before, Memscope.tune.body.slice(:arenas, :later_arenas, :background_thread)])
+      puts JSON.generate([messages, before, Memscope.tune.body.slice(:arenas, :new_arena_defaults, :background_thread)])
     RUBY
 
     messages.each { |message| assert_match(/\AMemscope\.tune: \w+: given .+, allowed: nil, /, message) }
@@ -138,7 +138,7 @@ class TuningTest < MemscopeTest
     tuning = Memscope.tune
 
     assert_equal [:glibc, []], [tuning.allocator, tuning.arenas]
-    assert_nil tuning.later_arenas
+    assert_nil tuning.new_arena_defaults
     assert_nil tuning.background_thread?
     assert_equal({ arenas: "only jemalloc can be tuned while it runs" }, tuning.reasons)
   end

@@ -17,11 +17,11 @@ class WorkersTest < MemscopeTest
   def with_cluster
     cluster = Memscope::Workers::Cluster.new
     thread = Thread.new { cluster.run }
-    sleep 0.01 until Memscope::Workers.place == cluster && cluster.read
+    sleep 0.01 until Memscope::Workers.current == cluster && cluster.read
     yield cluster
   ensure
     thread.kill.join
-    Memscope::Workers.place = nil
+    Memscope::Workers.current = nil
   end
 
   # A process that does what a worker does at its boot, and then waits.
@@ -55,7 +55,7 @@ class WorkersTest < MemscopeTest
     assert_equal [1, :single, nil, Process.pid], [read.count, alone.role, alone.index, alone.pid]
     assert_equal alone.rss_bytes, alone.uss_bytes + alone.shared_bytes
     assert_equal alone.ledger_rss_bytes, alone.rows.values.sum
-    assert_equal "only this process: there is no master that other processes would report to", read.reasons[:workers]
+    assert_equal "only this process: it has no master to which others report", read.reasons[:workers]
     assert_equal %i[unshared_since_fork_bytes rss_bytes_per_hour], alone.reasons.keys
     assert_equal read, Memscope::Workers.from_h(JSON.parse(read.to_json))
     assert_match(/\A\d{4}-\d\d-\d\dT[\d:.]+Z\z/, alone.to_h[:booted_at])
@@ -111,7 +111,7 @@ class WorkersTest < MemscopeTest
     received = channel.receive(0)
 
     assert_nil received.arenas
-    assert_match(/\Awith them a report has \d+ bytes, and 65536 at most\z/, received.reasons[:arenas])
+    assert_match(/\Awith them the report has \d+ bytes, and 65536 at most\z/, received.reasons[:arenas])
   end
 
   # Else its counters would go back where the master answers again.

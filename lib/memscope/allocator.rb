@@ -4,75 +4,58 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # Which allocator serves this process's malloc, how that was proved, and how it is set.
+  # Which allocator serves this process's malloc, the proof, and its settings.
   #
-  # A loaded library proves nothing: an allocator is named only after a block of malloc's has shown whose it is.
+  # A loaded library proves nothing: an allocator is named only when a block from malloc has been shown to be its own.
   class Allocator < Reading
-    # What an allocator can be found to be.
+    # Every name that can be found.
     NAMES = %i[jemalloc glibc mimalloc tcmalloc musl unknown].freeze
 
     # One setting of the allocator that serves malloc.
     class Setting < Record
-      # @!attribute [r] name
-      #   @return [String] in the allocator's own words
+      # @return [String] by the allocator's own name
       field :name, :string, null: false
-      # @!attribute [r] value
-      #   @return [Integer, String, Boolean, nil] the effective one; nil where the allocator does not say and its rules
-      #     do not tell (the reading's reasons say why, under the setting's name), or has no such setting
+      # @return [Integer, String, Boolean, nil] the effective value; nil where the allocator does not report it and its
+      #   rules do not determine it (the reading's reasons say why, under the setting's name), or has no such setting
       field :value, :any
-      # @!attribute [r] source
-      #   @return [String] where the value came from: "MALLOC_CONF", "/etc/malloc.conf", "malloc_conf" (the program's
-      #     variable), "--with-malloc-conf" (compiled into jemalloc), "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", …,
-      #     "default"
+      # @return [String] of the value: "MALLOC_CONF", "/etc/malloc.conf", "malloc_conf" (the program's variable),
+      #   "--with-malloc-conf" (compiled into jemalloc), "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", …, "default"
       field :source, :string, null: false
-      # @!attribute [r] given
-      #   @return [String, nil] the text of the strongest source that names it
+      # @return [String, nil] text of the strongest source that names it
       field :given, :string
-      # @!attribute [r] ignored
-      #   @return [String, nil] why the text did not take effect
+      # @return [String, nil] why that text has no effect
       field :ignored, :string
     end
 
     # An allocator in the process that does not serve malloc.
     class Other < Record
-      # @!attribute [r] name
-      #   @return [Symbol]
+      # @return [Symbol]
       field :name, :symbol, null: false, one_of: NAMES
-      # @!attribute [r] version
-      #   @return [String, nil]
+      # @return [String, nil]
       field :version, :string
-      # @!attribute [r] path
-      #   @return [String] the shared object, or the executable
+      # @return [String] the shared object, or the executable
       field :path, :string, null: false
-      # @!attribute [r] prefix
-      #   @return [String] of its functions' names, "_rjem_" for instance; empty for none
+      # @return [String] of the names of its functions, for instance "_rjem_"; empty for none
       field :prefix, :string, null: false
-      # @!attribute [r] reason
-      #   @return [String] why it is not the one
+      # @return [String] why it does not serve malloc
       field :reason, :string, null: false
     end
 
-    # @!attribute [r] name
-    #   @return [Symbol] one of NAMES
+    # @return [Symbol] one of NAMES
     field :name, :symbol, null: false, one_of: NAMES
-    # @!attribute [r] version
-    #   @return [String, nil] as upstream says it
+    # @return [String, nil] upstream's version
     field :version, :string
-    # @!attribute [r] path
-    #   @return [String, nil] the shared object, or the executable, whose code serves malloc
+    # @return [String, nil] the shared object, or the executable, whose code serves malloc
     field :path, :string
-    # @!attribute [r] proved?
-    #   @return [Boolean] false for :unknown only
-    field :proved, :boolean, null: false
-    # @!attribute [r] proof
-    #   @return [String] what was seen; for :unknown what was not
+    # @return [Boolean] false for :unknown only
+    field :proved?, :boolean, null: false
+    # @return [String] the evidence; for :unknown why there is none
     field :proof, :string, null: false
     field :settings, [Setting], null: false
-    # @!attribute [r] others
-    #   @return [Array<Other>] allocators in the process that do not serve malloc
+    # @return [Array<Other>] allocators in the process that do not serve malloc
     field :others, [Other], null: false
 
-    # Outside it is a list, as the allocator has its settings in an order.
+    # A list in `to_h`, as settings have an order.
     remove_method :settings
 
     # @return [Hash{Symbol => Setting}] frozen, by name

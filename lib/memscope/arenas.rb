@@ -4,175 +4,124 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # One arena of the allocator: a heap with locks of its own, so that threads need not wait for each other.
+  # One arena of the allocator: an independent heap with its own locks.
   #
-  # Each number is the allocator's own, in its meaning (jemalloc's stats.arenas.<i>, glibc's malloc_info). What the
-  # allocator that serves malloc does not count is nil, and not in `to_h`.
+  # Each number is the allocator's own (jemalloc's stats.arenas.<i>, glibc's malloc_info). A number that the allocator
+  # does not count is nil, and not in `to_h`.
   class Arena < Record
-    # @!attribute [r] index
-    #   @return [Integer, nil] nil for all of them together
+    # @return [Integer, nil] nil for all arenas together
     field :index, :count
-    # @!attribute [r] name
-    #   @return [String, nil] jemalloc's own (5.3.1)
+    # @return [String, nil] jemalloc's name of it (5.3.1)
     field :name, :string, sparse: true
-    # @!attribute [r] allocated_bytes
-    #   @return [Integer, nil] given out and in thread caches: under jemalloc in small and large size classes, under
-    #     glibc all that the arena has and that is not free
+    # @return [Integer, nil] allocated, thread caches included: under jemalloc small and large size classes, under glibc
+    #   the memory of the arena that is not free
     field :allocated_bytes, :bytes, sparse: true
-    # @!method huge?
-    #   @return [Boolean, nil] whether jemalloc keeps it for large allocations (opt.oversize_threshold)
-    field :huge, :boolean, sparse: true
+    # @return [Boolean, nil] whether jemalloc reserves it for large allocations (opt.oversize_threshold)
+    field :huge?, :boolean, sparse: true
 
     # @!group jemalloc
 
-    # @!attribute [r] threads
-    #   @return [Integer, nil] assigned to it
+    # @return [Integer, nil] threads assigned to it
     field :threads, :count, sparse: true
-    # @!attribute [r] uptime_ns
-    #   @return [Integer, nil] nanoseconds since it was made
+    # @return [Integer, nil] nanoseconds since its creation
     field :uptime_ns, :count, counters: true, sparse: true
-    # @!attribute [r] small_allocated_bytes
-    #   @return [Integer, nil] given out and in thread caches, from slabs
+    # @return [Integer, nil] allocated from slabs, thread caches included
     field :small_allocated_bytes, :bytes, sparse: true
-    # @!attribute [r] large_allocated_bytes
-    #   @return [Integer, nil] and in extents of their own
+    # @return [Integer, nil] allocated in extents of their own, thread caches included
     field :large_allocated_bytes, :bytes, sparse: true
-    # @!attribute [r] active_bytes
-    #   @return [Integer, nil] whole pages with allocations in them
+    # @return [Integer, nil] whole pages with allocations in them
     field :active_bytes, :bytes, sparse: true
-    # @!attribute [r] dirty_bytes
-    #   @return [Integer, nil] free pages that were written to: a purge returns them
+    # @return [Integer, nil] free pages that were written to; a purge returns them
     field :dirty_bytes, :bytes, sparse: true
-    # @!attribute [r] muzzy_bytes
-    #   @return [Integer, nil] free pages that the kernel may take (MADV_FREE)
+    # @return [Integer, nil] free pages that the kernel may reclaim (MADV_FREE)
     field :muzzy_bytes, :bytes, sparse: true
-    # @!attribute [r] mapped_bytes
-    #   @return [Integer, nil] address space in use
+    # @return [Integer, nil] address space in use
     field :mapped_bytes, :bytes, sparse: true
-    # @!attribute [r] retained_bytes
-    #   @return [Integer, nil] address space kept for later, without memory as far as jemalloc knows
+    # @return [Integer, nil] address space kept for reuse, without memory as far as jemalloc knows
     field :retained_bytes, :bytes, sparse: true
-    # @!attribute [r] resident_bytes
-    #   @return [Integer, nil] metadata, active and dirty: an upper bound, for active pages may be untouched
+    # @return [Integer, nil] metadata, active and dirty pages: an upper bound, as active pages may be untouched
     field :resident_bytes, :bytes, sparse: true
-    # @!attribute [r] metadata_bytes
-    #   @return [Integer, nil] base and internal together
+    # @return [Integer, nil] base and internal metadata
     field :metadata_bytes, :bytes, sparse: true
-    # @!attribute [r] base_bytes
-    #   @return [Integer, nil] of jemalloc's own bootstrap allocations
+    # @return [Integer, nil] bootstrap allocations of jemalloc itself
     field :base_bytes, :bytes, sparse: true
-    # @!attribute [r] internal_bytes
-    #   @return [Integer, nil] allocated for jemalloc itself
+    # @return [Integer, nil] other allocations of jemalloc itself
     field :internal_bytes, :bytes, sparse: true
-    # @!attribute [r] metadata_thp
-    #   @return [Integer, nil] huge pages that metadata lies in
+    # @return [Integer, nil] huge pages with metadata in them
     field :metadata_thp, :count, sparse: true
-    # @!attribute [r] extent_avail
-    #   @return [Integer, nil] extent structures kept for reuse
+    # @return [Integer, nil] extent structures kept for reuse
     field :extent_avail, :count, sparse: true
-    # @!attribute [r] tcache_bytes
-    #   @return [Integer, nil] in the caches of its threads
+    # @return [Integer, nil] in thread caches of its threads
     field :tcache_bytes, :bytes, sparse: true
-    # @!attribute [r] tcache_stashed_bytes
-    #   @return [Integer, nil] in those caches, and freed (jemalloc 5.3)
+    # @return [Integer, nil] freed, and still in those caches (jemalloc 5.3)
     field :tcache_stashed_bytes, :bytes, sparse: true
-    # @!attribute [r] abandoned_vm_bytes
-    #   @return [Integer, nil] address space given up for good
+    # @return [Integer, nil] address space abandoned for good
     field :abandoned_vm_bytes, :bytes, sparse: true
-    # @!attribute [r] dirty_decay_ms
-    #   @return [Integer, nil] after which dirty pages are given up, in ms; -1 never. nil for all arenas together
+    # @return [Integer, nil] milliseconds until dirty pages are purged; -1 never. nil for all arenas together
     field :dirty_decay_ms, :integer, sparse: true
-    # @!attribute [r] muzzy_decay_ms
-    #   @return [Integer, nil] after which muzzy pages are given back, in ms; -1 never
+    # @return [Integer, nil] milliseconds until muzzy pages are returned; -1 never. nil for all arenas together
     field :muzzy_decay_ms, :integer, sparse: true
 
-    # @!attribute [r] dirty_purges
-    #   @return [Integer, nil] passes that gave dirty pages up
+    # @return [Integer, nil] passes that purged dirty pages
     field :dirty_purges, :count, counters: true, sparse: true
-    # @!attribute [r] dirty_madvises
-    #   @return [Integer, nil] system calls that these passes took
+    # @return [Integer, nil] system calls of these passes
     field :dirty_madvises, :count, counters: true, sparse: true
-    # @!attribute [r] dirty_purged_pages
-    #   @return [Integer, nil] pages that they gave up
+    # @return [Integer, nil] pages that they purged
     field :dirty_purged_pages, :count, counters: true, sparse: true
-    # @!attribute [r] muzzy_purges
-    #   @return [Integer, nil] passes that gave muzzy pages back
+    # @return [Integer, nil] passes that returned muzzy pages
     field :muzzy_purges, :count, counters: true, sparse: true
-    # @!attribute [r] muzzy_madvises
-    #   @return [Integer, nil] system calls that these passes took
+    # @return [Integer, nil] system calls of these passes
     field :muzzy_madvises, :count, counters: true, sparse: true
-    # @!attribute [r] muzzy_purged_pages
-    #   @return [Integer, nil] pages that they gave back
+    # @return [Integer, nil] pages that they returned
     field :muzzy_purged_pages, :count, counters: true, sparse: true
-    # @!attribute [r] small_allocations
-    #   @return [Integer, nil] of regions, by thread caches being filled and by callers without one
+    # @return [Integer, nil] regions allocated, to fill thread caches or for callers without one
     field :small_allocations, :count, counters: true, sparse: true
-    # @!attribute [r] small_deallocations
-    #   @return [Integer, nil] of regions, by thread caches being flushed and by callers without one
+    # @return [Integer, nil] regions freed, by flushes of thread caches or by callers without one
     field :small_deallocations, :count, counters: true, sparse: true
-    # @!attribute [r] small_requests
-    #   @return [Integer, nil] by callers, as far as thread caches have told
+    # @return [Integer, nil] requests by callers, as far as thread caches have reported them
     field :small_requests, :count, counters: true, sparse: true
-    # @!attribute [r] small_cache_fills
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
     field :small_cache_fills, :count, counters: true, sparse: true
-    # @!attribute [r] small_cache_flushes
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
     field :small_cache_flushes, :count, counters: true, sparse: true
-    # @!attribute [r] large_allocations
-    #   @return [Integer, nil] of large size classes
+    # @return [Integer, nil] extents allocated
     field :large_allocations, :count, counters: true, sparse: true
-    # @!attribute [r] large_deallocations
-    #   @return [Integer, nil] of large size classes
+    # @return [Integer, nil] extents freed
     field :large_deallocations, :count, counters: true, sparse: true
-    # @!attribute [r] large_requests
-    #   @return [Integer, nil] by callers, as far as thread caches have told
+    # @return [Integer, nil] requests by callers, as far as thread caches have reported them
     field :large_requests, :count, counters: true, sparse: true
-    # @!attribute [r] large_cache_fills
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
     field :large_cache_fills, :count, counters: true, sparse: true
-    # @!attribute [r] large_cache_flushes
-    #   @return [Integer, nil] of thread caches (jemalloc 5.2.1)
+    # @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
     field :large_cache_flushes, :count, counters: true, sparse: true
 
-    # @!attribute [r] mutexes
-    #   @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention, by mutex: operations, waits, spins,
-    #     owner_switches, wait_ns, longest_wait_ns, most_waiting
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention by mutex: operations, waits, spins,
+    #   owner_switches, wait_ns, longest_wait_ns, most_waiting
     field :mutexes, :hash, counters: %i[operations waits spins owner_switches wait_ns], sparse: true
 
     # @!group glibc
 
-    # @!attribute [r] system_bytes
-    #   @return [Integer, nil] what it has from the kernel
+    # @return [Integer, nil] memory from the kernel
     field :system_bytes, :bytes, sparse: true
-    # @!attribute [r] system_max_bytes
-    #   @return [Integer, nil] and had at most
+    # @return [Integer, nil] peak of it
     field :system_max_bytes, :bytes, sparse: true
-    # @!attribute [r] address_space_bytes
-    #   @return [Integer, nil] reserved
+    # @return [Integer, nil] reserved address space
     field :address_space_bytes, :bytes, sparse: true
-    # @!attribute [r] writable_bytes
-    #   @return [Integer, nil] of it, made writable
+    # @return [Integer, nil] the part of it that is writable
     field :writable_bytes, :bytes, sparse: true
-    # @!attribute [r] heaps
-    #   @return [Integer, nil] mappings that it is made of; nil for the main arena
+    # @return [Integer, nil] mappings of the arena; nil for the main arena
     field :heaps, :count, sparse: true
-    # @!attribute [r] free_bytes
-    #   @return [Integer, nil] in free blocks outside of fastbins and thread caches, the heap's top among them, resident
-    #     or not; malloc_info adds up sizes with their flag bits, so it is too high by a byte or more a block
+    # @return [Integer, nil] in free blocks outside of fastbins and thread caches, the heap's top included, resident or
+    #   not; malloc_info adds up sizes with their flag bits, so it is too high by a byte or more a block
     field :free_bytes, :bytes, sparse: true
-    # @!attribute [r] free_blocks
-    #   @return [Integer, nil] of these, the top being one
+    # @return [Integer, nil] number of these blocks, with the top as one
     field :free_blocks, :count, sparse: true
-    # @!attribute [r] fast_bytes
-    #   @return [Integer, nil] in fastbins, which glibc 2.43 has not any more
+    # @return [Integer, nil] in fastbins (removed in glibc 2.43)
     field :fast_bytes, :bytes, sparse: true
-    # @!attribute [r] fast_blocks
-    #   @return [Integer, nil] of these
+    # @return [Integer, nil] number of blocks in fastbins
     field :fast_blocks, :count, sparse: true
-    # @!attribute [r] free_sizes
-    #   @return [Array<Hash{Symbol => Object}>, nil] free blocks by size: from_bytes, to_bytes, bytes, blocks, unsorted;
-    #     sizes as malloc_info prints them, with the flag bit of the block's header added
+    # @return [Array<Hash{Symbol => Object}>, nil] free blocks by size: from_bytes, to_bytes, bytes, blocks, unsorted;
+    #   sizes as malloc_info prints them, with the flag bits of the block's header
     field :free_sizes, :list, sparse: true
 
     # @!endgroup
@@ -186,11 +135,15 @@ module Memscope
                "free" => :free_bytes, "fast" => :fast_bytes }.freeze
     }.freeze
 
+    # The numbers that metrics have of each arena.
+    LEVELS = %i[allocated_bytes active_bytes dirty_bytes muzzy_bytes retained_bytes resident_bytes metadata_bytes
+                tcache_bytes threads system_bytes free_bytes fast_bytes].freeze
+
     class << self
-      # @return [Symbol] the field that tells it from others of a list
+      # @return [Symbol] the field that identifies it in a list
       def identity = :index
 
-      # jemalloc has no decay time for all arenas together, and answers -1.
+      # For all arenas together jemalloc returns the decay time -1, which means nothing.
       #
       # @param body [Hash{Symbol => Object}] from the extension
       def capture(body)
@@ -212,30 +165,23 @@ module Memscope
     end
   end
 
-  # The allocator's arenas, those that are in use.
+  # The allocator's arenas that are in use.
   #
   #   Memscope.arenas.max_by(&:dirty_bytes).index  # => 3
   class Arenas < Reading
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] that serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] epoch
-    #   @return [Integer, nil] jemalloc's, of all these numbers
+    # @return [Integer, nil] epoch of jemalloc for all these numbers
     field :epoch, :count
-    # @!attribute [r] limit
-    #   @return [Integer, nil] indexes that jemalloc has; the others are not in use
+    # @return [Integer, nil] number of indexes that jemalloc has; not all are in use
     field :limit, :count
-    # @!attribute [r] arenas
-    #   @return [Array<Arena>] by index
+    # @return [Array<Arena>] by index
     collection :arenas, [Arena], counters: Arena.counters
-    # @!attribute [r] merged
-    #   @return [Arena, nil] all together, as the allocator itself sums them
+    # @return [Arena, nil] all together, as the allocator itself sums them
     field :merged, Arena, counters: Arena.counters
-    # @!attribute [r] mmapped_bytes
-    #   @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
+    # @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
     field :mmapped_bytes, :bytes
-    # @!attribute [r] mmapped_blocks
-    #   @return [Integer, nil] of these
+    # @return [Integer, nil] number of these blocks
     field :mmapped_blocks, :count
 
     # What Memscope.arenas does.
@@ -259,6 +205,15 @@ module Memscope
 
       allocator == :glibc && arena.index.zero? ? "main" : "#{'huge ' if arena.huge?}#{arena.index}"
     end
+
+    # @api private
+    # @param name [Symbol] of Arena::LEVELS
+    # @return [Hash{Integer => Integer}] by index, of the arenas that have the number
+    def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
+
+    # @api private
+    # @return [Hash{Symbol => Hash{Integer => Integer}}] those of Arena::LEVELS that any arena has
+    def levels = Arena::LEVELS.to_h { |name| [name, level(name)] }.reject { |_name, numbers| numbers.empty? }
 
     # @api private
     # @return [Boolean] whether anything could be read

@@ -4,101 +4,74 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # The memory cgroup of this process: what its container may use, what it uses, and what happened at the limit.
+  # The memory cgroup of this process: the limit of its container, its usage, and the events at the limit.
   #
-  # The same names are read from cgroup v2 and v1; what a version does not have is nil, and +reasons+ says so. A limit
-  # that is not set is nil with the reason "unlimited".
+  # cgroup v2 and v1 have the same names here; a value that a version does not have is nil, with a reason. A limit that
+  # is not set is nil with the reason "unlimited".
   class Cgroup < Reading
-    # @!attribute [r] version
-    #   @return [Symbol] :v2; :v1; :hybrid, v1 for memory though the process is in a v2 group too; :none
+    # @return [Symbol] :v2; :v1; :hybrid, where the process is in a v2 group but memory is v1; :none
     field :version, :symbol, null: false, one_of: %i[v2 v1 hybrid none]
-    # @!attribute [r] path
-    #   @return [String, nil] the group as /proc/self/cgroup names it
+    # @return [String, nil] the group as /proc/self/cgroup names it
     field :path, :string
-    # @!attribute [r] directory
-    #   @return [String, nil] whose files were read: the nearest group upwards that has the memory controller
+    # @return [String, nil] of the files that were read: the nearest group upwards with the memory controller
     field :directory, :string
-    # @!attribute [r] limit_directory
-    #   @return [String, nil] the group that sets +limit_bytes+: this one or one above it
+    # @return [String, nil] group that sets +limit_bytes+: this one or one above it
     field :limit_directory, :string
-    # @!attribute [r] limit_bytes
-    #   @return [Integer, nil] the effective limit: the smallest memory.max on the way up, v1's
-    #     hierarchical_memory_limit
+    # @return [Integer, nil] the effective limit: the smallest memory.max on the way up, v1's
+    #   hierarchical_memory_limit
     field :limit_bytes, :bytes
-    # @!attribute [r] current_bytes
-    #   @return [Integer, nil] charged to the group and those below it, page cache included
+    # @return [Integer, nil] charged to the group and the groups below it, page cache included
     field :current_bytes, :bytes
-    # @!attribute [r] peak_bytes
-    #   @return [Integer, nil] the most charged so far (v2: Linux 5.19)
+    # @return [Integer, nil] most charged so far (v2: Linux 5.19)
     field :peak_bytes, :bytes
-    # @!attribute [r] working_set_bytes
-    #   @return [Integer, nil] +current_bytes+ less inactive page cache: what Kubernetes evicts by
+    # @return [Integer, nil] +current_bytes+ less inactive page cache: what Kubernetes evicts by
     field :working_set_bytes, :bytes
-    # @!attribute [r] headroom_bytes
-    #   @return [Integer, nil] +limit_bytes+ less this group's own working set
+    # @return [Integer, nil] +limit_bytes+ less this group's own working set
     field :headroom_bytes, :signed_bytes
-    # @!attribute [r] hierarchy_headroom_bytes
-    #   @return [Integer, nil] the least that any limit on the way up leaves, where other groups use of it too
+    # @return [Integer, nil] the least that any limit on the way up leaves, as other groups use of it too
     field :hierarchy_headroom_bytes, :bytes
-    # @!attribute [r] high_bytes
-    #   @return [Integer, nil] above it the kernel slows the group down: the smallest memory.high on the way up (v2)
+    # @return [Integer, nil] where the kernel begins to throttle the group: the smallest memory.high on the way up (v2)
     field :high_bytes, :bytes
-    # @!attribute [r] low_bytes
-    #   @return [Integer, nil] the group's memory.low (v2)
+    # @return [Integer, nil] the group's memory.low (v2)
     field :low_bytes, :bytes
-    # @!attribute [r] min_bytes
-    #   @return [Integer, nil] the group's memory.min (v2)
+    # @return [Integer, nil] the group's memory.min (v2)
     field :min_bytes, :bytes
-    # @!attribute [r] swap_bytes
-    #   @return [Integer, nil] swapped out
+    # @return [Integer, nil] swapped out
     field :swap_bytes, :bytes
-    # @!attribute [r] swap_limit_bytes
-    #   @return [Integer, nil] the smallest memory.swap.max on the way up (v2)
+    # @return [Integer, nil] the smallest memory.swap.max on the way up (v2)
     field :swap_limit_bytes, :bytes
-    # @!attribute [r] memory_and_swap_limit_bytes
-    #   @return [Integer, nil] hierarchical_memsw_limit: memory and swap together (v1)
+    # @return [Integer, nil] hierarchical_memsw_limit: memory and swap together (v1)
     field :memory_and_swap_limit_bytes, :bytes
-    # @!attribute [r] anonymous_bytes
-    #   @return [Integer, nil] memory.stat: anon; v1: total_rss
+    # @return [Integer, nil] memory.stat: anon; v1: total_rss
     field :anonymous_bytes, :bytes
-    # @!attribute [r] anonymous_huge_bytes
-    #   @return [Integer, nil] memory.stat: anon_thp; v1: total_rss_huge
+    # @return [Integer, nil] memory.stat: anon_thp; v1: total_rss_huge
     field :anonymous_huge_bytes, :bytes
-    # @!attribute [r] file_bytes
-    #   @return [Integer, nil] memory.stat: file; v1: total_cache. Shared memory included
+    # @return [Integer, nil] memory.stat: file; v1: total_cache. Shared memory included
     field :file_bytes, :bytes
-    # @!attribute [r] inactive_file_bytes
-    #   @return [Integer, nil] memory.stat: inactive_file; v1: total_inactive_file
+    # @return [Integer, nil] memory.stat: inactive_file; v1: total_inactive_file
     field :inactive_file_bytes, :bytes
-    # @!attribute [r] shared_memory_bytes
-    #   @return [Integer, nil] memory.stat: shmem; v1: total_shmem
+    # @return [Integer, nil] memory.stat: shmem; v1: total_shmem
     field :shared_memory_bytes, :bytes
-    # @!attribute [r] kernel_bytes
-    #   @return [Integer, nil] memory.stat: kernel (Linux 5.18); v1: memory.kmem.usage_in_bytes
+    # @return [Integer, nil] memory.stat: kernel (Linux 5.18); v1: memory.kmem.usage_in_bytes
     field :kernel_bytes, :bytes
-    # @!attribute [r] socket_bytes
-    #   @return [Integer, nil] memory.stat: sock; v1: memory.kmem.tcp.usage_in_bytes
+    # @return [Integer, nil] memory.stat: sock; v1: memory.kmem.tcp.usage_in_bytes
     field :socket_bytes, :bytes
-    # @!attribute [r] host_memory_bytes
-    #   @return [Integer, nil] MemTotal of the machine: the bound of a group without a limit
+    # @return [Integer, nil] MemTotal of the machine: the bound of a group without a limit
     field :host_memory_bytes, :bytes
-    # @!attribute [r] cpu_limit
-    #   @return [Float, nil] how many CPUs' time the processes of the group may use: quota by period, the smallest on
-    #     the way up (cpu.max; v1: cpu.cfs_quota_us, in a group of its own)
+    # @return [Float, nil] number of CPUs whose time the group may use: quota by period, the smallest on the way up
+    #   (cpu.max; v1: cpu.cfs_quota_us, of the cpu controller's group)
     field :cpu_limit, :number
-    # @!attribute [r] events
-    #   @return [Hash{Symbol => Integer}, nil] memory.events in the kernel's words (:low, :high, :max, :oom,
-    #     :oom_kill); v1: :failcnt and :oom_kill
+    # @return [Hash{Symbol => Integer}, nil] memory.events by the kernel's names (:low, :high, :max, :oom, :oom_kill);
+    #   v1: :failcnt and :oom_kill
     field :events, :hash, counters: %i[low high max oom oom_kill failcnt]
-    # @!attribute [r] pressure
-    #   @return [Hash{Symbol => Hash}, nil] memory.pressure: :some and :full, each with :avg10, :avg60, :avg300
-    #     (percent of the time) and :total_us (v2)
+    # @return [Hash{Symbol => Hash{Symbol => Numeric}}, nil] memory.pressure: :some and :full, each with :avg10, :avg60,
+    #   :avg300 (percent of the time) and :total_us (v2)
     field :pressure, :hash, counters: %i[total_us]
 
     # Reads the cgroup of this process, or of a copy of the kernel's files.
     #
-    # @param proc_root [String] what stands for /proc: self/cgroup, self/mountinfo and meminfo are read there
-    # @param cgroup_root [String] what stands for /sys/fs/cgroup
+    # @param proc_root [String] in place of /proc: self/cgroup, self/mountinfo and meminfo are read there
+    # @param cgroup_root [String] in place of /sys/fs/cgroup
     # @return [Cgroup]
     # @raise [ArgumentError] unless both can be paths
     def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")

@@ -2,16 +2,16 @@
 
 module Memscope
   # How memscope's surfaces behave in this application. Memscope.configure changes it, Memscope.configuration reads it;
-  # SETTINGS is what there is, and docs/configuration.md tells it at length.
+  # SETTINGS lists all settings, docs/configuration.md explains them.
   #
-  # What code says goes before the environment's MEMSCOPE_* variables, and these before the defaults.
+  # Code overrides the environment's MEMSCOPE_* variables, which override the defaults.
   #
-  # It is settled when it is first read, so that all surfaces of a process see the same. A forked child can be
-  # configured once more, until it has read the configuration itself.
+  # The first read settles it, so that all surfaces of a process see the same. A forked child can be configured again
+  # until it reads the configuration itself.
   class Configuration
     require_relative "configuration/settings"
 
-    # It was to be changed after something had read it.
+    # Something has read the configuration already.
     class Late < StandardError; end
 
     FACADE = File.expand_path("facade.rb", __dir__)
@@ -45,14 +45,13 @@ module Memscope
       # @return [Configuration]
       def current = settled? ? @current : settle(caller_locations)
 
-      # For what runs before the application has been configured, such as a plugin of its server: what it says may yet
-      # change.
+      # For code that runs before the application is configured, such as a plugin of its server. It may still change.
       #
       # @api private
       # @return [Configuration]
       def so_far = settled? ? @current : new(values)
 
-      # From now on a variable with a wrong value gives what is safe instead of an error.
+      # From now on a variable with a wrong value means the setting's `safe` value instead of an error.
       #
       # @api private
       # @return [void]
@@ -98,7 +97,7 @@ module Memscope
         raise Late, "Memscope.configure: too late, the configuration is in use since #{@user}; allowed: before that"
       end
 
-      # What of memscope asked for it, and what outside of memscope called that.
+      # The part of memscope that read it, and its caller outside of memscope.
       def user(callers)
         callers = callers.reject { |location| [__FILE__, FACADE].include?(location.path) }
         outside = callers.find { |location| !location.path.start_with?(OURS) }
@@ -134,16 +133,16 @@ module Memscope
       freeze
     end
 
-    # @return [#info, #warn, nil] the one that was configured, else that of Rails where there is one
+    # @return [#info, #warn, nil] the configured one, else Rails' where there is Rails
     def logger = @logger || (::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger))
 
-    # @return [String] without what is secret
+    # @return [String] without secrets
     def inspect
       shown = SETTINGS.each_value.map { |setting| "#{setting.name}=#{setting.show(public_send(setting.name))}" }
       "#<#{self.class.name} #{shown.join(' ')}>"
     end
 
-    # What the block of Memscope.configure gets: a reader and a writer for each of SETTINGS.
+    # The block parameter of Memscope.configure: a reader and a writer for each of SETTINGS.
     class Builder
       SETTINGS.each_key do |name|
         define_method(name) { @values[name] }
@@ -151,7 +150,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Hash{Symbol => Object}] what was set
+      # @return [Hash{Symbol => Object}] the settings that were set
       attr_reader :given
 
       # @api private
@@ -161,13 +160,13 @@ module Memscope
         @given = {}
       end
 
-      # @return [Builder] that nothing can be set in any more
+      # @return [Builder]
       def freeze
         @given.freeze
         super
       end
 
-      # @return [String] without values, for some are secret
+      # @return [String] without values, as some are secret
       def inspect = "#<#{self.class.name}>"
 
       private
@@ -184,7 +183,7 @@ module Memscope
       def respond_to_missing?(*) = false
     end
 
-    # A Builder in which each setting takes effect at once: what `config.memscope` is in Rails.
+    # A Builder whose settings take effect at once: Rails' `config.memscope`.
     #
     # @api private
     class Direct < Builder

@@ -9,41 +9,29 @@ module Memscope
     # From the worst on.
     SEVERITIES = %i[critical warning info].freeze
 
-    # @!attribute [r] id
-    #   @return [Symbol] of the rule
+    # @return [Symbol] of the rule
     field :id, :symbol, null: false
-    # @!attribute [r] severity
-    #   @return [Symbol] one of SEVERITIES; an :info leaves the process healthy
+    # @return [Symbol] one of SEVERITIES; an :info leaves the process healthy
     field :severity, :symbol, null: false, one_of: SEVERITIES
-    # @!attribute [r] confidence
-    #   @return [Symbol] :certain where the numbers prove it, :likely where another cause is possible
+    # @return [Symbol] :certain where the numbers prove it, :likely where another cause is possible
     field :confidence, :symbol, null: false, one_of: %i[certain likely]
-    # @!attribute [r] title
-    #   @return [String] one line, with the bytes
+    # @return [String] one line, with the bytes
     field :title, :string, null: false
-    # @!attribute [r] explanation
-    #   @return [String] what the numbers mean, for people
+    # @return [String] what the numbers mean, for people
     field :explanation, :string, null: false
-    # @!attribute [r] evidence
-    #   @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds they reached
+    # @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds they reached
     field :evidence, :hash, null: false
-    # @!attribute [r] affected_bytes
-    #   @return [Integer, nil] memory that it affects; nil where it is about no amount
+    # @return [Integer, nil] memory that it affects; nil where it is about no amount
     field :affected_bytes, :bytes
-    # @!attribute [r] recoverable_bytes
-    #   @return [Integer, nil] what the remedy returns, at least; nil where nothing in this process returns it
+    # @return [Integer, nil] what the remedy returns, at least; nil where nothing in this process returns it
     field :recoverable_bytes, :bytes
-    # @!attribute [r] recoverable_max_bytes
-    #   @return [Integer, nil] what it returns at most; equal where the amount is exact
+    # @return [Integer, nil] what it returns at most; equal where the amount is exact
     field :recoverable_max_bytes, :bytes
-    # @!attribute [r] unrecoverable_reason
-    #   @return [String, nil] why recoverable_bytes is nil
+    # @return [String, nil] why recoverable_bytes is nil
     field :unrecoverable_reason, :string
-    # @!attribute [r] remedy
-    #   @return [String, nil] code, a setting or a command to paste
+    # @return [String, nil] code, a setting or a command to paste
     field :remedy, :string
-    # @!attribute [r] remedy_cost
-    #   @return [String, nil] what the remedy costs
+    # @return [String, nil] what the remedy costs
     field :remedy_cost, :string
 
     # @return [Boolean] whether it makes a process unhealthy
@@ -60,31 +48,24 @@ module Memscope
   class Diagnosis < Reading
     # One rule, and its outcome.
     class Check < Record
-      # @!attribute [r] id
-      #   @return [Symbol] the rule's, which its finding has too
+      # @return [Symbol] the rule's, which its finding has too
       field :id, :symbol, null: false
-      # @!attribute [r] subject
-      #   @return [String] what the rule looks for
+      # @return [String] what the rule looks for
       field :subject, :string, null: false
-      # @!attribute [r] outcome
-      #   @return [Symbol] :found; :clear, nothing significant; :inapplicable, does not apply to this process;
-      #     :unknown, could not be checked
+      # @return [Symbol] :found; :clear, nothing significant; :inapplicable, does not apply to this process;
+      #   :unknown, could not be checked
       field :outcome, :symbol, null: false, one_of: %i[found clear inapplicable unknown]
-      # @!attribute [r] reason
-      #   @return [String, nil] why it is inapplicable or unknown
+      # @return [String, nil] why it is inapplicable or unknown
       field :reason, :string
     end
 
     require_relative "doctor/evidence" # a part of it, and a class inside this one
 
-    # @!attribute [r] findings
-    #   @return [Array<Finding>]
+    # @return [Array<Finding>]
     collection :findings, [Finding]
-    # @!attribute [r] checked
-    #   @return [Array<Check>]
+    # @return [Array<Check>]
     field :checked, [Check], null: false
-    # @!attribute [r] evidence
-    #   @return [Evidence] the readings that the verdict rests on
+    # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 
     # @param text [String] JSON that `to_json` returned

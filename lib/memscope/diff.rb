@@ -9,32 +9,26 @@ module Memscope
   #   diff[:rss_bytes].delta              # => 4096
   #   diff.dig(:rows, :malloc).delta      # => 4096
   #
-  # A counter's delta is what happened in between; a gauge's is by how much it moved.
+  # The delta of a counter counts what happened in between; the delta of a gauge is its rise or fall.
   class Diff < Reading
     # One number, or a group of them.
     class Change < Record
       include Lookup
 
-      # @!attribute [r] id
-      #   @return [Symbol, Integer] the field's, the row's or the Hash key's
+      # @return [Symbol, Integer] of the field, the row or the Hash key
       field :id, :id, null: false
-      # @!attribute [r] label
-      #   @return [String] for people
+      # @return [String] for people
       field :label, :string, null: false
-      # @!attribute [r] from
-      #   @return [Integer, Float, nil] the earlier value; nil where it is not known, and for a mere group
+      # @return [Integer, Float, nil] earlier value; nil where it is unknown, and for a group
       field :from, :number
-      # @!attribute [r] to
-      #   @return [Integer, Float, nil] the later value
+      # @return [Integer, Float, nil] later value
       field :to, :number
-      # @!method counter?
-      #   @return [Boolean] whether it is a total that only grows
-      field :counter, :boolean, null: false
-      # @!attribute [r] changes
-      #   @return [Array<Change>] of its parts
+      # @return [Boolean] whether it is a total that only grows
+      field :counter?, :boolean, null: false
+      # @return [Array<Change>] of its parts
       field :changes, [self], null: false
 
-      # @return [Integer, Float, nil] later less earlier; nil where either is not known
+      # @return [Integer, Float, nil] later less earlier; nil where either is unknown
       def delta = from && to && (to - from)
 
       private
@@ -43,17 +37,13 @@ module Memscope
     end
     include Lookup
 
-    # @!attribute [r] of
-    #   @return [String] the kind of both readings: "ledger", "snapshot", …
+    # @return [String] kind of both readings: "ledger", "snapshot", …
     field :of, :string, null: false
-    # @!attribute [r] seconds
-    #   @return [Float] from the earlier reading to the later
+    # @return [Float] from the earlier reading to the later
     field :seconds, :number, null: false
-    # @!attribute [r] earlier_pid
-    #   @return [Integer] the earlier reading's process; `pid` is the later's
+    # @return [Integer] process of the earlier reading; `pid` is the later one's
     field :earlier_pid, :count, null: false
-    # @!attribute [r] changes
-    #   @return [Array<Change>] one for each number that both readings can have
+    # @return [Array<Change>] one for each number of such a reading
     field :changes, [Change], null: false
 
     NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
@@ -61,7 +51,7 @@ module Memscope
 
     # @param earlier [Reading]
     # @param later [Reading]
-    # @return [Diff] in the later one's envelope; nothing was read for it, so it costs nothing
+    # @return [Diff] in the later reading's envelope, at no cost
     # @raise [TypeError] unless both are readings of one kind
     def self.between(earlier, later)
       unless earlier.instance_of?(later.class)
@@ -88,7 +78,78 @@ module Memscope
     private
 
     def parts = changes
+
+    # Pairs the numbers of two readings of one class, into bodies of Change.
+    #
+    # @api private
+    class Comparison
+      # @param earlier [Reading]
+      # @param later [Reading]
+      def initialize(earlier, later)
+        @earlier = earlier
+        @later = later
+      end
+
+      # @return [Array<Hash>]
+      def changes
+        @later.class.own_fields.filter_map do |field|
+          values = [@earlier, @later].map(&field.reader)
+          Field::NUMBERS.include?(field.type) ? number(field.name, *values, field) : any(field.name, *values, field)
+        end
+      end
+
+      private
+
+      # nil where there is nothing to subtract.
+      def any(id, from, to, field)
+        case [from, to].compact.first
+        when Numeric then number(id, from, to, field)
+        when Hash then group(id, from || {}, to || {}, field)
+        when Array then list(id, from || [], to || [], field)
+        else group(id, from.to_h, to.to_h, field) if field.nested? && field.type.respond_to?(:identity)
+        end
+      end
+
+      def number(id, from, to, field)
+        change(id, from: from, to: to, counter: counter?(field.counters, id))
+      end
+
+      # A Hash says by its keys which of its numbers are counters.
+      def counter?(counters, id) = counters.is_a?(Array) ? counters.include?(id) : counters
+
+      def group(id, from, to, field)
+        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], field) }
+        change(id, changes: changes) unless changes.empty?
+      end
+
+      # Of the lists only rows and records that have an identity hold numbers that can be paired.
+      def list(id, from, to, field)
+        item = to.first || from.first
+        return change(id, changes: rows(from, to)) if item.is_a?(Ledger::Row)
+        return unless item.class.respond_to?(:identity)
+
+        identity = item.class.identity
+        group(id, *[from, to].map { |items| items.to_h { |one| [one.public_send(identity), one.to_h] } }, field)
+      end
+
+      # A row that is not there holds nothing, so it counts as 0.
+      def rows(from, to)
+        pairs = [from, to].map { |rows| rows.to_h { |row| [row.id, row] } }
+        ids = pairs.last.keys | pairs.first.keys
+        changes = ids.map { |id| row(*pairs.map { |pair| pair[id] }) }
+        changes.sort_by.with_index { |change, index| [-(change[:to] - change[:from]).abs, index] }
+      end
+
+      def row(from, to)
+        known = to || from
+        bytes, children = [from, to].map { |row| row ? [row.bytes, row.children] : [0, []] }.transpose
+        change(known.id, label: known.label, from: bytes.first, to: bytes.last, changes: rows(*children))
+      end
+
+      def change(id, label: id.to_s, from: nil, to: nil, counter: false, changes: [])
+        { id: id, label: label, from: from, to: to, counter: counter, changes: changes }
+      end
+    end
+    private_constant :Comparison
   end
 end
-
-require_relative "diff/comparison"

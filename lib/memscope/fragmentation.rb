@@ -1,105 +1,87 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
+require_relative "allocator"
+require_relative "ledger"
+require_relative "ruby_heap"
 require_relative "size_classes"
+require_relative "snapshot"
 
 module Memscope
-  # How much more than what it gave out the allocator holds, each ratio by its name; and of that memory, what can come
-  # back how.
+  # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
-  # "Purgeable" returns at once (`Memscope.purge`), "compactable" by compacting Ruby's heap, and "stuck" not before the
-  # last allocation in a slab or beside a free block is gone, or the process ends.
+  # A purge returns "purgeable" memory at once (`Memscope.purge`), and compaction of Ruby's heap "compactable" memory.
+  # "Stuck" memory stays until the last allocation in a slab or beside a free block is freed, or the process ends.
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
-      # @return [Symbol] the field that tells it from others of a list
+      # @return [Symbol] the field that identifies it in a list
       def self.identity = :size_bytes
 
-      # @!attribute [r] size_bytes
-      #   @return [Integer] of one region
+      # @return [Integer] of one region
       field :size_bytes, :bytes, null: false
-      # @!attribute [r] stuck_bytes
-      #   @return [Integer] in free regions
+      # @return [Integer] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
+      #   pages of a slab that were never touched are not resident
       field :stuck_bytes, :bytes, null: false
-      # @!attribute [r] utilisation
-      #   @return [Float] regions in use of all
+      # @return [Float] regions in use by all regions
       field :utilisation, :number, null: false
-      # @!attribute [r] slabs
-      #   @return [Integer]
+      # @return [Integer] number of slabs
       field :slabs, :count, null: false
     end
 
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] that serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] epoch
-    #   @return [Integer, nil] jemalloc's, of all its numbers
+    # @return [Integer, nil] epoch of jemalloc for all its numbers
     field :epoch, :count
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident memory of the process
+    # @return [Integer, nil] resident memory of the process
     field :rss_bytes, :bytes
-    # @!attribute [r] allocated_bytes
-    #   @return [Integer, nil] given out: under jemalloc what thread caches hold included, under glibc not
+    # @return [Integer, nil] allocated; thread caches are included under jemalloc, and not under glibc
     field :allocated_bytes, :bytes
-    # @!attribute [r] active_bytes
-    #   @return [Integer, nil] jemalloc: whole pages with allocations in them
+    # @return [Integer, nil] jemalloc: whole pages with allocations in them
     field :active_bytes, :bytes
-    # @!attribute [r] resident_bytes
-    #   @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: what is resident of
-    #     malloc's memory
+    # @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: resident part of
+    #   malloc's memory
     field :resident_bytes, :bytes
-    # @!attribute [r] active_to_allocated
-    #   @return [Float, nil] slack inside of pages: 1.0 is none
+    # @return [Float, nil] slack inside of pages: 1.0 is none
     field :active_to_allocated, :number
-    # @!attribute [r] resident_to_active
-    #   @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
+    # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
     field :resident_to_active, :number
-    # @!attribute [r] rss_to_resident
-    #   @return [Float, nil] the process beside its allocator; below 1 where active pages were never touched
+    # @return [Float, nil] the process compared with its allocator; below 1 where active pages were never touched
     field :rss_to_resident, :number
-    # @!attribute [r] purgeable_bytes
-    #   @return [Integer, nil] resident free pages that the allocator can give back now
+    # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @!attribute [r] compactable_min_bytes
-    #   @return [Integer, nil] pages of Ruby's heap that are empty, or that moving its objects together empties, at
-    #     least; nil where pins are not known
+    # @return [Integer, nil] pages of Ruby's heap that are empty or that compaction empties at least; nil where pins are
+    #   unknown
     field :compactable_min_bytes, :bytes
-    # @!attribute [r] compactable_bytes
-    #   @return [Integer, nil] and at most; what of them Ruby gives back, Purge::Compaction forecasts
+    # @return [Integer, nil] pages that it empties at most; Purge::Compaction forecasts how many of them Ruby returns
     field :compactable_bytes, :bytes
-    # @!attribute [r] stuck_bytes
-    #   @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
-    #     bound: pages of a slab that were never touched are not resident
+    # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
+    #   bound: pages of a slab that were never touched are not resident
     field :stuck_bytes, :bytes
-    # @!attribute [r] stuck
-    #   @return [Array<Stuck>] the same by size class, the largest first; empty under glibc, which has none
+    # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
     field :stuck, [Stuck], null: false
 
-    # The reasons of the readings that it is made of which hold for it too.
+    # Reasons of its readings that apply to it, too.
     KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
     TWO_EPOCHS = "someone else advanced it between two readings, twice: numbers may be of two"
     private_constant :KEPT, :TWO_EPOCHS
 
     class << self
-      # Reads what this allocator can say.
-      #
-      # @return [Fragmentation]
+      # @return [Fragmentation] as far as this allocator has statistics
       def read
-        case Memscope.allocator.name
-        when :jemalloc then of_jemalloc(*of_one_epoch, Memscope.ruby_heap)
-        when :glibc then of_glibc(Memscope.ledger(deep: true), Memscope.ruby_heap)
-        else of_unknown(Memscope.snapshot, Memscope.ruby_heap)
+        case Allocator.read.name
+        when :jemalloc then of_jemalloc(*of_one_epoch, RubyHeap.read)
+        when :glibc then of_glibc(Ledger.read(deep: true), RubyHeap.read)
+        else of_unknown(Snapshot.read, RubyHeap.read)
         end
       end
 
-      # What of_jemalloc needs; once more where somebody else advances the epoch between the two.
+      # The readings for of_jemalloc; once more where somebody else advances the epoch between the two.
       #
       # @api private
       # @return [Array(Snapshot, SizeClasses)]
       def of_one_epoch
         readings = Array.new(2) do
-          pair = [Memscope.snapshot, SizeClasses.capture(Native.size_classes(nil, false))]
+          pair = [Snapshot.read, SizeClasses.capture(Native.size_classes(nil, false))]
           return pair if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
 
           pair
@@ -142,7 +124,7 @@ module Memscope
       # @param heap [RubyHeap]
       # @return [Fragmentation]
       def of_unknown(snapshot, heap)
-        build(Memscope.allocator.name, snapshot, heap, [snapshot, heap],
+        build(Allocator.read.name, snapshot, heap, [snapshot, heap],
               stuck: [], reasons: { allocator: "what serves malloc has no statistics that memscope reads" })
       end
 

@@ -5,8 +5,8 @@ require_relative "reading"
 require_relative "allocator"
 
 module Memscope
-  # Every resident page of the process, by its proven owner. The rows sum to `rss_bytes`; what has no proven owner is
-  # the row :unattributed, its mappings listed in its detail.
+  # Every resident page of the process, by its proven owner. The rows sum to `rss_bytes`; pages without a proven owner
+  # are in the row :unattributed, whose detail lists their mappings.
   #
   #   ledger = Memscope.ledger
   #   ledger.rss_bytes                     # => 873123840
@@ -14,58 +14,46 @@ module Memscope
   #   ledger.dig(:ruby_heap, :live_slots)  # => a Ledger::Row
   #   (Memscope.ledger - ledger).rows      # what changed since
   class Ledger < Reading
-    # What an independent source says about a row.
+    # A row compared with an independent source.
     class Check < Record
-      # @!attribute [r] source
-      #   @return [String] who says it
+      # @return [String] of that figure
       field :source, :string, null: false
-      # @!attribute [r] expected_bytes
-      #   @return [Integer] what that source says
+      # @return [Integer] the figure of that source
       field :expected_bytes, :bytes, null: false
-      # @!attribute [r] actual_bytes
-      #   @return [Integer] what the ledger found, measured the same way
+      # @return [Integer] the ledger's figure, measured the same way
       field :actual_bytes, :bytes, null: false
-      # @!method verified?
-      #   @return [Boolean] whether both agree
-      field :verified, :boolean, null: false
+      # @return [Boolean] whether both agree
+      field :verified?, :boolean, null: false
 
-      # @return [Integer] found less expected
+      # @return [Integer] actual less expected
       def difference_bytes = actual_bytes - expected_bytes
     end
 
     # Resident bytes of one owner. The children's bytes sum to the row's.
     class Row < Record
-      # @!attribute [r] id
-      #   @return [Symbol]
+      # @return [Symbol]
       field :id, :symbol, null: false
-      # @!attribute [r] label
-      #   @return [String] for people
+      # @return [String] for people
       field :label, :string, null: false
-      # @!attribute [r] bytes
-      #   @return [Integer] resident; negative only where a row says why
+      # @return [Integer] resident; negative only where a row says why
       field :bytes, :signed_bytes, null: false
-      # @!attribute [r] shared_bytes
-      #   @return [Integer, nil] of these, shared with other processes; nil unless asked for
+      # @return [Integer, nil] pages of these that other processes share; nil without `shared: true`
       field :shared_bytes, :bytes, sparse: true
-      # @!attribute [r] private_bytes
-      #   @return [Integer, nil] of these, private; nil unless asked for
+      # @return [Integer, nil] pages of these that no other process shares; nil without `shared: true`
       field :private_bytes, :bytes, sparse: true
-      # @!attribute [r] detail
-      #   @return [Hash{Symbol => Object}] counts
+      # @return [Hash{Symbol => Object}] counts
       field :detail, :hash, null: false
-      # @!attribute [r] check
-      #   @return [Check, nil]
+      # @return [Check, nil]
       field :check, Check
-      # @!attribute [r] children
-      #   @return [Array<Row>]
+      # @return [Array<Row>]
       field :children, [self], null: false
 
       include Lookup
 
-      # @return [Boolean] whether it has no children
+      # @return [Boolean] whether it is without children
       def leaf? = children.empty?
 
-      # @yield [Row] itself where it is a leaf, else each leaf below it
+      # @yield [Row] itself where it is a leaf, else every leaf below it
       # @return [Enumerator<Row>, self] an Enumerator without a block
       def each_leaf(&block)
         return enum_for(:each_leaf) unless block
@@ -74,7 +62,7 @@ module Memscope
         self
       end
 
-      # @return [Boolean] whether a report shows it: a row of zero says nothing, except that nothing is unattributed
+      # @return [Boolean] whether reports show it: a zero matters in the row :unattributed only
       def visible? = !bytes.zero? || id == :unattributed || children.any?(&:visible?)
 
       # @api private
@@ -91,26 +79,20 @@ module Memscope
 
     include Lookup
 
-    # @!attribute [r] allocator
-    #   @return [Allocator] read just before, in the same envelope
+    # @return [Allocator] read just before, in the ledger's envelope
     field :allocator, Allocator, null: false
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident memory that this scan saw; nil without /proc
+    # @return [Integer, nil] resident memory that this scan saw; nil without /proc
     field :rss_bytes, :bytes
-    # @!attribute [r] source
-    #   @return [Symbol] how it was scanned: :pagemap_scan, :pagemap, :smaps, or :none
+    # @return [Symbol] of the scan: :pagemap_scan, :pagemap, :smaps, or :none
     field :source, :symbol, null: false, one_of: %i[pagemap_scan pagemap smaps none]
-    # @!attribute [r] statm_before_bytes
-    #   @return [Integer, nil] resident memory by /proc/self/statm just before the scan
+    # @return [Integer, nil] resident memory by /proc/self/statm just before the scan
     field :statm_before_bytes, :bytes
-    # @!attribute [r] statm_after_bytes
-    #   @return [Integer, nil] and just after it
+    # @return [Integer, nil] resident memory by /proc/self/statm just after the scan
     field :statm_after_bytes, :bytes
-    # @!attribute [r] held_by_objects_bytes
-    #   @return [Integer, nil] what live objects say they hold through malloc, beyond their slots; nil unless asked for
+    # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
+    #   true`
     field :held_by_objects_bytes, :bytes
-    # @!attribute [r] rows
-    #   @return [Array<Row>] largest first
+    # @return [Array<Row>] largest first
     field :rows, [Row], null: false
 
     # The reason of :malloc while jemalloc samples.
@@ -152,7 +134,7 @@ module Memscope
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?
 
-    # @return [Integer, nil] what has no proven owner; nil where nothing was read
+    # @return [Integer, nil] pages without a proven owner; nil where nothing was read
     def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)
 
     # @yield [Row] each row without children, in order
@@ -165,8 +147,8 @@ module Memscope
     end
 
     # @yieldparam path [Symbol] :malloc, :"malloc/main_heap", …
-    # @yieldparam row [Row] each row at every depth, above the rows below it
-    # @yieldparam above [Array<Row>] the rows that it is part of, the top row first
+    # @yieldparam row [Row] each row at every depth, before its children
+    # @yieldparam above [Array<Row>] its ancestors, the top row first
     # @return [Enumerator, self] an Enumerator without a block
     def each_path(&block)
       return enum_for(:each_path) unless block
@@ -175,8 +157,8 @@ module Memscope
       self
     end
 
-    # @return [Integer, nil] what Ruby accounts for: live slots and, with `objects: true`, what live objects say they
-    #   hold through malloc; nil where Ruby's rows could not be split
+    # @return [Integer, nil] memory that Ruby accounts for: live slots and, with `objects: true`, memory that live
+    #   objects hold through malloc; nil where Ruby's rows are not split
     def ruby_bytes
       live = each_leaf.find { |row| row.id == :live_slots }&.bytes
       live && (live + (held_by_objects_bytes || 0))
@@ -190,7 +172,7 @@ module Memscope
     # @return [Integer] how many rows their checks contradict
     def unverified_rows = each_path.count { |_path, row| row.check && !row.check.verified? }
 
-    # @return [Hash{Symbol => Object}] the allocator without an envelope of its own: it shares the ledger's
+    # @return [Hash{Symbol => Object}] with the allocator without an envelope of its own
     def to_h = { **super, allocator: allocator.body }
 
     private

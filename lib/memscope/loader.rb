@@ -168,7 +168,7 @@ module Memscope
       return unless parts
 
       time = Time.utc(*parts[0, 6], parts.last * 1000)
-      (time.to_i * 1000) + parts.last if time.strftime("%Y-%m-%dT%H:%M:%S.%LZ") == given
+      (time.to_i * 1000) + parts.last if time.strftime(Field::TIME) == given
     rescue ArgumentError
       nil
     end

@@ -4,28 +4,22 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # One mapping of the process, and the ledger rows that own what is resident in it.
+  # One mapping of the process, and the ledger rows that own its resident memory.
   class Mapping < Record
-    # @!attribute [r] start
-    #   @return [Integer] its first address
+    # @return [Integer] first address
     field :start, :count, null: false
-    # @!attribute [r] end
-    #   @return [Integer] the address behind its last
+    # @return [Integer] address behind the last
     field :end, :count, null: false
-    # @!attribute [r] resident_bytes
-    #   @return [Integer] of it, in memory; the rows sum to this
+    # @return [Integer] memory of it that is resident, which the rows sum to
     field :resident_bytes, :bytes, null: false
-    # @!attribute [r] permissions
-    #   @return [String] as /proc/self/maps has them: "rw-p"
+    # @return [String] as /proc/self/maps has them: "rw-p"
     field :permissions, :string, null: false
-    # @!attribute [r] name
-    #   @return [String] the file's path, "[heap]", "[stack]", or empty
+    # @return [String] the file's path, "[heap]", "[stack]", or empty
     field :name, :string, null: false
-    # @!attribute [r] rows
-    #   @return [Hash{Symbol => Integer}] resident bytes by row: :ruby_heap, :"malloc/main_heap", …
+    # @return [Hash{Symbol => Integer}] resident bytes by row: :ruby_heap, :"malloc/main_heap", …
     field :rows, :hash, null: false
 
-    # @return [Integer] of address space
+    # @return [Integer] address space of it
     def size_bytes = self.end - start
   end
 
@@ -33,17 +27,13 @@ module Memscope
   #
   #   Memscope.mappings.max_by(&:resident_bytes).rows  # => {:"malloc/main_heap" => 547356672}
   class Mappings < Reading
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident memory that this scan saw: what the mappings and `unmapped_bytes` sum to
+    # @return [Integer, nil] resident memory that this scan saw: the sum of the mappings and `unmapped_bytes`
     field :rss_bytes, :bytes
-    # @!attribute [r] source
-    #   @return [Symbol] how it was scanned: :pagemap_scan, :pagemap, :smaps, or :none
+    # @return [Symbol] of the scan: :pagemap_scan, :pagemap, :smaps, or :none
     field :source, :symbol, null: false, one_of: %i[pagemap_scan pagemap smaps none]
-    # @!attribute [r] unmapped_bytes
-    #   @return [Integer, nil] resident where no mapping was listed: mapped while the reading went on
+    # @return [Integer, nil] resident memory outside of the listed mappings: mapped during the reading
     field :unmapped_bytes, :bytes
-    # @!attribute [r] mappings
-    #   @return [Array<Mapping>] by address
+    # @return [Array<Mapping>] by address
     collection :mappings, [Mapping]
 
     # What Memscope.mappings does.

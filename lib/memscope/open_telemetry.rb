@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "requirement"
-require_relative "metrics/round"
+require_relative "metrics"
 
 Memscope::Requirement.load("opentelemetry-metrics-sdk", feature: "opentelemetry-metrics-sdk",
                                                         surface: "memscope/open_telemetry")
@@ -40,7 +40,7 @@ module Memscope
         end
 
         @mutex.synchronize do
-          installed = @installed[meter_provider] ||= { round: Metrics::Round.new(worker: false) }
+          installed = @installed[meter_provider] ||= { scrape: Metrics::Scrape.new(worker: false) }
           Metrics.families(worker: false).sum { |family| add(family, meter_provider, installed) }
         end
       end
@@ -53,12 +53,12 @@ module Memscope
           next if installed.key?(key)
 
           meter = meter_provider.meter(["memscope", *sample.labels.values].join("/"), version: VERSION)
-          installed[key] = instrument(meter, family, key, installed[:round])
+          installed[key] = instrument(meter, family, key, installed[:scrape])
         end
       end
 
-      def instrument(meter, family, key, round)
-        callback = -> { round.ask(key) { |families| value(families, *key) } }
+      def instrument(meter, family, key, scrape)
+        callback = -> { scrape.ask(key) { |families| value(families, *key) } }
         gauge = meter.create_observable_gauge(family.name.sub(SUFFIX, "").sub("_", "."), unit: UNITS.fetch(family.unit),
                                                                                          description: family.help,
                                                                                          callback: callback)

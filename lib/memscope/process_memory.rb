@@ -4,93 +4,65 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # What the kernel accounts to this process, from /proc/self/smaps_rollup and /proc/self/status.
+  # The kernel's figures for this process, from /proc/self/smaps_rollup and /proc/self/status.
   #
-  # smaps_rollup is a walk of the page tables: exact, milliseconds per GB, and other threads' mmap and munmap wait
-  # meanwhile. A figure that this kernel does not print, or does not show to this process, is nil; +reasons+ says
-  # which of the two.
+  # smaps_rollup walks the page tables: exact, milliseconds per GB, and mmap and munmap in other threads wait meanwhile.
+  # A figure that this kernel does not print, or hides from this process, is nil; +reasons+ says which.
   class ProcessMemory < Reading
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident pages, shared ones in full (Rss)
+    # @return [Integer, nil] resident pages, shared ones in full (Rss)
     field :rss_bytes, :bytes
-    # @!attribute [r] peak_rss_bytes
-    #   @return [Integer, nil] the highest RSS since the process began or its peak was reset (VmHWM)
+    # @return [Integer, nil] the highest RSS since the process began or its peak was reset (VmHWM)
     field :peak_rss_bytes, :bytes
-    # @!attribute [r] pss_bytes
-    #   @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
+    # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
     field :pss_bytes, :bytes
-    # @!attribute [r] uss_bytes
-    #   @return [Integer, nil] pages that this process alone maps: Private_Clean + Private_Dirty
+    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
     field :uss_bytes, :bytes
-    # @!attribute [r] pss_anonymous_bytes
-    #   @return [Integer, nil] Pss_Anon
+    # @return [Integer, nil] Pss_Anon
     field :pss_anonymous_bytes, :bytes
-    # @!attribute [r] pss_file_bytes
-    #   @return [Integer, nil] Pss_File
+    # @return [Integer, nil] Pss_File
     field :pss_file_bytes, :bytes
-    # @!attribute [r] pss_shared_memory_bytes
-    #   @return [Integer, nil] Pss_Shmem
+    # @return [Integer, nil] Pss_Shmem
     field :pss_shared_memory_bytes, :bytes
-    # @!attribute [r] pss_dirty_bytes
-    #   @return [Integer, nil] Pss_Dirty (Linux 6.0)
+    # @return [Integer, nil] Pss_Dirty (Linux 6.0)
     field :pss_dirty_bytes, :bytes
-    # @!attribute [r] shared_clean_bytes
-    #   @return [Integer, nil] Shared_Clean
+    # @return [Integer, nil] Shared_Clean
     field :shared_clean_bytes, :bytes
-    # @!attribute [r] shared_dirty_bytes
-    #   @return [Integer, nil] Shared_Dirty
+    # @return [Integer, nil] Shared_Dirty
     field :shared_dirty_bytes, :bytes
-    # @!attribute [r] private_clean_bytes
-    #   @return [Integer, nil] Private_Clean
+    # @return [Integer, nil] Private_Clean
     field :private_clean_bytes, :bytes
-    # @!attribute [r] private_dirty_bytes
-    #   @return [Integer, nil] Private_Dirty
+    # @return [Integer, nil] Private_Dirty
     field :private_dirty_bytes, :bytes
-    # @!attribute [r] referenced_bytes
-    #   @return [Integer, nil] pages marked as accessed (Referenced)
+    # @return [Integer, nil] pages marked as accessed (Referenced)
     field :referenced_bytes, :bytes
-    # @!attribute [r] anonymous_bytes
-    #   @return [Integer, nil] resident pages without a file (Anonymous)
+    # @return [Integer, nil] resident pages without a file (Anonymous)
     field :anonymous_bytes, :bytes
-    # @!attribute [r] file_bytes
-    #   @return [Integer, nil] resident pages of files (RssFile)
+    # @return [Integer, nil] resident pages of files (RssFile)
     field :file_bytes, :bytes
-    # @!attribute [r] shared_memory_bytes
-    #   @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
+    # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
     field :shared_memory_bytes, :bytes
-    # @!attribute [r] lazy_free_bytes
-    #   @return [Integer, nil] given back with MADV_FREE, resident until the kernel wants them (LazyFree)
+    # @return [Integer, nil] freed with MADV_FREE, resident until the kernel reclaims them (LazyFree)
     field :lazy_free_bytes, :bytes
-    # @!attribute [r] anonymous_huge_bytes
-    #   @return [Integer, nil] resident as transparent huge pages (AnonHugePages)
+    # @return [Integer, nil] resident as transparent huge pages (AnonHugePages)
     field :anonymous_huge_bytes, :bytes
-    # @!attribute [r] swap_bytes
-    #   @return [Integer, nil] swapped out (Swap)
+    # @return [Integer, nil] swapped out (Swap)
     field :swap_bytes, :bytes
-    # @!attribute [r] swap_pss_bytes
-    #   @return [Integer, nil] swapped out, divided among the processes that share it (SwapPss)
+    # @return [Integer, nil] swapped out, divided among the processes that share it (SwapPss)
     field :swap_pss_bytes, :bytes
-    # @!attribute [r] locked_bytes
-    #   @return [Integer, nil] locked in memory (Locked)
+    # @return [Integer, nil] locked in memory (Locked)
     field :locked_bytes, :bytes
-    # @!attribute [r] page_tables_bytes
-    #   @return [Integer, nil] the kernel's page tables for this process (VmPTE); no part of RSS
+    # @return [Integer, nil] the kernel's page tables for this process (VmPTE); not in RSS
     field :page_tables_bytes, :bytes
-    # @!attribute [r] hugetlb_bytes
-    #   @return [Integer, nil] pages of hugetlbfs (HugetlbPages); no part of RSS
+    # @return [Integer, nil] pages of hugetlbfs (HugetlbPages); not in RSS
     field :hugetlb_bytes, :bytes
-    # @!attribute [r] virtual_bytes
-    #   @return [Integer, nil] address space (VmSize)
+    # @return [Integer, nil] address space (VmSize)
     field :virtual_bytes, :bytes
-    # @!attribute [r] peak_virtual_bytes
-    #   @return [Integer, nil] the most address space so far (VmPeak)
+    # @return [Integer, nil] peak address space (VmPeak)
     field :peak_virtual_bytes, :bytes
-    # @!attribute [r] threads
-    #   @return [Integer, nil] of the kernel's, Ruby's among them
+    # @return [Integer, nil] kernel threads, Ruby's included
     field :threads, :count
-    # @!method thp_enabled?
-    #   @return [Boolean, nil] whether this process may get transparent huge pages (THP_enabled); CRuby turns them off
-    field :thp_enabled, :boolean
+    # @return [Boolean, nil] whether this process may have transparent huge pages (THP_enabled); CRuby disables them
+    field :thp_enabled?, :boolean
 
     # What Memscope.process_memory does.
     #

@@ -24,72 +24,51 @@ module Memscope
 
     # The cost of sampling itself.
     class Overhead < Record
-      # @!attribute [r] samples_taken
-      #   @return [Integer] since profiling began, freed ones included
+      # @return [Integer] since profiling began, freed ones included
       field :samples_taken, :count, null: false
-      # @!attribute [r] nanoseconds
-      #   @return [Integer] of taking them
+      # @return [Integer] of taking them
       field :nanoseconds, :count, null: false
-      # @!attribute [r] table_bytes
-      #   @return [Integer] resident memory of the tables of stacks, frames, names and live samples, in whole pages
+      # @return [Integer] resident memory of the tables of stacks, frames, names and live samples, in whole pages
       field :table_bytes, :bytes, null: false
-      # @!attribute [r] dropped_samples
-      #   @return [Integer] for which a table had no room; their bytes are missing from the estimates
+      # @return [Integer] for which a table had no room; their bytes are missing from the estimates
       field :dropped_samples, :count, null: false
-      # @!attribute [r] lost_frees
-      #   @return [Integer] of sampled blocks, noticed too late: they may count as live
+      # @return [Integer] of sampled blocks, noticed too late: they may count as live
       field :lost_frees, :count, null: false
-      # @!attribute [r] inflated_bytes
-      #   @return [Integer, nil] growth of the allocator's active bytes by sampling: jemalloc places each sampled
-      #     small block in its own extent
+      # @return [Integer, nil] growth of the allocator's active bytes by sampling: jemalloc places each sampled
+      #   small block in its own extent
       field :inflated_bytes, :bytes
-      # @!attribute [r] patched_imports
-      #   @return [Integer, nil] imports of malloc and free that call memscope instead
+      # @return [Integer, nil] imports of malloc and free that call memscope instead
       field :patched_imports, :count
-      # @!attribute [r] patched_objects
-      #   @return [Integer, nil] programs and libraries with these imports
+      # @return [Integer, nil] programs and libraries with these imports
       field :patched_objects, :count
     end
 
-    # @!attribute [r] backend
-    #   @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports)
+    # @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports)
     field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
-    # @!attribute [r] rate_bytes
-    #   @return [Integer] bytes allocated between two samples, on average
+    # @return [Integer] bytes allocated between two samples, on average
     field :rate_bytes, :count, null: false
-    # @!method running?
-    #   @return [Boolean] whether it was running when this was read
-    field :running, :boolean, null: false
-    # @!attribute [r] started_at
-    #   @return [Time] UTC, to the millisecond, when profiling began
+    # @return [Boolean] whether it was running when this was read
+    field :running?, :boolean, null: false
+    # @return [Time] UTC, to the millisecond, when profiling began
     field :started_at, :time, null: false
-    # @!attribute [r] generation
-    #   @return [Integer] the current one, which new allocations belong to
+    # @return [Integer] the current one, which new allocations belong to
     field :generation, :count, null: false
-    # @!attribute [r] frames
-    #   @return [Array<Frame>] of all stacks
+    # @return [Array<Frame>] of all stacks
     field :frames, [Frame], null: false
-    # @!attribute [r] stacks
-    #   @return [Array<Stack>] of live allocations; their numbers sum to `live_bytes` and `samples`
+    # @return [Array<Stack>] of live allocations; their numbers sum to `live_bytes` and `samples`
     field :stacks, [Stack], null: false
-    # @!attribute [r] live_bytes
-    #   @return [Integer] allocated since profiling began and not freed
+    # @return [Integer] allocated since profiling began and not freed
     field :live_bytes, :bytes, null: false
-    # @!attribute [r] samples
-    #   @return [Integer] live ones, the basis of all estimates
+    # @return [Integer] live ones, the basis of all estimates
     field :samples, :count, null: false
-    # @!attribute [r] error_bytes
-    #   @return [Integer] one standard error of `live_bytes`
+    # @return [Integer] one standard error of `live_bytes`
     field :error_bytes, :bytes, null: false
-    # @!attribute [r] allocator_live_bytes
-    #   @return [Integer, nil] all live bytes by the allocator's own count, older blocks included
+    # @return [Integer, nil] all live bytes by the allocator's own count, older blocks included
     field :allocator_live_bytes, :bytes
-    # @!attribute [r] coverage
-    #   @return [Float, nil] `live_bytes` as a share of the growth in the allocator's count meanwhile; nil where that
-    #     is too little to compare
+    # @return [Float, nil] `live_bytes` as a share of the growth in the allocator's count meanwhile; nil where that
+    #   is too little to compare
     field :coverage, :number
-    # @!attribute [r] overhead
-    #   @return [Overhead]
+    # @return [Overhead]
     field :overhead, Overhead, null: false
 
     # Built on demand below.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "requirement"
-require_relative "metrics/round"
+require_relative "metrics"
 
 Memscope::Requirement.load("prometheus-client", feature: "prometheus/client",
                                                 surface: "memscope/prometheus_collector")
@@ -23,19 +23,19 @@ module Memscope
       attr_reader :type
 
       # @param definition [Metrics::Definition]
-      # @param round [Metrics::Round]
-      def initialize(definition, round) # rubocop:disable Lint/MissingSuper -- it would make a store
+      # @param scrape [Metrics::Scrape]
+      def initialize(definition, scrape) # rubocop:disable Lint/MissingSuper -- it would make a store
         @name = definition.name.to_sym
         @type = definition.type
         @docstring = definition.help
         @labels = definition.label_names
         @preset_labels = {}
-        @round = round
+        @scrape = scrape
       end
 
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
       def values
-        samples = @round.ask(name) { |families| families[name.to_s]&.samples || [] }
+        samples = @scrape.ask(name) { |families| families[name.to_s]&.samples || [] }
         samples.to_h { |sample| [sample.labels, sample.value] }
       end
 
@@ -51,8 +51,8 @@ module Memscope
     # @return [void]
     # @raise [::Prometheus::Client::Registry::AlreadyRegisteredError] where one of the names is taken
     def self.register(registry = ::Prometheus::Client.registry, worker: nil)
-      round = Metrics::Round.new(worker: worker)
-      Metrics::DEFINITIONS.each { |definition| registry.register(Metric.new(definition, round)) }
+      scrape = Metrics::Scrape.new(worker: worker)
+      Metrics::DEFINITIONS.each { |definition| registry.register(Metric.new(definition, scrape)) }
       nil
     end
   end

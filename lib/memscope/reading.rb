@@ -8,64 +8,56 @@ module Memscope
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 walks.
   class Cost < Record
-    # @!attribute [r] tier
-    #   @return [Symbol] :T0, :T1, :T2 or :T3
+    # @return [Symbol] :T0, :T1, :T2 or :T3
     field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
-    # @!attribute [r] wall_us
-    #   @return [Integer] how long it took, in microseconds
+    # @return [Integer] duration in microseconds
     field :wall_us, :count, null: false
-    # @!attribute [r] gvl_us
-    #   @return [Integer] for how much of that the GVL was held
+    # @return [Integer] the part of it that held the GVL, in microseconds
     field :gvl_us, :count, null: false
-    # @!attribute [r] scratch_bytes
-    #   @return [Integer] memory of its own that it worked in
+    # @return [Integer] scratch memory that the reading used
     field :scratch_bytes, :bytes, null: false
   end
 
-  # The base of everything that memscope reads: a Record inside an envelope that says what it is, who wrote it, and of
-  # which process and moment it is. A subclass declares its own fields with `field`; `reasons` and `cost` follow them.
+  # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A
+  # subclass declares its own fields with `field`; `reasons` and `cost` follow them.
   #
-  # Counters among the fields (totals that only grow) are declared with `counters: true`, or for a Hash with the keys
-  # that are such (`counters: %i[count time]`); all other numbers are gauges.
+  # A field that is a counter (a total that only grows) is declared with `counters: true`, a Hash with the keys that are
+  # counters (`counters: %i[count time]`); all other numbers are gauges.
   class Reading < Record
     # The layouts of `to_h` that `from_h` understands.
     SCHEMAS = [1].freeze
 
-    # @!attribute [r] memscope
-    #   @return [String] the version of memscope that read it
+    # @return [String] version of memscope
     field :memscope, :string, null: false
-    # @!attribute [r] ruby
-    #   @return [String] the version of the Ruby that it was read in
+    # @return [String] version of Ruby in the process
     field :ruby, :string, null: false
-    # @!attribute [r] pid
-    #   @return [Integer] the process
+    # @return [Integer] process
     field :pid, :count, null: false
-    # @!attribute [r] at
-    #   @return [Time] UTC, to the millisecond
+    # @return [Time] UTC, to the millisecond
     field :at, :time, null: false
-    # @!attribute [r] reasons
-    #   @return [Hash{Symbol => String}] why something is nil, missing or coarse
+    # @return [Hash{Symbol => String}] why a value is nil, missing or approximate
     field :reasons, :sentences, null: false
-    # @!attribute [r] cost
-    #   @return [Cost]
+    # @return [Cost]
     field :cost, :cost, null: false
 
     ENVELOPE = own_fields.first(4).freeze
     CLOSING = own_fields.last(2).freeze
     private_constant :ENVELOPE, :CLOSING
 
-    # Both are made when they are asked for.
-    remove_method :at, :cost
+    # It is built on demand.
+    remove_method :cost
 
     class << self
-      # @return [Array<Field>] the envelope's, its own, reasons and cost
+      # @return [Array<Field>] of the envelope, its own, reasons and cost
       def fields = @fields ||= [*ENVELOPE, *own_fields, *CLOSING].freeze
 
-      # @return [Array<Symbol>] the names of the fields that a body from the extension has
+      # @return [Array<Symbol>] names of the fields outside the envelope
       def body_names = [*own_fields, *CLOSING].map(&:name)
 
       # Declares the list that the reading is a Collection of.
       #
+      # @!macro [attach] reading_collection
+      #   @!attribute [r] $1
       # @return [void]
       def collection(name, type, **options)
         field(name, type, null: false, **options)
@@ -77,19 +69,19 @@ module Memscope
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
 
-      # Puts a body from the extension into an envelope of this process and moment, or of another reading's.
+      # Puts a body from the extension into an envelope of this process and moment, or into another reading's.
       #
-      # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost; the reading keeps it as its own
+      # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost; becomes part of the reading
       # @param envelope [Hash{Symbol => Object}, nil]
       def capture(body, envelope = nil)
         body[:cost].freeze
         super(envelope ? body.update(envelope) : stamped(body))
       end
 
-      # Checks an argument of `read`, which is the call of the same name in Memscope.
+      # Checks an argument of `read` and of Memscope's method of this kind.
       #
       # @api private
-      # @param name [Symbol] the argument
+      # @param name [Symbol] of the argument
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
       def check_switch(name, value)
@@ -109,38 +101,33 @@ module Memscope
       end
     end
 
-    # @return [String] what it is a reading of: "ledger", "allocator", …
+    # @return [String] "ledger", "allocator", …
     def kind = self.class.kind
-
-    def at = Time.at(0, @values[:at], :millisecond).utc.freeze
 
     def cost = Cost.capture(@values[:cost])
 
-    # @return [Hash{Symbol => Object}] schema, kind, the rest of the envelope, the fields, reasons and cost; ready
-    #   for JSON
-    def to_h = { schema: SCHEMAS.last, kind: kind, **super, at: at.strftime("%Y-%m-%dT%H:%M:%S.%LZ") }
+    # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost; ready for JSON
+    def to_h = { schema: SCHEMAS.last, kind: kind, **super }
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
 
     # @api private
-    # @return [Hash{Symbol => Object}] its moment, for a reading that shares it
+    # @return [Hash{Symbol => Object}] for a reading of the same moment
     def envelope = @values.slice(*ENVELOPE.map(&:name))
 
-    # What changed since an earlier reading of the same kind. Loads memscope/diff when first used; require that
-    # beforehand where it is to be used in a trap handler.
+    # What changed since an earlier reading. Loads memscope/diff when first used.
     #
     # @param other [Reading] the earlier one
     # @return [Diff]
-    # @raise [TypeError] when the other is no reading of this kind
+    # @raise [TypeError] for a reading of another kind
     def -(other) = Diff.between(other, self)
 
-    # For people, 80 columns; of a reading that is not printed as a page or a table, what `inspect` returns. Loads
-    # memscope/report when first used.
+    # Loads memscope/report when first used.
     #
     # @param options [Hash] of the kind of reading; `unicode: false` for plain ASCII, the default where the locale is
     #   not UTF-8
-    # @return [String]
+    # @return [String] for people, 80 columns; `inspect` for a kind that has no report
     def to_s(**options)
       require_relative "report"
       Report.render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
@@ -167,7 +154,7 @@ module Memscope
       self
     end
 
-    # @return [Hash{Symbol => Object}] as of every reading; Enumerable's would need pairs
+    # @return [Hash{Symbol => Object}] as for every reading; Enumerable's would need pairs
     def to_h = TO_H.bind_call(self)
   end
 end

@@ -1,15 +1,17 @@
 # frozen_string_literal: true
 
 module Memscope
-  # One declared attribute of a Record: how its value is taken over from the extension, which is trusted, and given out
-  # again for `to_h`. Values from anywhere else go through Loader.
+  # One declared attribute of a Record: how its value is taken from the extension, which is trusted, and returned by
+  # `to_h`. Loader checks values from anywhere else.
   #
-  # Every value is frozen, and survives JSON: it compares equal afterwards.
+  # Every value is frozen, and equal after a round trip through JSON.
   #
   # @api private
   class Field
-    # The types that are numbers.
+    # Types of numbers.
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
+    # Text of a time in `to_h` and JSON.
+    TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
     IMMEDIATES = [*NUMBERS, :symbol, :id, :boolean, :time, :cost].freeze
     private_constant :IMMEDIATES
 
@@ -29,7 +31,8 @@ module Memscope
     #   @return [Boolean] whether `to_h` leaves the field out where it is nil
     attr_reader :name, :type, :nullable, :one_of, :counters, :sparse
 
-    def initialize(name, type, nullable:, one_of:, counters:, sparse:)
+    # Positional, as keywords would allocate a Hash for each field.
+    def initialize(name, type, nullable, one_of, counters, sparse) # rubocop:disable Metrics/ParameterLists
       @name = name
       @type = type
       @nullable = nullable
@@ -45,12 +48,10 @@ module Memscope
     # @return [Boolean] whether it is a Record, or a list of Records
     def nested? = type.is_a?(Class) || type.is_a?(Array)
 
-    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which has to be frozen to the bottom
+    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which is to be frozen deeply
     def plain? = !nested? && !IMMEDIATES.include?(type)
 
-    # Of a nested field.
-    #
-    # @param value [Object] as the extension built it
+    # @param value [Object] of a nested field, as the extension built it
     # @return [Object] as the record holds it
     def take(value)
       return value if value.nil?
@@ -61,13 +62,20 @@ module Memscope
     # @param value [Object] as the record holds it
     # @return [Object] as `to_h` has it
     def give(value)
-      return value unless nested? && value
-
-      type.is_a?(Array) ? value.map(&:to_h) : value.to_h
+      case type
+      when Array then value&.map(&:to_h)
+      when Class then value&.to_h
+      when :time then value && Field.time(value).strftime(TIME)
+      else value
+      end
     end
 
-    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it vouches for all that is in it
-    # @return [Object] frozen to the bottom, with Strings for Symbols
+    # @param milliseconds [Integer] since 1970
+    # @return [Time] UTC, frozen
+    def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
+
+    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
+    # @return [Object] deeply frozen, with Strings for Symbols
     def self.plain(value)
       case value
       when String then text(value)
@@ -78,10 +86,8 @@ module Memscope
       end
     end
 
-    # Text that JSON can hold, whatever bytes a path or a mapping's name has.
-    #
-    # @param string [String]
-    # @return [String] frozen, valid UTF-8; bytes that are none are replaced
+    # @param string [String] a path or a mapping's name can have any bytes
+    # @return [String] frozen, valid UTF-8; invalid bytes are replaced
     def self.text(string)
       return string if string.frozen? && string.encoding == Encoding::UTF_8 && string.valid_encoding?
 
@@ -93,17 +99,17 @@ module Memscope
     def record(of, value) = value.is_a?(of) ? value : of.capture(value)
   end
 
-  # A frozen value with declared fields. Subclasses say what they hold:
+  # A frozen value with declared fields:
   #
   #   class Setting < Record
   #     field :name, :string, null: false
   #     field :source, :symbol, one_of: %i[default environment]
   #   end
   #
-  # and get readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building one takes no
-  # lock and loads nothing, so it works in a trap handler.
+  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building one takes no lock
+  # and loads nothing, so it works in a trap handler.
   class Record
-    # Readers are further names of this method: a closure for each would take more memory and time.
+    # Readers are aliases of this method: a closure for each would take more memory and time.
     def read = @values.fetch(__callee__)
     private :read
 
@@ -113,17 +119,23 @@ module Memscope
 
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       #
+      # @!macro [attach] record_field
+      #   @!attribute [r] $1
       # @return [void]
       def field(name, type, null: true, one_of: nil, counters: false, sparse: false)
-        key = name.name.delete_suffix("?").to_sym
-        own_fields << Field.new(key, type, nullable: null, one_of: one_of, counters: counters, sparse: sparse)
-        type == :boolean ? define_method(:"#{key}?") { @values[key] } : public(alias_method(key, :read))
+        key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
+        own_fields << Field.new(key, type, null, one_of, counters, sparse)
+        case type
+        when :boolean then define_method(:"#{key}?") { @values[key] }
+        when :time then define_method(name) { @values[name] && Field.time(@values[name]) }
+        else public(alias_method(name, :read))
+        end
       end
 
-      # Takes over what the extension built; nothing is checked, and a missing key is nil. Most values are numbers or
-      # come frozen, and stay as they are: a reading costs microseconds.
+      # Builds a record from what the extension built. Nothing is checked, and a missing key is nil. Numbers and frozen
+      # values stay as they are, so that this costs microseconds.
       #
-      # @param body [Hash{Symbol => Object}] the record keeps it as its own; where it is frozen, a copy
+      # @param body [Hash{Symbol => Object}] becomes part of the record; where it is frozen, a copy does
       def capture(body)
         body = body.dup if body.frozen?
         plain_names.each { |name| body[name] = Field.plain(body[name]) unless body[name].frozen? }
@@ -131,25 +143,25 @@ module Memscope
         new(body.size == fields.size ? body : completed(body))
       end
 
-      # Builds a value from what `to_h` or its JSON gave.
+      # Builds a record from the result of `to_h` or its JSON.
       #
       # @param hash [Hash] with String or Symbol keys
       # @raise [ArgumentError] naming the class, the key, what was given and what is allowed
       def from_h(hash) = load(hash, "#{name}.from_h")
 
-      # from_h for a value inside another.
+      # from_h of a record inside another.
       #
       # @api private
-      # @param where [String] the path to it, for messages
+      # @param where [String] its path, for messages
       def load(hash, where)
         require_relative "loader"
         new(Loader.values(self, hash, where))
       end
 
-      # @return [Array<Symbol>] those of its numbers that only grow, and of the numbers in its Hashes
+      # @return [Array<Symbol>] the numbers, and the numbers in Hashes, that only grow
       def counters = fields.flat_map { |field| field.counters == true ? field.name : field.counters || [] }
 
-      # @return [Array<Field>] those that the class itself declares
+      # @return [Array<Field>] declared by the class itself
       def own_fields = @own_fields ||= []
 
       private :new
@@ -176,7 +188,7 @@ module Memscope
       end
     end
 
-    # @return [String] in a trap handler only once json is loaded: require takes a lock
+    # @return [String] loads json: in a trap handler require it beforehand
     def to_json(*state)
       require "json" unless defined?(::JSON)
       JSON.generate(to_h, *state)
@@ -189,7 +201,7 @@ module Memscope
     # @return [Integer]
     def hash = [self.class, @values].hash
 
-    # @return [String] its numbers and names; of lists and Hashes only the size, of other records nothing
+    # @return [String] numbers and names; the sizes of lists and Hashes; no nested records
     def inspect
       shown = shown_values.map do |name, value|
         "#{name}=#{value.respond_to?(:each) ? "(#{value.size})" : value.inspect}"

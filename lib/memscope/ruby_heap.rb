@@ -4,11 +4,11 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # Pages and slots of Ruby's own heap, from a walk of the object space, and what compaction could empty of them.
+  # Pages and slots of Ruby's heap, from a walk of the object space, and the pages that compaction could empty.
   #
-  # A page is Ruby's (16 KiB before Ruby 3.2, 64 KiB since), not the kernel's. Bytes are those of whole pages, whether
-  # resident or not; the ledger's row :ruby_heap has the resident ones. A page that compaction empties is not returned
-  # by that alone: Purge::Compaction says what is.
+  # A page is Ruby's (16 KiB before Ruby 3.2, 64 KiB since), not the kernel's. Bytes are of whole pages, resident or
+  # not; the ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
+  # Purge::Compaction forecasts how many.
   class RubyHeap < Reading
     # Rubies whose GC.compact takes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in 3.1.4
     # and 3.2.1.
@@ -17,108 +17,78 @@ module Memscope
 
     # The pages of one slot size.
     class SlotSize < Record
-      # @!attribute [r] slot_size
-      #   @return [Integer] bytes of one slot
+      # @return [Integer] bytes of one slot
       field :slot_size, :bytes, null: false
-      # @!attribute [r] pages
-      #   @return [Integer]
+      # @return [Integer]
       field :pages, :count
-      # @!attribute [r] hidden_empty_pages
-      #   @return [Integer] those of them without any object, which GC.stat counts as in use
+      # @return [Integer] pages without any object that GC.stat counts as in use
       field :hidden_empty_pages, :count
-      # @!attribute [r] pinned_pages_min
-      #   @return [Integer, nil] pages with an object that compaction surely leaves where it is
+      # @return [Integer, nil] pages with an object that compaction certainly does not move
       field :pinned_pages_min, :count
-      # @!attribute [r] pinned_pages_max
-      #   @return [Integer, nil] pages with an object that it may leave where it is
+      # @return [Integer, nil] pages with an object that compaction may not move
       field :pinned_pages_max, :count
-      # @!attribute [r] slots
-      #   @return [Integer]
+      # @return [Integer]
       field :slots, :count
-      # @!attribute [r] live_slots
-      #   @return [Integer] slots with an object in them, garbage that no GC has found yet included
+      # @return [Integer] slots with an object in them, uncollected garbage included
       field :live_slots, :count
-      # @!attribute [r] free_slots
-      #   @return [Integer]
+      # @return [Integer]
       field :free_slots, :count
-      # @!attribute [r] pages_by_tenths
-      #   @return [Array<Integer>] ten numbers of pages: with less than a tenth of their slots live, less than two
-      #     tenths, …, and nine tenths or more
+      # @return [Array<Integer>] ten numbers of pages: with less than a tenth of their slots live, less than two tenths,
+      #   …, and nine tenths or more
       field :pages_by_tenths, :list
-      # @!attribute [r] compactable_min_bytes
-      #   @return [Integer, nil] pages that compaction empties even where all that may be pinned is
+      # @return [Integer, nil] pages that compaction empties even if everything that may be pinned is
       field :compactable_min_bytes, :bytes
-      # @!attribute [r] compactable_bytes
-      #   @return [Integer] pages that these live slots would not need if all that is not surely pinned stood side by
-      #     side: an upper bound
+      # @return [Integer] pages that these live slots would not need if compaction moved all but the certainly pinned
+      #   ones: an upper bound
       field :compactable_bytes, :bytes
 
-      # @return [Symbol] the field that tells it from others of a list
+      # @return [Symbol] the field that identifies it in a list
       def self.identity = :slot_size
 
-      # @return [Float, nil] live slots of all slots; nil without slots
+      # @return [Float, nil] live slots by all slots; nil without slots
       def occupancy = RubyHeap.ratio(live_slots, slots)
     end
 
-    # @!attribute [r] page_bytes
-    #   @return [Integer] bytes of one page
+    # @return [Integer] bytes of one page
     field :page_bytes, :bytes
-    # @!attribute [r] pages
-    #   @return [Integer] pages with slots in use by a size; those that GC.stat counts as empty are not among them
+    # @return [Integer] pages with slots of a size; empty pages, as GC.stat counts them, are not included
     field :pages, :count
-    # @!attribute [r] empty_pages
-    #   @return [Integer, nil] pages kept without any object, as GC.stat counts them
+    # @return [Integer, nil] pages kept without any object, as GC.stat counts them
     field :empty_pages, :count
-    # @!attribute [r] hidden_empty_pages
-    #   @return [Integer] pages without any object that GC.stat counts as in use; they are among `pages`
+    # @return [Integer] pages without any object that GC.stat counts as in use; included in `pages`
     field :hidden_empty_pages, :count
-    # @!attribute [r] pinned_pages_min
-    #   @return [Integer, nil] pages with an object that compaction surely leaves where it is: one with a finalizer, or
-    #     one that a C extension's object holds without knowing of compaction
+    # @return [Integer, nil] pages with an object that compaction certainly does not move: one with a finalizer, or one
+    #   that a C extension's object references without support for compaction
     field :pinned_pages_min, :count
-    # @!attribute [r] pinned_pages_max
-    #   @return [Integer, nil] pages with an object that it may leave where it is, too: what roots, threads and fibers
-    #     refer to, Symbols made at run time, keys and values of Hashes that compare by identity
+    # @return [Integer, nil] pages with an object that it may not move, too: referenced by roots, threads and fibers,
+    #   Symbols created at run time, keys and values of Hashes that compare by identity
     field :pinned_pages_max, :count
-    # @!attribute [r] slots
-    #   @return [Integer]
+    # @return [Integer]
     field :slots, :count
-    # @!attribute [r] live_slots
-    #   @return [Integer] garbage that no GC has found yet included
+    # @return [Integer] uncollected garbage included
     field :live_slots, :count
-    # @!attribute [r] free_slots
-    #   @return [Integer]
+    # @return [Integer]
     field :free_slots, :count
-    # @!attribute [r] pages_by_tenths
-    #   @return [Array<Integer>] as SlotSize#pages_by_tenths, for all sizes
+    # @return [Array<Integer>] as SlotSize#pages_by_tenths, for all sizes
     field :pages_by_tenths, :list
-    # @!attribute [r] compactable_min_bytes
-    #   @return [Integer, nil] pages that compaction empties even where all that may be pinned is
+    # @return [Integer, nil] pages that compaction empties even if everything that may be pinned is
     field :compactable_min_bytes, :bytes
-    # @!attribute [r] compactable_bytes
-    #   @return [Integer] an upper bound of what GC.compact can empty: only what is surely pinned stays where it is
+    # @return [Integer] an upper bound of what GC.compact can empty: all but the certainly pinned objects move
     field :compactable_bytes, :bytes
-    # @!attribute [r] slot_sizes
-    #   @return [Array<SlotSize>]
+    # @return [Array<SlotSize>]
     field :slot_sizes, [SlotSize], null: false
-    # @!attribute [r] old_objects
-    #   @return [Integer, nil] live slots that only a major GC looks at: of those that are not old, any may be garbage
+    # @return [Integer, nil] live slots that only a major GC marks: all others may be garbage
     field :old_objects, :count
-    # @!attribute [r] allocatable_pages
-    #   @return [Integer, nil] pages that Ruby may add before it collects again; nil from Ruby 3.4 on
+    # @return [Integer, nil] pages that Ruby may add before it collects again; nil from Ruby 3.4 on
     field :allocatable_pages, :count
-    # @!attribute [r] free_slots_max_ratio
-    #   @return [Float, nil] up to which share of free slots a GC keeps its empty pages:
-    #     RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO when memscope was loaded, or Ruby's default
+    # @return [Float, nil] share of free slots up to which a GC keeps its empty pages: RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO
+    #   when memscope was loaded, or Ruby's default
     field :free_slots_max_ratio, :number
-    # @!attribute [r] free_slots_floor
-    #   @return [Integer, nil] and up to which number of them: RUBY_GC_HEAP_INIT_SLOTS, or Ruby's default
+    # @return [Integer, nil] number of free slots up to which it keeps them: RUBY_GC_HEAP_INIT_SLOTS, or Ruby's default
     field :free_slots_floor, :count
-    # @!attribute [r] collected
-    #   @return [Boolean] whether all garbage was collected for this reading
-    field :collected, :boolean
-    # @!attribute [r] gc_state
-    #   @return [String, nil] what the GC was doing: "none", "marking" or "sweeping"
+    # @return [Boolean] whether all garbage was collected for this reading
+    field :collected?, :boolean
+    # @return [String, nil] state of the GC: "none", "marking" or "sweeping"
     field :gc_state, :string
 
     # What Memscope.ruby_heap does.
@@ -142,10 +112,10 @@ module Memscope
         "restart returns these pages"
     end
 
-    # @return [Integer, nil] bytes of all pages, empty ones included where their number is known
+    # @return [Integer, nil] of all pages, empty ones included where their number is known
     def bytes = pages && ((page_bytes * pages) + empty_bytes)
 
-    # @return [Integer] bytes of the pages that Ruby keeps without an object, as far as their number is known
+    # @return [Integer] of the pages that Ruby keeps without an object, as far as their number is known
     def empty_bytes = empty_pages ? page_bytes * empty_pages : 0
 
     # @return [Float, nil] live slots of all slots; nil without slots

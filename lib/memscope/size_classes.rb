@@ -4,69 +4,51 @@ require_relative "native"
 require_relative "reading"
 
 module Memscope
-  # What an allocator holds of one size. A small class lies in slabs of several pages, each cut into regions; a large
-  # one in extents of its own.
+  # Allocations of one size. A small class has slabs of several pages, each divided into regions; a large class has its
+  # own extents.
   class SizeClass < Record
-    # @!attribute [r] kind
-    #   @return [Symbol] :small or :large
+    # @return [Symbol] :small or :large
     field :kind, :symbol, null: false, one_of: %i[small large]
-    # @!attribute [r] size_bytes
-    #   @return [Integer] of one allocation
+    # @return [Integer] of one allocation
     field :size_bytes, :bytes
-    # @!attribute [r] slab_bytes
-    #   @return [Integer, nil] of one slab; nil where the class is large
+    # @return [Integer, nil] of one slab; nil for a large class
     field :slab_bytes, :bytes, sparse: true
-    # @!attribute [r] slabs
-    #   @return [Integer, nil] that there are
+    # @return [Integer, nil] number of slabs
     field :slabs, :count, sparse: true
-    # @!attribute [r] partly_used_slabs
-    #   @return [Integer, nil] with regions in use and free ones, the slab being filled not counted
+    # @return [Integer, nil] slabs with regions in use and free ones, without the slab being filled
     field :partly_used_slabs, :count, sparse: true
-    # @!attribute [r] slab_regions
-    #   @return [Integer, nil] regions of one slab
+    # @return [Integer, nil] regions of one slab
     field :slab_regions, :count, sparse: true
-    # @!attribute [r] shards
-    #   @return [Integer, nil] bins that an arena has for this class
+    # @return [Integer, nil] bins of an arena for this class
     field :shards, :count, sparse: true
-    # @!attribute [r] regions
-    #   @return [Integer, nil] regions of all slabs; extents where the class is large
+    # @return [Integer, nil] regions of all slabs; extents of a large class
     field :regions, :count
-    # @!attribute [r] regions_in_use
-    #   @return [Integer, nil] given out or in thread caches
+    # @return [Integer, nil] allocated, thread caches included
     field :regions_in_use, :count
-    # @!attribute [r] utilisation
-    #   @return [Float, nil] regions in use of all; nil without slabs
+    # @return [Float, nil] regions in use by all regions; nil without slabs
     field :utilisation, :number
-    # @!attribute [r] in_use_bytes
-    #   @return [Integer, nil] of these; an upper bound for large classes where the reading's reasons say so (5.3.1)
+    # @return [Integer, nil] bytes of the regions in use; for large classes an upper bound where the reading's reasons
+    #   say so (5.3.1)
     field :in_use_bytes, :bytes
-    # @!attribute [r] slack_bytes
-    #   @return [Integer, nil] free regions: nothing returns them until their slabs are empty
+    # @return [Integer, nil] bytes of the free regions: nothing returns them until their slabs are empty
     field :slack_bytes, :bytes
-    # @!attribute [r] allocations
-    #   @return [Integer, nil] by this arena, thread caches filled included
+    # @return [Integer, nil] by this arena, fills of thread caches included
     field :allocations, :count, counters: true
-    # @!attribute [r] deallocations
-    #   @return [Integer, nil] likewise
+    # @return [Integer, nil] by this arena, flushes of thread caches included
     field :deallocations, :count, counters: true
-    # @!attribute [r] requests
-    #   @return [Integer, nil] by callers, served from thread caches included
+    # @return [Integer, nil] by callers, those that thread caches served included
     field :requests, :count, counters: true
-    # @!attribute [r] cache_fills
-    #   @return [Integer, nil] of thread caches
+    # @return [Integer, nil] fills of thread caches
     field :cache_fills, :count, counters: true, sparse: true
-    # @!attribute [r] cache_flushes
-    #   @return [Integer, nil] of thread caches
+    # @return [Integer, nil] flushes of thread caches
     field :cache_flushes, :count, counters: true, sparse: true
-    # @!attribute [r] slabs_made
-    #   @return [Integer, nil] since the process began
+    # @return [Integer, nil] slabs created since the process began
     field :slabs_made, :count, counters: true, sparse: true
-    # @!attribute [r] slabs_reused
-    #   @return [Integer, nil] as the slab being filled
+    # @return [Integer, nil] slabs reused as the one being filled
     field :slabs_reused, :count, counters: true, sparse: true
 
     class << self
-      # @return [Symbol] the field that tells it from others of a list
+      # @return [Symbol] the field that identifies it in a list
       def identity = :size_bytes
 
       # @param body [Hash{Symbol => Object}] from the extension
@@ -86,21 +68,17 @@ module Memscope
     end
   end
 
-  # The allocator's size classes, by size; all that there are, used or not.
+  # All size classes of the allocator, by size, used or not.
   #
   #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
   class SizeClasses < Reading
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] that serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] arena
-    #   @return [Integer, nil] the arena they are of; nil for all together
+    # @return [Integer, nil] the arena of these numbers; nil for all arenas together
     field :arena, :count
-    # @!attribute [r] epoch
-    #   @return [Integer, nil] jemalloc's, of all these numbers
+    # @return [Integer, nil] epoch of jemalloc for all these numbers
     field :epoch, :count
-    # @!attribute [r] classes
-    #   @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
+    # @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
     collection :classes, [SizeClass], counters: SizeClass.counters
 
     # What Memscope.size_classes does.

@@ -3,28 +3,23 @@
 require_relative "purge"
 
 module Memscope
-  # jemalloc's decay times and background threads, as they were and as they are.
+  # jemalloc's decay times and background threads, before and after a call of Memscope.tune.
   #
   #   tuning = Memscope.tune(dirty_decay_ms: 1_000)
   #   tuning[0].old_dirty_decay_ms  # => 10000
   #   tuning[0].dirty_decay_ms      # => 1000
   class Tuning < Reading
-    # The decay times of one arena: after how many milliseconds unused pages are given back, 0 at once, -1 never.
+    # The decay times of one arena: milliseconds until unused pages are purged, 0 at once, -1 never.
     class Decay < Record
-      # @!attribute [r] index
-      #   @return [Integer, nil] nil for arenas that are made later
+      # @return [Integer, nil] nil for arenas that are created later
       field :index, :count
-      # @!attribute [r] old_dirty_decay_ms
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :old_dirty_decay_ms, :integer
-      # @!attribute [r] dirty_decay_ms
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :dirty_decay_ms, :integer
-      # @!attribute [r] old_muzzy_decay_ms
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :old_muzzy_decay_ms, :integer
-      # @!attribute [r] muzzy_decay_ms
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :muzzy_decay_ms, :integer
 
       # @return [Integer, nil] its index
@@ -33,21 +28,16 @@ module Memscope
 
     include Lookup
 
-    # @!attribute [r] allocator
-    #   @return [Symbol] what serves malloc
+    # @return [Symbol] that serves malloc
     field :allocator, :symbol, null: false
-    # @!attribute [r] arenas
-    #   @return [Array<Decay>] those in use, by index; only the one that was asked for
+    # @return [Array<Decay>] those in use, by index; only the requested one
     field :arenas, [Decay], null: false
-    # @!attribute [r] later_arenas
-    #   @return [Decay, nil] what arenas begin with that are not in use yet; nil when one arena was asked for
-    field :later_arenas, Decay
-    # @!method old_background_thread?
-    #   @return [Boolean, nil]
-    field :old_background_thread, :boolean
-    # @!method background_thread?
-    #   @return [Boolean, nil] whether jemalloc gives pages back in threads of its own; nil where it cannot
-    field :background_thread, :boolean
+    # @return [Decay, nil] with which new arenas begin; nil when one arena was requested
+    field :new_arena_defaults, Decay
+    # @return [Boolean, nil]
+    field :old_background_thread?, :boolean
+    # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil where it cannot
+    field :background_thread?, :boolean
 
     class << self
       # Does what Memscope.tune says.

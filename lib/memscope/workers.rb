@@ -6,152 +6,113 @@ require_relative "snapshot"
 require_relative "configuration"
 
 module Memscope
-  # One process of a server, as it last reported itself: a worker, their master, or a process that has neither.
+  # One process of a server, as it last reported itself: a worker, their master, or a process without either.
   #
-  # rss_bytes is uss_bytes and shared_bytes together. The rows are of a ledger read just before, and sum to
-  # ledger_rss_bytes: some pages more or less.
+  # rss_bytes is the sum of uss_bytes and shared_bytes. The rows are of a ledger that was read just before, and sum to
+  # ledger_rss_bytes, which differs by some pages.
   class Worker < Record
-    # @!attribute [r] index
-    #   @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
+    # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
-    # @!attribute [r] pid
-    #   @return [Integer]
+    # @return [Integer]
     field :pid, :count, null: false
-    # @!attribute [r] role
-    #   @return [Symbol] :master, :worker, or :single for a process that has no cluster around it
+    # @return [Symbol] :master, :worker, or :single for a process without a cluster
     field :role, :symbol, null: false, one_of: %i[master worker single]
-    # @!attribute [r] phase
-    #   @return [Integer, nil] Puma's phase, which each phased restart increases; nil before Puma's first word of it
+    # @return [Integer, nil] Puma's phase, which each phased restart increases; nil until Puma reports it
     field :phase, :count
-    # @!attribute [r] booted_at
-    #   @return [Time, nil] UTC, to the millisecond, when it took its first reading: before the application was loaded,
-    #     or in a worker of a preloaded one just behind the fork
+    # @return [Time, nil] UTC, to the millisecond, of its first reading: before the application was loaded, or in a
+    #   worker of a preloaded application right after the fork
     field :booted_at, :time
-    # @!attribute [r] at
-    #   @return [Time, nil] UTC, to the millisecond, when these numbers were read; nil before the first report
+    # @return [Time, nil] UTC, to the millisecond, of these numbers; nil before the first report
     field :at, :time
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident, shared pages in full
+    # @return [Integer, nil] resident, shared pages in full
     field :rss_bytes, :bytes
-    # @!attribute [r] pss_bytes
-    #   @return [Integer, nil] each resident page divided by the number of processes that map it: these sum over the
-    #     processes
+    # @return [Integer, nil] each resident page divided by the number of processes that map it, so that processes sum
     field :pss_bytes, :bytes
-    # @!attribute [r] uss_bytes
-    #   @return [Integer, nil] pages that this process alone maps: what would go back with it
+    # @return [Integer, nil] pages that only this process maps: its end would free them
     field :uss_bytes, :bytes
-    # @!attribute [r] shared_bytes
-    #   @return [Integer, nil] pages that another process maps too: libraries, and what copy-on-write still shares
+    # @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
     field :shared_bytes, :bytes
-    # @!attribute [r] unshared_since_fork_bytes
-    #   @return [Integer, nil] of the memory that it shared with its parent just behind the fork, what is no longer
-    #     shared, whoever of them wrote to it; nil for a process that was not forked
+    # @return [Integer, nil] memory shared with the parent right after the fork and not shared now, whichever of them
+    #   wrote to it; nil for a process that was not forked
     field :unshared_since_fork_bytes, :bytes
-    # @!attribute [r] rss_at_boot_bytes
-    #   @return [Integer, nil] RSS at `booted_at`
+    # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
-    # @!attribute [r] rows
-    #   @return [Hash{Symbol => Integer}, nil] the ledger's top rows: resident bytes by row
+    # @return [Hash{Symbol => Integer}, nil] top rows of the ledger: resident bytes by row
     field :rows, :hash
-    # @!attribute [r] leaves
-    #   @return [Hash{Symbol => Integer}, nil] the rows without children of that ledger, by their paths
-    #     (:"malloc/in_use"): resident bytes, with the same sum
+    # @return [Hash{Symbol => Integer}, nil] rows without children of that ledger: resident bytes by path
+    #   (:"malloc/in_use"), with the same sum
     field :leaves, :hash
-    # @!attribute [r] unverified_rows
-    #   @return [Integer, nil] how many rows of that ledger another source contradicts
+    # @return [Integer, nil] rows of that ledger that another source contradicts
     field :unverified_rows, :count
-    # @!attribute [r] snapshot
-    #   @return [Snapshot, nil] the totals that are cheap to read, read in the same report; nil before the first one
+    # @return [Snapshot, nil] of the same report; nil before the first one
     field :snapshot, Snapshot, sparse: true
-    # @!attribute [r] arenas
-    #   @return [Hash{Symbol => Hash{Integer => Integer}}, nil] what metrics tell of its arenas: levels, each by the
-    #     arenas' indices; nil unless the configuration's `metrics_arenas` is true
+    # @return [Hash{Symbol => Hash{Integer => Integer}}, nil] levels of its arenas for metrics, each by arena index; nil
+    #   unless the configuration's `metrics_arenas` is true
     field :arenas, :hash, sparse: true
-    # @!attribute [r] costs
-    #   @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] of each reading that the report took: wall_us and gvl_us
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] wall_us and gvl_us of each reading of the report
     field :costs, :hash
-    # @!attribute [r] rss_bytes_per_hour
-    #   @return [Integer, nil] how RSS grew since boot: the median of the slopes between readings, which a start that
-    #     fills caches does not tilt for long; nil before 5 readings over a minute
+    # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, which a start that
+    #   fills caches does not skew for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
-    # @!attribute [r] samples
-    #   @return [Integer] how many readings it took of itself
+    # @return [Integer] number of its readings
     field :samples, :count, null: false
-    # @!attribute [r] reasons
-    #   @return [Hash{Symbol => String}] why something is nil, or old
+    # @return [Hash{Symbol => String}] why a value is nil, or old
     field :reasons, :sentences, null: false
 
-    # Both are made when they are asked for.
-    remove_method :at, :booted_at
-
     # @api private
-    # @return [Symbol] by which field a Diff pairs two of them
+    # @return [Symbol] the field by which a Diff pairs two of them
     def self.identity = :pid
 
-    def at = time(:at)
-
-    def booted_at = time(:booted_at)
-
-    # @return [Integer, nil] RSS of the ledger that the rows are of, which is their sum
+    # @return [Integer, nil] RSS of the ledger, which is the sum of its rows
     def ledger_rss_bytes = rows&.values&.sum
-
-    # @return [Hash{Symbol => Object}] all fields, ready for JSON
-    def to_h = { **super, booted_at: text(booted_at), at: text(at) }
 
     # @api private
     # @return [Worker] with other values for some fields
     def with(**changes) = self.class.capture({ **values, **changes })
-
-    private
-
-    def time(name) = values[name] && Time.at(0, values[name], :millisecond).utc.freeze
-
-    def text(time) = time&.strftime("%Y-%m-%dT%H:%M:%S.%LZ")
   end
 
-  # Every process of the server that this process is of: the master of Puma's cluster first, then the workers by index.
+  # Every process of this server: the master of Puma's cluster first, then the workers by index.
   #
-  # In the master, what each last reported; in a worker, what the master says; elsewhere only the process itself, and
-  # the reasons say so. Reports come from `plugin :memscope` in config/puma.rb.
+  # In the master, what each last reported; in a worker, the master's answer; elsewhere only the process itself, with a
+  # reason. Reports come from `plugin :memscope` in config/puma.rb.
   #
   #   Memscope.workers.pss_bytes                           # => 402653184, of all of them
   #   Memscope.workers[1].unshared_since_fork_bytes        # => 67108864
   #   Memscope.workers.max_by(&:uss_bytes).rows[:malloc]   # => 81540864
   class Workers < Reading
-    # @!attribute [r] workers
-    #   @return [Array<Worker>] the master first, then by index; of one index an old and a new one while Puma restarts
+    # @return [Array<Worker>] the master first, then by index; an old and a new one of an index while Puma restarts
     collection :workers, [Worker]
 
     class << self
       # @api private
       # @return [Workers]
-      def read = (place || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
+      def read = (current || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
-      # Lets this process take readings of itself each `worker_interval_seconds`, so that `Memscope.workers` knows how
-      # it grows: for a process that is no worker of Puma's, as Sidekiq's. One thread, asleep in between. Again in a
-      # forked child, which has none.
+      # Lets this process read itself each `worker_interval_seconds`, so that `Memscope.workers` knows how it grows: for
+      # a process that is no worker of Puma's, such as Sidekiq's. One thread, asleep in between; a forked child has none
+      # and needs its own.
       #
       # @return [void]
       def watch
-        return if place
+        return if current
 
-        self.place = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
+        self.current = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
         nil
       end
 
       # @api private
-      # @return [#read, nil] what knows this process's place among the others; nil where nothing was started, as in a
-      #   child that a worker forked
-      def place = (@place if @place && @place.pid == Process.pid)
+      # @return [Watch, Cluster, nil] what reads for this process; nil where nothing was started, as in a child of a
+      #   worker
+      def current = (@current if @current && @current.pid == Process.pid)
 
       # @api private
-      attr_writer :place
+      attr_writer :current
 
-      # What is configured so far: an application that is still to be loaded may configure yet.
+      # A setting as configured so far: an application that is not loaded yet may change it.
       #
       # @api private
       # @param name [Symbol]
-      # @return [Object] what is safe where the environment says what cannot be
+      # @return [Object] the setting's `safe` value where its environment variable is invalid
       def setting(name)
         Configuration.so_far.public_send(name)
       rescue ArgumentError
@@ -174,11 +135,10 @@ module Memscope
     # @return [Worker, nil] the one that booted last, where there are two of the index
     def [](index) = workers.select { |worker| worker.index == index }.max_by { |worker| worker.booted_at.to_f }
 
-    # @return [Integer, nil] what all of them use of the machine: PSS counts a shared page once; nil where it is not
-    #   known of one
+    # @return [Integer, nil] memory of all of them: PSS counts a shared page once; nil where that of one is unknown
     def pss_bytes = total(&:pss_bytes)
 
-    # @return [Integer, nil] of that, what is private to one of them
+    # @return [Integer, nil] the part of it that is private to one of them
     def uss_bytes = total(&:uss_bytes)
 
     # @api private

@@ -12,9 +12,10 @@ module MetricsSettings
 
   # For children: the same settings there.
   CHILD = <<~RUBY
-    def Memscope.configuration = @configuration ||= Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas).new
+    def (Memscope::Configuration).current = @settings ||= Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas).new
     def Memscope.configuration=(values)
-      configuration.metrics_ledger_interval_seconds, configuration.metrics_arenas = values
+      current = Memscope::Configuration.current
+      current.metrics_ledger_interval_seconds, current.metrics_arenas = values
     end
   RUBY
 

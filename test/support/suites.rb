@@ -8,14 +8,15 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # Of Ruby alone: surfaces call nothing in C that the others do not.
-  SURFACES = files("test/{*report,configuration,doctor,facade_documentation,generator,launch,lint}_test.rb",
+  SURFACES = files("test/{*report,configuration,doctor,exporters,facade_documentation,launch,lint}_test.rb",
                    "test/{listener,loading,metrics*,profile_*,prometheus,rack_tags}_test.rb",
-                   "test/{railtie,tasks,workers}_test.rb", "test/{report,profile}/**/*_test.rb",
+                   "test/{railtie,tasks,workers}_test.rb", "test/{report,profile,generators}/**/*_test.rb",
                    "test/{cli,launch,rakelib}/*_test.rb")
 
   # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
   # a sanitized flavour of their own.
-  SANITIZED = (files("test/*_test.rb", "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
+  SANITIZED = (files("test/*_test.rb", "test/bindings/*_test.rb",
+                     "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
   # What another Ruby alone may change, in less than a minute: what memscope knows of its inside, and what stands on

@@ -199,7 +199,7 @@ static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
         memscope_hash_set(reasons, "arenas", rb_sprintf("arena %u is not in use yet", tuning->first));
     else if (unused > 0)
         memscope_hash_set(reasons, "arenas",
-                          rb_sprintf("%u of %u are not in use yet: they begin with the times in later_arenas", unused,
+                          rb_sprintf("%u of %u are not in use yet; new ones begin with new_arena_defaults", unused,
                                      tuning->count));
     return list;
 }
@@ -224,7 +224,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
 
     memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(allocator)));
     memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
-    memscope_hash_set(body, "later_arenas", every ? decay_to_hash(&tuning->later) : Qnil);
+    memscope_hash_set(body, "new_arena_defaults", every ? decay_to_hash(&tuning->later) : Qnil);
     set_background_thread(body, reasons, tuning);
     if (allocator != MEMSCOPE_ALLOCATOR_JEMALLOC)
         memscope_hash_set(reasons, "arenas", rb_utf8_str_new_cstr("only jemalloc can be tuned while it runs"));

@@ -2,123 +2,77 @@
 
 module Memscope
   class Configuration
-    # What a setting can be. `take` is given a value from code and `parse` an environment variable's text that is not
-    # empty; both return the value as the configuration holds it, frozen, or WRONG.
+    # What a setting can be. `accept` is called with a value from code, `parse` with the text, never empty, of an
+    # environment variable; both return the value as the configuration holds it, frozen, or WRONG.
     #
+    # @api private
+    Type = Struct.new(:allowed, :allowed_in_environment, :accept, :parse)
+
     # @api private
     module Types
       WRONG = Object.new.freeze
+      # How the environment spells a switch, in capitals too.
+      WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
+                "0" => false, "false" => false, "off" => false, "no" => false }.freeze
+      SECONDS = /\A\d{1,9}(\.\d{1,9})?\z/
+      private_constant :WORDS, :SECONDS
 
-      # The base: what is not said here cannot be said in an environment variable.
-      class Type
-        attr_reader :allowed
+      SWITCH = Type.new("true, false", WORDS.keys.join(", "),
+                        ->(value) { [true, false].include?(value) ? value : WRONG },
+                        ->(text) { WORDS.fetch(text.b.downcase, WRONG) }).freeze
 
-        def initialize(allowed)
-          @allowed = allowed
-        end
+      # Absolute, as the process may change its directory.
+      ACCEPT_PATH = lambda do |value|
+        path = value.respond_to?(:to_path) ? value.to_path : value
+        return path if path.nil?
 
-        def allowed_in_environment = allowed
-
-        def parse(text) = take(text)
+        path.is_a?(String) && path.start_with?("/") && !path.b.include?("\0") ? String.new(path).freeze : WRONG
       end
+      private_constant :ACCEPT_PATH
 
-      # true or false; in the environment as people spell it, in capitals too.
-      class Switch < Type
-        WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
-                  "0" => false, "false" => false, "off" => false, "no" => false }.freeze
-        private_constant :WORDS
+      PATH = Type.new("nil, an absolute path", "an absolute path", ACCEPT_PATH, ACCEPT_PATH).freeze
 
-        def initialize(allowed = "true, false") = super
+      SWITCH_OR_PATH = Type.new("true, false, an absolute path",
+                                "#{SWITCH.allowed_in_environment}, an absolute path",
+                                ->(value) { [true, false].include?(value) ? value : ACCEPT_PATH.call(value) || WRONG },
+                                ->(text) { (text.start_with?("/") ? ACCEPT_PATH : SWITCH.parse).call(text) }).freeze
 
-        def allowed_in_environment = WORDS.keys.join(", ")
+      module_function
 
-        def take(value) = [true, false].include?(value) ? value : WRONG
-
-        def parse(text) = WORDS.fetch(text.b.downcase, WRONG)
-      end
-
-      # Text, or nil.
-      class Text < Type
-        # @param without [String, nil] a character that it must not hold
-        def initialize(without: nil)
-          @without = without
-          super("nil, a String that is not empty#{", without #{without.inspect}" if without}")
-        end
-
-        def allowed_in_environment = "text#{" without #{@without.inspect}" if @without}"
-
-        def take(value)
+      # @param without [String, nil] a character that the text must not contain
+      # @return [Type] text, or nil
+      def text(without: nil)
+        accept = lambda do |value|
           return value if value.nil?
           return WRONG unless value.is_a?(String) && !value.empty?
 
-          bytes = value.b
-          bytes.include?("\0") || (@without && bytes.include?(@without)) ? WRONG : String.new(value).freeze
+          [*without, "\0"].any? { |character| value.b.include?(character) } ? WRONG : String.new(value).freeze
         end
+        Type.new("nil, a String that is not empty#{", without #{without.inspect}" if without}",
+                 "text#{" without #{without.inspect}" if without}", accept, accept)
       end
 
-      # An absolute path, or nil: the process may change its directory.
-      class Path < Type
-        def initialize = super("nil, an absolute path")
-
-        def allowed_in_environment = "an absolute path"
-
-        def take(value)
-          path = value.respond_to?(:to_path) ? value.to_path : value
-          return path if path.nil?
-
-          path.is_a?(String) && path.start_with?("/") && !path.b.include?("\0") ? String.new(path).freeze : WRONG
-        end
-      end
-
-      # true, false or an absolute path.
-      class SwitchOrPath < Switch
-        def initialize
-          @path = Path.new
-          super("true, false, an absolute path")
-        end
-
-        def allowed_in_environment = "#{super}, an absolute path"
-
-        def take(value)
-          [true, false].include?(value) ? value : @path.take(value) || WRONG
-        end
-
-        def parse(text) = text.start_with?("/") ? @path.take(text) : super
-      end
-
-      # A length of time.
-      class Seconds < Type
-        NUMBER = /\A\d{1,9}(\.\d{1,9})?\z/
-        private_constant :NUMBER
-
-        # @param range [Range<Integer>]
-        def initialize(range, optional: false)
-          @range = range
-          @optional = optional
-          super("#{'nil, ' if optional}a number of seconds from #{range.begin} to #{range.end}")
-        end
-
-        def allowed_in_environment = allowed.delete_prefix("nil, ")
-
-        # ActiveSupport's durations say that they are numbers, and are taken for such.
-        def take(value)
-          return value if value.nil? && @optional
-          return WRONG unless value.is_a?(Numeric) && value.real? && @range.cover?(value.to_f)
+      # ActiveSupport's durations are Numeric, too.
+      #
+      # @param range [Range<Integer>]
+      # @param optional [Boolean] whether it can be nil
+      # @return [Type] a length of time
+      def seconds(range, optional: false)
+        accept = lambda do |value|
+          return value if value.nil? && optional
+          return WRONG unless value.is_a?(Numeric) && value.real? && range.cover?(value.to_f)
 
           (value % 1).zero? ? value.to_i : value.to_f
         end
-
-        def parse(text) = text.b.match?(NUMBER) ? take(text.to_f) : WRONG
+        allowed = "a number of seconds from #{range.begin} to #{range.end}"
+        Type.new("#{'nil, ' if optional}#{allowed}", allowed, accept,
+                 ->(text) { text.b.match?(SECONDS) ? accept.call(text.to_f) : WRONG })
       end
 
-      # An object that responds to all of the methods, or nil. Code alone can say it.
-      class Responding < Type
-        def initialize(*methods, allowed:)
-          @methods = methods
-          super(allowed)
-        end
-
-        def take(value) = value.nil? || @methods.all? { |name| value.respond_to?(name) } ? value : WRONG
+      # @return [Type] an object that responds to all of the methods, or nil; only code can set it
+      def responding(*methods, allowed:)
+        accept = ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } ? value : WRONG }
+        Type.new(allowed, nil, accept, nil)
       end
     end
   end

@@ -13,34 +13,25 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @!attribute [r] ledger
-      #   @return [Ledger] with `deep: true, objects: true`
+      # @return [Ledger] with `deep: true, objects: true`
       field :ledger, Ledger, null: false
-      # @!attribute [r] snapshot
-      #   @return [Snapshot]
+      # @return [Snapshot]
       field :snapshot, Snapshot, null: false
-      # @!attribute [r] second_snapshot
-      #   @return [Snapshot, nil] a tenth of a second later, only where jemalloc holds many freed pages and no
-      #     background thread runs: it shows whether the process returns pages
+      # @return [Snapshot, nil] a tenth of a second later, only where jemalloc holds many freed pages and no
+      #   background thread runs: it shows whether the process returns pages
       field :second_snapshot, Snapshot, sparse: true
-      # @!attribute [r] arenas
-      #   @return [Array<Hash{Symbol => Integer}>, nil] of jemalloc's arenas: index, threads, allocated_bytes,
-      #     dirty_bytes and dirty_decay_ms; nil where jemalloc does not serve malloc
+      # @return [Array<Hash{Symbol => Integer}>, nil] of jemalloc's arenas: index, threads, allocated_bytes,
+      #   dirty_bytes and dirty_decay_ms; nil where jemalloc does not serve malloc
       field :arenas, :list, sparse: true
-      # @!attribute [r] fragmentation
-      #   @return [Fragmentation, nil] under jemalloc: what is stuck, by size
+      # @return [Fragmentation, nil] under jemalloc: what is stuck, by size
       field :fragmentation, Fragmentation, sparse: true
-      # @!attribute [r] ruby_heap
-      #   @return [RubyHeap]
+      # @return [RubyHeap]
       field :ruby_heap, RubyHeap, null: false
-      # @!attribute [r] process_memory
-      #   @return [ProcessMemory]
+      # @return [ProcessMemory]
       field :process_memory, ProcessMemory, null: false
-      # @!attribute [r] cgroup
-      #   @return [Cgroup]
+      # @return [Cgroup]
       field :cgroup, Cgroup, null: false
-      # @!attribute [r] lint
-      #   @return [Lint] what is wrong with the allocator's settings, and the process's environment
+      # @return [Lint] what is wrong with the allocator's settings, and the process's environment
       field :lint, Lint, null: false
 
       # Bytes of freed pages, and seconds.

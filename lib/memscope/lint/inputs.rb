@@ -15,52 +15,37 @@ module Memscope
       FORKED = 0x40
       private_constant :FORKED
 
-      # @!attribute [r] cpus
-      #   @return [Integer] CPUs that this process may run on: what allocators count
+      # @return [Integer] CPUs that this process may run on: what allocators count
       field :cpus, :count, null: false
-      # @!attribute [r] cpu_limit
-      #   @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
+      # @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
       field :cpu_limit, :number
-      # @!attribute [r] memory_limit_bytes
-      #   @return [Integer, nil] the cgroup's limit; nil without one
+      # @return [Integer, nil] the cgroup's limit; nil without one
       field :memory_limit_bytes, :bytes
-      # @!attribute [r] threads
-      #   @return [Integer, nil] threads of the kernel, Ruby's included
+      # @return [Integer, nil] threads of the kernel, Ruby's included
       field :threads, :count
-      # @!attribute [r] ractors
-      #   @return [Integer] each has its own lock, and one of its threads at a time runs Ruby
+      # @return [Integer] each has its own lock, and one of its threads at a time runs Ruby
       field :ractors, :count, null: false
-      # @!attribute [r] forked?
-      #   @return [Boolean, nil] whether the process was forked and has not called exec since: a server's worker
-      field :forked, :boolean
-      # @!attribute [r] forks?
-      #   @return [Boolean, nil] whether it has such children: a server's master
-      field :forks, :boolean
-      # @!attribute [r] parent_pid
-      #   @return [Integer]
+      # @return [Boolean, nil] whether the process was forked and has not called exec since: a server's worker
+      field :forked?, :boolean
+      # @return [Boolean, nil] whether it has such children: a server's master
+      field :forks?, :boolean
+      # @return [Integer]
       field :parent_pid, :count, null: false
-      # @!attribute [r] started
-      #   @return [Integer, nil] start time of the process, in clock ticks since boot: with the pid it names the process
+      # @return [Integer, nil] start time of the process, in clock ticks since boot: with the pid it names the process
       field :started, :count
-      # @!attribute [r] cpu_seconds
-      #   @return [Float, nil] CPU time of all its threads; a forked process starts at 0
+      # @return [Float, nil] CPU time of all its threads; a forked process starts at 0
       field :cpu_seconds, :number
-      # @!attribute [r] yjit?
-      #   @return [Boolean] whether YJIT is enabled
-      field :yjit, :boolean, null: false
-      # @!attribute [r] variables
-      #   @return [Hash{Symbol => String}] DYNO, Heroku's name for a container, and LD_PRELOAD as it was when memscope
-      #     was loaded, since a program may set it for its children. memscope reads no other variables
+      # @return [Boolean] whether YJIT is enabled
+      field :yjit?, :boolean, null: false
+      # @return [Hash{Symbol => String}] DYNO, Heroku's name for a container, and LD_PRELOAD as it was when memscope
+      #   was loaded, since a program may set it for its children. memscope reads no other variables
       field :variables, :hash, null: false
-      # @!attribute [r] thp_mode
-      #   @return [String, nil] the system's transparent huge pages: "always", "madvise" or "never"; nil without any
+      # @return [String, nil] the system's transparent huge pages: "always", "madvise" or "never"; nil without any
       field :thp_mode, :string
-      # @!attribute [r] thp_gaps
-      #   @return [Integer, nil] how many pages the kernel fills in to make a huge one (khugepaged's max_ptes_none)
+      # @return [Integer, nil] how many pages the kernel fills in to make a huge one (khugepaged's max_ptes_none)
       field :thp_gaps, :count
-      # @!attribute [r] thp_enabled?
-      #   @return [Boolean, nil] whether this process may get huge pages; CRuby turns them off for itself
-      field :thp_enabled, :boolean
+      # @return [Boolean, nil] whether this process may get huge pages; CRuby turns them off for itself
+      field :thp_enabled?, :boolean
 
       class << self
         # @param cgroup [Cgroup]
@@ -139,39 +124,29 @@ module Memscope
     class Inputs < Record
       # A text of options, and where it is.
       class Conf < Record
-        # @!attribute [r] source
-        #   @return [String] "--with-malloc-conf", "malloc_conf", "/etc/malloc.conf", "MALLOC_CONF", …
+        # @return [String] "--with-malloc-conf", "malloc_conf", "/etc/malloc.conf", "MALLOC_CONF", …
         field :source, :string, null: false
-        # @!attribute [r] text
-        #   @return [String, nil] nil where it is not set
+        # @return [String, nil] nil where it is not set
         field :text, :string
       end
 
-      # @!attribute [r] allocator
-      #   @return [Allocator]
+      # @return [Allocator]
       field :allocator, Allocator, null: false
-      # @!attribute [r] variables
-      #   @return [Hash{Symbol => String}] variables of the environment at the start: those that allocators read, and
-      #     those with a similar name
+      # @return [Hash{Symbol => String}] variables of the environment at the start: those that allocators read, and
+      #   those with a similar name
       field :variables, :hash, null: false
-      # @!attribute [r] secure?
-      #   @return [Boolean] whether the program runs set-user-ID or with file capabilities: then allocators ignore the
-      #     environment
-      field :secure, :boolean, null: false
-      # @!attribute [r] confs
-      #   @return [Array<Conf>] the texts that jemalloc reads its options from, in its order: a later one wins
+      # @return [Boolean] whether the program runs set-user-ID or with file capabilities: then allocators ignore the
+      #   environment
+      field :secure?, :boolean, null: false
+      # @return [Array<Conf>] the texts that jemalloc reads its options from, in its order: a later one wins
       field :confs, [Conf], null: false
-      # @!attribute [r] conf_variable
-      #   @return [String, nil] the variable among them
+      # @return [String, nil] the variable among them
       field :conf_variable, :string
-      # @!attribute [r] current
-      #   @return [Hash{Symbol => Object}] current values of the settings that can change while the process runs
+      # @return [Hash{Symbol => Object}] current values of the settings that can change while the process runs
       field :current, :hash, null: false
-      # @!attribute [r] mallopt_callers
-      #   @return [Array<String>] objects that may have changed glibc's settings
+      # @return [Array<String>] objects that may have changed glibc's settings
       field :mallopt_callers, :list, null: false
-      # @!attribute [r] environment
-      #   @return [HostEnvironment]
+      # @return [HostEnvironment]
       field :environment, HostEnvironment, null: false
 
       # @return [Inputs] of this process

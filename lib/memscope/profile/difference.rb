@@ -11,38 +11,27 @@ module Memscope
     class Difference < Reading
       include Sampled
 
-      # @!attribute [r] backend
-      #   @return [Symbol] of both profiles
+      # @return [Symbol] of both profiles
       field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
-      # @!attribute [r] rate_bytes
-      #   @return [Integer] of both profiles
+      # @return [Integer] of both profiles
       field :rate_bytes, :count, null: false
-      # @!attribute [r] seconds
-      #   @return [Float] from the earlier profile to the later
+      # @return [Float] from the earlier profile to the later
       field :seconds, :number, null: false
-      # @!attribute [r] generation
-      #   @return [Integer] the later profile's current one
+      # @return [Integer] the later profile's current one
       field :generation, :count, null: false
-      # @!attribute [r] earlier_live_bytes
-      #   @return [Integer] all live bytes then
+      # @return [Integer] all live bytes then
       field :earlier_live_bytes, :bytes, null: false
-      # @!attribute [r] later_live_bytes
-      #   @return [Integer] and later
+      # @return [Integer] and later
       field :later_live_bytes, :bytes, null: false
-      # @!attribute [r] frames
-      #   @return [Array<Frame>] of all stacks
+      # @return [Array<Frame>] of all stacks
       field :frames, [Frame], null: false
-      # @!attribute [r] stacks
-      #   @return [Array<Stack>] with the growth of each; unchanged ones are left out
+      # @return [Array<Stack>] with the growth of each; unchanged ones are left out
       field :stacks, [Stack], null: false
-      # @!attribute [r] live_bytes
-      #   @return [Integer] later less earlier
+      # @return [Integer] later less earlier
       field :live_bytes, :signed_bytes, null: false
-      # @!attribute [r] samples
-      #   @return [Integer] later less earlier
+      # @return [Integer] later less earlier
       field :samples, :integer, null: false
-      # @!attribute [r] error_bytes
-      #   @return [Integer] one standard error of `live_bytes`
+      # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
 
       # Equal in both, or their numbers could not be compared.

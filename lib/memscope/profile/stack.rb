@@ -6,21 +6,16 @@ module Memscope
   class Profile < Reading
     # One function or line in the stacks of a profile.
     class Frame < Record
-      # @!attribute [r] kind
-      #   @return [Symbol] :ruby, :native, or :state, the reason why there are no frames
+      # @return [Symbol] :ruby, :native, or :state, the reason why there are no frames
       field :kind, :symbol, null: false, one_of: %i[ruby native state]
-      # @!attribute [r] name
-      #   @return [String] "Report#render", "deflateInit2_", "libz.so.1+0x1a2b", "[during GC]"
+      # @return [String] "Report#render", "deflateInit2_", "libz.so.1+0x1a2b", "[during GC]"
       field :name, :string, null: false
-      # @!attribute [r] path
-      #   @return [String, nil] the Ruby file; nil for methods that are written in C
+      # @return [String, nil] the Ruby file; nil for methods that are written in C
       field :path, :string
-      # @!attribute [r] lineno
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :lineno, :count
-      # @!attribute [r] library
-      #   @return [String, nil] of a Ruby line "nokogiri 1.15.4", "Ruby standard library" or "application"; of a native
-      #     function the path of its object
+      # @return [String, nil] of a Ruby line "nokogiri 1.15.4", "Ruby standard library" or "application"; of a native
+      #   function the path of its object
       field :library, :string
 
       # Names of methods and files come frozen, in the encoding that the program uses.
@@ -46,41 +41,29 @@ module Memscope
     # Allocations of one place, one thread, one tag and one generation. In a Difference all numbers are growth, but for
     # `error_bytes`.
     class Stack < Record
-      # @!attribute [r] frames
-      #   @return [Array<Integer>] indexes into the profile's frames, the allocating function first
+      # @return [Array<Integer>] indexes into the profile's frames, the allocating function first
       field :frames, :list, null: false
-      # @!attribute [r] tag
-      #   @return [String, nil] of Memscope.tag
+      # @return [String, nil] of Memscope.tag
       field :tag, :string
-      # @!attribute [r] thread
-      #   @return [String, nil] the thread's name
+      # @return [String, nil] the thread's name
       field :thread, :string
-      # @!attribute [r] generation
-      #   @return [Integer]
+      # @return [Integer]
       field :generation, :count, null: false
-      # @!attribute [r] live_bytes
-      #   @return [Integer] estimate
+      # @return [Integer] estimate
       field :live_bytes, :signed_bytes, null: false
-      # @!attribute [r] live_objects
-      #   @return [Integer] estimate
+      # @return [Integer] estimate
       field :live_objects, :integer, null: false
-      # @!attribute [r] samples
-      #   @return [Integer] live ones, the basis of both estimates
+      # @return [Integer] live ones, the basis of both estimates
       field :samples, :integer, null: false
-      # @!attribute [r] error_bytes
-      #   @return [Integer] one standard error of `live_bytes`
+      # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
-      # @!attribute [r] allocated_bytes
-      #   @return [Integer, nil] since profiling began, freed or not
+      # @return [Integer, nil] since profiling began, freed or not
       field :allocated_bytes, :signed_bytes
-      # @!attribute [r] allocated_objects
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :allocated_objects, :integer
-      # @!attribute [r] freed_bytes
-      #   @return [Integer, nil] since profiling began
+      # @return [Integer, nil] since profiling began
       field :freed_bytes, :signed_bytes
-      # @!attribute [r] freed_objects
-      #   @return [Integer, nil]
+      # @return [Integer, nil]
       field :freed_objects, :integer
 
       # Those that are growth in a Difference.
@@ -89,41 +72,29 @@ module Memscope
 
     # The memory of one line, method, library …. In a Difference all numbers but `error_bytes` are growth.
     class Entry < Record
-      # @!attribute [r] name
-      #   @return [String] of a line its method; else the method's, the function's, the library's …
+      # @return [String] of a line its method; else the method's, the function's, the library's …
       field :name, :string, null: false
-      # @!attribute [r] path
-      #   @return [String, nil] the Ruby file; of a native function its object
+      # @return [String, nil] the Ruby file; of a native function its object
       field :path, :string
-      # @!attribute [r] lineno
-      #   @return [Integer, nil] of a line or a stack
+      # @return [Integer, nil] of a line or a stack
       field :lineno, :count
-      # @!attribute [r] live_bytes
-      #   @return [Integer] estimate
+      # @return [Integer] estimate
       field :live_bytes, :signed_bytes, null: false
-      # @!attribute [r] live_objects
-      #   @return [Integer] estimate
+      # @return [Integer] estimate
       field :live_objects, :integer, null: false
-      # @!attribute [r] allocated_bytes
-      #   @return [Integer, nil] since profiling began, freed or not; nil where the allocator counts none
+      # @return [Integer, nil] since profiling began, freed or not; nil where the allocator counts none
       field :allocated_bytes, :signed_bytes
-      # @!attribute [r] freed_bytes
-      #   @return [Integer, nil] since profiling began
+      # @return [Integer, nil] since profiling began
       field :freed_bytes, :signed_bytes
-      # @!attribute [r] samples
-      #   @return [Integer] live ones, the basis of the estimates
+      # @return [Integer] live ones, the basis of the estimates
       field :samples, :integer, null: false
-      # @!attribute [r] error_bytes
-      #   @return [Integer] one standard error of `live_bytes`
+      # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
-      # @!attribute [r] share
-      #   @return [Float, nil] of all live bytes; in a Difference of all growth, and nil without growth
+      # @return [Float, nil] of all live bytes; in a Difference of all growth, and nil without growth
       field :share, :number
-      # @!attribute [r] native
-      #   @return [String, nil] the native function that allocated most of it: "deflateInit2_ (libz.so.1)"
+      # @return [String, nil] the native function that allocated most of it: "deflateInit2_ (libz.so.1)"
       field :native, :string
-      # @!attribute [r] generations
-      #   @return [Hash{Integer => Integer}] live bytes by generation, oldest first
+      # @return [Hash{Integer => Integer}] live bytes by generation, oldest first
       field :generations, :hash, null: false
 
       # @return [String] "app/models/report.rb:41 in Report#render", "[no GVL]"

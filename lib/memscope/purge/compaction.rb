@@ -22,14 +22,11 @@ module Memscope
     module Compaction
       # What the passes will return.
       class Forecast < Record
-        # @!attribute [r] min_bytes
-        #   @return [Integer, nil] 0 where nothing is promised; nil where it cannot be said
+        # @return [Integer, nil] 0 where nothing is promised; nil where it cannot be said
         field :min_bytes, :bytes
-        # @!attribute [r] max_bytes
-        #   @return [Integer, nil] at most RATIO times the minimum, unless it is SMALL
+        # @return [Integer, nil] at most RATIO times the minimum, unless it is SMALL
         field :max_bytes, :bytes
-        # @!attribute [r] reason
-        #   @return [String, nil] why it cannot be said
+        # @return [String, nil] why it cannot be said
         field :reason, :string
 
         # @return [Range<Integer>, nil]
@@ -38,17 +35,13 @@ module Memscope
 
       # What they have returned.
       class Outcome < Record
-        # @!attribute [r] passes
-        #   @return [Array<String>] "warmup", "compact" and "gc", in order
+        # @return [Array<String>] "warmup", "compact" and "gc", in order
         field :passes, :list, null: false
-        # @!attribute [r] pages_before
-        #   @return [Integer] heap pages that Ruby had allocated
+        # @return [Integer] heap pages that Ruby had allocated
         field :pages_before, :count, null: false
-        # @!attribute [r] pages_after
-        #   @return [Integer]
+        # @return [Integer]
         field :pages_after, :count, null: false
-        # @!attribute [r] wall_ms
-        #   @return [Float] with the GVL held, but for what other threads did between the passes
+        # @return [Float] with the GVL held, but for what other threads did between the passes
         field :wall_ms, :number, null: false
       end
 

@@ -6,30 +6,22 @@ module Memscope
   module Purge
     # What one lever was predicted to return, and what it returned.
     class Lever < Record
-      # @!attribute [r] name
-      #   @return [Symbol] one of Purge::LEVERS
+      # @return [Symbol] one of Purge::LEVERS
       field :name, :symbol, null: false
-      # @!attribute [r] predicted_bytes
-      #   @return [Integer, nil] the least resident memory that it was predicted to return
+      # @return [Integer, nil] the least resident memory that it was predicted to return
       field :predicted_bytes, :bytes
-      # @!attribute [r] predicted_max_bytes
-      #   @return [Integer, nil] and the most; the same number where the prediction is exact
+      # @return [Integer, nil] and the most; the same number where the prediction is exact
       field :predicted_max_bytes, :bytes
-      # @!attribute [r] returned_bytes
-      #   @return [Integer, nil] fall of RSS from the ledger before it to the one after, whatever its cause;
-      #     negative where RSS rose, nil for a dry run
+      # @return [Integer, nil] fall of RSS from the ledger before it to the one after, whatever its cause;
+      #   negative where RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @!attribute [r] rows
-      #   @return [Hash{Symbol => Integer}] the same by ledger row ("malloc/dirty"), unchanged rows left out
+      # @return [Hash{Symbol => Integer}] the same by ledger row ("malloc/dirty"), unchanged rows left out
       field :rows, :hash, null: false
-      # @!attribute [r] wall_ms
-      #   @return [Float, nil] its duration, without the ledgers around it; nil for a dry run
+      # @return [Float, nil] its duration, without the ledgers around it; nil for a dry run
       field :wall_ms, :number
-      # @!method gvl?
-      #   @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
-      field :gvl, :boolean, null: false
-      # @!attribute [r] reason
-      #   @return [String, nil] why the prediction is missing or a range, or why nothing was done
+      # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
+      field :gvl?, :boolean, null: false
+      # @return [String, nil] why the prediction is missing or a range, or why nothing was done
       field :reason, :string
 
       # @return [Symbol] its name
@@ -54,36 +46,26 @@ module Memscope
       # @return [String]
       def self.kind = "purge"
 
-      # @!attribute [r] allocator
-      #   @return [Symbol] what serves malloc
+      # @return [Symbol] what serves malloc
       field :allocator, :symbol, null: false
-      # @!method dry_run?
-      #   @return [Boolean] whether it was only predicted
-      field :dry_run, :boolean, null: false
-      # @!attribute [r] arena
-      #   @return [Integer, nil] the only arena purged
+      # @return [Boolean] whether it was only predicted
+      field :dry_run?, :boolean, null: false
+      # @return [Integer, nil] the only arena purged
       field :arena, :count
-      # @!attribute [r] settle_seconds
-      #   @return [Integer, Float] from the last lever to the reading `settled`; 0 without one
+      # @return [Integer, Float] from the last lever to the reading `settled`; 0 without one
       field :settle_seconds, :number, null: false
-      # @!attribute [r] levers
-      #   @return [Array<Lever>] in the order in which they ran
+      # @return [Array<Lever>] in the order in which they ran
       field :levers, [Lever], null: false
-      # @!attribute [r] returned_bytes
-      #   @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
+      # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @!attribute [r] rows
-      #   @return [Hash{Symbol => Integer}] the same by ledger row, its path as in Memscope.mappings; the rows sum to
-      #     `returned_bytes`, and unchanged rows are left out
+      # @return [Hash{Symbol => Integer}] the same by ledger row, its path as in Memscope.mappings; the rows sum to
+      #   `returned_bytes`, and unchanged rows are left out
       field :rows, :hash, null: false
-      # @!attribute [r] before
-      #   @return [Ledger]
+      # @return [Ledger]
       field :before, Ledger, null: false
-      # @!attribute [r] after
-      #   @return [Ledger, nil] nil for a dry run
+      # @return [Ledger, nil] nil for a dry run
       field :after, Ledger
-      # @!attribute [r] settled
-      #   @return [Ledger, nil] read `settle_seconds` after the last lever
+      # @return [Ledger, nil] read `settle_seconds` after the last lever
       field :settled, Ledger
 
       # @return [Integer, nil] bytes that had not come back after `settle_seconds`; nil unless that was asked for
@@ -110,32 +92,25 @@ module Memscope
     class WorkerResults < Reading
       # What it returned in one worker.
       class Part < Record
-        # @!attribute [r] index
-        #   @return [Integer, nil] Puma's number of the worker
+        # @return [Integer, nil] Puma's number of the worker
         field :index, :count
-        # @!attribute [r] pid
-        #   @return [Integer]
+        # @return [Integer]
         field :pid, :count, null: false
-        # @!attribute [r] result
-        #   @return [Result, nil] nil where it did not purge, or did not answer in time
+        # @return [Result, nil] nil where it did not purge, or did not answer in time
         field :result, Result
-        # @!attribute [r] reason
-        #   @return [String, nil] why there is no result
+        # @return [String, nil] why there is no result
         field :reason, :string
       end
 
       # @return [String]
       def self.kind = "purge_of_workers"
 
-      # @!method dry_run?
-      #   @return [Boolean] whether it was only predicted
-      field :dry_run, :boolean, null: false
-      # @!attribute [r] returned_bytes
-      #   @return [Integer, nil] fall of RSS, summed over the workers that answered; nil for a dry run, and
-      #     where none answered
+      # @return [Boolean] whether it was only predicted
+      field :dry_run?, :boolean, null: false
+      # @return [Integer, nil] fall of RSS, summed over the workers that answered; nil for a dry run, and
+      #   where none answered
       field :returned_bytes, :signed_bytes
-      # @!attribute [r] workers
-      #   @return [Array<Part>] in the order in which they were asked
+      # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false
 
       # @api private

@@ -11,70 +11,49 @@ module Memscope
   class ExternalProcess < Reading
     # A library with a malloc that the process has mapped.
     class Library < Record
-      # @!attribute [r] name
-      #   @return [Symbol] :jemalloc, :mimalloc, :tcmalloc, :musl or :glibc
+      # @return [Symbol] :jemalloc, :mimalloc, :tcmalloc, :musl or :glibc
       field :name, :symbol, null: false
-      # @!attribute [r] path
-      #   @return [String]
+      # @return [String]
       field :path, :string, null: false
-      # @!method preloaded?
-      #   @return [Boolean, nil] whether LD_PRELOAD or ld.so.preload names it; nil where neither may be read
-      field :preloaded, :boolean
+      # @return [Boolean, nil] whether LD_PRELOAD or ld.so.preload names it; nil where neither may be read
+      field :preloaded?, :boolean
     end
 
-    # @!attribute [r] command
-    #   @return [String, nil] its command line, or what it wrote there; the name of a process that is ending
+    # @return [String, nil] its command line, or what it wrote there; the name of a process that is ending
     field :command, :string
-    # @!attribute [r] uid
-    #   @return [Integer] its effective user
+    # @return [Integer] its effective user
     field :uid, :count, null: false
-    # @!method runs_ruby?
-    #   @return [Boolean] whether its program is a ruby
-    field :runs_ruby, :boolean, null: false
-    # @!method listens?
-    #   @return [Boolean] whether it answers a Client of this user
-    field :listens, :boolean, null: false
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident pages, shared ones in full (Rss)
+    # @return [Boolean] whether its program is a ruby
+    field :runs_ruby?, :boolean, null: false
+    # @return [Boolean] whether it answers a Client of this user
+    field :listens?, :boolean, null: false
+    # @return [Integer, nil] resident pages, shared ones in full (Rss)
     field :rss_bytes, :bytes
-    # @!attribute [r] peak_rss_bytes
-    #   @return [Integer, nil] the highest RSS so far (VmHWM)
+    # @return [Integer, nil] the highest RSS so far (VmHWM)
     field :peak_rss_bytes, :bytes
-    # @!attribute [r] pss_bytes
-    #   @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
+    # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
     field :pss_bytes, :bytes
-    # @!attribute [r] uss_bytes
-    #   @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
+    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
     field :uss_bytes, :bytes
-    # @!attribute [r] shared_bytes
-    #   @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
+    # @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
     field :shared_bytes, :bytes
-    # @!attribute [r] anonymous_bytes
-    #   @return [Integer, nil] resident pages without a file: heaps and stacks (RssAnon)
+    # @return [Integer, nil] resident pages without a file: heaps and stacks (RssAnon)
     field :anonymous_bytes, :bytes
-    # @!attribute [r] file_bytes
-    #   @return [Integer, nil] resident pages of files (RssFile)
+    # @return [Integer, nil] resident pages of files (RssFile)
     field :file_bytes, :bytes
-    # @!attribute [r] shared_memory_bytes
-    #   @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
+    # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
     field :shared_memory_bytes, :bytes
-    # @!attribute [r] swap_bytes
-    #   @return [Integer, nil] swapped out (VmSwap)
+    # @return [Integer, nil] swapped out (VmSwap)
     field :swap_bytes, :bytes
-    # @!attribute [r] virtual_bytes
-    #   @return [Integer, nil] address space (VmSize)
+    # @return [Integer, nil] address space (VmSize)
     field :virtual_bytes, :bytes
-    # @!attribute [r] threads
-    #   @return [Integer, nil] kernel threads
+    # @return [Integer, nil] kernel threads
     field :threads, :count
-    # @!attribute [r] mallocs
-    #   @return [Array<Library>] in the order of their addresses, without one linked into the program
+    # @return [Array<Library>] in the order of their addresses, without one linked into the program
     field :mallocs, [Library], null: false
-    # @!attribute [r] variables
-    #   @return [Hash{Symbol => String}, nil] the settings of allocators in its environment at start
+    # @return [Hash{Symbol => String}, nil] the settings of allocators in its environment at start
     field :variables, :hash
-    # @!attribute [r] cgroup
-    #   @return [Cgroup, nil] its memory cgroup; nil unless asked for
+    # @return [Cgroup, nil] its memory cgroup; nil unless asked for
     field :cgroup, Cgroup
 
     # Tier T2: the kernel walks the process's page tables for PSS and USS, milliseconds per GB.

@@ -62,7 +62,7 @@ module Memscope
       # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, where a
       #   reading of the workers would cost a ledger
       def self.workers
-        return [] unless Memscope::Workers.place
+        return [] unless Memscope::Workers.current
 
         yield.select { |worker| worker.role == :worker }
       end

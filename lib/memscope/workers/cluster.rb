@@ -5,19 +5,19 @@ require_relative "channel"
 
 module Memscope
   class Workers < Reading
-    # Puma's cluster: what the plugin makes in the master before the first fork. Each worker takes its copy along; the
-    # master keeps the last report of each.
+    # Puma's cluster. The plugin creates it in the master before the first fork, so that each worker has a copy; the
+    # master keeps the last report of each worker.
     #
-    # Only the master's thread writes the reports, and only Puma's loop what it says of the workers; each puts a new
-    # frozen Hash in the old one's place, so that readers need no lock.
+    # Only the master's thread writes reports, and only Puma's loop writes handles; each replaces one frozen Hash by
+    # another, so that readers need no lock.
     #
     # @api private
     class Cluster
-      # So many intervals without a report are worth a word, and so many seconds: a large worker takes its time.
+      # A worker without a report for this many intervals and this many seconds is marked as silent.
       SILENT = { intervals: 3, seconds: 60 }.freeze
       private_constant :SILENT
 
-      # @return [Integer] the master
+      # @return [Integer] process of the master
       attr_reader :pid
 
       def initialize
@@ -27,37 +27,36 @@ module Memscope
         @handles = {}.freeze
       end
 
-      # In a worker, just behind the fork. It listens whether or not its master did at that moment: whoever purges the
-      # workers reaches each over its socket.
+      # In a worker, right after the fork. It listens in any case: a purge of the workers needs each one's socket.
       #
-      # @param index [Integer] Puma's number of it
+      # @param index [Integer] Puma's number of the worker
       # @return [void]
       def boot_worker(index)
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
         watch.start
-        Workers.place = watch
+        Workers.current = watch
       end
 
-      # In a process that has forked a worker: the master, or with fork_worker worker 0.
+      # In a process that has forked a worker: the master or, with fork_worker, worker 0.
       #
       # @return [void]
       def forked
-        place = Workers.place
-        place.sampler.rebase if place.is_a?(Watch)
+        watch = Workers.current
+        watch.sampler.rebase if watch.is_a?(Watch)
       end
 
-      # In the master, when a worker has told Puma that it lives.
+      # In the master, at each ping of a worker.
       #
-      # @param handle [#pid, #index, #phase] Puma's, of the worker
+      # @param handle [#pid, #index, #phase] Puma's worker handle
       # @return [void]
       def saw(handle)
         known = [handle.index, handle.phase]
         @handles = living(@handles).merge(handle.pid => known).freeze unless @handles[handle.pid] == known
       end
 
-      # In a thread of the master's: lets workers ask over the master's listener, and takes their reports.
+      # In a thread of the master: answers workers over the master's listener, and receives their reports.
       #
       # @return [void] never
       def serve
@@ -65,13 +64,13 @@ module Memscope
         run
       end
 
-      # Takes reports, and readings of this process itself.
+      # Receives reports, and reads this process itself.
       #
       # @return [void] never
       def run
         @watch = Watch.new(Sampler.new(role: :master))
         due = monotonic + @watch.step
-        Workers.place = self
+        Workers.current = self
         loop do
           receive([due - monotonic, 0].max) while monotonic < due
           due = monotonic + @watch.step
@@ -87,7 +86,7 @@ module Memscope
 
       private
 
-      # Reports reach the master without it.
+      # Reports reach the master without a socket.
       def listen(otherwise)
         require_relative "../facade"
         Memscope.listen
@@ -101,12 +100,12 @@ module Memscope
         worker = @channel.receive(seconds)
         return unless worker&.role == :worker && worker.index
 
-        # A worker that is new may stand in for another that is gone.
+        # A new worker may replace one that has ended.
         kept = @reports.key?(worker.pid) ? @reports : living(@reports)
         @reports = { **kept, worker.pid => [worker, monotonic] }.freeze
       end
 
-      # Without the workers that are gone.
+      # Without workers that have ended.
       def living(workers) = workers.select { |pid, _known| alive?(pid) }
 
       def alive?(pid)
@@ -117,7 +116,7 @@ module Memscope
         false
       end
 
-      # nil for a pid that was given to another process meanwhile: silent, and another worker has its index.
+      # nil for a pid that another process has now: it is silent, and another worker has its index.
       def known(pid)
         worker, received = @reports[pid]
         index, phase = @handles[pid]

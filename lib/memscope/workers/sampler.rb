@@ -1,23 +1,22 @@
 # frozen_string_literal: true
 
+require_relative "../arenas"
 require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../snapshot"
+require_relative "../ttl_cache"
 require_relative "trend"
 
 module Memscope
   class Workers < Reading
-    # Takes readings of this process, beginning with one of what it was at boot. Loads nothing of Rails and none of the
-    # application's gems, so that it can be used before they are there.
+    # Reads this process, first as it was at boot. Loads nothing of Rails and none of the application's gems, so that it
+    # can be used before they are loaded.
     #
     # @api private
     class Sampler
-      # Those of its readings whose absence the kernel explains.
+      # Values whose absence the kernel's reasons explain.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
-
-      # What Metrics::Readings asks the configuration for.
-      Settings = Struct.new(:metrics_arenas, :metrics_ledger_interval_seconds)
-      private_constant :EXPLAINED, :Settings
+      private_constant :EXPLAINED
 
       # @param role [Symbol] :master, :worker or :single
       # @param index [Integer, nil] of a worker
@@ -25,13 +24,14 @@ module Memscope
         @role = role
         @index = index
         @trend = Trend.new
+        @arenas = TtlCache.new
         memory = ProcessMemory.read
         @booted_at = now
         @rss_at_boot = memory.rss_bytes
         @inherited = memory.shared_dirty_bytes if role == :worker
       end
 
-      # Counts from now on what is unshared: this process has forked a worker, with which it shares all it has.
+      # Counts unshared memory from now on: this process has forked a worker, and shares all its memory with it.
       #
       # @return [void]
       def rebase
@@ -43,12 +43,12 @@ module Memscope
         ledger = Ledger.read
         memory = ProcessMemory.read
         snapshot = Snapshot.read
+        arenas = read_arenas(ledger.allocator.name)
         @trend.add(Process.clock_gettime(Process::CLOCK_MONOTONIC), memory.rss_bytes) if memory.rss_bytes
         Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
                          reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory), **rows(ledger),
-                         **arenas_and_costs(ledger: ledger.cost, process_memory: memory.cost,
-                                            snapshot: snapshot.cost) })
+                         arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
       end
 
       private
@@ -62,19 +62,17 @@ module Memscope
           unverified_rows: ledger.unverified_rows }
       end
 
-      def arenas_and_costs(costs)
-        arenas = self.arenas
-        costs[:arenas] = arenas.cost if arenas
-        { arenas: arenas && Metrics::ArenaLevels.all(arenas.arenas),
-          costs: costs.transform_values { |cost| cost.to_h.slice(:wall_us, :gvl_us) } }
+      def costs(*readings)
+        readings.compact.to_h { |reading| [reading.kind.to_sym, reading.cost.to_h.slice(:wall_us, :gvl_us)] }
       end
 
-      # Under glibc they cost more than a report may: they are read as seldom as the configuration wants, as everywhere.
-      def arenas
+      # Under glibc they cost more than a report may, so the configuration limits how often they are read.
+      def read_arenas(allocator)
         return unless Workers.setting(:metrics_arenas)
+        return Arenas.read if allocator == :jemalloc
 
-        require_relative "../facade"
-        Metrics::Readings.new(Settings.new(true, Workers.setting(:metrics_ledger_interval_seconds))).arenas
+        interval = Workers.setting(:metrics_ledger_interval_seconds)
+        @arenas.fetch(interval) { Arenas.read } if interval
       end
 
       def sizes(memory)
@@ -84,8 +82,8 @@ module Memscope
           unshared_since_fork_bytes: unshared(memory) }
       end
 
-      # Anonymous pages that are shared are dirty: nothing but a fork shares them. What was shared and no longer is, was
-      # copied and is private now, or was given back.
+      # Shared anonymous pages are dirty: only a fork shares them. Pages that are no longer shared were copied and are
+      # private now, or were freed.
       def unshared(memory)
         shared = memory.shared_dirty_bytes
         own = memory.private_dirty_bytes
@@ -96,14 +94,14 @@ module Memscope
         reasons = memory.reasons.slice(*EXPLAINED)
         reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
         reasons[:unshared_since_fork_bytes] = why_not_unshared(memory) unless @inherited && memory.shared_dirty_bytes
-        reasons[:rss_bytes_per_hour] = "takes 5 readings over a minute" unless @trend.per_hour
+        reasons[:rss_bytes_per_hour] = "needs 5 readings over a minute" unless @trend.per_hour
         reasons
       end
 
       def why_not_unshared(memory)
-        return "this process is no worker that was forked" unless @role == :worker
+        return "this process is not a forked worker" unless @role == :worker
 
-        memory.reasons[:shared_dirty_bytes] || "what it shared at boot is not known"
+        memory.reasons[:shared_dirty_bytes] || "the memory shared at boot is unknown"
       end
     end
   end

@@ -2,20 +2,20 @@
 
 module Memscope
   class Workers < Reading
-    # How a number grew since the first reading, in a fixed amount of memory: of a long row of readings every second,
-    # fourth, eighth … is kept.
+    # Growth of a number since the first reading, in fixed memory: of many readings it keeps every second, fourth,
+    # eighth …
     #
     # @api private
     class Trend
-      # How many readings are kept at most.
+      # Most readings that are kept.
       KEPT = 32
-      # Fewer say nothing.
+      # Fewest readings for a trend.
       LEAST = 5
-      # Nor do readings over less than this many seconds.
+      # Fewest seconds between the first and the last.
       SPAN = 60
       private_constant :KEPT, :LEAST, :SPAN
 
-      # @return [Integer] how many readings there were
+      # @return [Integer] number of readings
       attr_reader :samples
 
       def initialize
@@ -37,8 +37,7 @@ module Memscope
         @stride *= 2
       end
 
-      # @return [Integer, nil] bytes an hour: the median of the slopes between any two readings; nil while there are too
-      #   few
+      # @return [Integer, nil] bytes an hour: the median slope between any two readings; nil while they are too few
       def per_hour
         readings = @kept.last.equal?(@last) ? @kept : [*@kept, @last]
         return if readings.size < LEAST || readings.last.first - readings.first.first < SPAN

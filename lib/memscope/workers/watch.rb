@@ -4,26 +4,27 @@ require_relative "sampler"
 
 module Memscope
   class Workers < Reading
-    # A thread that takes readings of this process at an interval, and hands each on. It sleeps in between, and longer
-    # where a reading takes long: of a core it uses at most SHARE.
+    # A thread that reads this process at an interval, and delivers each reading. It sleeps in between, longer where a
+    # reading takes long, so that it uses at most SHARE of a core.
     #
     # @api private
     class Watch
-      # The most of a core that readings may use.
+      # Most of a core that readings use.
       SHARE = 0.005
-      # Seconds to wait for the master: a request of the application's, or a scrape, waits as long.
+      # Seconds to wait for the master. A request of the application, or a scrape, waits as long.
       PATIENCE = 2
       private_constant :SHARE, :PATIENCE
 
-      # @return [Integer] the process that it is for
+      # @return [Integer] process that it reads
       attr_reader :pid
 
       # @return [Sampler]
       attr_reader :sampler
 
       # @param sampler [Sampler]
-      # @param master_pid [Integer, nil] whom to ask for the other workers
+      # @param master_pid [Integer, nil] the process that knows the other workers
       # @yieldparam worker [Worker] each reading
+      # @yieldreturn [Boolean] whether it was delivered
       def initialize(sampler, master_pid: nil, &deliver)
         @pid = Process.pid
         @sampler = sampler
@@ -33,9 +34,9 @@ module Memscope
         @troubles = {}
       end
 
-      # Takes the first reading before it returns: from then on only its thread does.
+      # Takes the first reading before it returns; later ones are its thread's.
       #
-      # @return [Thread] that Puma does not warn of
+      # @return [Thread] marked as fork-safe for Puma
       def start
         seconds = step
         thread = Thread.new do
@@ -49,9 +50,9 @@ module Memscope
         thread
       end
 
-      # Takes one reading, and hands it on. Raises nothing: a reading that fails must not end the thread, nor disturb
-      # the application. What was not handed on is not the latest either: this process must not say of itself what those
-      # who ask another will see taken back.
+      # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
+      # application. A reading that was not delivered is not the latest either: other processes would see this process's
+      # counters fall.
       #
       # @return [Float] seconds to wait before the next
       def step
@@ -65,13 +66,13 @@ module Memscope
         pause(0)
       end
 
-      # @return [Worker] this process: the last reading, or one now where there is none
+      # @return [Worker] this process: the last reading, or a new one where there is none
       def latest = @latest || sample
 
-      # @return [Workers] what the master says of all; where it does not answer, or there is none, only this process
+      # @return [Workers] the master's answer; only this process where it does not answer, or there is none
       def read
         since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-        return alone("there is no master that other processes would report to", since) unless @master_pid
+        return alone("it has no master to which others report", since) unless @master_pid
 
         Client.new(@master_pid, timeout: PATIENCE).call(:workers)
       rescue StandardError => e
@@ -92,7 +93,7 @@ module Memscope
         Workers.of([latest], since: since, tier: known ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
       end
 
-      # A forked child has none of jemalloc's until it asks for them.
+      # A forked child has none of jemalloc's threads until it asks for them.
       def turn_on_background_threads
         return if @background_threads || !Workers.setting(:background_thread)
 

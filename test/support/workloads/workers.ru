@@ -30,7 +30,7 @@ ACTIONS = {
     end
     Process.pid
   end,
-  "/flood" => -> { 40.times { Memscope::Workers.place.step } },
+  "/flood" => -> { 40.times { Memscope::Workers.current.step } },
   "/fork" => lambda do
     reader, writer = IO.pipe
     pid = fork do

@@ -34,6 +34,7 @@ bool memscope_probe_stack(void) {
 
 #if defined(__linux__) && defined(__GLIBC__)
 
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unwind.h>
@@ -46,6 +47,23 @@ bool memscope_probe_stack(void) {
 static uintptr_t ends[END_LIMIT];
 static unsigned end_count;
 static struct memscope_range own, skipped, unwinder;
+
+/* Not linked: libgcc_s has 100 KiB resident, and only a process with a malloc profile unwinds. */
+static struct {
+    __typeof__(&_Unwind_Backtrace) backtrace;
+    __typeof__(&_Unwind_GetIP) address;
+    __typeof__(&_Unwind_GetRegionStart) function;
+} libgcc;
+
+static void load_libgcc(void) {
+    void *library = dlopen("libgcc_s.so.1", RTLD_NOW);
+
+    if (!library)
+        return;
+    libgcc.address = (__typeof__(libgcc.address))dlsym(library, "_Unwind_GetIP");
+    libgcc.function = (__typeof__(libgcc.function))dlsym(library, "_Unwind_GetRegionStart");
+    libgcc.backtrace = (__typeof__(libgcc.backtrace))dlsym(library, "_Unwind_Backtrace");
+}
 
 struct search {
     uintptr_t address;
@@ -74,7 +92,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
 
 /* Not a program that libgcc is linked into: it has frames of its own. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
-    return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)_Unwind_Backtrace);
+    return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
 
 static bool find_unwinder(const struct memscope_shared_object *object, void *unused) {
@@ -117,7 +135,7 @@ static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *ob
 /* Frames of no object (compiled by a JIT) end the walk: libgcc returns the preceding frame's function for them. */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
-    uintptr_t address = _Unwind_GetIP(context), function = _Unwind_GetRegionStart(context);
+    uintptr_t address = libgcc.address(context), function = libgcc.function(context);
     struct memscope_loaded_object object;
 
     if (address == 0 || function == 0 || !find_unwindable(address - 1, &object))
@@ -128,8 +146,8 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument
 unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only) {
     struct walk walk = {.words = words, .room = room, .leaf_only = leaf_only};
 
-    if (room > 0 && memscope_object_lookup_possible())
-        _Unwind_Backtrace(visit, &walk);
+    if (room > 0 && libgcc.backtrace && memscope_object_lookup_possible())
+        libgcc.backtrace(visit, &walk);
     return walk.count;
 }
 
@@ -325,10 +343,11 @@ void memscope_native_frames_learn_callers(unsigned count) {
     uint64_t functions[END_LIMIT];
     struct walk walk = {.words = functions, .room = count < END_LIMIT ? count : END_LIMIT, .learning = true};
 
+    load_libgcc();
     own = extent_of((const void *)(uintptr_t)memscope_native_frames);
     memscope_each_shared_object(find_unwinder, NULL);
-    if (memscope_object_lookup_possible())
-        _Unwind_Backtrace(visit, &walk);
+    if (libgcc.backtrace && memscope_object_lookup_possible())
+        libgcc.backtrace(visit, &walk);
     end_count = walk.count;
     for (unsigned index = 0; index < end_count; index++)
         ends[index] = functions[index];

@@ -3,7 +3,7 @@
 require_relative "test_helper"
 require_relative "support/bodies"
 
-class LedgerValueTest < MemscopeTest
+class LedgerTest < MemscopeTest
   MEBIBYTE = Bodies::MEBIBYTE
 
   def ledger(**given)
@@ -55,6 +55,46 @@ class LedgerValueTest < MemscopeTest
     assert_equal ids, yielded
     assert_predicate ledger[:stacks], :leaf?
     refute_predicate ledger[:malloc], :leaf?
+  end
+
+  def test_paths
+    paths = ledger.each_path.map { |path, row, above| [path, row.id, above.map(&:id)] }
+
+    assert_equal [[:malloc, :malloc, []], [:"malloc/main_heap", :main_heap, %i[malloc]],
+                  [:"malloc/main_heap/in_use", :in_use, %i[malloc main_heap]]], paths.first(3)
+    assert_equal 16, paths.size
+    one = ledger
+
+    assert_same(one, one.each_path { |path, _row, _above| path })
+  end
+
+  def test_leaves_by_path
+    assert_equal ledger.rss_bytes, ledger.leaf_bytes.values.sum
+    assert_equal ledger.each_leaf.count, ledger.leaf_bytes.size
+    assert_equal 739.75 * MEBIBYTE, ledger.leaf_bytes[:"malloc/main_heap/free"]
+  end
+
+  def test_bytes_of_ruby
+    assert_equal 1.375 * MEBIBYTE, ledger.ruby_bytes
+    assert_equal 11.375 * MEBIBYTE, ledger(held_by_objects_bytes: 10 * MEBIBYTE).ruby_bytes
+    assert_nil ledger(rows: [Bodies.row(:malloc, "malloc", 1)]).ruby_bytes
+  end
+
+  def test_rows_that_reports_show
+    hidden = ledger.each_path.map { |_path, row| row }.reject(&:visible?)
+
+    assert_equal %i[empty_pages stacks], hidden.map(&:id)
+    children = [Bodies.row(:more, "more", 1), Bodies.row(:less, "less", -1)]
+
+    assert_predicate Memscope::Ledger::Row.capture(Bodies.row(:top, "top", 0, children: children)), :visible?
+  end
+
+  def test_rows_that_their_checks_contradict
+    assert_equal 0, ledger.unverified_rows
+    rows = [Bodies.row(:malloc, "malloc", 1, check: Bodies.check(1, 2),
+                                             children: [Bodies.row(:low, "low", 1, check: Bodies.check(1, 2))])]
+
+    assert_equal 2, ledger(rows: rows).unverified_rows
   end
 
   def test_unattributed

@@ -4,14 +4,14 @@ require_relative "test_helper"
 require_relative "support/exposition"
 require_relative "support/metrics_settings"
 
-# The gems that monitoring systems are reached with, each in a process of its own.
-class MetricsExportersTest < MemscopeTest
+# The exporters that need a gem, each in its own process.
+class ExportersTest < MemscopeTest
   CONFIGURED = <<~RUBY.freeze
     require "memscope"
     require "json"
     #{MetricsSettings::CHILD}
     Memscope.configuration = [0, true]
-    GC.disable # but for what is asked for: it is counted
+    GC.disable # but for what the script asks for, as it counts collections
   RUBY
 
   PROMETHEUS_CLIENT = <<~RUBY.freeze

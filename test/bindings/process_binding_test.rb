@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
+require_relative "../test_helper"
 require "etc"
 require "tmpdir"
 
-class RssTest < MemscopeTest
+class ProcessBindingTest < MemscopeTest
   MEBIBYTE = 1 << 20
 
   # What a descriptor opened anew says. Counters may be a few pages behind each other on a busy machine.

@@ -1,0 +1,190 @@
+# frozen_string_literal: true
+
+require_relative "definition"
+
+module Memscope
+  module Metrics
+    # Groups of families by name: help, and what is read.
+    #
+    # @api private
+    module Tables
+      # Keys of GC.stat. One that this Ruby does not have has no sample.
+      GC = {
+        "gc_live_slots" => [:heap_live_slots, "Slots of Ruby's heap that hold an object, uncollected garbage included"],
+        "gc_free_slots" => [:heap_free_slots, "Slots of Ruby's heap without an object"],
+        "gc_heap_pages" => [:heap_allocated_pages, "Pages of Ruby's heap"],
+        "gc_old_objects" => [:old_objects, "Objects that only a major collection marks"],
+        "gc_malloc_increase_bytes" =>
+          [:malloc_increase_bytes, "Allocated through malloc since the last collection: a trigger, not usage"],
+        "gc_malloc_increase_limit_bytes" =>
+          [:malloc_increase_bytes_limit, "The increase that starts a collection"],
+        "gc_oldmalloc_increase_bytes" =>
+          [:oldmalloc_increase_bytes, "Allocated through malloc since the last major collection: a trigger, not usage"],
+        "gc_oldmalloc_increase_limit_bytes" =>
+          [:oldmalloc_increase_bytes_limit, "The increase that starts a major collection"],
+        "gc_compactions_total" => [:compact_count, "Compactions of Ruby's heap"],
+        "gc_allocated_objects_total" => [:total_allocated_objects, "Objects allocated"],
+        "gc_freed_objects_total" => [:total_freed_objects, "Objects freed by collections"],
+        "gc_allocated_pages_total" => [:total_allocated_pages, "Pages added to Ruby's heap"],
+        "gc_freed_pages_total" => [:total_freed_pages, "Pages of Ruby's heap that were freed"]
+      }.freeze
+      GC_COLLECTIONS = { minor: :minor_gc_count, major: :major_gc_count }.freeze
+      GC_PAGE_BYTES = ::GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
+
+      # Keys of Snapshot#jemalloc.
+      JEMALLOC = {
+        "jemalloc_allocated_bytes" => [:allocated_bytes, "Allocated from jemalloc, thread caches included"],
+        "jemalloc_active_bytes" => [:active_bytes, "In pages with allocations in them"],
+        "jemalloc_metadata_bytes" => [:metadata_bytes, "Metadata of jemalloc"],
+        "jemalloc_resident_bytes" => [:resident_bytes, "The most that jemalloc can have resident; not the RSS"],
+        "jemalloc_mapped_bytes" => [:mapped_bytes, "Mapped by jemalloc; not comparable with resident"],
+        "jemalloc_retained_bytes" => [:retained_bytes, "Address space that jemalloc keeps; hardly any is resident"],
+        "jemalloc_thread_caches_bytes" => [:tcache_bytes, "Free in thread caches"],
+        "jemalloc_slab_slack_bytes" => [:slab_slack_bytes, "Free in slabs that are partly in use"],
+        "jemalloc_arenas" => [:narenas, "Arenas"],
+        "jemalloc_background_threads" => [:background_threads, "Threads of jemalloc that purge unused pages"]
+      }.freeze
+      # By a label: the label, its values with the keys of Snapshot#jemalloc, and help. Pages are counted in pages.
+      JEMALLOC_PARTS = {
+        "jemalloc_unused_bytes" =>
+          [:pages, { dirty: :pdirty, muzzy: :pmuzzy },
+           "Free pages that jemalloc keeps: dirty ones are resident, muzzy ones until the kernel reclaims them"],
+        "jemalloc_purged_bytes_total" =>
+          [:pages, { dirty: :dirty_purged, muzzy: :muzzy_purged }, "Free pages that jemalloc has returned"],
+        "jemalloc_allocations_total" =>
+          [:size, { small: :small_nmalloc, large: :large_nmalloc },
+           "Allocations by size class; those from a thread cache count when it is filled"],
+        "jemalloc_deallocations_total" =>
+          [:size, { small: :small_ndalloc, large: :large_ndalloc },
+           "Deallocations by size class; those into a thread cache count when it is flushed"]
+      }.freeze
+
+      # Methods of Cgroup.
+      CGROUP = {
+        limit_bytes: "The effective limit; no sample where there is none",
+        current_bytes: "Charged to the group and those below it, page cache included",
+        peak_bytes: "The most charged so far",
+        working_set_bytes: "Current less inactive page cache: what Kubernetes evicts by",
+        headroom_bytes: "The limit less this group's own working set",
+        hierarchy_headroom_bytes: "The least that any limit on the way up leaves",
+        high_bytes: "Above it the kernel throttles the group; no sample where it is not set",
+        swap_bytes: "Swapped out",
+        swap_limit_bytes: "The limit of swap; no sample where there is none",
+        anonymous_bytes: "Memory without a file",
+        file_bytes: "Page cache, shared memory included",
+        inactive_file_bytes: "Page cache that the kernel reclaims first",
+        kernel_bytes: "Kernel memory",
+        host_memory_bytes: "Memory of the machine: the bound of a group without a limit"
+      }.freeze
+
+      # Of Arena::LEVELS. A level that the allocator does not count has no sample.
+      ARENA = {
+        allocated_bytes: "Allocated from the arena",
+        active_bytes: "In its pages with allocations in them (jemalloc)",
+        dirty_bytes: "Free pages that it keeps resident (jemalloc)",
+        muzzy_bytes: "Free pages that it keeps until the kernel reclaims them (jemalloc)",
+        retained_bytes: "Address space that it keeps (jemalloc)",
+        resident_bytes: "The most that it can have resident (jemalloc)",
+        metadata_bytes: "Metadata of the arena (jemalloc)",
+        tcache_bytes: "Free in caches of the threads that use it (jemalloc)",
+        threads: "Threads assigned to it (jemalloc)",
+        system_bytes: "Memory that it has from the kernel (glibc)",
+        free_bytes: "Free blocks in it (glibc)",
+        fast_bytes: "Free blocks of small sizes, which are not merged (glibc)"
+      }.freeze
+
+      # What only workers report.
+      WORKER = {
+        "worker_pss_bytes" =>
+          [:pss_bytes, "Resident memory, with each page divided by the number of processes that map it"],
+        "worker_uss_bytes" => [:uss_bytes, "Resident memory that this worker alone maps"],
+        "worker_shared_bytes" => [:shared_bytes, "RSS less USS: shared copy-on-write, or by files"],
+        "worker_unshared_since_fork_bytes" =>
+          [:unshared_since_fork_bytes, "Shared with the master when the worker started, and private now"],
+        "worker_rss_growth_bytes_per_second" =>
+          [->(worker) { worker.rss_bytes_per_hour&.fdiv(3_600) },
+           "How fast its RSS has grown since it started; no sample in its first minute"],
+        "worker_phase" => [:phase, "Puma's phase: each phased restart adds one"],
+        "worker_boot_time_seconds" =>
+          [->(worker) { worker.booted_at&.to_f&.round(3) }, "When it started, in seconds since 1970"],
+        "worker_report_time_seconds" =>
+          [->(worker) { worker.at&.to_f&.round(3) }, "When it last reported, in seconds since 1970"]
+      }.freeze
+
+      # Keys of Cost, of the readings of a collection and of the workers' reports.
+      READING = {
+        "reading_seconds" => [:wall_us, "Duration of the latest reading of each kind"],
+        "reading_gvl_seconds" => [:gvl_us, "How much of that held the GVL"]
+      }.freeze
+
+      # @return [Numeric, nil]
+      def self.heap_bytes(snapshot)
+        pages = snapshot.gc[:heap_allocated_pages]
+        pages && GC_PAGE_BYTES && (pages * GC_PAGE_BYTES)
+      end
+
+      # @return [Hash{Symbol => Numeric, nil}]
+      def self.jemalloc_parts(totals, label, keys)
+        unit = label == :pages ? totals[:page_bytes] : 1
+        keys.transform_values { |key| totals[key] && (totals[key] * unit) }
+      end
+    end
+    private_constant :Tables
+
+    # All families, in the order of their export. The cost of readings is last: it is of those that were taken.
+    #
+    # @return [Array<Definition>]
+    DEFINITIONS = [
+      Definition.new("rss_bytes", "Resident memory; with Puma that of each worker, as it last reported it", :snapshot,
+                     :rss_bytes, report: :rss_bytes),
+      Definition.new("virtual_bytes", "Address space", :snapshot, :virtual_bytes),
+      Definition.new("shared_bytes", "Resident pages of files and of shared memory", :snapshot, :shared_bytes),
+      Definition.new("allocator_info", "Always 1; the labels are the library that serves malloc, and its version",
+                     :allocator, ->(allocator) { { [allocator.name, allocator.version] => 1 } },
+                     labels: %i[allocator version]),
+      Definition.new("ruby_heap_bytes", "Pages of Ruby's heap, whether resident or not", :snapshot,
+                     Tables.method(:heap_bytes)),
+      Definition.new("gc_collections_total", "Garbage collections", :snapshot,
+                     ->(snapshot) { Tables::GC_COLLECTIONS.transform_values { |key| snapshot.gc[key] } },
+                     labels: %i[kind]),
+      Definition.new("gc_time_seconds_total", "Time spent in collections, to the millisecond below", :snapshot,
+                     ->(snapshot) { snapshot.gc[:time]&.fdiv(1_000) }),
+      *Tables::GC.map { |name, (key, help)| Definition.new(name, help, :snapshot, ->(snapshot) { snapshot.gc[key] }) },
+      *Tables::JEMALLOC.map do |name, (key, help)|
+        Definition.new(name, help, :snapshot, ->(snapshot) { snapshot.jemalloc&.[](key) })
+      end,
+      *Tables::JEMALLOC_PARTS.map do |name, (label, keys, help)|
+        read = ->(snapshot) { snapshot.jemalloc ? Tables.jemalloc_parts(snapshot.jemalloc, label, keys) : {} }
+        Definition.new(name, help, :snapshot, read, labels: [label])
+      end,
+      *Tables::CGROUP.map { |name, help| Definition.new("cgroup_#{name}", help, :cgroup, name) },
+      Definition.new("cgroup_cpus", "How many CPUs' time the group may use; no sample without a quota", :cgroup,
+                     :cpu_limit),
+      Definition.new("cgroup_events_total", "Events at the limits, by the kernel's names", :cgroup,
+                     ->(cgroup) { cgroup.events || {} }, labels: %i[event]),
+      Definition.new("cgroup_pressure_seconds_total", "Time in which some, or all, tasks waited for memory", :cgroup,
+                     lambda { |cgroup|
+                       (cgroup.pressure || {}).transform_values { |stall| stall[:total_us]&.fdiv(1_000_000) }
+                     }, labels: %i[stall]),
+      Definition.new("ledger_bytes", "Resident memory by its proven owner; the rows sum to memscope_ledger_rss_bytes",
+                     :ledger, :leaf_bytes, report: :leaves, labels: %i[row]),
+      Definition.new("ledger_rss_bytes", "Resident memory that the ledger's own scan saw", :ledger, :rss_bytes,
+                     report: :ledger_rss_bytes),
+      Definition.new("ledger_read_time_seconds", "When the ledger was read, in seconds since 1970", :ledger,
+                     ->(ledger) { ledger.at.to_f.round(3) },
+                     report: ->(worker) { worker.rows && worker.at.to_f.round(3) }),
+      Definition.new("ledger_unverified_rows", "Rows that another source contradicts", :ledger, :unverified_rows,
+                     report: :unverified_rows),
+      *Tables::ARENA.map do |name, help|
+        Definition.new("arena_#{name}", help, :arenas, ->(arenas) { arenas.level(name) },
+                       report: ->(worker) { worker.arenas&.[](name) }, labels: %i[arena])
+      end,
+      *Tables::WORKER.map { |name, (report, help)| Definition.new(name, help, nil, report: report) },
+      *Tables::READING.map do |name, (key, help)|
+        read = ->(taken) { taken.transform_values { |reading| reading.cost.public_send(key).fdiv(1_000_000) } }
+        report = ->(worker) { worker.costs&.transform_values { |cost| cost[key].fdiv(1_000_000) } }
+        Definition.new(name, help, :taken, read, report: report, labels: %i[reading])
+      end
+    ].freeze
+  end
+end

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require "strscan"
+
+# sig/fields.rbs: a reader for each field that a Record declares, with the type of the comment above it.
+module Signatures
+  FILE = "sig/fields.rbs"
+  NAMES = { "Boolean" => "bool", "Object" => "plain", "Numeric" => "(Integer | Float)" }.freeze
+  HEADER = "# Made by `rake sig` from the fields of the records in lib/. Other signatures are in memscope.rbs.\n"
+
+  class << self
+    # @return [String] content of FILE
+    def generate
+      require "memscope"
+      require "yard"
+      YARD::Registry.clear
+      YARD::Logger.instance.enter_level(YARD::Logger::ERROR) do
+        YARD.parse(["lib/memscope/record.rb", "lib/memscope/reading.rb", "lib/memscope/**/*.rb"])
+      end
+      "#{HEADER}#{block(Memscope, 0)}"
+    end
+
+    private
+
+    def block(container, depth)
+      lines = fields(container) + parts(container).map { |part| block(part, depth + 1).chomp }.reject(&:empty?)
+      return "" if lines.empty?
+
+      indent = "  " * depth
+      name = "#{container.is_a?(Class) ? 'class' : 'module'} #{container.name.split('::').last}"
+      body = lines.map { |line| line.start_with?(" ") ? "\n#{line}" : "#{indent}  #{line}" }
+      "#{indent}#{name}\n#{body.join("\n").delete_prefix("\n")}\n#{indent}end\n"
+    end
+
+    # Loads what is loaded when first used, as these constants are.
+    def parts(container)
+      container.constants(false).sort.map { |name| container.const_get(name) }
+               .select { |part| part.is_a?(Module) && part.name&.start_with?("#{container.name}::") }
+    end
+
+    def fields(container)
+      return [] unless container.is_a?(Class) && container < Memscope::Record
+
+      container.own_fields.map do |field|
+        type = type("#{container.name}##{field.reader}")
+        field.type == :boolean ? "def #{field.reader}: () -> #{type}" : "attr_reader #{field.reader}: #{type}"
+      end
+    end
+
+    def type(path)
+      tag = YARD::Registry.at(path)&.tag(:return) or raise "#{path} has no @return"
+      union(StringScanner.new(tag.types.join(", ")))
+    end
+
+    # "Integer, nil", up to what closes it.
+    def union(text)
+      types = [one(text)]
+      types << one(text) while text.skip(/, /)
+      known = types - ["nil"]
+      known = known.one? ? known.first : "(#{known.join(' | ')})"
+      types.include?("nil") && known != "plain" ? "#{known}?" : known
+    end
+
+    def one(text)
+      name = text.scan(/[\w:]+/)
+      if text.skip(/</) then "#{name}[#{union(text)}]".tap { text.skip(/>/) }
+      elsif text.skip(/\{/) then pair(name, text)
+      else NAMES.fetch(name, name)
+      end
+    end
+
+    def pair(name, text)
+      key = union(text)
+      text.skip(/ => /)
+      "#{name}[#{key}, #{union(text)}]".tap { text.skip(/\}/) }
+    end
+  end
+end
+
+desc "Write the signatures of fields to #{Signatures::FILE}"
+task(sig: :compile) { File.write(Signatures::FILE, Signatures.generate) }
+
+task "lint:types" => :compile do
+  abort "#{Signatures::FILE} is not current: run rake sig" unless File.read(Signatures::FILE) == Signatures.generate
+end
