@@ -5,9 +5,9 @@
 #
 #   bundle exec ruby benchmark/against.rb ../before [PAIRS]
 #
-# Both trees are compiled. Times are CPU time. For each call: the mean of the paired differences with its 95 % interval, and that of this
-# tree against itself. "same": the interval includes 0 and ends below 5 %. Where this tree differs from itself by more
-# than that, the difference is not measured.
+# Both trees are compiled. Times are CPU time. For each call: the mean of the paired differences with its 95 % interval,
+# and that of this tree against itself. "same": the interval includes 0 and ends below 5 %. Where this tree differs from
+# itself by more than that, the difference is not measured.
 
 require "json"
 require "rbconfig"

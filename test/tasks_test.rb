@@ -153,7 +153,8 @@ class TasksTest < MemscopeTest
     assert_predicate ran, :success?, ran
     assert_includes ran.out, "pid #{Process.pid} seen from outside"
     assert_equal "memscope:report: #{silent}; this is the kernel's view only\n", ran.err.lines.last
-    assert_equal "external_process", run_task(:report, env: { "PID" => Process.pid.to_s, "FORMAT" => "json" }).json["kind"]
+    assert_equal "external_process",
+                 run_task(:report, env: { "PID" => Process.pid.to_s, "FORMAT" => "json" }).json["kind"]
     ran = run_task(:doctor, env: { "PID" => Process.pid.to_s })
 
     assert_equal ["memscope:doctor: PID: #{silent}\n", 1, ""], [ran.err.lines.last, ran.status.exitstatus, ran.out]
