@@ -48,7 +48,7 @@ class CgroupTest < MemscopeTest
     assert_in_delta 0.5, read("v2_nested").cpu_limit
     assert_in_delta 2.0, read("v1").cpu_limit
     assert_nil read("v2_unlimited").cpu_limit
-    assert_equal "unlimited, says cpu.max", read("v2_unlimited").reasons[:cpu_limit]
+    assert_equal "unlimited (cpu.max)", read("v2_unlimited").reasons[:cpu_limit]
     assert_match(/cpu\.max: not there/, read("v2_root_group").reasons[:cpu_limit])
   end
 

@@ -155,7 +155,7 @@ class PurgeTest < MemscopeTest
       puts JSON.generate(indexes.map { |index| [native.run_lever(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
     RUBY
 
-    assert_equal [["not there", []], [nil, []], ["not there", []], ["not there", []]], answers
+    assert_equal [["not_found", []], [nil, []], ["not_found", []], ["not_found", []]], answers
   end
 
   # Every key that the engine writes to, or acts through, is in one table, but those of the profile.

@@ -62,8 +62,7 @@ module Memscope
 
     # Reasons of its readings that apply to it, too.
     KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
-    TWO_EPOCHS = "someone else advanced it between two readings, twice: numbers may be of two"
-    private_constant :KEPT, :TWO_EPOCHS
+    private_constant :KEPT
 
     class << self
       # @return [Fragmentation] as far as this allocator has statistics
@@ -103,7 +102,7 @@ module Memscope
               rss_to_resident: ratio(snapshot.rss_bytes, resident),
               purgeable_bytes: page && (page * totals.values_at(:pdirty, :pmuzzy).compact.sum),
               stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
-              reasons: totals[:epoch] == classes.epoch ? {} : { epoch: TWO_EPOCHS })
+              reasons: totals[:epoch] == classes.epoch ? {} : { epoch: :epochs_mixed })
       end
 
       # @param ledger [Ledger] a deep one
@@ -125,7 +124,7 @@ module Memscope
       # @return [Fragmentation]
       def of_unknown(snapshot, heap)
         build(Allocator.read.name, snapshot, heap, [snapshot, heap],
-              stuck: [], reasons: { allocator: "what serves malloc has no statistics that memscope reads" })
+              stuck: [], reasons: { allocator: :statistics_unread })
       end
 
       private

@@ -71,9 +71,9 @@ module Memscope
         prepare
         started = Native.start_profile(backend, rate.bit_length - 1)
         raise Unavailable, RUNS_ALREADY if started == :running # another thread was faster
-        raise Unavailable, "the malloc profile could not be started: #{started}" if started.is_a?(String)
+        return started if started.is_a?(Integer)
 
-        started
+        raise Unavailable, "the malloc profile could not be started: #{Reasons.sentence(started)}"
       end
 
       # Checks the arguments of start.
@@ -146,9 +146,9 @@ module Memscope
       end
 
       def read(body)
-        raise Unavailable, "the malloc profile could not be read: #{body}" if body.is_a?(String)
+        return body && Profile.capture(body) if body.nil? || body.is_a?(Hash)
 
-        body && Profile.capture(body)
+        raise Unavailable, "the malloc profile could not be read: #{Reasons.sentence(body)}"
       end
 
       def refuse(argument, given, allowed)

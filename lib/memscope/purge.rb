@@ -52,7 +52,7 @@ module Memscope
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever why this process cannot run it; nil where it can
       def missing
-        { gc: nil, compact: Compaction.missing, **Native.levers }
+        { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
       end
 
       # @api private

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "reasons"
 require_relative "record"
 require_relative "version"
 
@@ -71,10 +72,12 @@ module Memscope
 
       # Puts a body from the extension into an envelope of this process and moment, or into another reading's.
       #
-      # @param body [Hash{Symbol => Object}] the fields, :reasons and :cost; becomes part of the reading
+      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons has them) and :cost; becomes part of the
+      #   reading
       # @param envelope [Hash{Symbol => Object}, nil]
       def capture(body, envelope = nil)
         body[:cost].freeze
+        body[:reasons] = Reasons.sentences(body[:reasons])
         super(envelope ? body.update(envelope) : stamped(body))
       end
 

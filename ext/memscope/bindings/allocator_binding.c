@@ -1,7 +1,7 @@
 /*
  * Native.allocator, allocator_inputs and environment_at_load.
  */
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "malloc/allocator.h"
@@ -73,7 +73,8 @@ static VALUE others_list(VALUE reasons) {
         rb_ary_push(list, hash);
     }
     if (count == MEMSCOPE_OTHER_ALLOCATORS)
-        memscope_hash_set(reasons, "others", rb_sprintf("no more than %d are listed", MEMSCOPE_OTHER_ALLOCATORS));
+        memscope_hash_set(reasons, "others",
+                          memscope_reason_of("others_truncated", INT2FIX(MEMSCOPE_OTHER_ALLOCATORS)));
     return list;
 }
 
@@ -88,12 +89,9 @@ static void add_identity(VALUE hash, VALUE reasons) {
     if (!allocator->proved)
         memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr(allocator->proof));
     if (allocator->version[0] == '\0')
-        memscope_hash_set(reasons, "version",
-                          rb_utf8_str_new_cstr(allocator->proved ? "this allocator reports no version"
-                                                                 : "the allocator is not known"));
+        memscope_set_reason(reasons, "version", allocator->proved ? "version_unknown" : "allocator_unknown");
     if (allocator->path[0] == '\0')
-        memscope_hash_set(reasons, "path",
-                          rb_utf8_str_new_cstr("the dynamic linker lists no object that holds malloc"));
+        memscope_set_reason(reasons, "path", "object_unknown");
 }
 
 /* Memscope::Native.allocator */

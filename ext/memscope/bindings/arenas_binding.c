@@ -4,7 +4,7 @@
  * Everything is read into scratch memory without the GVL first; then it becomes Hashes with the names of the engine's
  * tables.
  */
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "malloc/allocator.h"
@@ -176,17 +176,14 @@ static VALUE absence(const struct arenas_call *call) {
     if (call->status == MEMSCOPE_OK)
         return Qnil;
     if (call->allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && memscope_jemalloc_unsupported_reason() != NULL)
-        return rb_utf8_str_new_cstr(memscope_jemalloc_unsupported_reason());
+        return memscope_reason(memscope_jemalloc_unsupported_reason());
     if (call->status == MEMSCOPE_NOT_FOUND)
-        return rb_sprintf("arena %u: not there, or not initialised", call->arena);
+        return memscope_reason_of("arena_absent", UINT2NUM(call->arena));
     if (call->status != MEMSCOPE_UNSUPPORTED)
-        return rb_sprintf("%s: %s", call->allocator == MEMSCOPE_ALLOCATOR_GLIBC ? "malloc_info" : "mallctl",
-                          memscope_status_text(call->status));
+        return memscope_unread(call->allocator == MEMSCOPE_ALLOCATOR_GLIBC ? "malloc_info" : "mallctl", call->status);
     if (call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
-        return rb_utf8_str_new_cstr(call->classes ? "glibc has no size classes of its own: it cuts blocks as they are "
-                                                    "asked for"
-                                                  : "this C library has no malloc_info");
-    return rb_utf8_str_new_cstr("what serves malloc has no statistics that memscope reads");
+        return memscope_reason(call->classes ? "glibc_without_classes" : "malloc_info_absent");
+    return memscope_reason("statistics_unread");
 }
 
 /* What this version of jemalloc has not. */
@@ -195,19 +192,19 @@ static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_aren
     size_t count;
     const struct memscope_jemalloc_key *keys = memscope_jemalloc_keys(MEMSCOPE_JEMALLOC_ARENA, &count);
 
-    memscope_hash_set(reasons, "glibc", rb_utf8_str_new_cstr("jemalloc serves malloc: what glibc counts is nil"));
+    memscope_set_reason(reasons, "glibc", "glibc_not_serving");
     if (arenas->list[0].name[0] == '\0')
-        memscope_hash_set(reasons, "name", rb_utf8_str_new_cstr("jemalloc's arenas have names since 5.3.1"));
+        memscope_set_reason(reasons, "name", "arena_names_absent");
     for (size_t index = 0; index < count; index++)
         if (!(merged->row.known >> index & 1))
             memscope_hash_set(reasons, keys[index].field,
-                              rb_sprintf("this jemalloc has no stats.arenas.<i>.%s", keys[index].key));
+                              memscope_reason_of("jemalloc_lacks", rb_sprintf("stats.arenas.<i>.%s", keys[index].key)));
 }
 
 static void set_glibc_gaps(VALUE reasons, const struct memscope_glibc_arenas *arenas) {
-    memscope_hash_set(reasons, "jemalloc", rb_utf8_str_new_cstr("glibc serves malloc: what jemalloc counts is nil"));
+    memscope_set_reason(reasons, "jemalloc", "jemalloc_not_serving");
     if (!arenas->merged.has_fastbins)
-        memscope_hash_set(reasons, "fast_bytes", rb_utf8_str_new_cstr("this glibc has no fastbins (none since 2.43)"));
+        memscope_set_reason(reasons, "fast_bytes", "fastbins_absent");
 }
 
 static VALUE reasons_to_hash(const struct arenas_call *call) {
@@ -219,14 +216,11 @@ static VALUE reasons_to_hash(const struct arenas_call *call) {
     if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
         set_glibc_gaps(reasons, &call->glibc);
     if (call->jemalloc_classes.large_by_pages)
-        memscope_hash_set(reasons, "in_use_bytes",
-                          rb_utf8_str_new_cstr("an upper bound for large classes: this jemalloc rounds large "
-                                               "allocations up to pages only (opt.disable_large_size_classes)"));
+        memscope_set_reason(reasons, "in_use_bytes", "large_classes_rounded");
     if (!NIL_P(absent))
         memscope_hash_set(reasons, call->classes ? "classes" : "arenas", absent);
     if (call->jemalloc.mixed_epochs || call->jemalloc_classes.mixed_epochs)
-        memscope_hash_set(reasons, "epoch",
-                          rb_utf8_str_new_cstr("someone else advanced it meanwhile, twice: numbers may be of two"));
+        memscope_set_reason(reasons, "epoch", "epochs_mixed");
     return reasons;
 }
 

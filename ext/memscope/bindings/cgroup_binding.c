@@ -1,7 +1,7 @@
 /*
  * Native.cgroup(proc_root, cgroup_root).
  */
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "kernel/cgroup.h"
@@ -39,17 +39,17 @@ static const char *version_phrase(const struct memscope_cgroup *cgroup) {
 
 static VALUE group_absence(const struct answer *answer, enum memscope_status status) {
     if (answer->cgroup->version == MEMSCOPE_CGROUP_NONE)
-        return rb_utf8_str_new_cstr("no memory cgroup");
-    return rb_sprintf("the directory of this process's group: %s", memscope_status_text(status));
+        return memscope_reason("cgroup_absent");
+    return memscope_reason_of("cgroup_directory_unread", memscope_status_reason(status));
 }
 
 static VALUE absence_of(const struct answer *answer, const struct memscope_cgroup_figure *figure) {
     if (figure->status == MEMSCOPE_OK)
-        return rb_sprintf("unlimited, says %s", figure->file);
+        return memscope_reason_of("unlimited", rb_utf8_str_new_cstr(figure->file));
     if (figure->file)
-        return rb_sprintf("%s: %s", figure->file, memscope_status_text(figure->status));
+        return memscope_unread(figure->file, figure->status);
     if (*answer->cgroup->directory)
-        return rb_sprintf("%s has no such figure", version_phrase(answer->cgroup));
+        return memscope_reason_of("figure_absent", rb_utf8_str_new_cstr(version_phrase(answer->cgroup)));
     return group_absence(answer, figure->status);
 }
 
@@ -67,8 +67,7 @@ static void set_headroom(struct answer *answer) {
         memscope_hash_set(answer->body, "headroom_bytes", LL2NUM((int64_t)cgroup->headroom.value));
     set_figure(answer, "hierarchy_headroom_bytes", &cgroup->hierarchy_headroom);
     if (cgroup->hierarchy_headroom.status == MEMSCOPE_NOT_FOUND && *cgroup->directory)
-        memscope_hash_set(answer->reasons, "hierarchy_headroom_bytes",
-                          rb_utf8_str_new_cstr("the group that sets the limit is not visible from here"));
+        memscope_set_reason(answer->reasons, "hierarchy_headroom_bytes", "limit_group_hidden");
 }
 
 /* Only the events that this version counts. */
@@ -124,7 +123,7 @@ static void set_cpu_limit(struct answer *answer) {
         set_figure(answer, "cpu_limit", &absence);
     else
         memscope_hash_set(answer->reasons, "cpu_limit",
-                          rb_sprintf("the group of the cpu controller: %s", memscope_status_text(cpus->status)));
+                          memscope_reason_of("cpu_group_unread", memscope_status_reason(cpus->status)));
 }
 
 static void set_place(struct answer *answer, enum memscope_status status) {
@@ -136,8 +135,8 @@ static void set_place(struct answer *answer, enum memscope_status status) {
     memscope_hash_set(answer->body, "limit_directory", memscope_text_or_nil(cgroup->limit_directory));
     if (cgroup->version == MEMSCOPE_CGROUP_NONE)
         memscope_hash_set(answer->reasons, "version",
-                          *cgroup->path ? rb_utf8_str_new_cstr("the hierarchy has no memory controller")
-                                        : rb_sprintf("the process's cgroup file: %s", memscope_status_text(status)));
+                          *cgroup->path ? memscope_reason("memory_controller_absent")
+                                        : memscope_reason_of("cgroup_file_unread", memscope_status_reason(status)));
     if (!*cgroup->path)
         memscope_hash_set(answer->reasons, "path", group_absence(answer, status));
     if (!*cgroup->directory)
@@ -145,7 +144,7 @@ static void set_place(struct answer *answer, enum memscope_status status) {
     if (!*cgroup->limit_directory)
         memscope_hash_set(answer->reasons, "limit_directory",
                           memscope_cgroup_is_known(&cgroup->figures[MEMSCOPE_CGROUP_limit_bytes])
-                              ? rb_utf8_str_new_cstr("the group that sets the limit is not visible from here")
+                              ? memscope_reason("limit_group_hidden")
                               : absence_of(answer, &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes]));
 }
 

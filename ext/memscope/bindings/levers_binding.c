@@ -4,7 +4,7 @@
  *
  * An interrupt (Thread#raise, a timeout) that arrives while the engine acts is raised afterwards.
  */
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "malloc/allocator.h"
@@ -40,7 +40,7 @@ static VALUE native_with_exclusive_purge(VALUE self) {
 
 /* ---- levers --------------------------------------------------------------------------------------------------- */
 
-/* Native.levers -> {tcache: nil, trim: "it is glibc's", …}: why the allocator has no such lever, nil where it has. */
+/* Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: why the allocator has no such lever, nil where it has. */
 static VALUE native_levers(VALUE self) {
     VALUE levers = rb_hash_new();
 
@@ -48,7 +48,7 @@ static VALUE native_levers(VALUE self) {
         const char *missing = memscope_lever_missing((enum memscope_lever)lever);
 
         memscope_hash_set(levers, memscope_lever_name((enum memscope_lever)lever),
-                          missing ? rb_utf8_str_new_cstr(missing) : Qnil);
+                          missing ? memscope_reason(missing) : Qnil);
     }
     return levers;
 }
@@ -82,8 +82,8 @@ static VALUE failure(const struct lever_run *run) {
     if (run->status == MEMSCOPE_OK)
         return Qnil;
     if (run->lever == MEMSCOPE_LEVER_TCACHE && run->status == MEMSCOPE_NOT_FOUND)
-        return rb_utf8_str_new_cstr("this thread has no cache");
-    return rb_utf8_str_new_cstr(memscope_status_text(run->status));
+        return memscope_reason("thread_cache_absent");
+    return memscope_status_reason(run->status);
 }
 
 /* Native.run_lever(lever, arena) -> [nanoseconds, why nothing was done or nil]. The cache flushed is the calling
@@ -196,11 +196,10 @@ static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
             unused++;
     }
     if (unused > 0 && tuning->one_arena)
-        memscope_hash_set(reasons, "arenas", rb_sprintf("arena %u is not in use yet", tuning->first));
+        memscope_hash_set(reasons, "arenas", memscope_reason_of("arena_unused", UINT2NUM(tuning->first)));
     else if (unused > 0)
         memscope_hash_set(reasons, "arenas",
-                          rb_sprintf("%u of %u are not in use yet; new ones begin with new_arena_defaults", unused,
-                                     tuning->count));
+                          memscope_reason_of("arenas_unused", UINT2NUM(unused), UINT2NUM(tuning->count)));
     return list;
 }
 
@@ -210,10 +209,9 @@ static void set_background_thread(VALUE body, VALUE reasons, const struct tuning
     memscope_hash_set(body, "old_background_thread", !known ? Qnil : tuning->old_background_thread ? Qtrue : Qfalse);
     memscope_hash_set(body, "background_thread", !known ? Qnil : tuning->new_background_thread ? Qtrue : Qfalse);
     if (tuning->background_status == MEMSCOPE_NOT_FOUND)
-        memscope_hash_set(reasons, "background_thread",
-                          rb_utf8_str_new_cstr("this jemalloc was built without background threads"));
+        memscope_set_reason(reasons, "background_thread", "background_threads_absent");
     else if (tuning->set_background_status == MEMSCOPE_IO)
-        memscope_hash_set(reasons, "background_thread", rb_utf8_str_new_cstr("jemalloc could not start its threads"));
+        memscope_set_reason(reasons, "background_thread", "background_threads_failed");
 }
 
 static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint64_t without_gvl_ns) {
@@ -227,7 +225,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
     memscope_hash_set(body, "new_arena_defaults", every ? decay_to_hash(&tuning->later) : Qnil);
     set_background_thread(body, reasons, tuning);
     if (allocator != MEMSCOPE_ALLOCATOR_JEMALLOC)
-        memscope_hash_set(reasons, "arenas", rb_utf8_str_new_cstr("only jemalloc can be tuned while it runs"));
+        memscope_set_reason(reasons, "arenas", "tuning_unsupported");
     memscope_hash_set(body, "reasons", reasons);
     wall_ns = memscope_now_ns() - start_ns;
     memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - without_gvl_ns, 0));

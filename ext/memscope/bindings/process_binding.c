@@ -1,7 +1,7 @@
 /*
  * Memscope.rss and Native.process_memory.
  */
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "kernel/process.h"
@@ -66,8 +66,9 @@ static VALUE absence_of(const struct memscope_process_memory *memory, enum memsc
     enum memscope_status status = source == MEMSCOPE_PROCESS_STATUS ? memory->status : memory->smaps_rollup;
 
     if (status != MEMSCOPE_OK)
-        return rb_sprintf("%s: %s", file_names[source], memscope_status_text(status));
-    return rb_sprintf("%s: this kernel prints no %s", file_names[source], memscope_process_key_of(field));
+        return memscope_unread(file_names[source], status);
+    return memscope_reason_of("key_absent", rb_utf8_str_new_cstr(file_names[source]),
+                              rb_utf8_str_new_cstr(memscope_process_key_of(field)));
 }
 
 static void set_row(VALUE body, VALUE reasons, const struct memscope_process_memory *memory,
@@ -79,7 +80,8 @@ static void set_row(VALUE body, VALUE reasons, const struct memscope_process_mem
 
         field = row->fallback;
         if (field != row->field && memscope_process_has(memory, field))
-            absence = rb_sprintf("from %s (%" PRIsVALUE ")", file_names[MEMSCOPE_PROCESS_STATUS], absence);
+            absence =
+                memscope_reason_of("from_file", rb_utf8_str_new_cstr(file_names[MEMSCOPE_PROCESS_STATUS]), absence);
         memscope_hash_set(reasons, row->key, absence);
     }
     if (!memscope_process_has(memory, field))

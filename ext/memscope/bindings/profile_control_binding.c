@@ -3,6 +3,7 @@
  * Memscope::MallocProfile calls them. Arguments have been checked in Ruby.
  */
 #include "bindings/profile_binding.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "malloc/allocator.h"
@@ -66,8 +67,8 @@ static enum memscope_status start_sampler(enum memscope_profile_backend backend,
 
 /*
  * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, which profile it has started, as
- * profile_session has it; :running where one runs; else a String, why it could not be started. The one before is there
- * to be read until all that can be checked has been.
+ * profile_session has it; :running where one runs; else another Symbol, the reason why it could not be started. The one
+ * before is there to be read until all that can be checked has been.
  */
 static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS
@@ -86,7 +87,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
         status = start_sampler(next.backend, next.rate_log);
     }
     if (status != MEMSCOPE_OK)
-        return rb_utf8_str_new_cstr(memscope_status_text(status));
+        return memscope_status_reason(status);
     next.running = true;
     next.started_at = milliseconds();
     memscope_profile = next;

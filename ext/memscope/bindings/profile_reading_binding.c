@@ -2,6 +2,7 @@
  * Native.malloc_profile and profile_inflation: what the profile's samples have become.
  */
 #include "bindings/profile_binding.h"
+#include "bindings/reasons.h"
 
 #include "base/scratch.h"
 #include "elf/symbols.h"
@@ -194,10 +195,8 @@ static VALUE overhead(const struct scan *scan) {
 /* Of an allocator that has grown by too little to compare: it may have been by less than the samples say lives. */
 static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     if (live_bytes - growth < enough)
-        return rb_utf8_str_new_cstr("what the allocator holds has grown by less than 16 samples stand for");
-    return rb_sprintf("what the allocator holds has grown by %" PRIu64 " bytes less than the samples say: older memory "
-                      "was freed, or blocks are freed by calls that this backend does not see",
-                      (uint64_t)(live_bytes - growth));
+        return memscope_reason("growth_too_small");
+    return memscope_reason_of("coverage_contradicted", ULL2NUM((uint64_t)(live_bytes - growth)));
 }
 
 /* Of the bytes that the allocator has more than at the start, how many the samples account for. */
@@ -209,10 +208,9 @@ static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uin
     memscope_hash_set(body, "allocator_live_bytes", scan->knows_live_bytes ? ULL2NUM(scan->live_bytes) : Qnil);
     memscope_hash_set(body, "coverage", known && growth >= enough ? DBL2NUM((double)live_bytes / growth) : Qnil);
     if (!scan->knows_live_bytes)
-        memscope_hash_set(reasons, "allocator_live_bytes",
-                          rb_utf8_str_new_cstr("this allocator does not say how much lives"));
+        memscope_set_reason(reasons, "allocator_live_bytes", "live_bytes_unknown");
     if (!known)
-        memscope_hash_set(reasons, "coverage", rb_utf8_str_new_cstr("this allocator does not say how much lives"));
+        memscope_set_reason(reasons, "coverage", "live_bytes_unknown");
     else if (growth < enough)
         memscope_hash_set(reasons, "coverage", why_no_coverage(growth, (double)live_bytes, enough));
 }
@@ -241,9 +239,7 @@ static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
     memscope_hash_set(body, "samples", ULL2NUM(samples));
     memscope_hash_set(body, "error_bytes", estimate(sqrt(variance)));
     if (!all)
-        memscope_hash_set(
-            reasons, "allocated_bytes",
-            rb_utf8_str_new_cstr("jemalloc counts what was freed only with prof_accum:true in MALLOC_CONF"));
+        memscope_set_reason(reasons, "allocated_bytes", "freed_not_counted");
     set_coverage(body, reasons, scan, live_bytes);
 }
 
@@ -278,12 +274,9 @@ static VALUE close_scan(VALUE argument) {
 
 /* What reading takes where jemalloc samples: it knows no other way to say what it has counted. */
 static VALUE why_unreadable(const struct scan *scan) {
-    const char *status = memscope_status_text(scan->status);
+    VALUE status = memscope_status_reason(scan->status);
 
-    if (scan->profile.backend != MEMSCOPE_BACKEND_JEMALLOC)
-        return rb_utf8_str_new_cstr(status);
-    return rb_sprintf("%s (jemalloc writes it into a file in memory: this needs memfd_create and /proc/self/fd)",
-                      status);
+    return scan->profile.backend == MEMSCOPE_BACKEND_JEMALLOC ? memscope_reason_of("profile_unread", status) : status;
 }
 
 /* Qundef where another thread has begun another profile meanwhile. */
@@ -300,13 +293,13 @@ static VALUE read_profile(VALUE argument) {
         return why_unreadable(scan);
     scan->status = memscope_symbols_open(&scan->symbols);
     if (scan->status != MEMSCOPE_OK)
-        return rb_utf8_str_new_cstr(memscope_status_text(scan->status));
+        return memscope_status_reason(scan->status);
     body = body_of(argument);
     return scan->session == memscope_session() ? body : Qundef;
 }
 
 /*
- * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; a String, why it could not be
+ * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; the reason why it could not be
  * read; nil where none was started, and where which (stop_profile's answer) is not the last one any more.
  */
 static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
@@ -318,7 +311,7 @@ static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
         if (memscope_profile.backend == MEMSCOPE_BACKEND_NONE || (!NIL_P(which) && NUM2UINT(which) != scan.session))
             return Qnil;
         if (memscope_scratch_open(&scan.scratch) != MEMSCOPE_OK)
-            return rb_utf8_str_new_cstr(memscope_status_text(MEMSCOPE_NO_MEMORY));
+            return memscope_status_reason(MEMSCOPE_NO_MEMORY);
         body = rb_ensure(read_profile, (VALUE)&scan, close_scan, (VALUE)&scan);
     }
     return body;

@@ -1,4 +1,4 @@
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "ruby/compaction_bounds.h"
@@ -82,16 +82,15 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
 
 static VALUE reasons_hash(const struct heap_scan *scan) {
     VALUE reasons = rb_hash_new();
-    const char *pins = scan->pins.refusal;
 
     if (scan->listing.refusal != NULL)
-        memscope_hash_set(reasons, "pages", rb_str_new_cstr(scan->listing.refusal));
-    else if (pins != NULL)
-        memscope_hash_set(reasons, "pinned_pages_max", rb_str_new_cstr(pins));
+        memscope_set_reason(reasons, "pages", scan->listing.refusal);
+    else if (scan->pins.refusal != NULL)
+        memscope_set_reason(reasons, "pinned_pages_max", scan->pins.refusal);
     if (NIL_P(symbol_allocatable_pages))
-        memscope_hash_set(reasons, "allocatable_pages", rb_str_new_cstr("this Ruby has no :heap_allocatable_pages"));
+        memscope_set_reason(reasons, "allocatable_pages", "allocatable_pages_absent");
     if (scan->finished_gc)
-        memscope_hash_set(reasons, "gc_state", rb_str_new_cstr("this reading finished a garbage collection under way"));
+        memscope_set_reason(reasons, "gc_state", "gc_finished");
     return reasons;
 }
 

@@ -3,15 +3,13 @@
  *
  * All numbers are read into plain C first; no Ruby object is made before the last of them.
  */
-#include "values.h"
+#include "bindings/reasons.h"
 
 #include "init.h"
 #include "kernel/process.h"
 #include "malloc/allocator.h"
 #include "malloc/jemalloc.h"
 #include "malloc/mallinfo.h"
-
-#include <ruby/encoding.h>
 
 /* Room for twice the keys of the largest Ruby known (4.0: 5 heaps of 10 keys). */
 #define HEAPS 16
@@ -111,8 +109,7 @@ static void set_statm_reasons(VALUE reasons, const struct readings *readings) {
     static const char *const names[] = {"rss_bytes", "virtual_bytes", "shared_bytes"};
 
     for (size_t index = 0; readings->statm_status != MEMSCOPE_OK && index < 3; index++)
-        memscope_hash_set(reasons, names[index],
-                          rb_sprintf("/proc/self/statm: %s", memscope_status_text(readings->statm_status)));
+        memscope_hash_set(reasons, names[index], memscope_unread("/proc/self/statm", readings->statm_status));
 }
 
 static VALUE heaps_to_hash(const struct readings *readings) {
@@ -123,19 +120,19 @@ static VALUE heaps_to_hash(const struct readings *readings) {
     return rb_obj_freeze(heaps);
 }
 
-/* What is missing from the table of keys: "this jemalloc has no stats.zero_reallocs, …" */
+/* Which keys of the table this jemalloc does not have, or nil. */
 static VALUE jemalloc_gaps(const struct memscope_jemalloc_stats *stats) {
     VALUE gaps = Qnil;
 
     if (stats->mixed_epochs)
-        return rb_utf8_str_new_cstr("the epoch was advanced by someone else during the reading: figures of two epochs");
+        return memscope_reason("epochs_mixed");
     for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {
         if (memscope_jemalloc_has(stats, (enum memscope_jemalloc_field)field))
             continue;
-        gaps = NIL_P(gaps) ? rb_utf8_str_new_cstr("this jemalloc has no ") : rb_str_cat_cstr(gaps, ", ");
-        rb_str_cat_cstr(gaps, jemalloc_names[field]);
+        gaps = NIL_P(gaps) ? rb_ary_new() : gaps;
+        rb_ary_push(gaps, rb_utf8_str_new_cstr(jemalloc_names[field]));
     }
-    return gaps;
+    return NIL_P(gaps) ? Qnil : memscope_reason_of("jemalloc_lacks", gaps);
 }
 
 static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
@@ -167,8 +164,8 @@ static VALUE jemalloc_reason(const struct readings *readings) {
     if (!is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC))
         return reason_not_jemalloc;
     if (memscope_jemalloc_unsupported_reason())
-        return rb_utf8_str_new_cstr(memscope_jemalloc_unsupported_reason());
-    return rb_sprintf("mallctl: %s", memscope_status_text(readings->jemalloc_status));
+        return memscope_reason(memscope_jemalloc_unsupported_reason());
+    return memscope_unread("mallctl", readings->jemalloc_status);
 }
 
 static VALUE glibc_to_hash(const struct memscope_mallinfo *totals) {
@@ -195,12 +192,8 @@ static VALUE glibc_reason(const struct readings *readings) {
     if (!glibc_is_tried(readings))
         return reason_not_asked;
     if (!glibc_is_read(readings))
-        return rb_utf8_str_new_cstr("mallinfo2 is not there (glibc before 2.33) or answers only zeros");
+        return memscope_reason("mallinfo_absent");
     return Qnil;
-}
-
-static bool is_constant(VALUE reason) {
-    return NIL_P(reason) || reason == reason_not_jemalloc || reason == reason_not_glibc || reason == reason_not_asked;
 }
 
 /* Most snapshots of a process give the same reasons: they are made once, and again only when one differs. */
@@ -219,7 +212,8 @@ static VALUE reasons_to_hash(const struct readings *readings) {
     if (!NIL_P(glibc))
         memscope_hash_set(reasons, "glibc", glibc);
     rb_obj_freeze(reasons);
-    if (!usual_reasons && readings->statm_status == MEMSCOPE_OK && is_constant(jemalloc) && is_constant(glibc)) {
+    if (!usual_reasons && readings->statm_status == MEMSCOPE_OK && RB_SPECIAL_CONST_P(jemalloc) &&
+        RB_SPECIAL_CONST_P(glibc)) {
         rb_gc_register_mark_object(reasons);
         usual_jemalloc_reason = jemalloc;
         usual_glibc_reason = glibc;
@@ -292,13 +286,6 @@ static void learn_gc(void) {
     heap_key_count = learn_keys(rb_hash_aref(heaps, INT2FIX(0)), heap_keys, HEAP_KEYS);
 }
 
-static VALUE constant_text(const char *text) {
-    VALUE string = rb_enc_interned_str_cstr(text, rb_utf8_encoding());
-
-    rb_gc_register_mark_object(string);
-    return string;
-}
-
 /* Native::JEMALLOC_COUNTERS, the keys that only rise: the table of keys is in C only. */
 static void define_jemalloc_counters(void) {
 #define STAT(field, key, type, unit, kind, since) #kind,
@@ -329,9 +316,9 @@ void Init_memscope_snapshot(void) {
     learn_names(cost_names, cost_keys, 4);
     tier_t1 = memscope_symbol("T1");
     tier_t2 = memscope_symbol("T2");
-    reason_not_jemalloc = constant_text("jemalloc does not serve malloc");
-    reason_not_glibc = constant_text("glibc does not serve malloc");
-    reason_not_asked = constant_text("not asked for: snapshot(malloc: true) reads mallinfo2");
-    reason_no_heaps = constant_text("this Ruby has no GC.stat_heap");
+    reason_not_jemalloc = memscope_reason("jemalloc_not_serving");
+    reason_not_glibc = memscope_reason("glibc_not_serving");
+    reason_not_asked = memscope_reason("mallinfo_not_requested");
+    reason_no_heaps = memscope_reason("gc_heaps_absent");
     rb_define_singleton_method(rb_mMemscopeNative, "snapshot", native_snapshot, 1);
 }

@@ -282,13 +282,13 @@ void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memsc
 
     memset(pins, 0, sizeof *pins);
     if (memscope_other_ractors()) {
-        pins->refusal = "other Ractors are alive: no object may be asked for its references";
+        pins->refusal = "references_unreadable";
         return;
     }
     pins->pages = memscope_scratch_take(&listing->scratch, listing->count);
     if (pins->pages == NULL || !build_index(listing, &survey.index)) {
         pins->pages = NULL;
-        pins->refusal = "no scratch memory could be mapped for the pins of heap pages";
+        pins->refusal = "no_memory";
         return;
     }
     memset(pins->pages, 0, listing->count);
@@ -311,7 +311,7 @@ void memscope_heap_pins_learn(void) {
 
 void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
     memset(pins, 0, sizeof *pins);
-    pins->refusal = "this Ruby does not export rb_objspace_reachable_objects_from";
+    pins->refusal = "references_unexported";
 }
 
 #endif

@@ -41,12 +41,12 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
     uintptr_t first = (uintptr_t)start, size = (uintptr_t)end - first;
 
     if (size <= stride || stride == 0) {
-        listing->refusal = "this Ruby's garbage collector has no heap pages that can be listed";
+        listing->refusal = "heap_pages_absent";
         return 1;
     }
     page = memscope_scratch_extend(&listing->scratch, sizeof *page);
     if (page == NULL) {
-        listing->refusal = "no scratch memory could be mapped for the list of heap pages";
+        listing->refusal = "no_memory";
         return 1;
     }
     page->start = first / heap_page_bytes * heap_page_bytes;
@@ -77,7 +77,7 @@ static const char *walk_pages(void (*walk)(page_callback *callback, void *data),
         return NULL;
     }
 #else
-    return "other Ractors are alive, and this Ruby exports no lock under which its heap pages could be listed";
+    return "heap_pages_unlocked";
 #endif
 }
 #endif
@@ -89,7 +89,7 @@ static const char *each_page(page_callback *callback, void *data) {
     return walk_pages(rb_objspace_each_objects, callback, data);
 #else
     (void)callback, (void)data;
-    return "this Ruby does not export rb_objspace_each_objects";
+    return "heap_walk_unexported";
 #endif
 }
 
@@ -137,11 +137,11 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
 
     memset(listing, 0, sizeof *listing);
     if (memscope_scratch_open(&listing->scratch) != MEMSCOPE_OK) {
-        listing->refusal = "no scratch memory could be mapped for the list of heap pages";
+        listing->refusal = "no_memory";
         return;
     }
     if (heap_page_bytes == 0) {
-        listing->refusal = "this Ruby does not say how large a heap page is";
+        listing->refusal = "page_size_unknown";
         return;
     }
     listing->pages = memscope_scratch_take(&listing->scratch, 0);

@@ -64,7 +64,7 @@ module Memscope
 
       def run_allocator(name)
         wall_ns, failure = Native.run_lever(name, @plan.arena)
-        [wall_ns / 1000, failure]
+        [wall_ns / 1000, Reasons.sentence(failure)]
       end
 
       def lever(name, forecast, **done)

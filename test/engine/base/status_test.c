@@ -4,15 +4,15 @@
 #include <errno.h>
 #include <string.h>
 
-static void test_every_status_has_its_own_text(void) {
+static void test_every_status_has_its_own_id(void) {
     for (int status = MEMSCOPE_OK; status <= MEMSCOPE_IO; status++) {
-        const char *text = memscope_status_text((enum memscope_status)status);
+        const char *id = memscope_status_id((enum memscope_status)status);
 
-        EXPECT(strlen(text) > 0);
+        EXPECT(strlen(id) > 0);
         for (int other = MEMSCOPE_OK; other < status; other++)
-            EXPECT(strcmp(text, memscope_status_text((enum memscope_status)other)) != 0);
+            EXPECT(strcmp(id, memscope_status_id((enum memscope_status)other)) != 0);
     }
-    EXPECT(strlen(memscope_status_text((enum memscope_status)999)) > 0);
+    EXPECT(strlen(memscope_status_id((enum memscope_status)999)) > 0);
 }
 
 static void test_statuses_of_errno(void) {
@@ -26,7 +26,7 @@ static void test_statuses_of_errno(void) {
 }
 
 int main(void) {
-    test_every_status_has_its_own_text();
+    test_every_status_has_its_own_id();
     test_statuses_of_errno();
     return 0;
 }

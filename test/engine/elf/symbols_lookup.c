@@ -19,7 +19,7 @@ static void print(struct memscope_symbols *symbols, uintptr_t address) {
 
     EXPECT(memscope_symbols_find(symbols, address, &found) == MEMSCOPE_OK);
     printf("%s+%zu %s %s %s\n", found.name == NULL ? "" : found.name, (size_t)found.offset,
-           found.complete ? "complete" : "exported", memscope_status_text(found.file), found.object);
+           found.complete ? "complete" : "exported", memscope_status_id(found.file), found.object);
 }
 
 struct code {

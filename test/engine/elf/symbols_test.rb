@@ -26,12 +26,12 @@ class EngineSymbolsTest < MemscopeTest
 
   def test_a_whole_file
     assert_equal [*WHOLE, nil, nil, "unsized+0", "unsized+63"], names(library)
-    assert_equal ["complete read"], @states
+    assert_equal ["complete ok"], @states
   end
 
   def test_a_stripped_file
     assert_equal [*EXPORTED, nil, nil, nil, nil], names(strip(library))
-    assert_equal ["exported read"], @states
+    assert_equal ["exported ok"], @states
   end
 
   def test_a_debug_file
@@ -41,32 +41,32 @@ class EngineSymbolsTest < MemscopeTest
     Compiled.run("objcopy", "--only-keep-debug", path, debug)
 
     assert_equal [*WHOLE, nil, nil, "unsized+0", "unsized+63"], names(strip(path))
-    assert_equal ["complete read"], @states
+    assert_equal ["complete ok"], @states
     Compiled.run("cc", "-shared", "-fPIC", "-Wl,--build-id=0xffff", "-xc", File::NULL, "-o", debug)
 
     assert_equal EXPORTED, names(path).compact
-    assert_equal ["exported read"], @states
+    assert_equal ["exported ok"], @states
   end
 
   def test_a_file_that_is_gone
     assert_equal EXPORTED, names(library, replacement: "-").compact
-    assert_equal ["exported not there"], @states
+    assert_equal ["exported not_found"], @states
   end
 
   def test_a_file_that_another_has_replaced
     other = library("other.so", "-DOTHER", "-Wl,--build-id=0xfedcba9876543210")
 
     assert_equal EXPORTED, names(library, replacement: other).compact
-    assert_equal ["exported not there"], @states
+    assert_equal ["exported not_found"], @states
   end
 
   def test_without_a_build_id
     other = library("other.so", "-Wl,--build-id=none", "-Wl,-z,max-page-size=0x20000")
 
     assert_equal WHOLE, names(library("same.so", "-Wl,--build-id=none")).first(6)
-    assert_equal ["complete read"], @states
+    assert_equal ["complete ok"], @states
     assert_equal EXPORTED, names(library("same.so", "-Wl,--build-id=none"), replacement: other).compact
-    assert_equal ["exported not there"], @states
+    assert_equal ["exported not_found"], @states
   end
 
   def test_a_broken_file
@@ -76,7 +76,7 @@ class EngineSymbolsTest < MemscopeTest
       File.binwrite(broken, change.is_a?(String) ? change : bytes[...change])
 
       assert_equal EXPORTED, names(library, replacement: broken).compact
-      assert_equal ["exported not in the documented form"], @states
+      assert_equal ["exported malformed"], @states
     end
   end
 

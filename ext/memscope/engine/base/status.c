@@ -1,27 +1,21 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <stddef.h>
 
-const char *memscope_status_text(enum memscope_status status) {
-    switch (status) {
-    case MEMSCOPE_OK:
-        return "read";
-    case MEMSCOPE_UNSUPPORTED:
-        return "not supported on this platform";
-    case MEMSCOPE_DENIED:
-        return "refused by the kernel";
-    case MEMSCOPE_NOT_FOUND:
-        return "not there";
-    case MEMSCOPE_MALFORMED:
-        return "not in the documented form";
-    case MEMSCOPE_NO_MEMORY:
-        return "no scratch memory could be mapped";
-    case MEMSCOPE_TRUNCATED:
-        return "larger than the room for it";
-    case MEMSCOPE_IO:
-        return "could not be read";
-    }
-    return "unknown status";
+static const char *const ids[] = {
+    [MEMSCOPE_OK] = "ok",
+    [MEMSCOPE_UNSUPPORTED] = "unsupported",
+    [MEMSCOPE_DENIED] = "denied",
+    [MEMSCOPE_NOT_FOUND] = "not_found",
+    [MEMSCOPE_MALFORMED] = "malformed",
+    [MEMSCOPE_NO_MEMORY] = "no_memory",
+    [MEMSCOPE_TRUNCATED] = "truncated",
+    [MEMSCOPE_IO] = "io",
+};
+
+const char *memscope_status_id(enum memscope_status status) {
+    return (size_t)status < sizeof ids / sizeof *ids ? ids[status] : ids[MEMSCOPE_IO];
 }
 
 enum memscope_status memscope_status_of_errno(int error) {

@@ -18,8 +18,8 @@ enum memscope_status {
     MEMSCOPE_IO,          /* any other errno of a read */
 };
 
-/* A constant lower-case phrase for people, e.g. "refused by the kernel". Any context. */
-const char *memscope_status_text(enum memscope_status status);
+/* "denied": its sentence is in lib/memscope/reasons.rb. Any context. */
+const char *memscope_status_id(enum memscope_status status);
 
 /* The status that an errno of open, read, ioctl or mmap means. Any context. */
 enum memscope_status memscope_status_of_errno(int error);

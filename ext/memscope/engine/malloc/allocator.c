@@ -291,7 +291,7 @@ void memscope_allocator_load(void) {
 #else
 
 void memscope_allocator_load(void) {
-    snprintf(current.proof, sizeof current.proof, "%s", memscope_status_text(MEMSCOPE_UNSUPPORTED));
+    snprintf(current.proof, sizeof current.proof, "not supported on this platform");
 }
 
 #endif

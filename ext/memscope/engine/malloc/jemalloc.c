@@ -86,11 +86,11 @@ static const char *reason_for_no_stats(void) {
     bool stats;
 
     if (!memscope_jemalloc_bound())
-        return "no jemalloc in this process";
+        return "jemalloc_absent";
     if (!memscope_jemalloc_serves_malloc(memscope_jemalloc_entry(), &requested, &risen))
-        return "the jemalloc in this process does not serve malloc";
+        return "jemalloc_not_serving";
     if (memscope_jemalloc_read("config.stats", &stats, sizeof stats) != MEMSCOPE_OK || !stats)
-        return "this jemalloc was built without statistics (config.stats is false)";
+        return "jemalloc_without_statistics";
     return NULL;
 }
 

@@ -74,7 +74,7 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
-/* Why the above returns MEMSCOPE_UNSUPPORTED, a constant phrase; else NULL. */
+/* Why the above returns MEMSCOPE_UNSUPPORTED, the id of a reason; else NULL. */
 const char *memscope_jemalloc_unsupported_reason(void);
 
 #endif

@@ -41,15 +41,15 @@ const char *memscope_lever_missing(enum memscope_lever lever) {
     case MEMSCOPE_LEVER_TCACHE:
     case MEMSCOPE_LEVER_DECAY:
     case MEMSCOPE_LEVER_PURGE:
-        return allocator == MEMSCOPE_ALLOCATOR_JEMALLOC ? NULL : "it is jemalloc's";
+        return allocator == MEMSCOPE_ALLOCATOR_JEMALLOC ? NULL : "lever_of_jemalloc";
     case MEMSCOPE_LEVER_TRIM:
-        return allocator == MEMSCOPE_ALLOCATOR_GLIBC && malloc_trim ? NULL : "it is glibc's";
+        return allocator == MEMSCOPE_ALLOCATOR_GLIBC && malloc_trim ? NULL : "lever_of_glibc";
     case MEMSCOPE_LEVER_COLLECT:
-        return has_collect(allocator) ? NULL : "it is mimalloc's and tcmalloc's";
+        return has_collect(allocator) ? NULL : "lever_of_page_heaps";
     case MEMSCOPE_LEVER_COUNT:
         break;
     }
-    return "there is no such lever";
+    return "lever_absent";
 }
 
 static void collect(void) {
@@ -97,7 +97,7 @@ bool memscope_lever_collectable_bytes(uint64_t *bytes) {
 
 const char *memscope_lever_missing(enum memscope_lever lever) {
     (void)lever;
-    return "not supported on this platform";
+    return "unsupported";
 }
 
 enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena) {

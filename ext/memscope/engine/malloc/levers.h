@@ -25,7 +25,7 @@ enum memscope_lever {
 /* "tcache", "decay", … */
 const char *memscope_lever_name(enum memscope_lever lever);
 
-/* Why the allocator that serves malloc has no such lever, a constant phrase; NULL where it has. Any context. */
+/* Why the allocator that serves malloc has no such lever, the id of a reason; NULL where it has. Any context. */
 const char *memscope_lever_missing(enum memscope_lever lever);
 
 /*

@@ -1,0 +1,34 @@
+/*
+ * Reasons: why a value is nil, missing or approximate. Each is an id, :id, or [:id, argument, …];
+ * lib/memscope/reasons.rb has the sentences. An argument is a String, an Integer, a reason, or an Array of these.
+ */
+#ifndef MEMSCOPE_REASONS_H
+#define MEMSCOPE_REASONS_H
+
+#include "values.h"
+
+#include "base/status.h"
+
+static inline VALUE memscope_reason(const char *id) {
+    return memscope_symbol(id);
+}
+
+/* With the arguments of its sentence. */
+#define memscope_reason_of(id, ...)                                                                                    \
+    rb_ary_new_from_values(sizeof((VALUE[]){Qnil, __VA_ARGS__}) / sizeof(VALUE),                                       \
+                           (VALUE[]){memscope_symbol(id), __VA_ARGS__})
+
+static inline void memscope_set_reason(VALUE reasons, const char *key, const char *id) {
+    memscope_hash_set(reasons, key, memscope_reason(id));
+}
+
+static inline VALUE memscope_status_reason(enum memscope_status status) {
+    return memscope_reason(memscope_status_id(status));
+}
+
+/* What could not be read, a file or a call, and why. */
+static inline VALUE memscope_unread(const char *what, enum memscope_status status) {
+    return memscope_reason_of("unread", rb_utf8_str_new_cstr(what), memscope_status_reason(status));
+}
+
+#endif
