@@ -29,7 +29,8 @@ class Rooms
 
   LIB = {
     # Reading#to_s renders itself, and Reading#- subtracts: the two arrows that point up.
-    "kit" => { files: "lib/memscope/{version,native,native/*,record,reading,loader,ttl_cache,forks,requirement}.rb",
+    "kit" => { files: "lib/memscope/{version,native,native/*,record,reading,reasons,loader,ttl_cache,forks," \
+                      "requirement}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,cgroup,diff,fragmentation,ledger,mappings,process_memory," \

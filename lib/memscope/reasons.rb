@@ -19,7 +19,6 @@ module Memscope
       truncated: "larger than the buffer for it",
       io: "could not be read",
       unread: "%s: %s",
-
       # The allocator.
       allocator_unknown: "the allocator is unknown",
       glibc_not_serving: "glibc does not serve malloc",
@@ -30,7 +29,6 @@ module Memscope
       object_unknown: "the dynamic linker lists no object that contains malloc",
       others_truncated: "only the first %d are listed",
       version_unknown: "this allocator reports no version",
-
       # Arenas, size classes and totals.
       arena_absent: "arena %d does not exist or is not initialized",
       arena_names_absent: "arenas have names from jemalloc 5.3.1 on",
@@ -44,7 +42,6 @@ module Memscope
       mallinfo_absent: "mallinfo2 is missing (glibc before 2.33) or returns only zeros",
       mallinfo_not_requested: "not requested: snapshot(malloc: true) reads mallinfo2",
       statistics_unread: "this allocator has no statistics that memscope reads",
-
       # The process and its cgroup.
       cgroup_absent: "no memory cgroup",
       cgroup_directory_unread: "the directory of this process's group: %s",
@@ -56,46 +53,37 @@ module Memscope
       limit_group_hidden: "the group that sets the limit is not visible from here",
       memory_controller_absent: "the hierarchy has no memory controller",
       unlimited: "unlimited (%s)",
-
       # Ruby's heap.
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
-      gc_finished: "listing heap pages finished a garbage collection in progress",
+      gc_finished: "this reading finished a garbage collection in progress",
       heap_pages_absent: "this Ruby's garbage collector has no heap pages that can be listed",
       heap_pages_unlocked: "other Ractors are alive, and this Ruby exports no lock for listing heap pages",
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
-      page_size_unknown: "this Ruby does not report the size of a heap page",
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
-
       # The ledger.
       cached_chunks_unmarked: "this glibc does not mark cached chunks: they count as in use",
-      chunks_unread: "chunks are walked only under glibc's malloc, where resident pages and this process's memory " \
-                     "can be read",
+      chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
       deep_without_effect: "no effect under jemalloc, which reports this itself",
       gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",
       jemalloc_ambiguous: "%d mappings look like jemalloc's, and some of them are not: all of them are unattributed, " \
                           "and jemalloc's bytes in them count as not resident",
-      jemalloc_partly_found: "jemalloc has mapped more memory than was found (opt.dss, opt.hpa): its resident pages " \
+      jemalloc_partly_found: "jemalloc has mapped more memory than was found (opt.dss, opt.hpa): its resident bytes " \
                              "there are unattributed and count as not resident",
-      jemalloc_unproven: "jemalloc was built without statistics (config.stats); its mappings cannot be identified: " \
-                         "they are unattributed",
-      malloc_unread: "malloc's memory under %s cannot be separated from other anonymous memory: it is unattributed. %s",
+      malloc_unidentified: "malloc's memory cannot be identified and is unattributed: %s",
       needs_deep: "needs deep: true, which reads how much memory malloc has in use",
       objects_left_out: "at least: objects with slow size functions are left out: %s",
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
       own_memory_piped: "/proc/self/mem: %s; memscope reads its memory through a pipe, as exact but slower",
-      own_memory_unread: "/proc/self/mem: %s; a pipe instead: %s; arenas, mmapped blocks and thread stacks are " \
-                         "unattributed",
-      pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; pages are read from /proc/self/pagemap, as exact " \
-                             "but slower",
-      pagemap_unusable: "/proc/self/pagemap: %s; only resident bytes per mapping are known: in a mapping of several " \
+      own_memory_unread: "/proc/self/mem: %s; pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
+      pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
+      pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known per mapping only: in a mapping of several " \
                         "owners, bytes without a certain owner are unattributed",
       ractors_alive: "other Ractors are alive and run during this reading: the Ruby rows are coarse",
       stacks_unread: "thread stacks: %s; they are unattributed",
       type_unnamed: "a type without a name",
-
       # The malloc profile.
       coverage_contradicted: "the allocator's live memory has grown by %d bytes less than the samples say: older " \
                              "memory was freed, or blocks are freed by calls that this backend does not see",
@@ -103,13 +91,11 @@ module Memscope
       growth_too_small: "the allocator's live memory has grown by less than 16 samples stand for",
       live_bytes_unknown: "this allocator does not report its live memory",
       profile_unread: "%s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)",
-
       # Levers and tuning.
       arena_unused: "arena %d is not in use yet",
       arenas_unused: "%d of %d are not in use yet; new ones begin with new_arena_defaults",
       background_threads_absent: "this jemalloc was built without background threads",
       background_threads_failed: "jemalloc could not start its threads",
-      lever_absent: "there is no such lever",
       lever_of_glibc: "it is glibc's",
       lever_of_jemalloc: "it is jemalloc's",
       lever_of_page_heaps: "it is mimalloc's and tcmalloc's",
@@ -125,9 +111,9 @@ module Memscope
         from, to = @last
         return to if from.equal?(reasons)
 
-        told = reasons.transform_values { |reason| sentence(reason) }.freeze
-        @last = [reasons, told].freeze if reasons.frozen?
-        told
+        result = reasons.transform_values { |reason| sentence(reason) }.freeze
+        @last = [reasons, result].freeze if reasons.frozen?
+        result
       end
 
       # @param reason [Object]

@@ -11,15 +11,14 @@ static void add_residency_reason(VALUE reasons, const struct memscope_residency 
 }
 
 static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *call) {
-    const struct memscope_allocator *allocator = memscope_allocator_current();
+    VALUE why = Qnil;
 
     if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_OTHER)
-        memscope_hash_set(reasons, "malloc",
-                          memscope_reason_of("malloc_unread",
-                                             rb_utf8_str_new_cstr(memscope_allocator_name_text(allocator->name)),
-                                             rb_utf8_str_new_cstr(allocator->proof)));
+        why = rb_utf8_str_new_cstr(memscope_allocator_current()->proof);
     else if (call->request.malloc == MEMSCOPE_LEDGER_MALLOC_JEMALLOC && call->ledger.jemalloc_status != MEMSCOPE_OK)
-        memscope_set_reason(reasons, "malloc", "jemalloc_unproven");
+        why = memscope_reason("jemalloc_without_statistics");
+    if (!NIL_P(why))
+        memscope_hash_set(reasons, "malloc", memscope_reason_of("malloc_unidentified", why));
 }
 
 static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {

@@ -141,7 +141,7 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
         return;
     }
     if (heap_page_bytes == 0) {
-        listing->refusal = "page_size_unknown";
+        listing->refusal = "heap_pages_absent";
         return;
     }
     listing->pages = memscope_scratch_take(&listing->scratch, 0);

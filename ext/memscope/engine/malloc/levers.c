@@ -49,7 +49,7 @@ const char *memscope_lever_missing(enum memscope_lever lever) {
     case MEMSCOPE_LEVER_COUNT:
         break;
     }
-    return "lever_absent";
+    return "unsupported";
 }
 
 static void collect(void) {
