@@ -39,11 +39,15 @@ class MemscopeFacadeTest < MemscopeTest
     bodies = { allocator: [], snapshot: [false], ruby_heap: [false], process_memory: [], ledger: [false] * 4,
                cgroup: %w[/proc /sys/fs/cgroup] }
 
+    added = { ledger: :allocator, allocator: :settings }
+
     bodies.each do |call, arguments|
-      expected = READINGS[call].body_names - [*(:allocator if call == :ledger)]
+      expected = READINGS[call].body_names - [added[call]]
 
       assert_equal expected.sort, native.public_send(call, *arguments).keys.sort, call
     end
+
+    assert_empty native.allocator_settings[:settings].map(&:keys).uniq - [Memscope::Allocator::Setting.fields.map(&:name)]
   end
 
   def test_rss

@@ -26,12 +26,12 @@ module Memscope
       def mappings = answer(:T2, source: :none, mappings: [])
 
       def allocator
-        answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", settings: [], others: [])
+        answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", others: [])
       end
 
-      def allocator_inputs
-        { variables: {}, secure: false, confs: [], conf_variable: nil, current: {}, mallopt_callers: [] }
-      end
+      def allocator_settings = { settings: [], reasons: {}, confs: [], conf_variable: nil }
+
+      def allocator_inputs = { variables: {}, secure: false, current: {}, mallopt_callers: [] }
 
       def environment_at_load(name) = ENV.fetch(name, nil)
 

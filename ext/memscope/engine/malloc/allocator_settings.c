@@ -87,7 +87,8 @@ static const char *visit_tcmalloc(memscope_setting_visitor visit, void *context)
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context) {
     switch (memscope_allocator_current()->name) {
     case MEMSCOPE_ALLOCATOR_JEMALLOC:
-        return memscope_jemalloc_settings(visit, context);
+        memscope_jemalloc_settings(visit, context);
+        return NULL;
     case MEMSCOPE_ALLOCATOR_GLIBC:
         return memscope_glibc_settings(visit, context);
     case MEMSCOPE_ALLOCATOR_MIMALLOC:
