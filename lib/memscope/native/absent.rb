@@ -37,9 +37,9 @@ module Memscope
 
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
-      def process_memory = answer(:T2)
+      def process_memory(_process) = answer(:T2)
 
-      def cgroup(_proc_root, _cgroup_root) = answer(:T1, version: :none)
+      def cgroup(_process, _proc_root, _cgroup_root) = answer(:T1, version: :none)
 
       def ruby_heap(_collect) = answer(:T2, slot_sizes: [])
 

@@ -258,7 +258,7 @@ static void test_memory_read(void) {
     struct memscope_process_memory memory;
     uint64_t read;
 
-    EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_OK);
+    EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_OK);
     EXPECT(memory.status == MEMSCOPE_OK && memory.smaps_rollup == MEMSCOPE_OK);
     EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_threads));
     EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have its own */
@@ -316,7 +316,7 @@ int main(void) {
     struct memscope_process_memory memory;
 
     EXPECT(memscope_statm_read(&statm) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_UNSUPPORTED);
     EXPECT(memory.present == 0);
 #endif
     return 0;
