@@ -70,9 +70,8 @@ module Memscope
       # @api private
       # @return [Hash{Symbol => Object}] for `capture`
       def body
-        settings, reasons = (@at_start ||= at_start)
-        body = Native.allocator
-        body.update(settings: settings, reasons: { **reasons, **body[:reasons] })
+        @at_start ||= at_start
+        Native.allocator.update(@at_start) { |_reasons, now, at_start| { **at_start, **now } }
       end
 
       private
@@ -81,7 +80,8 @@ module Memscope
       def at_start
         given = Native.allocator_settings
         given = MallocConf.attribute(**given) if given[:conf_variable]
-        [given[:settings].map { |setting| Setting.capture(setting) }.freeze, Field.plain(given[:reasons])]
+        { settings: given[:settings].map { |setting| Setting.capture(setting) }.freeze,
+          reasons: Field.plain(given[:reasons]) }.freeze
       end
     end
 

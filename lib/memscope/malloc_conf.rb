@@ -66,18 +66,14 @@ module Memscope
       def setting(name, value, texts)
         texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|
           given = pairs.reverse.assoc(name)&.last or next
-          taken = means?(given, value)
+          taken = value.is_a?(Integer) ? number(given) == value : given == value.to_s
           setting[:source] = source if taken
           setting[:given] = given
           setting[:ignored] = (NOT_TAKEN unless taken || (name == "narenas" && given == "default"))
         end
       end
 
-      def means?(given, value)
-        return given == value.to_s unless value.is_a?(Integer)
-
-        given.match?(NUMBER) && Integer(given, exception: false) == value
-      end
+      def number(text) = (Integer(text, exception: false) if text.match?(NUMBER))
 
       # The options of a text that jemalloc does not report, and the place where it stops reading.
       def others(source, pairs, rest)

@@ -15,7 +15,7 @@ static VALUE native_rss(VALUE self) {
 
 enum shape { NUMBER, BOOLEAN };
 
-/* The keys of the body, in order. fallback is the field of status that says the same, or the field itself. */
+/* The keys of the body, in order. fallback is the field of status with the same figure, or the field itself. */
 static const struct body_row {
     const char *key;
     enum memscope_process_field field;

@@ -28,7 +28,7 @@ module Memscope
 
       private
 
-      # A value that changed since the start overrides what the options say.
+      # A value that changed since the start overrides the options.
       def shown(setting)
         name = setting.name.to_sym
         current = @inputs.current.fetch(name, setting.value)

@@ -6,7 +6,7 @@ require_relative "../client"
 module Memscope
   # The kernel's view of another process, which need not have loaded memscope: resident memory, how much of it is
   # private, the libraries with a malloc that it has mapped, and its cgroup. Which malloc serves it, and where its
-  # memory is within malloc and Ruby, only the process itself can tell (Memscope.listen, Client).
+  # memory is within malloc and Ruby, only the process itself knows (Memscope.listen, Client).
   class ExternalProcess < Reading
     # A library with a malloc that the process has mapped.
     class Library < Record
