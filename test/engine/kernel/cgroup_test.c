@@ -175,6 +175,16 @@ static void test_read_derives_what_is_known(void) {
     EXPECT(strcmp(cgroup.headroom.file, "memory.stat") == 0);
 }
 
+static void test_read_of_another_process(void) {
+    struct memscope_cgroup cgroup;
+
+    make_directory("7");
+    write_file("7/cgroup", "0::/a\n");
+    EXPECT(memscope_cgroup_read("7", root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(strcmp(cgroup.path, "/a") == 0 && cgroup.figures[MEMSCOPE_CGROUP_current_bytes].value == 900);
+    EXPECT(memscope_cgroup_read("8", root, root, &cgroup) == MEMSCOPE_NOT_FOUND);
+}
+
 static void test_read_says_why_not(void) {
     struct memscope_cgroup cgroup;
 
@@ -196,6 +206,7 @@ int main(void) {
     EXPECT(mkdtemp(root));
     test_read_finds_the_limit_above();
     test_read_derives_what_is_known();
+    test_read_of_another_process();
     test_read_says_why_not();
 #else
     struct memscope_cgroup cgroup;

@@ -267,6 +267,17 @@ static void test_memory_read(void) {
     EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] + MIB > read);
 }
 
+static void test_memory_read_of_another_process(void) {
+    struct memscope_process_memory memory;
+    char process[24];
+
+    snprintf(process, sizeof process, "%ld", (long)getppid());
+    EXPECT(memscope_process_memory_read(process, &memory) == MEMSCOPE_OK);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_virtual_bytes] > 0);
+    EXPECT(memscope_process_memory_read("0", &memory) == MEMSCOPE_NOT_FOUND);
+    EXPECT(memory.present == 0);
+}
+
 static void run_all(void) {
     in_child(fail_in_an_empty_root);
     test_threads_open_one_descriptor();
@@ -279,6 +290,7 @@ static void run_all(void) {
     in_child(stay_clear_of_standard_numbers);
     in_child(read_under_signals);
     test_memory_read();
+    test_memory_read_of_another_process();
 }
 
 #ifdef HAS_SECCOMP
