@@ -44,7 +44,7 @@ module Memscope
       statistics_unread: "this allocator has no statistics that memscope reads",
       # The process and its cgroup.
       cgroup_absent: "no memory cgroup",
-      cgroup_directory_unread: "the directory of this process's group: %s",
+      cgroup_directory_unread: "the directory of the process's group: %s",
       cgroup_file_unread: "the process's cgroup file: %s",
       cpu_group_unread: "the group of the cpu controller: %s",
       figure_absent: "%s has no such figure",
