@@ -8,6 +8,9 @@ module Memscope
   class TtlCache
     MONOTONIC = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
 
+    # @return [Object] the last value, of any age
+    attr_reader :value
+
     # @param keep_errors [Boolean] whether an error is kept, and raised again, as long as a value
     # @param clock [#call] returns seconds
     # @param work [#call] returns seconds of what counts as the work of a read

@@ -27,43 +27,36 @@ module Memscope
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
   module Web
-    @middleware = []
+    @builder = ::Rack::Builder.new { run Application.new }
     @application = nil
     @building = Mutex.new
 
     class << self
       # @param env [Hash] of Rack
       # @return [Array(Integer, Hash, #each)] of Rack
-      def call(env) = (@application || build).call(env)
+      def call(env) = application.call(env)
 
       # Adds a middleware before the application; the first one added sees a request first.
       #
+      # All further arguments are for the middleware's `new`, after the application.
+      #
       # @param middleware [Class]
-      # @param arguments [Array] for its `new`, after the application; options and a block likewise
       # @return [void]
       # @raise [FrozenError] once a request has been served
-      def use(middleware, *arguments, **options, &block)
+      def use(middleware, ...)
         @building.synchronize do
           if @application
             raise FrozenError.new("Memscope::Web.use: given #{middleware.inspect} after the first request, allowed: " \
                                   "before it", receiver: self)
           end
-          @middleware << [middleware, arguments, options, block]
+          @builder.use(middleware, ...)
         end
         nil
       end
 
       private
 
-      def build
-        @building.synchronize do
-          return @application if @application
-
-          @application = @middleware.reverse.reduce(Application.new) do |inner, (middleware, arguments, options, block)|
-            middleware.new(inner, *arguments, **options, &block)
-          end
-        end
-      end
+      def application = @application || @building.synchronize { @application ||= @builder.to_app }
     end
   end
 end

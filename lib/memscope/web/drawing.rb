@@ -16,7 +16,8 @@ module Memscope
       def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
     end
 
-    # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched.
+    # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched, with the pattern #held of
+    # the page's layout.
     #
     # @api private
     module Drawing
@@ -60,15 +61,6 @@ module Memscope
         svg("meter", METER, 'aria-hidden="true"',
             rect("track", 0, 100, METER) + rect("fill #{row_class(id)}", 0, solid + hatched, METER) +
             rect("held", solid, hatched, METER, HATCHED))
-      end
-
-      # The pattern that the hatching of all drawings of a page refers to.
-      #
-      # @return [Markup]
-      def patterns
-        svg("patterns", 0, 'aria-hidden="true"',
-            '<defs><pattern id="held" width="6" height="6" patternUnits="userSpaceOnUse" ' \
-            'patternTransform="rotate(45)"><rect class="hatch" width="2.5" height="6"/></pattern></defs>')
       end
 
       # @param id [Symbol] of a ledger's row

@@ -20,7 +20,7 @@ module Memscope
       # The workers' last reports to their master. Waiting for the master is no work; they are not kept for a second:
       # another worker may have answered with newer counters, which would then seem to fall.
       REPORTED = %i[workers metrics].freeze
-      WALL = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+      WALL = TtlCache::MONOTONIC
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
 
@@ -67,13 +67,6 @@ module Memscope
         end
       end
 
-      # A cache with its last value.
-      Slot = Struct.new(:cache, :value) do
-        # @return [Float]
-        def rendering_seconds = value.is_a?(Rendered) ? value.seconds : 0.0
-      end
-      private_constant :Slot
-
       # @param kinds [Hash{Symbol => Proc}]
       # @param clock [#call] returns seconds
       # @param own_work [#call] returns seconds that this thread has worked
@@ -82,16 +75,19 @@ module Memscope
         @clock = clock
         @own_work = own_work
         @mutex = Mutex.new
-        @slots = {}
+        @caches = {}
       end
 
       # @param kind [Symbol] of KINDS; or any other, with a block that reads it
       # @return [Object] which may be some seconds old
       def fetch(kind, *arguments)
         reported = REPORTED.include?(kind)
-        slot = slot([kind, *arguments], reported ? @own_work : @clock)
-        ttl = ->(took) { (REST * (took + slot.rendering_seconds)).clamp(reported ? 0.0 : SHORTEST, LONGEST) }
-        slot.cache.fetch(ttl) { slot.value = block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
+        cache = cache([kind, *arguments], reported ? @own_work : @clock)
+        ttl = lambda do |took|
+          took += cache.value.seconds if cache.value.is_a?(Rendered)
+          (REST * took).clamp(reported ? 0.0 : SHORTEST, LONGEST)
+        end
+        cache.fetch(ttl) { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
       end
 
       # @return [Rendered] likewise, of the reading that the block returns
@@ -103,17 +99,17 @@ module Memscope
       #
       # @return [void]
       def forget
-        @mutex.synchronize { @slots = {} }
+        @mutex.synchronize { @caches = {} }
         nil
       end
 
       private
 
-      def slot(key, work)
+      def cache(key, work)
         @mutex.synchronize do
-          found = @slots.delete(key)
-          @slots.shift if @slots.size >= MOST
-          @slots[key] = found || Slot.new(TtlCache.new(keep_errors: true, clock: @clock, work: work))
+          found = @caches.delete(key)
+          @caches.shift if @caches.size >= MOST
+          @caches[key] = found || TtlCache.new(keep_errors: true, clock: @clock, work: work)
         end
       end
     end

@@ -12,14 +12,6 @@ module Memscope
     #
     # @api private
     class Template < ERB
-      # @param path [String]
-      # @return [Template]
-      def self.load(path)
-        template = new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
-        template.filename = path
-        template
-      end
-
       # As a method in the scope of its caller; the constants of ERB's own def_method would be ERB's.
       #
       # @param signature [String]
@@ -48,7 +40,8 @@ module Memscope
       private_constant :UNKNOWN, :DIRECTORY
 
       Dir[File.join(DIRECTORY, "*.erb")].each do |path|
-        class_eval(Template.load(path).method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
+        template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
+        class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
       end
 
       # @return [Request]

@@ -5,6 +5,9 @@ require_relative "../response"
 
 module Memscope
   module Web
+    # What each page shows.
+    #
+    # @api private
     module Pages
       # How a page shows its reading: a template for HTML; JSON and text are the reading's own.
       #
