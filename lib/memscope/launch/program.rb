@@ -161,10 +161,12 @@ module Memscope
       def search(name)
         raise Unavailable.new(name.inspect, Errno::ENOENT) if name.empty?
 
-        candidates = [name]
-        candidates = directories.map { |directory| File.join(directory, name) } unless name.include?("/")
+        searched = !name.include?("/")
+        # An empty entry is the working directory.
+        directories = @search_path.split(":", -1).map { |directory| directory.empty? ? "." : directory }
+        candidates = searched ? directories.map { |directory| File.join(directory, name) } : [name]
         found = candidates.find { |path| File.file?(path) && File.executable?(path) }
-        found || raise(Unavailable.new(name, obstacle(candidates, searched: !name.include?("/"))))
+        found || raise(Unavailable.new(name, obstacle(candidates, searched: searched)))
       end
 
       def obstacle(candidates, searched:)
@@ -176,9 +178,6 @@ module Memscope
         end
         (errors - [Errno::ENOENT, (Errno::ENOTDIR if searched)]).first || Errno::ENOENT
       end
-
-      # An empty entry is the working directory.
-      def directories = @search_path.split(":", -1).map { |directory| directory.empty? ? "." : directory }
 
       def follow(path, arguments, scripts_left)
         raise Refusal, "#{path}: too many nested scripts" if scripts_left.zero?

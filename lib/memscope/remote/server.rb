@@ -150,7 +150,7 @@ module Memscope
     private
 
     def start
-      thread = Thread.new { serve }
+      thread = Thread.new { turn while @open }
       thread.name = "memscope listener"
       thread.report_on_exception = false
       thread.thread_variable_set(:fork_safe, true) # Puma warns at a fork of threads without this mark
@@ -165,10 +165,6 @@ module Memscope
       nil # already removed
     end
 
-    def serve
-      turn while @open
-    end
-
     # Waits until a client can be read from, written to or dropped.
     def turn
       ready = wait
@@ -178,7 +174,8 @@ module Memscope
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
-      drop { |connection| connection.over? || connection.deadline < moment }
+      done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
+      done.each(&:close)
     rescue StandardError
       sleep PAUSE if @open # must not end a program in which threads abort on exceptions
     end
@@ -217,11 +214,6 @@ module Memscope
         shared = Calls.answer(line) if Calls.shareable?(line)
         asking.each { |connection| connection.answer(shared || Calls.answer(line)) }
       end
-    end
-
-    def drop(&)
-      done, @connections = @connections.partition(&)
-      done.each(&:close)
     end
 
     # One client: reads one line and writes one line, each within its deadline. Never blocks.

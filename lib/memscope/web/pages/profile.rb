@@ -49,9 +49,6 @@ module Memscope
           @calls = ClusterCalls.new(readings)
         end
 
-        # @return [Symbol] of views/
-        def template = :profile
-
         # @return [Boolean]
         def cluster? = @calls.cluster?
 

@@ -9,7 +9,7 @@ module Memscope
     #
     # @api private
     module Pages
-      # How a page shows its reading: a template for HTML; JSON and text are the reading's own.
+      # How a page shows its reading: the template of its own name for HTML; JSON and text are the reading's.
       #
       # @api private
       module Shown
@@ -18,6 +18,9 @@ module Memscope
 
         # @return [String]
         def text = reading.to_s(unicode: true)
+
+        # @return [Symbol] of views/: :size_classes of SizeClasses
+        def template = self.class.name[/\w+\z/].gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.to_sym
 
         # @return [String] "Size classes"
         def title = template.name.tr("_", " ").capitalize
@@ -51,9 +54,6 @@ module Memscope
       #
       # @api private
       class Arenas < Page
-        # @return [Symbol] of views/
-        def template = :arenas
-
         # @return [Boolean]
         def jemalloc? = reading.allocator == :jemalloc
 
@@ -88,9 +88,6 @@ module Memscope
       #
       # @api private
       class SizeClasses < Page
-        # @return [Symbol] of views/
-        def template = :size_classes
-
         # @return [Memscope::SizeClasses]
         # @raise [HttpError]
         def reading
@@ -131,9 +128,6 @@ module Memscope
       class RubyHeap < Page
         # Of slots, by which pages are sorted.
         TENTHS = ["below 10 %", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9 %" }, "90 to 100 %"].freeze
-
-        # @return [Symbol] of views/
-        def template = :ruby_heap
       end
 
       # Every mapping with resident memory, the largest first, by owner.
@@ -143,9 +137,6 @@ module Memscope
         # Rows of the table; smaller mappings are summed up. JSON and text have all.
         MOST = 50
         private_constant :MOST
-
-        # @return [Symbol] of views/
-        def template = :mappings
 
         # @return [Array<Mapping>]
         def shown = resident.first(MOST)
@@ -168,9 +159,6 @@ module Memscope
       #
       # @api private
       class Workers < Page
-        # @return [Symbol] of views/
-        def template = :workers
-
         # @return [Array<Symbol>] the ledger rows to show: the largest of all processes together
         def rows
           sums = Hash.new(0)

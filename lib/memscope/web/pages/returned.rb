@@ -27,15 +27,15 @@ module Memscope
           @asked_pid = asked_pid || reading.pid
         end
 
-        # @return [Symbol] of views/
-        def template = :returned
-
         # @return [Boolean] whether another process of the cluster served the request than the page with the button
         def other_process? = @asked_pid != reading.pid
 
         # @return [Array<Change>] rows whose change shows in MiB, the largest change first
         def changes
-          before, after = [reading.before, reading.after].map { |ledger| bytes_by_path(ledger) }
+          # At every depth: the depth of a change depends on both ledgers.
+          before, after = [reading.before, reading.after].map do |ledger|
+            ledger.each_path.to_h { |path, row| [path, row.bytes] }
+          end
           reading.rows.select { |_path, bytes| bytes.abs >= SHOWN }
                  .map { |path, bytes| Change.new(path, before[path], after[path], bytes) }
         end
@@ -47,11 +47,6 @@ module Memscope
         def reasons
           { **reading.reasons, **reading.levers.select(&:reason).to_h { |lever| [lever.name, lever.reason] } }
         end
-
-        private
-
-        # At every depth: the depth of a change depends on both ledgers.
-        def bytes_by_path(ledger) = ledger.each_path.to_h { |path, row| [path, row.bytes] }
       end
 
       # The result of a purge of several workers.
@@ -67,9 +62,6 @@ module Memscope
         def initialize(reading)
           @reading = reading
         end
-
-        # @return [Symbol] of views/
-        def template = :returned_by_workers
 
         # @return [Array<Purge::WorkerResults::Part>] that purged
         def purged = reading.workers.select(&:result)
