@@ -27,9 +27,9 @@ module Memscope
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
                    notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
-                   options: [*SAMPLING, ["--threshold BYTES", Integer, "what a line may keep"],
+                   options: [*SAMPLING, ["--threshold BYTES", Integer, "the most that a line may keep"],
                              ["--warmup SECONDS", Float, "ignore allocations until then (default: 1)"],
-                             ["--after SIGNAL", "ignore allocations until SIGNAL, as USR2"], GENERATIONS] }
+                             ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze
       private_constant :FORMS, :RATE, :THRESHOLD, :WARM_UP, :NOTES
 

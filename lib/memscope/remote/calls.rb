@@ -128,12 +128,11 @@ module Memscope
       def malloc_profile_snapshot = MallocProfile.snapshot
 
       # Answers at once: the client waits in its own process.
-      def malloc_profile_start(backend: "auto", **options)
+      def malloc_profile_start(seconds: nil, backend: "auto", **options)
         check_actions
         backend = choose("backend", backend, MallocProfile::BACKENDS)
-        refuse("seconds", nil, "a number of seconds") unless options.key?(:seconds)
         refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
-        MallocProfile::Lease.start(backend: backend, **options)
+        MallocProfile::Lease.start(seconds: seconds, backend: backend, **options)
       end
 
       def malloc_profile_stop(token: nil)

@@ -143,7 +143,6 @@ module Memscope
     def abandon(gone:)
       @open = false
       close_descriptors
-      @alarm.close
       remove if gone
     end
 
@@ -157,7 +156,7 @@ module Memscope
       thread
     end
 
-    def close_descriptors = [@server, @wake, *@connections].each(&:close)
+    def close_descriptors = [@server, @wake, @alarm, *@connections].each(&:close)
 
     def remove
       File.unlink(@path) if File.lstat(@path).ino == @inode

@@ -2,7 +2,7 @@
 
 require_relative "../malloc_profile"
 require_relative "../purge"
-require_relative "pages/returned"
+require_relative "pages/readings"
 require_relative "response"
 
 module Memscope

@@ -61,11 +61,7 @@ module Memscope
       # @yieldreturn [Workers]
       # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, where a
       #   reading of the workers would cost a ledger
-      def self.workers
-        return [] unless Memscope::Workers.current
-
-        yield.select { |worker| worker.role == :worker }
-      end
+      def self.workers = Memscope::Workers.current ? yield.select { |worker| worker.role == :worker } : []
 
       # @param readings [Readings]
       # @param workers [Array<Worker>] empty without a cluster
@@ -260,13 +256,10 @@ module Memscope
           raise HttpError.parameter("debug", debug, "0 (for a text to read: /profile.txt)")
         end
 
-        [worker, seconds && whole_seconds(seconds)]
-      end
+        return [worker, nil] unless seconds
+        return [worker, seconds.to_i] if seconds.match?(/\A\d{1,3}\z/) && seconds.to_i.between?(1, LONGEST)
 
-      def whole_seconds(given)
-        return given.to_i if given.match?(/\A\d{1,3}\z/) && given.to_i.between?(1, LONGEST)
-
-        raise HttpError.parameter("seconds", given, "a whole number from 1 to #{LONGEST}")
+        raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
       end
 
       # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and those that are unknown

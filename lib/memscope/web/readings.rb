@@ -26,14 +26,10 @@ module Memscope
 
       # How each is read.
       KINDS = {
-        ledger: -> { Memscope.ledger },
+        **%i[ledger arenas ruby_heap mappings workers].to_h { |call| [call, -> { Memscope.public_send(call) }] },
         diagnosis: -> { Memscope.doctor },
         forecast: -> { Memscope.purge(dry_run: true) },
-        arenas: -> { Memscope.arenas },
         size_classes: ->(arena) { Memscope.size_classes(arena: arena) },
-        ruby_heap: -> { Memscope.ruby_heap },
-        mappings: -> { Memscope.mappings },
-        workers: -> { Memscope.workers },
         metrics: -> { Memscope::Prometheus.text }
       }.freeze
 
@@ -98,10 +94,7 @@ module Memscope
       # Drops all, because the process was changed.
       #
       # @return [void]
-      def forget
-        @mutex.synchronize { @caches = {} }
-        nil
-      end
+      def forget = @mutex.synchronize { @caches = {} }
 
       private
 

@@ -101,8 +101,8 @@ module Memscope
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")
 
-      # @return [String] with a capital at its beginning and a full stop at its end
-      def sentence(text) = "#{text.sub(/\A./, &:upcase)}."
+      # @return [String] with a full stop, and with a capital unless the name of a malloc comes first
+      def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
 
       # @return [String] "malloc › main heap" of a row's path
       def path_words(path) = path.to_s.split("/").map { |id| id.tr("_", " ") }.join(" › ")

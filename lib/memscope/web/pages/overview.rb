@@ -26,11 +26,11 @@ module Memscope
           gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages. Pauses Ruby's threads, for a " \
                                            "second or more per GB."],
-          tcache: ["Flush the thread cache", "Of the thread that serves this request; it becomes unused pages."],
+          tcache: ["Flush the thread cache", "Empties the cache of this request's thread into unused pages."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
-          collect: ["Collect", "Returns memory that the allocator holds unused."]
+          collect: ["Collect", "Returns the allocator's unused memory."]
         }.freeze
         private_constant :FREE, :OPEN, :OPEN_BELOW
 
