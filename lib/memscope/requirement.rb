@@ -6,7 +6,7 @@ module Memscope
   # @api private
   module Requirement
     # @param gem [String]
-    # @param feature [String] what to require of it
+    # @param feature [String] the file to require
     # @param surface [String] the part that needs it
     # @return [void]
     # @raise [LoadError] where the gem is missing, with the line for the Gemfile

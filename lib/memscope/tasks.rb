@@ -6,9 +6,9 @@ module Memscope
   # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does that.
   #
   # * memscope:report prints the ledger.
-  # * memscope:doctor prints what is wrong, and fails if anything is.
-  # * memscope:arenas and memscope:size_classes print what malloc holds.
-  # * memscope:purge gives memory back and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
+  # * memscope:doctor prints findings, and fails if there are any.
+  # * memscope:arenas and memscope:size_classes print the memory of malloc.
+  # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
   # PID=4711 asks a process that listens. Without it, each task is about the rake process itself, and says so: rake is
@@ -16,19 +16,19 @@ module Memscope
   module Tasks
     extend Rake::DSL
 
-    # A task cannot do what was asked of it; the message says why.
+    # A task cannot do its work; the message says why.
     class Failure < StandardError; end
 
     # Each task with its description in `rake -T`.
     TASKS = {
       report: "Print where the memory is, of this rake process or PID= (FORMAT=json)",
-      doctor: "Print what is wrong with the memory, and fail if anything is (PID=, FORMAT=json)",
+      doctor: "Diagnose the memory, and fail if there are findings (PID=, FORMAT=json)",
       arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
-      purge: "Give memory back (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
+      purge: "Return memory to the kernel (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
       metrics: "Print the metrics of this rake process as Prometheus reads them"
     }.freeze
-    # What FORMAT can be; the metrics are text.
+    # The values of FORMAT; the metrics are always text.
     FORMATS = %w[text json].freeze
     # The messages of other processes may hold anything.
     UNPRINTABLE = /[^[:print:]]+/

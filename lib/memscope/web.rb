@@ -20,9 +20,9 @@ module Memscope
   # /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. POST changes the
   # process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
   #
-  # /profile shows the malloc profile of this process, in a Puma cluster that of the worker that worker=N names, else of
-  # the first; /debug/pprof/heap serves it to Pyroscope, Parca and `go tool pprof` as Go programs do, in a cluster all
-  # workers' profiles merged; with seconds=N the change in the next N seconds.
+  # /profile shows the malloc profile of this process; in a Puma cluster, the profile of worker N with worker=N, else of
+  # the first worker. /debug/pprof/heap serves the profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in
+  # a cluster, the merged profile of all workers; with seconds=N, the change in the next N seconds.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.

@@ -26,7 +26,7 @@ module Memscope
 
       # A process, and the name of its proven malloc, if it listens and reports one.
       Entry = Struct.new(:process, :malloc) do
-        # @return [String] what serves malloc; with "?" one that is mapped but not proven
+        # @return [String] the malloc that serves; with "?" one that is mapped but not proven
         def malloc_text
           return malloc.name if malloc
 

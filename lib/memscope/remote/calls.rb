@@ -4,7 +4,7 @@ require "json"
 require_relative "../facade"
 
 module Memscope
-  # What one process can ask another over its socket: a closed table of calls, their options, and what they return. A
+  # The calls that one process can make in another over its socket: a closed table with their options and results. A
   # request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …} with the
   # reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
   #

@@ -169,7 +169,7 @@ module Memscope
       ready = wait
       return unless @open
 
-      moment = Listener.now # a call can take long: whoever wrote meanwhile is read before being dropped
+      moment = Listener.now # calls can take long: a client that wrote meanwhile is read before it is dropped
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
@@ -249,7 +249,7 @@ module Memscope
       # @return [void]
       def close = @socket.close
 
-      # Reads or writes what it can.
+      # Reads or writes as much as it can without blocking.
       #
       # @return [void]
       def go_on

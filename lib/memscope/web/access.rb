@@ -34,7 +34,7 @@ module Memscope
       # Headers that proxies, load balancers and tunnels add.
       FORWARDED = /\AHTTP_(?:X_FORWARDED|FORWARDED|VIA|X_REAL_IP|(?:X_)?(?:CLUSTER_)?CLIENT_IP|TRUE_CLIENT_IP|
                              CF_|FASTLY_|X_ENVOY_|X_ORIGINAL_|X_AMZN_|TAILSCALE_)/x
-      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers unless told otherwise; no browser does.
+      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers by default; no browser does.
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       # Bytes.
       LONGEST_CREDENTIALS = 1024
@@ -209,7 +209,7 @@ module Memscope
     end
 
     # Limits how often refusals are logged, so that strangers cannot fill the application's log: the first of each kind
-    # at once, then at most one line a minute, with the number of those left out.
+    # at once, then at most one line a minute, with the number of refusals in between.
     #
     # @api private
     class LogThrottle
@@ -228,8 +228,8 @@ module Memscope
 
       # Counts one.
       #
-      # @param kind [Object] without anything from the request
-      # @return [String, nil] what to append to the line; nil where no line is due
+      # @param kind [Object] nothing that comes from the request
+      # @return [String, nil] the end of the line; nil if no line is due
       def add(kind)
         now = @clock.call
         @mutex.synchronize do

@@ -65,7 +65,7 @@ module Memscope
 
       # @param readings [Readings]
       # @param workers [Array<Worker>] empty without a cluster
-      # @param timeouts [Hash{Symbol => Float}] those that are not TIMEOUTS
+      # @param timeouts [Hash{Symbol => Float}] overrides of TIMEOUTS
       def initialize(readings, workers: self.class.workers { readings.fetch(:workers) }, timeouts: {})
         @readings = readings
         @workers = workers
@@ -76,7 +76,7 @@ module Memscope
       def cluster? = @workers.any?
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all
-      # @param all [Boolean] whether "all" is allowed where there are several
+      # @param all [Boolean] whether "all" is allowed with several workers
       # @return [Array<Place>] at least one; of two workers with one index, as in a restart, the younger
       # @raise [HttpError] for another worker
       def choose(given, all: true)
@@ -148,7 +148,7 @@ module Memscope
       # @param place [Place]
       # @param state [Hash{Symbol => Object}] its present one
       # @return [Readings::Rendered] of the profile in this state, some moments ago
-      # @raise [HttpError] likewise
+      # @raise [HttpError] where there is none, or the process does not answer
       def kept_profile(place, state)
         raise none(place) if state[:session].zero?
 
@@ -209,7 +209,7 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    # GET /debug/pprof/heap, as Go has it: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
+    # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
     # seconds=N the change in the next N seconds. In a cluster all workers' profiles are merged, or worker=N chooses
     # one. Go's text format (debug=1) is refused: it has addresses, which no other program can resolve to Ruby frames.
     #
@@ -262,7 +262,7 @@ module Memscope
         raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
       end
 
-      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and those that are unknown
+      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and unknown states
       def running(states)
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)

@@ -24,10 +24,10 @@ module Memscope
       # Pixels.
       BAR = 56
       METER = 10
-      # Percent of a bar: a number fits into the first on a phone; the second is wide for it.
+      # Percent of a bar: from LEGIBLE on, a number fits on a phone; from WIDE on, there is room to spare.
       LEGIBLE = 3
       WIDE = 10
-      # Of a percentage: those of a bar sum to 100 exactly.
+      # Decimals of a percentage: the percentages of a bar sum to exactly 100.
       DECIMALS = 4
       HATCHED = 'fill="url(#held)"'
       private_constant :BAR, :METER, :LEGIBLE, :WIDE, :DECIMALS, :HATCHED

@@ -4,21 +4,21 @@ require_relative "../ttl_cache"
 
 module Memscope
   module Web
-    # Readings for all requests. One thread takes a reading at a time, those who wait share it, and it is kept for a
-    # second, or for ten times as long as it and rendering it took: however many ask, that takes a tenth of the time at
-    # most. Errors are kept as well. A forked child takes its own.
+    # Readings for all requests. One thread takes a reading at a time, and the threads that wait share it. A reading is
+    # kept for a second, or for ten times as long as reading and rendering took, so that any number of requests costs at
+    # most a tenth of the time. Errors are kept as well. A forked child takes its own readings.
     #
     # @api private
     class Readings
       # Seconds.
       SHORTEST = 1.0
       LONGEST = 30.0
-      # How many times as long as it took a reading is kept.
+      # A reading is kept so many times as long as it took.
       REST = 10
-      # As many readings are kept, the last used.
+      # The most recently used readings that are kept.
       MOST = 64
-      # The workers' last reports to their master. Waiting for the master is no work; they are not kept for a second:
-      # another worker may have answered with newer counters, which would then seem to fall.
+      # The workers' last reports to their master. Waiting for the master does not count as work. They are not kept for
+      # SHORTEST: another worker may have served newer counters, which would then seem to fall.
       REPORTED = %i[workers metrics].freeze
       WALL = TtlCache::MONOTONIC
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
@@ -52,7 +52,7 @@ module Memscope
 
         # @param form [Symbol]
         # @yieldparam reading [Reading]
-        # @return [String] what the block returned when it was first called for this form
+        # @return [String] the block's first result for this form
         def body(form)
           @mutex.synchronize do
             @bodies[form] ||= begin
@@ -75,7 +75,7 @@ module Memscope
       end
 
       # @param kind [Symbol] of KINDS; or any other, with a block that reads it
-      # @return [Object] which may be some seconds old
+      # @return [Object] the reading, possibly some seconds old
       def fetch(kind, *arguments)
         reported = REPORTED.include?(kind)
         cache = cache([kind, *arguments], reported ? @own_work : @clock)
@@ -86,7 +86,7 @@ module Memscope
         cache.fetch(ttl) { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
       end
 
-      # @return [Rendered] likewise, of the reading that the block returns
+      # @return [Rendered] of the reading that the block returns
       def fetch_rendered(kind, *arguments)
         fetch(kind, *arguments) { Rendered.new(yield, clock: @clock) }
       end

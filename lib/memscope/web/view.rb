@@ -48,7 +48,7 @@ module Memscope
       attr_reader :request
       # @return [Boolean] whether the levers have buttons
       attr_reader :actions
-      # @return [String] for this page's forms: the cookie's, where there is one
+      # @return [String] of this page's forms: the token in the cookie, else a new one
       attr_reader :token
 
       # @param request [Request]
@@ -59,7 +59,7 @@ module Memscope
         @token = Forgery.cookie(request.env) || Forgery.token
       end
 
-      # @param subject [Object] what the template shows
+      # @param subject [Object] the object that the template shows
       # @return [Markup]
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 
@@ -133,7 +133,7 @@ module Memscope
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 
-      # @return [String] what a lever will return
+      # @return [String] the predicted effect of a lever
       def predicted(lever)
         bytes = lever.predicted or return "unknown until run"
         bytes.end.zero? ? "nothing" : between(bytes.begin, bytes.end)

@@ -39,7 +39,7 @@ module Memscope
           @request = request
         end
 
-        # @return [Reading] what JSON and text are of
+        # @return [Reading] the source of JSON and text
         def reading = @reading ||= read(template)
 
         private
@@ -96,7 +96,7 @@ module Memscope
           raise HttpError.new(400, "#{e.message.sub(/\A.*?arena: given/, 'arena: given')}.")
         end
 
-        # @return [Array<Integer>] those that can be chosen
+        # @return [Array<Integer>] the arenas to choose from
         def arenas = read(:arenas).map(&:index)
 
         # @return [Integer, nil]
@@ -109,7 +109,7 @@ module Memscope
           raise HttpError.parameter("arena", given, "the number of an arena")
         end
 
-        # @return [Array<SizeClass>] those that hold anything
+        # @return [Array<SizeClass>] the classes that hold memory
         def held = @held ||= reading.reject { |one| whole(one).zero? }
 
         # @return [Array(Float, Float)] in use and slack, as shares of the largest class
@@ -199,7 +199,7 @@ module Memscope
           @asked_pid = asked_pid || reading.pid
         end
 
-        # @return [Boolean] whether another process of the cluster served the request than the page with the button
+        # @return [Boolean] whether this process served the request, but another one the page with the button
         def other_process? = @asked_pid != reading.pid
 
         # @return [Array<Change>] rows whose change shows in MiB, the largest change first
@@ -212,7 +212,7 @@ module Memscope
                  .map { |path, bytes| Change.new(path, before[path], after[path], bytes) }
         end
 
-        # @return [Integer] what all other rows returned
+        # @return [Integer] the sum of all other rows
         def rest_bytes = reading.rows.sum { |_path, bytes| bytes.abs >= SHOWN ? 0 : bytes }
 
         # @return [Hash{Symbol => String}] why a figure is unavailable or approximate, by lever
