@@ -6,7 +6,7 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The malloc profile of one process: the running one, or the last. In a cluster worker=N names the worker, by default
+      # The malloc profile of one process: the running one, or the last. In a cluster worker=N names the worker, else it is
       # the first, no matter which worker serves the request.
       #
       # @api private
