@@ -6,8 +6,8 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The malloc profile of one process: the running one, or the last. In a cluster worker=N names the worker; the default
-      # is the first one, no matter which worker serves the request.
+      # The malloc profile of one process: the running one, or the last. In a cluster, the process is worker N with
+      # worker=N, else the first worker, no matter which worker serves the request.
       #
       # @api private
       class Profile < Page
