@@ -52,7 +52,7 @@ module Memscope
     # @return [Integer, nil] pages of Ruby's heap that are empty or that compaction empties at least; nil where pins are
     #   unknown
     field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] pages that it empties at most; Purge::Compaction forecasts how many of them Ruby returns
+    # @return [Integer, nil] pages that it empties at most; RubyHeap::CompactionForecast estimates how many of them Ruby returns
     field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
     #   bound: pages of a slab that were never touched are not resident

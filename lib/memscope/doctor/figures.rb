@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "forwardable"
-require_relative "../purge/compaction"
+require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Doctor
@@ -32,6 +32,7 @@ module Memscope
       def initialize(evidence, earlier = nil)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
+        @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
       end
 
       def glibc? = allocator.name == :glibc
@@ -87,11 +88,11 @@ module Memscope
       def compaction
         return "#{compaction_refusal}." if compaction_refusal
 
-        forecast = Purge::Compaction.forecast(ruby_heap)
-        return "What compaction returns cannot be predicted: #{forecast.reason}." unless forecast.range
+        range = @forecast.range
+        return "What compaction returns cannot be predicted: #{@forecast.reason}." unless range
 
-        least, most = [forecast.min_bytes, forecast.max_bytes].map { |bytes| bytes - (returned_empty_bytes || 0) }
-        [least, 0].max..[most, 0].max
+        least, most = range.minmax.map { |bytes| [bytes - (returned_empty_bytes || 0), 0].max }
+        least..most
       end
 
       # @return [String, nil] why this Ruby's heap is never compacted
@@ -99,16 +100,14 @@ module Memscope
 
       # @return [Integer] the part of what a compaction empties that Ruby keeps because of a setting
       def kept_compactable_bytes
-        Purge::Compaction.kept_by_setting(ruby_heap, ruby_heap.compactable_bytes) - kept_empty_bytes
+        @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
       end
 
       # @return [Integer] the part of the pages without an object that Ruby keeps because of that setting
-      def kept_empty_bytes = Purge::Compaction.kept_by_setting(ruby_heap, hidden_empty_bytes || 0)
+      def kept_empty_bytes = @forecast.kept_by_setting(hidden_empty_bytes || 0)
 
       # @return [Integer, nil] the part of the pages without an object that garbage collections return
-      def returned_empty_bytes
-        hidden_empty_bytes && Purge::Compaction.returned_of_empty(ruby_heap, hidden_empty_bytes)
-      end
+      def returned_empty_bytes = hidden_empty_bytes && @forecast.returned_of_empty(hidden_empty_bytes)
 
       # --- The allocator
 

@@ -12,7 +12,7 @@ module Memscope
       FIND_THE_CALLER = "memscope exec --conf=prof:true,prof_final:true -- COMMAND"
 
       # Before Ruby 3.2: the empty pages that the GC keeps, and the setting that makes it keep fewer.
-      KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{Purge::Compaction::KEEP_LESS}".freeze
+      KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
       KEPT_BY_SETTING = lambda do |f, kept|
         next if kept < FLOOR
 
