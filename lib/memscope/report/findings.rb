@@ -80,7 +80,7 @@ module Memscope
         return [] unless finding.remedy
 
         [*finding.remedy.lines(chomp: true).map { |line| "#{MARGIN}> #{line}" },
-         paragraph("costs #{finding.remedy_cost}")]
+         paragraph(finding.remedy_cost)]
       end
 
       def checked
