@@ -51,9 +51,7 @@ module Memscope
 
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever why this process cannot run it; nil where it can
-      def missing
-        { gc: nil, compact: Compaction.missing, **Native.levers }
-      end
+      def missing = { gc: nil, compact: Compaction.missing, **Native.levers }
 
       # @api private
       # @yield while no other thread of this process purges or tunes

@@ -205,7 +205,9 @@ module Memscope
       # @return [String, nil] why this diagnosis cannot be compared with the earlier one
       def incomparable
         return "no earlier diagnosis was given" unless earlier
-        return "the earlier diagnosis is of another process" unless same_process?
+        unless earlier.ledger.pid == ledger.pid && earlier.environment.started == environment.started
+          return "the earlier diagnosis is of another process"
+        end
 
         "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
       end
@@ -221,11 +223,6 @@ module Memscope
 
       # @return [Float] since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f
-
-      # @return [Boolean] whether the earlier diagnosis is of this process
-      def same_process?
-        !earlier.nil? && earlier.ledger.pid == ledger.pid && earlier.environment.started == environment.started
-      end
 
       # @return [Integer, nil] what the parent's thread caches held before the fork, less what this process's hold
       def stranded_cache_bytes

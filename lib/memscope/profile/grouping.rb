@@ -42,10 +42,10 @@ module Memscope
           place = public_send(:"by_#{grouping}", stack)
           place.is_a?(String) ? Place.new(place) : place
         end
-        groups = @stacks.zip(places).group_by { |_stack, place| place.key || [place.name, place.path] }
-        bytes = groups.transform_values { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
-        whole = whole(bytes.values)
-        groups.map { |key, pairs| entry(pairs, share(bytes[key], whole)) }.sort_by { |entry| order(entry) }
+        groups = @stacks.zip(places).group_by { |_stack, place| place.key || [place.name, place.path] }.values
+        bytes = groups.map { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
+        whole = whole(bytes)
+        groups.zip(bytes).map { |pairs, live| entry(pairs, share(live, whole)) }.sort_by { |entry| order(entry) }
       end
 
       # @!group Where a stack is counted
@@ -76,7 +76,7 @@ module Memscope
       # @param stack [Stack]
       # @return [String]
       def by_library(stack)
-        native = foreign(stack)
+        native = first(stack, @natives.first)
         return Libraries.of_object(native.library) || native.name if native
 
         line = line(stack)
@@ -154,8 +154,6 @@ module Memscope
       def line(stack) = first(stack, @lines) || first(stack, @files)
 
       def state(stack) = first(stack, @states)
-
-      def foreign(stack) = first(stack, @natives.first)
 
       def native(stack)
         @natives.each { |wanted| first(stack, wanted)&.then { |frame| return frame } }

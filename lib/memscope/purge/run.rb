@@ -69,8 +69,7 @@ module Memscope
 
       def lever(name, forecast, **done)
         Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
-                        returned_bytes: nil, rows: {}, wall_ms: nil, gvl: HOLDING_GVL.include?(name),
-                        reason: forecast.reason, **done })
+                        rows: {}, gvl: HOLDING_GVL.include?(name), reason: forecast.reason, **done })
       end
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)

@@ -62,23 +62,9 @@ module Memscope
 
         def title = "#{@difference ? 'Growth of malloc' : 'Malloc'} by Ruby line, process #{@profile.pid}"
 
-        def lede = @text.summary
+        def entries = @entries ||= @profile.by(:line).reject { |entry| entry.live_bytes.zero? }
 
-        def any? = entries.any?
-
-        def heading = @difference ? "Lines that changed most" : "Lines that hold most"
-
-        def method = @text.provenance.join(" ")
-
-        def key = @difference ? CHANGES : KINDS
-
-        def entries
-          @entries ||= largest(@profile.by(:line).reject { |entry| entry.live_bytes.zero? })
-        end
-
-        def largest(all)
-          @difference ? all.max_by(LINES) { |entry| entry.live_bytes.abs } : all.first(LINES)
-        end
+        def largest = @difference ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
 
         def bytes(number) = @difference && number.positive? ? "+#{mebibytes(number)}" : mebibytes(number)
 
