@@ -47,7 +47,7 @@ module Memscope
       # Runs Memscope.purge.
       #
       # @api private
-      def run(levers, **options) = Run.new(Plan.new(levers, **options)).result
+      def run(levers, **options) = Run.new(levers, **options).result
 
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever why this process cannot run it; nil where it can

@@ -133,10 +133,6 @@ module Memscope
       # @return [Array<Lint::Problem>] those of the settings' problems
       def problems(ids) = lint.problems.select { |problem| ids.include?(problem.id) }
 
-      # @param ids [Array<Symbol>]
-      # @return [Boolean] whether one of these problems is a warning
-      def warnings?(ids) = problems(ids).any? { |problem| problem.severity == :warning }
-
       # --- glibc
 
       # @return [Integer, nil] what malloc_trim returns

@@ -1,10 +1,14 @@
 # frozen_string_literal: true
 
 require "etc"
+begin
+  require "did_you_mean/spell_checker"
+rescue LoadError
+  nil # a Ruby without its default gems
+end
 require_relative "../native"
 require_relative "../allocator"
 require_relative "../cgroup"
-require_relative "texts"
 
 module Memscope
   class Lint < Reading
@@ -172,6 +176,19 @@ module Memscope
       FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
       private_constant :READERS, :CONF, :FAMILIES
 
+      # @param name [String]
+      # @param names [Array<String>]
+      # @param edits [Integer] how many characters may differ: few, where most names are not memscope's business
+      # @return [String, nil] the one that it most resembles; nil where it resembles none
+      def self.nearest(name, names, edits: name.length)
+        names = names.to_h { |other| [other.downcase, other] }
+        name = name.downcase
+        return names[name] if names.key?(name) || !defined?(DidYouMean::SpellChecker)
+
+        found, = DidYouMean::SpellChecker.new(dictionary: names.keys).correct(name)
+        names[found] if found && DidYouMean::Levenshtein.distance(name, found) <= edits
+      end
+
       # @param inputs [Inputs]
       def initialize(inputs)
         @inputs = inputs
@@ -202,7 +219,7 @@ module Memscope
 
       def misspelling(name)
         conf = name.match?(CONF)
-        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Texts.nearest(name, READERS.keys, edits: 2)
+        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Variables.nearest(name, READERS.keys, edits: 2)
         return if right.nil? || private_copy?(name)
 
         hint = conf ? "this jemalloc's variable is #{right}" : "did you mean #{right}?"

@@ -15,7 +15,9 @@ module Memscope
       USUAL_MS = 10_000
       # Values of options that are off, besides their defaults.
       OFF = [nil, "never", "not supported"].freeze
-      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF
+      # As src/jemalloc.c (malloc_conf_next) reads the next pair.
+      PAIR = /\G([A-Za-z0-9_]*):([^,]*)(?:,|\z)/
+      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF, :PAIR
 
       # Options that jemalloc takes and does not report: the form of their values, and how to write them. Whether it
       # takes `log` depends on its build.
@@ -65,8 +67,16 @@ module Memscope
         pairs.to_h { |name, text| [name, @values[name].nil? ? text : @values[name].to_s] }
       end
 
-      # The pairs of a text that jemalloc takes.
-      def taken(conf) = Texts.conf(conf.text).first.select { |name, value| takes?(name, value) }.to_h
+      # Name and value of each pair that jemalloc reads, and the rest, at which it stops: empty after a comma, nil where
+      # there is none.
+      def parsed(conf)
+        pairs = conf.text.scan(PAIR)
+        read = pairs.sum { |pair| pair.join(":").length + 1 }
+        [pairs, conf.text[read..]]
+      end
+
+      # The pairs that jemalloc takes.
+      def taken(conf) = parsed(conf).first.select { |name, value| takes?(name, value) }.to_h
 
       def takes?(name, text)
         return UNREPORTED[name]&.first&.match?(text) if unreported?(name)
@@ -87,7 +97,7 @@ module Memscope
       def refused = confs.flat_map { |conf| conf_problems(conf) }
 
       def conf_problems(conf)
-        pairs, rest = Texts.conf(conf.text)
+        pairs, rest = parsed(conf)
         repeated = pairs.map(&:first).tally.select { |_name, count| count > 1 }.keys
         found = [*pairs.filter_map { |name, value| pair_problem(name, value) }, *rest_problem(rest),
                  *repeated.map { |name| [:given_twice, :info, "#{name} is given more than once; the last one counts"] }]
@@ -111,7 +121,7 @@ module Memscope
         replaced = REPLACED[name.downcase]
         return "; #{replaced} replaced it" if replaced
 
-        nearest = Texts.nearest(name, @settings.reject { |setting| setting.value.nil? }.map(&:name))
+        nearest = Variables.nearest(name, @settings.reject { |setting| setting.value.nil? }.map(&:name))
         "; did you mean #{nearest}?" if nearest
       end
 
@@ -202,7 +212,7 @@ module Memscope
       # To leave it out is enough where nothing else sets it.
       def undo(name, off, reason)
         @pairs.delete(name)
-        elsewhere = confs.reject { |conf| conf.source == target }.flat_map { |conf| Texts.conf(conf.text).first }
+        elsewhere = confs.reject { |conf| conf.source == target }.flat_map { |conf| parsed(conf).first }
         pair(name, off, reason) if setting(name).source != target || elsewhere.assoc(name)
       end
 

@@ -56,7 +56,7 @@ module Memscope
 
           started = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond)
           before = allocated_pages
-          passes = Process.respond_to?(:warmup) ? warm_up(before) : compact(before)
+          passes = Process.respond_to?(:warmup) ? repeat("warmup", before) { Process.warmup } : compact(before)
           wall = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond) - started
           Outcome.capture({ passes: passes, pages_before: before, pages_after: allocated_pages,
                             wall_ms: wall.round(1) })
@@ -67,8 +67,6 @@ module Memscope
         def other_ractors_in_the_way? = !Process.respond_to?(:warmup) && Ractor.count > 1
 
         def allocated_pages = GC.stat(:heap_allocated_pages)
-
-        def warm_up(before) = repeat("warmup", before) { Process.warmup }
 
         def compact(before)
           GC.compact

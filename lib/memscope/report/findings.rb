@@ -26,7 +26,9 @@ module Memscope
         bad, others = @reading.partition(&:unhealthy?)
         return clear if bad.empty?
 
-        counts = bad.group_by(&:severity).map { |severity, found| count_of(severity, found.size) }
+        counts = bad.group_by(&:severity).map do |severity, found|
+          severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
+        end
         rss = ledger.rss_bytes ? "#{size(ledger.rss_bytes)} resident" : "a process of unknown RSS"
         [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
       end
@@ -36,10 +38,6 @@ module Memscope
         return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
 
         [@page.wrapped("Nothing wrong: #{size(ledger.rss_bytes)} resident. The checks are listed below.")]
-      end
-
-      def count_of(severity, number)
-        severity == :critical ? "#{number} critical" : counted(number, "warnings")
       end
 
       def recoverable(bad, others)
@@ -89,14 +87,10 @@ module Memscope
         end
         [*listed("checked, nothing significant", clear), *listed("could not be checked", unknown),
          *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
-         *not_applied(inapplicable.size)]
+         *(not_applied(inapplicable.size) if inapplicable.any?)]
       end
 
-      def not_applied(number)
-        return [] if number.zero?
-
-        ["  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"]
-      end
+      def not_applied(number) = "  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"
 
       def listed(words, checks)
         checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]

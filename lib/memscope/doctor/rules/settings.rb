@@ -65,7 +65,7 @@ module Memscope
           [id, {
             subject: subject,
             present: ->(f) { f.problems(problems).any? },
-            severity: ->(f) { id != :too_many_arenas && f.warnings?(problems) ? :warning : :info },
+            severity: ->(f) { id == :too_many_arenas ? :info : f.problems(problems).first.severity },
             recoverable: NO_AMOUNT,
             title: ->(f) { f.problems(problems).first.text },
             explanation: lambda do |f|
