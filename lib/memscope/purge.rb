@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "ledger"
-require_relative "ruby_heap"
 require_relative "purge/run"
 
 module Memscope

@@ -22,16 +22,16 @@ module Memscope
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run between two passes.
     module Compaction
       # What the passes returned.
-      class Outcome < Record
-        # @return [Array<String>] "warmup", "compact" and "gc", in order
-        field :passes, :list, null: false
-        # @return [Integer] heap pages that Ruby had allocated
-        field :pages_before, :count, null: false
-        # @return [Integer]
-        field :pages_after, :count, null: false
-        # @return [Float] with the GVL held, except while other threads ran between the passes
-        field :wall_ms, :number, null: false
-      end
+      #
+      # @!attribute [r] passes
+      #   @return [Array<String>] "warmup", "compact" and "gc", in order
+      # @!attribute [r] pages_before
+      #   @return [Integer] heap pages that Ruby had allocated
+      # @!attribute [r] pages_after
+      #   @return [Integer]
+      # @!attribute [r] wall_ms
+      #   @return [Float] with the GVL held, except while other threads ran between the passes
+      Outcome = Struct.new(:passes, :pages_before, :pages_after, :wall_ms)
 
       # The last pass in any case.
       PASSES = 30
@@ -58,8 +58,7 @@ module Memscope
           before = allocated_pages
           passes = Process.respond_to?(:warmup) ? repeat("warmup", before) { Process.warmup } : compact(before)
           wall = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond) - started
-          Outcome.capture({ passes: passes, pages_before: before, pages_after: allocated_pages,
-                            wall_ms: wall.round(1) })
+          Outcome.new(passes.freeze, before, allocated_pages, wall.round(1)).freeze
         end
 
         private

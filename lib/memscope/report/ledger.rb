@@ -229,11 +229,7 @@ module Memscope
              .map { |branches, part| row_line(part, " #{branches}#{part.label}") }
       end
 
-      def row_line(row, label)
-        number = mebibytes(row.delta)
-        number = "+#{number}" unless row.delta.negative? || number == "0.0"
-        "#{number.rjust(NUMBER_WIDTH)}  #{label}"
-      end
+      def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
 
       # Those that print as more than 0.0.
       def moved(changes)

@@ -4,8 +4,8 @@ require_relative "page"
 
 module Memscope
   module Report
-    # A malloc profile, or the difference of two: the places that hold most, each with the native function that allocated
-    # most there and the age of the memory; then how it was measured.
+    # A malloc profile, or the difference of two: the places that hold most, each with the native function that
+    # allocated most there and the age of the memory; then how it was measured.
     class ProfilePage < ReadingPage
       NOUNS = { line: %w[line lines], method: %w[method methods], native: ["native function", "native functions"],
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
@@ -165,9 +165,8 @@ module Memscope
       end
 
       def row(bytes, error, samples, share, text)
-        numbers = [mebibytes(bytes), mebibytes(error), count(samples)]
-        numbers = ["#{'+' if bytes.positive?}#{numbers[0]}", numbers[1], signed(samples)] if @signed
-        line([*numbers, share ? format("%.1f %%", 100 * share) : ""], text)
+        live, number = @signed ? [signed_mebibytes(bytes), signed(samples)] : [mebibytes(bytes), count(samples)]
+        line([live, mebibytes(error), number, share ? format("%.1f %%", 100 * share) : ""], text)
       end
 
       def line(numbers, text)

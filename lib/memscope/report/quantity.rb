@@ -19,6 +19,12 @@ module Memscope
         text == "-0.0" ? "0.0" : text
       end
 
+      # @return [String] "+2.8", "-2.8", "0.0", without the unit
+      def signed_mebibytes(bytes)
+        text = mebibytes(bytes)
+        bytes.positive? && text != "0.0" ? "+#{text}" : text
+      end
+
       # @param bytes [Range<Integer>]
       # @return [String] "2.8", "0.3 to 2.8", without the unit
       def mebibyte_range(bytes) = bytes.minmax.map { |bound| mebibytes(bound) }.uniq.join(" to ")

@@ -58,15 +58,13 @@ module Memscope
 
         private
 
-        def policy = self.class.policy
-
         def title = "#{@difference ? 'Growth of malloc' : 'Malloc'} by Ruby line, process #{@profile.pid}"
 
         def entries = @entries ||= @profile.by(:line).reject { |entry| entry.live_bytes.zero? }
 
         def largest = @difference ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
 
-        def bytes(number) = @difference && number.positive? ? "+#{mebibytes(number)}" : mebibytes(number)
+        def bytes(number) = @difference ? signed_mebibytes(number) : mebibytes(number)
 
         def share(entry) = entry.share ? format("%.1f %%", 100 * entry.share) : ""
 
