@@ -18,6 +18,14 @@ class QuantityTest < MemscopeTest
     assert_equal "16 KiB", between(8.0 / 1024, 16.0 / 1024)
   end
 
+  def test_a_signed_number
+    texts = [2.8, -2.8, 0, 0.01, -0.01].map do |number|
+      Memscope::Report::Quantity.signed_mebibytes((number * MEBIBYTE).to_i)
+    end
+
+    assert_equal %w[+2.8 -2.8 0.0 0.0 0.0], texts
+  end
+
   private
 
   def between(*mebibytes)

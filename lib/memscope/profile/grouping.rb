@@ -82,7 +82,7 @@ module Memscope
         line = line(stack)
         return line.library || Libraries.of_line(line.path) if line
 
-        state(stack)&.name || library_of(leaf(stack))
+        first(stack, @states)&.name || library_of(leaf(stack))
       end
 
       # @param stack [Stack]
@@ -153,8 +153,6 @@ module Memscope
 
       def line(stack) = first(stack, @lines) || first(stack, @files)
 
-      def state(stack) = first(stack, @states)
-
       def native(stack)
         @natives.each { |wanted| first(stack, wanted)&.then { |frame| return frame } }
         nil
@@ -163,7 +161,7 @@ module Memscope
       def leaf(stack) = stack.frames.empty? ? nil : @frames[stack.frames.first]
 
       def without_line(stack)
-        frame = state(stack) || first(stack, @natives.last) || leaf(stack)
+        frame = first(stack, @states) || first(stack, @natives.last) || leaf(stack)
         frame ? frame.name : NO_FRAMES
       end
 

@@ -54,10 +54,7 @@ module Memscope
       end
 
       # Trimming is predicted from a deep ledger, and followed by one, so that its rows can be compared.
-      def read(levers)
-        @ledgers << Ledger.read(deep: levers.include?(:trim))
-        @ledgers.last
-      end
+      def read(levers) = Ledger.read(deep: levers.include?(:trim)).tap { |ledger| @ledgers << ledger }
 
       def run(name, following)
         before = @ledgers.last

@@ -8,7 +8,7 @@ module Memscope
     class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
-      # Of the ledger's reasons.
+      # Reasons of the ledger to print.
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
       private_constant :WORDS, :MARGIN, :EXPLAINED
 
@@ -33,7 +33,7 @@ module Memscope
         [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
       end
 
-      # No finding means nothing where nothing could be read.
+      # Where nothing could be read, no finding is no verdict.
       def clear
         return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
 
@@ -48,7 +48,7 @@ module Memscope
         "no remedy while the process runs#{"; #{amount} of other memory recoverable now" if amount}"
       end
 
-      # As a text; nil for nothing.
+      # nil where nothing can be returned.
       def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }
@@ -73,7 +73,7 @@ module Memscope
         finding.unrecoverable_reason
       end
 
-      # To be pasted: not wrapped.
+      # The remedy is not wrapped: people paste it.
       def remedy(finding)
         return [] unless finding.remedy
 

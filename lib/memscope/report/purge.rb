@@ -21,8 +21,8 @@ module Memscope
       def levers
         return ["  no levers to run"] if @reading.levers.empty?
 
-        heading = line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms])
-        [heading, *@reading.levers.map { |lever| lever_line(lever) }]
+        [line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms]),
+         *@reading.levers.map { |lever| lever_line(lever) }]
       end
 
       def lever_line(lever)
