@@ -49,7 +49,7 @@ module Memscope
 
       def file_capabilities(_path) = nil
 
-      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
+      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Native.absence] }
 
       def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- it does
         yield
@@ -77,7 +77,7 @@ module Memscope
       private
 
       def answer(tier, **known)
-        { **known, reasons: { extension: Memscope.unsupported_reason }, cost: { tier: tier, **NOTHING } }
+        { **known, reasons: { extension: Native.absence }, cost: { tier: tier, **NOTHING } }
       end
     end
     private_constant :Absent
