@@ -130,7 +130,7 @@ module Memscope
       end
 
       # @param ids [Array<Symbol>]
-      # @return [Array<Lint::Problem>] those of the settings' problems
+      # @return [Array<Lint::Problem>] the settings' problems with these ids
       def problems(ids) = lint.problems.select { |problem| ids.include?(problem.id) }
 
       # --- glibc

@@ -15,7 +15,7 @@ module Memscope
     # * floor, ratio, of: the bytes must reach the floor, and this share of another figure (of the RSS). Both: a large
     #   share of little memory is not worth a remedy, nor is a small share of much.
     # * remedy: an Array of Finding's remedy and remedy_cost, or a lambda.
-    # * severity, confidence, title, explanation, evidence: those of Finding; a value or a lambda.
+    # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
     # @api private
     class Rule

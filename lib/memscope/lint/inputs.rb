@@ -171,7 +171,7 @@ module Memscope
       TUNABLES = "GLIBC_TUNABLES"
       READERS = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].to_h { |name| [name, :glibc] }
                                                          .update("MALLOC_CONF" => :jemalloc).freeze
-      # The prefix is that of another build of jemalloc.
+      # The prefix belongs to another build of jemalloc.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
       FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
       private_constant :READERS, :CONF, :FAMILIES

@@ -44,8 +44,8 @@ module Memscope
           explanation: lambda do |f, bytes|
             "Each thread allocates from one arena and cannot use memory that is free in another: " \
               "#{percent(bytes.fdiv(f.bytes(:malloc, :arenas)))} of the #{size(f.bytes(:malloc, :arenas))} in " \
-              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads of which only one at a " \
-              "time runs Ruby."
+              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads; only one of them runs " \
+              "Ruby at a time."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.environment.cpus,

@@ -111,8 +111,7 @@ module Memscope
           severity: :info,
           recoverable: "The memory is in use.",
           title: ->(_, bytes) { "#{size(bytes)} is in use, but no Ruby object accounts for it" },
-          explanation: "That is #{UNTRACKED}. One reading cannot distinguish a leak from a cache; a second, later one " \
-                       "can.",
+          explanation: "That is #{UNTRACKED}. One reading cannot distinguish a leak from a cache; a later one can.",
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
