@@ -109,7 +109,7 @@ class ProfileTest < MemscopeTest
 
   def test_groups_sum_to_the_whole
     each_grouping do |profile, entries|
-      assert_equal profile.live_bytes, entries.sum(&:live_bytes)
+      assert_equal profile.total_live_bytes, entries.sum(&:live_bytes)
       assert_equal profile.samples, entries.sum(&:samples)
       assert_equal profile.stacks.sum(&:live_objects), entries.sum(&:live_objects)
       assert_in_delta 1, entries.sum(&:share)
@@ -180,7 +180,7 @@ class ProfileTest < MemscopeTest
     profile = Profiles.profile(Profiles.body([]))
 
     GROUPINGS.each { |grouping| assert_empty profile.by(grouping) }
-    assert_equal 0, profile.live_bytes
+    assert_equal 0, profile.total_live_bytes
     assert_equal profile, Memscope::Profile.from_json(profile.to_json)
   end
 
@@ -194,7 +194,7 @@ class ProfileTest < MemscopeTest
     assert_equal({ "/srv/app/models/cache.rb:9 in Cache#put" => 8, "/srv/app/main.rb:18 in <main>" => -5,
                    "#{RbConfig::CONFIG['rubylibdir']}/set.rb:400 in Set#add" => 1 }, held(difference, :line))
     assert_equal [4 * MEBIBYTE, 60.0, 21 * MEBIBYTE, 25 * MEBIBYTE],
-                 [difference.live_bytes, difference.seconds, difference.earlier_live_bytes,
+                 [difference.total_live_bytes, difference.seconds, difference.earlier_live_bytes,
                   difference.later_live_bytes]
     assert_equal [8 / 9.0, 1 / 9.0, nil], difference.by(:line).map(&:share)
   end
@@ -219,7 +219,7 @@ class ProfileTest < MemscopeTest
       later = Profiles.profile(Profiles.random(other))
       difference = later - earlier
 
-      assert_equal later.live_bytes - earlier.live_bytes, difference.live_bytes
+      assert_equal later.live_bytes - earlier.live_bytes, difference.total_live_bytes
       (GROUPINGS - [:stack]).each do |grouping|
         shrunk = amounts(earlier, grouping).transform_values(&:-@)
 
@@ -233,7 +233,7 @@ class ProfileTest < MemscopeTest
     difference = shop.then { |profile| profile - profile }
 
     assert_empty difference.stacks
-    assert_equal [0, 0], [difference.live_bytes, difference.error_bytes]
+    assert_equal [0, 0], [difference.total_live_bytes, difference.error_bytes]
   end
 
   def test_profiles_that_cannot_be_subtracted

@@ -39,7 +39,7 @@ class ProfileFormatsTest < MemscopeTest
 
   def test_collapsed_stacks_have_the_whole
     [*SEEDS.map { |seed| random(seed) }, difference].each do |profile|
-      assert_equal profile.live_bytes, collapsed(profile).values.sum
+      assert_equal profile.total_live_bytes, collapsed(profile).values.sum
     end
   end
 
@@ -67,7 +67,7 @@ class ProfileFormatsTest < MemscopeTest
       profile = random(seed)
       live, objects, allocated = speedscope(profile)[:profiles]
 
-      assert_equal ["live bytes", "bytes", profile.live_bytes], live.values_at(:name, :unit, :endValue)
+      assert_equal ["live bytes", "bytes", profile.total_live_bytes], live.values_at(:name, :unit, :endValue)
       assert_equal ["live objects", profile.stacks.sum(&:live_objects)], objects.values_at(:name, :endValue)
       assert_equal profile.stacks.sum(&:allocated_bytes), allocated[:endValue]
     end
@@ -78,7 +78,7 @@ class ProfileFormatsTest < MemscopeTest
     grown, shrunk = speedscope(difference)[:profiles]
 
     assert_equal %w[growth shrinkage], [grown[:name], shrunk[:name]]
-    assert_equal difference.live_bytes, grown[:endValue] - shrunk[:endValue]
+    assert_equal difference.total_live_bytes, grown[:endValue] - shrunk[:endValue]
   end
 
   def test_speedscope_has_the_outermost_frame_first
@@ -116,7 +116,7 @@ class ProfileFormatsTest < MemscopeTest
 
     assert_columns file[:shared]
     assert_columns live: live.except(:weightType), allocated: allocated.except(:weightType)
-    assert_equal profile.live_bytes, live[:weight].sum
+    assert_equal profile.total_live_bytes, live[:weight].sum
     assert_equal profile.stacks.sum(&:allocated_bytes), allocated[:weight].sum
     assert_equal ["bytes"], [live, allocated].map { |table| table[:weightType] }.uniq
   end
@@ -144,7 +144,7 @@ class ProfileFormatsTest < MemscopeTest
   end
 
   def test_a_difference_for_the_firefox_profiler
-    assert_equal difference.live_bytes,
+    assert_equal difference.total_live_bytes,
                  firefox(difference)[:threads].first[:nativeAllocations][:weight].sum
   end
 
@@ -207,7 +207,7 @@ class ProfileFormatsTest < MemscopeTest
       sums = message.sample.group_by { |one| label(message, one, "worker") }
                     .transform_values { |samples| samples.sum { |one| one.value.to_a.last } }
 
-      assert_equal profiles.each_with_index.to_h { |one, index| [index.to_s, one.live_bytes] }, sums
+      assert_equal profiles.each_with_index.to_h { |one, index| [index.to_s, one.total_live_bytes] }, sums
       assert_equal 524_288, message.period
       assert_equal(profiles.map { |one| "one sample for each #{one.rate_bytes} bytes" }, rates)
     end
@@ -220,7 +220,7 @@ class ProfileFormatsTest < MemscopeTest
     ours = %w[-raw -top].to_h { |way| [way, go([merged(unlike)], way, "-unit=B", "-nodefraction=0")] }
 
     [theirs, ours].each do |said|
-      assert_equal unlike.sum(&:live_bytes), said["-top"][/% of (\d+)B? total/, 1].to_i, said["-top"]
+      assert_equal unlike.sum(&:total_live_bytes), said["-top"][/% of (\d+)B? total/, 1].to_i, said["-top"]
       assert_equal "524288", said["-raw"][/^Period: (\d+)$/, 1], said["-raw"][0, 400]
     end
   end
@@ -237,7 +237,7 @@ class ProfileFormatsTest < MemscopeTest
     profile = shop
 
     assert_equal profile.to_pprof, profile.to_pprof
-    assert_equal(difference.live_bytes, pprof(difference).sample.sum { |sample| sample.value.to_a.last })
+    assert_equal(difference.total_live_bytes, pprof(difference).sample.sum { |sample| sample.value.to_a.last })
   end
 
   def test_pprof_without_the_gem_says_what_to_add

@@ -93,6 +93,12 @@ module Memscope
         sums.reject { |_frames, sum| sum.zero? }
       end
 
+      # @return [Integer] the sum of all stacks' live bytes
+      def total_live_bytes = live_bytes
+
+      # @return [Integer] one standard error of that sum
+      def total_error_bytes = error_bytes
+
       # @return [Boolean] whether the bytes allocated and freed since profiling began are known
       def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
 

@@ -21,17 +21,10 @@ module Memscope
     # A pass is a full GC and holds the GVL: 0.1 to 0.8 s for a heap of 512 MB. Usually there are 5 to 12 passes on Ruby
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run between two passes.
     module Compaction
-      # What the passes returned.
-      #
-      # @!attribute [r] passes
-      #   @return [Array<String>] "warmup", "compact" and "gc", in order
-      # @!attribute [r] pages_before
-      #   @return [Integer] heap pages that Ruby had allocated
-      # @!attribute [r] pages_after
-      #   @return [Integer]
-      # @!attribute [r] wall_ms
-      #   @return [Float] with the GVL held, except while other threads ran between the passes
+      # What the passes returned: "warmup", "compact" and "gc" in order, the heap pages that Ruby had allocated, and the
+      # duration, with the GVL held except while other threads ran between the passes.
       Outcome = Struct.new(:passes, :pages_before, :pages_after, :wall_ms)
+      private_constant :Outcome
 
       # The last pass in any case.
       PASSES = 30
@@ -48,7 +41,7 @@ module Memscope
         # Runs the passes. Do not call it in a trap handler, except of a program that is idle: the program stops for as
         # long as they take.
         #
-        # @return [Outcome]
+        # @return [Struct] passes, pages_before, pages_after and wall_ms
         # @raise [NotImplementedError] where this process cannot compact its heap, with the reason
         def run
           reason = missing
