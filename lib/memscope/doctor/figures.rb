@@ -240,9 +240,7 @@ module Memscope
       def oom_kills = cgroup.events&.[](:oom_kill)
 
       # @return [Float, nil] the working set's share of the limit
-      def fullness
-        working_set_bytes.fdiv(cgroup.limit_bytes) if working_set_bytes && cgroup.limit_bytes&.positive?
-      end
+      def fullness = (working_set_bytes.fdiv(limit_bytes) if working_set_bytes && limit_bytes&.positive?)
 
       # @return [Integer, nil] how many such processes the limit allows, if all share what this one shares
       def capacity

@@ -62,8 +62,7 @@ module Memscope
 
       def kept
         conf = confs.find { |candidate| candidate.source == target }
-        pairs = conf ? taken(conf) : {}
-        pairs = pairs.select { |name, _text| setting(name).value == @values[name] }
+        pairs = (conf ? taken(conf) : {}).select { |name, _text| setting(name).value == @values[name] }
         pairs.to_h { |name, text| [name, @values[name].nil? ? text : @values[name].to_s] }
       end
 

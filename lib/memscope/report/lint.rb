@@ -23,10 +23,9 @@ module Memscope
       # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        which = shown.empty? ? "All #{others.length}" : "The other #{others.length}"
         [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from" if shown.any?),
          *shown.map { |setting| setting_line(setting) },
-         *("  #{which} settings have their default values." if others.any?)]
+         *("  #{shown.empty? ? 'All' : 'The other'} #{others.size} settings have their default values." if others.any?)]
       end
 
       def shown?(setting)
