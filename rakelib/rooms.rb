@@ -32,8 +32,8 @@ class Rooms
     "kit" => { files: "lib/memscope/{version,native,native/*,record,reading,loader,ttl_cache,forks,requirement}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
-    "values" => { files: "lib/memscope/{allocator,arenas,cgroup,diff,fragmentation,ledger,mappings,process_memory," \
-                         "ruby_heap,ruby_heap/*,size_classes,snapshot}.rb", may: %w[kit] },
+    "values" => { files: "lib/memscope/{allocator,arenas,cgroup,diff,fragmentation,ledger,malloc_conf,mappings," \
+                         "process_memory,ruby_heap,ruby_heap/*,size_classes,snapshot}.rb", may: %w[kit] },
     "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
@@ -53,7 +53,7 @@ class Rooms
     "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },
     "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
                      may: [*floor, "metrics"] },
-    "tasks" => { files: "lib/memscope/{tasks,tasks/*}.rb", may: [*everything, "exporters"] },
+    "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters"] },
     "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags},generators/**/*,puma/**/*}.rb",
                     may: [*everything, "web", "tasks"] }
   }.freeze

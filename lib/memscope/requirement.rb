@@ -6,10 +6,10 @@ module Memscope
   # @api private
   module Requirement
     # @param gem [String]
-    # @param feature [String] what to require of it
-    # @param surface [String] what needs it
+    # @param feature [String] the file to require
+    # @param surface [String] the part that needs it
     # @return [void]
-    # @raise [LoadError] where the gem is not there, saying what to add to the Gemfile
+    # @raise [LoadError] where the gem is missing, with the line for the Gemfile
     def self.load(gem, feature:, surface:)
       require feature
     rescue LoadError => e

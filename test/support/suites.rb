@@ -8,7 +8,7 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # In seconds, and nearly all in this process: values, parsers, rules as data, the C tests of the engine.
-  UNIT = files("test/{cgroup,configuration,diff,facade_documentation,forks,ledger,lint,mappings}_test.rb",
+  UNIT = files("test/{cgroup,configuration,diff,facade_documentation,forks,ledger,lint,malloc_conf,mappings}_test.rb",
                "test/{memscope,metrics,process_memory,profile,reading,report,tree,ttl_cache,tuning,workers}_test.rb",
                "test/{bindings,rakelib,report}/**/*_test.rb", "test/profile/formats_test.rb",
                "test/engine/c_tests_test.rb")

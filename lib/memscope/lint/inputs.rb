@@ -1,14 +1,15 @@
 # frozen_string_literal: true
 
 require "etc"
+require_relative "../native"
+require_relative "../allocator"
+require_relative "../cgroup"
+
 begin
   require "did_you_mean/spell_checker"
 rescue LoadError
   nil # a Ruby without its default gems
 end
-require_relative "../native"
-require_relative "../allocator"
-require_relative "../cgroup"
 
 module Memscope
   class Lint < Reading
@@ -153,10 +154,27 @@ module Memscope
 
       # @return [Inputs] of this process
       def self.read
-        capture({ allocator: Allocator.capture(Native.allocator), **Native.allocator_inputs,
-                  environment: HostEnvironment.read(Cgroup.read) })
+        capture({ allocator: Allocator.read, **Native.allocator_settings.slice(:confs, :conf_variable),
+                  **Native.allocator_inputs, environment: HostEnvironment.read(Cgroup.read) })
       end
     end
+
+    # The names that people mean.
+    module Spelling
+      # @param name [String]
+      # @param names [Array<String>]
+      # @param edits [Integer] how many characters may differ: few, where other names are none of memscope's business
+      # @return [String, nil] the one that it most resembles; nil where it resembles none
+      def self.nearest(name, names, edits: name.length)
+        names = names.to_h { |other| [other.downcase, other] }
+        name = name.downcase
+        return names[name] if names.key?(name) || !defined?(DidYouMean::SpellChecker)
+
+        found, = DidYouMean::SpellChecker.new(dictionary: names.keys).correct(name)
+        names[found] if found && DidYouMean::Levenshtein.distance(name, found) <= edits
+      end
+    end
+    private_constant :Spelling
 
     # The variables of the environment that allocators read, or that look as if one did.
     class Variables
@@ -173,19 +191,6 @@ module Memscope
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
       FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
       private_constant :READERS, :CONF, :FAMILIES
-
-      # @param name [String]
-      # @param names [Array<String>]
-      # @param edits [Integer] how many characters may differ: few, where most names are not memscope's business
-      # @return [String, nil] the one that it most resembles; nil where it resembles none
-      def self.nearest(name, names, edits: name.length)
-        names = names.to_h { |other| [other.downcase, other] }
-        name = name.downcase
-        return names[name] if names.key?(name) || !defined?(DidYouMean::SpellChecker)
-
-        found, = DidYouMean::SpellChecker.new(dictionary: names.keys).correct(name)
-        names[found] if found && DidYouMean::Levenshtein.distance(name, found) <= edits
-      end
 
       # @param inputs [Inputs]
       def initialize(inputs)
@@ -217,7 +222,7 @@ module Memscope
 
       def misspelling(name)
         conf = name.match?(CONF)
-        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Variables.nearest(name, READERS.keys, edits: 2)
+        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Spelling.nearest(name, READERS.keys, edits: 2)
         return if right.nil? || private_copy?(name)
 
         hint = conf ? "this jemalloc's variable is #{right}" : "did you mean #{right}?"

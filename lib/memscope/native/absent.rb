@@ -26,20 +26,20 @@ module Memscope
       def mappings = answer(:T2, source: :none, mappings: [])
 
       def allocator
-        answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", settings: [], others: [])
+        answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", others: [])
       end
 
-      def allocator_inputs
-        { variables: {}, secure: false, confs: [], conf_variable: nil, current: {}, mallopt_callers: [] }
-      end
+      def allocator_settings = { settings: [], reasons: {}, confs: [], conf_variable: nil }
+
+      def allocator_inputs = { variables: {}, secure: false, current: {}, mallopt_callers: [] }
 
       def environment_at_load(name) = ENV.fetch(name, nil)
 
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
-      def process_memory = answer(:T2)
+      def process_memory(_process) = answer(:T2)
 
-      def cgroup(_proc_root, _cgroup_root) = answer(:T1, version: :none)
+      def cgroup(_process, _proc_root, _cgroup_root) = answer(:T1, version: :none)
 
       def ruby_heap(_collect) = answer(:T2, slot_sizes: [])
 

@@ -74,7 +74,8 @@ outcome = Memscope::Purge::Compaction.run
 row_after, rss_after = resident
 
 forecast = Memscope::RubyHeap::CompactionForecast.new(heap)
-puts JSON.generate(forecast: { min_bytes: forecast.range&.min, max_bytes: forecast.range&.max, reason: forecast.reason },
+least, most = forecast.range&.minmax
+puts JSON.generate(forecast: { min_bytes: least, max_bytes: most, reason: forecast.reason },
                    heap: heap.to_h, bytes: heap.bytes,
                    compactable: heap.compactable_bytes + heap.empty_bytes, outcome: outcome.to_h,
                    row: row - row_after, rss: rss - rss_after, held: held.sum(&:size))

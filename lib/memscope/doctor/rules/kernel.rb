@@ -31,8 +31,8 @@ module Memscope
           recoverable: "The findings on this process show what it can return.",
           title: ->(f, bytes) { "#{size(bytes)} of the container's #{size(f.limit_bytes)} is in use" },
           explanation: lambda do |f, bytes|
-            "The working set is #{percent(f.fullness)} of the limit; #{size([f.limit_bytes - bytes, 0].max)} is left." \
-              " The RSS of this process is #{size(f.rss_bytes || 0)}."
+            "The working set is #{percent(f.fullness)} of the limit; #{size([f.limit_bytes - bytes, 0].max)} is " \
+              "left. The RSS of this process is #{size(f.rss_bytes || 0)}."
           end,
           evidence: lambda do |f|
             { limit_bytes: f.limit_bytes, working_set_bytes: f.working_set_bytes, rss_bytes: f.rss_bytes,
