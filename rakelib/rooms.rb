@@ -34,12 +34,12 @@ class Rooms
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,cgroup,diff,fragmentation,ledger,malloc_conf,mappings," \
-                         "process_memory,ruby_heap,size_classes,snapshot}.rb", may: %w[kit] },
+                         "process_memory,ruby_heap,ruby_heap/*,size_classes,snapshot}.rb", may: %w[kit] },
     "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
-    "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: judging },
+    "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
     # Its clients are other processes, which call Memscope through it.
     "remote" => { files: "lib/memscope/{client,remote/*}.rb",

@@ -31,7 +31,7 @@ module Memscope
     field :unrecoverable_reason, :string
     # @return [String, nil] code, a setting or a command to paste
     field :remedy, :string
-    # @return [String, nil] what the remedy costs
+    # @return [String, nil] what the remedy costs: "requires a restart; causes more TLB misses"
     field :remedy_cost, :string
 
     # @return [Boolean] whether it makes a process unhealthy

@@ -52,7 +52,7 @@ module Memscope
     # @return [Integer, nil] pages of Ruby's heap that are empty or that compaction empties at least; nil where pins are
     #   unknown
     field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] pages that it empties at most; Purge::Compaction forecasts how many of them Ruby returns
+    # @return [Integer, nil] pages that it empties at most; RubyHeap::CompactionForecast estimates how many Ruby returns
     field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
     #   bound: pages of a slab that were never touched are not resident
@@ -133,7 +133,7 @@ module Memscope
         capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,
                   **compactable(heap),
                   reasons: { **own_reasons(readings), **reasons },
-                  cost: cost(readings.map(&:cost)) })
+                  cost: Cost.sum(readings.map(&:cost)) })
       end
 
       # With the pages that Ruby keeps empty, which go with them.
@@ -145,11 +145,6 @@ module Memscope
         heap = readings.last.reasons
         { **readings.map(&:reasons).reduce({}, :merge).slice(*KEPT),
           compactable_min_bytes: heap.values_at(:compactable_min_bytes, :pinned_pages_max).compact.first }.compact
-      end
-
-      def cost(costs)
-        { tier: costs.map(&:tier).max, **%i[wall_us gvl_us].to_h { |name| [name, costs.sum(&name)] },
-          scratch_bytes: costs.map(&:scratch_bytes).max }
       end
 
       def ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil

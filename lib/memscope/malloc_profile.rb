@@ -39,8 +39,7 @@ module Memscope
     class Unavailable < StandardError; end
 
     RUNS_ALREADY = "a malloc profile is already running: stop it first (Memscope::MallocProfile.stop)"
-    RUNS_NOT = "no malloc profile is running: start one first (Memscope::MallocProfile.start)"
-    private_constant :RUNS_ALREADY, :RUNS_NOT
+    private_constant :RUNS_ALREADY
 
     autoload :Lease, File.join(__dir__, "malloc_profile/lease.rb")
 
@@ -89,9 +88,7 @@ module Memscope
 
       # @return [Profile] at the moment when it was stopped
       # @raise [Unavailable] where none is running, and where another thread started the next one before this was read
-      def stop
-        read_stopped(Native.stop_profile)
-      end
+      def stop = read_stopped(Native.stop_profile)
 
       # As Memscope.malloc_profile.
       #
@@ -139,7 +136,7 @@ module Memscope
       private
 
       def read_stopped(which)
-        raise Unavailable, RUNS_NOT unless which
+        raise Unavailable, "no malloc profile is running: start one first (Memscope::MallocProfile.start)" unless which
 
         read(Native.malloc_profile(which)) ||
           raise(Unavailable, "the malloc profile was stopped, but another one was started before it was read")

@@ -71,23 +71,13 @@ module Memscope
     # @return [Overhead]
     field :overhead, Overhead, null: false
 
-    # Built on demand below.
-    remove_method :started_at
-
-    class << self
-      # Adds the library of each line: only the profiled process knows the directories of its Ruby.
-      #
-      # @param body [Hash{Symbol => Object}] from the extension
-      # @param envelope [Hash{Symbol => Object}, nil]
-      def capture(body, envelope = nil)
-        super(body.merge(frames: body[:frames].map { |frame| Libraries.attributed(frame) }), envelope)
-      end
+    # Adds the library of each line: only the profiled process knows the directories of its Ruby.
+    #
+    # @param body [Hash{Symbol => Object}] from the extension
+    # @param envelope [Hash{Symbol => Object}, nil]
+    def self.capture(body, envelope = nil)
+      super(body.merge(frames: body[:frames].map { |frame| Libraries.attributed(frame) }), envelope)
     end
-
-    def started_at = Time.at(0, @values[:started_at], :millisecond).utc.freeze
-
-    # @return [Hash{Symbol => Object}]
-    def to_h = { **super, started_at: started_at.strftime("%Y-%m-%dT%H:%M:%S.%LZ") }
 
     # The growth since an earlier profile of the same process.
     #

@@ -1,22 +1,20 @@
 # frozen_string_literal: true
 
-require_relative "ledger"
-require_relative "ruby_heap"
 require_relative "purge/run"
 
 module Memscope
-  # Returns memory to the kernel and measures how much: what Memscope.purge is made of.
+  # Returns memory to the kernel and measures how much, for Memscope.purge.
   #
   # The levers, in the order in which they run, since each leaves more to those after it:
   #
   # - :gc, one full GC. Holds the GVL.
   # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more a GB.
   #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
-  # - :tcache (jemalloc): flushes the cache of the calling thread, not those of others.
-  # - :decay (jemalloc): returns the unused pages whose decay time is over, counted from when jemalloc first looks at
-  #   them: when somebody allocates or frees in their arena, or runs this lever.
+  # - :tcache (jemalloc): flushes the cache of the calling thread only.
+  # - :decay (jemalloc): returns the unused pages whose decay time is over. It starts when jemalloc first looks at them:
+  #   when a thread allocates or frees in their arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
-  # - :trim (glibc): malloc_trim(0), whole pages inside of free chunks.
+  # - :trim (glibc): malloc_trim(0), which returns whole pages inside free chunks.
   # - :collect (mimalloc, tcmalloc): mi_collect(true) of the calling thread's heap; tcmalloc's free spans.
   #
   # The allocator's levers run without the GVL: other Ruby threads wait for the allocator's locks only.
@@ -35,8 +33,8 @@ module Memscope
     # Those that hold the GVL.
     HOLDING_GVL = %i[gc compact].freeze
 
-    # Another thread of this process purges or tunes. Only one does at a time; the others fail at once rather than wait
-    # for what is being done already. A child forked meanwhile is free to purge.
+    # Another thread of this process is purging or tuning. Only one can at a time; the others fail at once rather than
+    # wait. A child forked meanwhile can purge.
     class Busy < StandardError
       def initialize(message = "another thread of this process is purging or tuning; try again when it has finished")
         super
@@ -47,13 +45,11 @@ module Memscope
       # Runs Memscope.purge.
       #
       # @api private
-      def run(levers, **options) = Run.new(Plan.new(levers, **options)).result
+      def run(levers, **options) = Run.new(levers, **options).result
 
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever why this process cannot run it; nil where it can
-      def missing
-        { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
-      end
+      def missing = { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
 
       # @api private
       # @yield while no other thread of this process purges or tunes

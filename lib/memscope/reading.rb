@@ -17,6 +17,14 @@ module Memscope
     field :gvl_us, :count, null: false
     # @return [Integer] scratch memory that the reading used
     field :scratch_bytes, :bytes, null: false
+
+    # @api private
+    # @param costs [Array<Cost>] of readings that were taken one after the other
+    # @return [Hash{Symbol => Object}] the body of what they cost together
+    def self.sum(costs)
+      { tier: costs.map(&:tier).max, wall_us: costs.sum(&:wall_us), gvl_us: costs.sum(&:gvl_us),
+        scratch_bytes: costs.map(&:scratch_bytes).max }
+    end
   end
 
   # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A

@@ -8,7 +8,7 @@ module Memscope
   #
   # A page is Ruby's (16 KiB before Ruby 3.2, 64 KiB since), not the kernel's. Bytes are of whole pages, resident or
   # not; the ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
-  # Purge::Compaction forecasts how many.
+  # CompactionForecast estimates how many.
   class RubyHeap < Reading
     # Rubies whose GC.compact takes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in 3.1.4
     # and 3.2.1.

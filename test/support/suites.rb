@@ -27,7 +27,7 @@ module Suites
 
   # What another Ruby alone may change, in less than a minute: what memscope knows of its inside, and what stands on
   # that.
-  OF_RUBY = files("test/{memscope,ruby_heap,snapshot,purge,loading}_test.rb", "test/purge/*_test.rb",
+  OF_RUBY = files("test/{memscope,ruby_heap,snapshot,purge,loading}_test.rb", "test/{purge,ruby_heap}/*_test.rb",
                   "test/engine/sampling/*_test.rb",
                   "test/acceptance/{closed_sum,compaction,trap,fork,doctor}_test.rb")
 

@@ -69,10 +69,7 @@ module Memscope
 
       # @return [Hash{Symbol => Object}] what the readings cost together
       def cost
-        readings = [ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact
-        costs = readings.map(&:cost)
-        { tier: costs.map(&:tier).max, **%i[wall_us gvl_us].to_h { |name| [name, costs.sum(&name)] },
-          scratch_bytes: costs.map(&:scratch_bytes).max }
+        Cost.sum([ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact.map(&:cost))
       end
     end
   end

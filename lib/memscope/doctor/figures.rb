@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "forwardable"
-require_relative "../purge/compaction"
+require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Doctor
@@ -32,6 +32,7 @@ module Memscope
       def initialize(evidence, earlier = nil)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
+        @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
       end
 
       def glibc? = allocator.name == :glibc
@@ -87,11 +88,11 @@ module Memscope
       def compaction
         return "#{compaction_refusal}." if compaction_refusal
 
-        forecast = Purge::Compaction.forecast(ruby_heap)
-        return "What compaction returns cannot be predicted: #{forecast.reason}." unless forecast.range
+        range = @forecast.range
+        return "What compaction returns cannot be predicted: #{@forecast.reason}." unless range
 
-        least, most = [forecast.min_bytes, forecast.max_bytes].map { |bytes| bytes - (returned_empty_bytes || 0) }
-        [least, 0].max..[most, 0].max
+        least, most = range.minmax.map { |bytes| [bytes - (returned_empty_bytes || 0), 0].max }
+        least..most
       end
 
       # @return [String, nil] why this Ruby's heap is never compacted
@@ -99,16 +100,14 @@ module Memscope
 
       # @return [Integer] the part of what a compaction empties that Ruby keeps because of a setting
       def kept_compactable_bytes
-        Purge::Compaction.kept_by_setting(ruby_heap, ruby_heap.compactable_bytes) - kept_empty_bytes
+        @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
       end
 
       # @return [Integer] the part of the pages without an object that Ruby keeps because of that setting
-      def kept_empty_bytes = Purge::Compaction.kept_by_setting(ruby_heap, hidden_empty_bytes || 0)
+      def kept_empty_bytes = @forecast.kept_by_setting(hidden_empty_bytes || 0)
 
       # @return [Integer, nil] the part of the pages without an object that garbage collections return
-      def returned_empty_bytes
-        hidden_empty_bytes && Purge::Compaction.returned_of_empty(ruby_heap, hidden_empty_bytes)
-      end
+      def returned_empty_bytes = hidden_empty_bytes && @forecast.returned_of_empty(hidden_empty_bytes)
 
       # --- The allocator
 
@@ -131,12 +130,8 @@ module Memscope
       end
 
       # @param ids [Array<Symbol>]
-      # @return [Array<Lint::Problem>] those of the settings' problems
+      # @return [Array<Lint::Problem>] the settings' problems with these ids
       def problems(ids) = lint.problems.select { |problem| ids.include?(problem.id) }
-
-      # @param ids [Array<Symbol>]
-      # @return [Boolean] whether one of these problems is a warning
-      def warnings?(ids) = problems(ids).any? { |problem| problem.severity == :warning }
 
       # --- glibc
 
@@ -206,7 +201,9 @@ module Memscope
       # @return [String, nil] why this diagnosis cannot be compared with the earlier one
       def incomparable
         return "no earlier diagnosis was given" unless earlier
-        return "the earlier diagnosis is of another process" unless same_process?
+        unless earlier.ledger.pid == ledger.pid && earlier.environment.started == environment.started
+          return "the earlier diagnosis is of another process"
+        end
 
         "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
       end
@@ -222,11 +219,6 @@ module Memscope
 
       # @return [Float] since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f
-
-      # @return [Boolean] whether the earlier diagnosis is of this process
-      def same_process?
-        !earlier.nil? && earlier.ledger.pid == ledger.pid && earlier.environment.started == environment.started
-      end
 
       # @return [Integer, nil] what the parent's thread caches held before the fork, less what this process's hold
       def stranded_cache_bytes
@@ -248,9 +240,7 @@ module Memscope
       def oom_kills = cgroup.events&.[](:oom_kill)
 
       # @return [Float, nil] the working set's share of the limit
-      def fullness
-        working_set_bytes.fdiv(cgroup.limit_bytes) if working_set_bytes && cgroup.limit_bytes&.positive?
-      end
+      def fullness = (working_set_bytes.fdiv(limit_bytes) if working_set_bytes && limit_bytes&.positive?)
 
       # @return [Integer, nil] how many such processes the limit allows, if all share what this one shares
       def capacity

@@ -14,13 +14,13 @@ module Memscope
     # * id, subject: its name, and what it looks for.
     # * floor, ratio, of: the bytes must reach the floor, and this share of another figure (of the RSS). Both: a large
     #   share of little memory is not worth a remedy, nor is a small share of much.
-    # * severity, confidence, title, explanation, evidence, remedy, remedy_cost: those of Finding; a value or a lambda.
+    # * remedy: an Array of Finding's remedy and remedy_cost, or a lambda.
+    # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
     # @api private
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
-                   of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil,
-                   remedy_cost: nil }.freeze
+                   of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil }.freeze
       UNKNOWN = "its figures are missing; see the reasons"
       private_constant :DEFAULTS, :UNKNOWN
 
@@ -59,9 +59,11 @@ module Memscope
       end
 
       def finding(figures, bytes)
-        texts = %i[title explanation remedy remedy_cost].to_h { |name| [name, value(name, figures, bytes)] }
-        { id: id, severity: value(:severity, figures), confidence: value(:confidence, figures), **texts,
-          evidence: evidence(figures), affected_bytes: bytes, **recoverable(figure(:recoverable, figures)) }
+        remedy, cost = value(:remedy, figures, bytes)
+        { id: id, severity: value(:severity, figures), confidence: value(:confidence, figures),
+          title: value(:title, figures, bytes), explanation: value(:explanation, figures, bytes),
+          evidence: evidence(figures), affected_bytes: bytes, remedy: remedy, remedy_cost: cost,
+          **recoverable(figure(:recoverable, figures)) }
       end
 
       def evidence(figures)
@@ -115,8 +117,8 @@ module Memscope
 
         private
 
-        # Rules from their attributes by id.
-        def table(rules) = rules.map { |id, attributes| Rule.new(id: id, **attributes) }.freeze
+        # Rules from their attributes by id, after those that all of them share.
+        def table(shared = {}, **rules) = rules.map { |id, own| Rule.new(id: id, **shared, **own) }.freeze
 
         # "61 %"
         def percent(share) = format("%.0f %%", 100 * share)

@@ -35,7 +35,7 @@ module Memscope
 
       private
 
-      # The number of arenas follows from that of the CPUs.
+      # The number of arenas follows from the number of CPUs.
       def shown(setting)
         return super unless setting.name == "arena_max" && setting.value.nil?
 
@@ -154,7 +154,7 @@ module Memscope
         variable ? "#{variable}=#{value}" : "#{MALLOC}#{name}=#{value}"
       end
 
-      # Options without a variable of their own go into GLIBC_TUNABLES, with those of glibc's other parts.
+      # Options without a variable of their own go into GLIBC_TUNABLES, with the tunables of glibc's other parts.
       def recommended
         return if @inputs.secure?
 

@@ -61,15 +61,13 @@ module Memscope
           capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
                     ractors: defined?(Ractor) ? Ractor.count : 1, yjit: yjit?, parent_pid: Process.ppid,
                     cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
-                    variables: variables, forks: any_fork(proc_root),
+                    variables: { DYNO: ENV.fetch("DYNO", nil),
+                                 LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact,
+                    forks: any_fork(proc_root),
                     **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
         end
 
         private
-
-        def variables
-          { DYNO: ENV.fetch("DYNO", nil), LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
-        end
 
         def yjit? = (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false
 
@@ -189,7 +187,7 @@ module Memscope
       TUNABLES = "GLIBC_TUNABLES"
       READERS = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].to_h { |name| [name, :glibc] }
                                                          .update("MALLOC_CONF" => :jemalloc).freeze
-      # The prefix is that of another build of jemalloc.
+      # The prefix belongs to another build of jemalloc.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
       FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
       private_constant :READERS, :CONF, :FAMILIES

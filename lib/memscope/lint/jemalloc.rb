@@ -14,7 +14,9 @@ module Memscope
       SHORT_MS = 1000
       # jemalloc's own (DIRTY_DECAY_MS_DEFAULT).
       USUAL_MS = 10_000
-      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS
+      # Values of options that are off, besides their defaults.
+      OFF = [nil, "never", "not supported"].freeze
+      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF
 
       # jemalloc makes as many arenas as it has room for (MALLOCX_ARENA_LIMIT in jemalloc/internal/arena_types.h).
       NUMBERS = { "narenas" => 1..4094, "max_background_threads" => 1..4, "lg_prof_sample" => 0..62,
@@ -49,8 +51,7 @@ module Memscope
 
       def kept
         conf = confs.find { |candidate| candidate.source == target }
-        pairs = conf ? taken(conf) : {}
-        pairs = pairs.select { |name, _text| setting(name).value == @values[name] }
+        pairs = (conf ? taken(conf) : {}).select { |name, _text| setting(name).value == @values[name] }
         pairs.to_h { |name, text| [name, @values[name].nil? ? text : @values[name].to_s] }
       end
 
@@ -131,8 +132,9 @@ module Memscope
         judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS, "freed pages stay resident")
         judge_decay("muzzy_decay_ms", 0, "pages freed with MADV_FREE stay in RSS")
         judge_background_thread if setting("background_thread")&.value
-        @environment.thp_enabled? == false ? judge_useless_huge_pages : judge_huge_pages
-        judge_debugging
+        judge_huge_pages
+        judge_unwanted({ "junk" => "false", "zero" => false }, :debugging,
+                       "jemalloc writes to every block it allocates or frees; for debugging only", "for debugging only")
       end
 
       def judge_decay(name, wanted, effect)
@@ -166,29 +168,24 @@ module Memscope
       end
 
       def judge_huge_pages
-        return unless @environment.thp_always? && ![nil, "never", "not supported"].include?(@values["thp"])
+        if @environment.thp_enabled? == false
+          judge_unwanted({ "thp" => "default", "metadata_thp" => "disabled" }, :without_effect,
+                         "huge pages are turned off in this process, as in any CRuby",
+                         "huge pages are turned off in this process")
+        end
+        return unless @environment.thp_always? && !OFF.include?(@values["thp"])
 
         harm("thp", :huge_pages, "#{@values['thp']}: the system makes huge pages even of memory that jemalloc returned")
         pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows without any allocation")
       end
 
-      def judge_useless_huge_pages
-        { "thp" => "default", "metadata_thp" => "disabled" }.each do |name, off|
+      def judge_unwanted(options, id, effect, reason)
+        options.each do |name, off|
           value = @values[name]
-          next if [nil, off, "never", "not supported"].include?(value)
+          next if value == off || OFF.include?(value)
 
-          harm(name, :without_effect, "#{value}: huge pages are turned off in this process, as in any CRuby")
-          undo(name, off, "huge pages are turned off in this process")
-        end
-      end
-
-      def judge_debugging
-        { "junk" => "false", "zero" => false }.each do |name, off|
-          value = @values[name]
-          next if value.nil? || value == off
-
-          harm(name, :debugging, "#{value}: jemalloc writes to every block it allocates or frees; for debugging only")
-          undo(name, off, "for debugging only")
+          harm(name, id, "#{value}: #{effect}")
+          undo(name, off, reason)
         end
       end
 

@@ -35,10 +35,7 @@ module Memscope
 
       private
 
-      def shown(setting)
-        Setting.capture({ name: setting.name, value: setting.value, source: setting.source, given: setting.given,
-                          problem: setting.ignored })
-      end
+      def shown(setting) = Setting.capture({ **setting.to_h.except(:ignored), problem: setting.ignored })
 
       # The options that the text to replace sets, and that took effect: values by name.
       def kept = {}

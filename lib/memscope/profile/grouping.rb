@@ -42,10 +42,10 @@ module Memscope
           place = public_send(:"by_#{grouping}", stack)
           place.is_a?(String) ? Place.new(place) : place
         end
-        groups = @stacks.zip(places).group_by { |_stack, place| place.key || [place.name, place.path] }
-        bytes = groups.transform_values { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
-        whole = whole(bytes.values)
-        groups.map { |key, pairs| entry(pairs, share(bytes[key], whole)) }.sort_by { |entry| order(entry) }
+        groups = @stacks.zip(places).group_by { |_stack, place| place.key || [place.name, place.path] }.values
+        bytes = groups.map { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
+        whole = whole(bytes)
+        groups.zip(bytes).map { |pairs, live| entry(pairs, share(live, whole)) }.sort_by { |entry| order(entry) }
       end
 
       # @!group Where a stack is counted
@@ -76,13 +76,13 @@ module Memscope
       # @param stack [Stack]
       # @return [String]
       def by_library(stack)
-        native = foreign(stack)
+        native = first(stack, @natives.first)
         return Libraries.of_object(native.library) || native.name if native
 
         line = line(stack)
         return line.library || Libraries.of_line(line.path) if line
 
-        state(stack)&.name || library_of(leaf(stack))
+        first(stack, @states)&.name || library_of(leaf(stack))
       end
 
       # @param stack [Stack]
@@ -153,10 +153,6 @@ module Memscope
 
       def line(stack) = first(stack, @lines) || first(stack, @files)
 
-      def state(stack) = first(stack, @states)
-
-      def foreign(stack) = first(stack, @natives.first)
-
       def native(stack)
         @natives.each { |wanted| first(stack, wanted)&.then { |frame| return frame } }
         nil
@@ -165,7 +161,7 @@ module Memscope
       def leaf(stack) = stack.frames.empty? ? nil : @frames[stack.frames.first]
 
       def without_line(stack)
-        frame = state(stack) || first(stack, @natives.last) || leaf(stack)
+        frame = first(stack, @states) || first(stack, @natives.last) || leaf(stack)
         frame ? frame.name : NO_FRAMES
       end
 

@@ -31,9 +31,8 @@ module Memscope
       # @param frame [Hash{Symbol => Object}] from the extension
       # @return [Hash{Symbol => Object}] with the library, for a line of Ruby
       def attributed(frame)
-        return frame if frame[:kind] != :ruby || frame[:path].nil? || frame[:library]
-
-        frame.merge(library: of_line(frame[:path]))
+        line = frame[:path] if frame[:kind] == :ruby && frame[:library].nil?
+        line ? frame.merge(library: of_line(line)) : frame
       end
 
       # @param path [String] of a Ruby file

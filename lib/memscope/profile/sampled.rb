@@ -63,8 +63,8 @@ module Memscope
 
       # Groups of stacks, the largest first. Their numbers sum to the whole's.
       #
-      # - :line, the line nearest to the allocation that is in a Ruby file, other than those of Memscope.tag and of the
-      #   middleware that tags; without one, the state that says why, or the native function
+      # - :line, the line nearest to the allocation that is in a Ruby file, lines of Memscope.tag and of the tagging
+      #   middleware excluded; without one, the state that explains why, or the native function
       # - :method, the method of that line
       # - :native, the native function nearest to the allocation that is neither C's, Ruby's nor the allocator's
       # - :library, the gem, "Ruby standard library", "application" or the shared object that this is in
@@ -87,7 +87,7 @@ module Memscope
       # @api private
       # @yieldparam stack [Stack]
       # @yieldreturn [Integer, nil] its number
-      # @return [Hash{Array<Integer> => Integer}] by frames, in order of appearance; without those of 0
+      # @return [Hash{Array<Integer> => Integer}] by frames, in order of appearance, without sums of 0
       def by_frames
         sums = stacks.each_with_object(Hash.new(0)) { |stack, all| all[stack.frames] += yield(stack) || 0 }
         sums.reject { |_frames, sum| sum.zero? }
@@ -96,7 +96,7 @@ module Memscope
       # @return [Integer] the sum of all stacks' live bytes
       def total_live_bytes = live_bytes
 
-      # @return [Integer] one standard error of that
+      # @return [Integer] one standard error of that sum
       def total_error_bytes = error_bytes
 
       # @return [Boolean] whether the bytes allocated and freed since profiling began are known

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../arenas"
+require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
@@ -30,7 +31,7 @@ module Memscope
         private
 
         def compaction(collect, allocator)
-          known = Compaction.forecast(RubyHeap.read(collect: collect))
+          known = RubyHeap::CompactionForecast.new(RubyHeap.read(collect: collect))
           trims = "Process.warmup also trims free malloc memory, which is not included"
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
                      (trims if known.range && allocator == :glibc && Process.respond_to?(:warmup))].compact

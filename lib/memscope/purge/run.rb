@@ -1,18 +1,32 @@
 # frozen_string_literal: true
 
 require_relative "forecast"
-require_relative "plan"
 require_relative "result"
 
 module Memscope
   module Purge
-    # Carries a Plan out: a ledger, and for each lever a forecast, the lever, and a ledger again.
+    # One purge: checks its arguments, so that invalid ones are refused before anything is done; then a ledger, and for
+    # each lever a forecast, the lever, and a ledger again.
     #
     # @api private
     class Run
-      # @param plan [Plan]
-      def initialize(plan)
-        @plan = plan
+      CALL = "Memscope.purge"
+      private_constant :CALL
+
+      # Takes the arguments of Memscope.purge.
+      #
+      # @raise [ArgumentError] naming the argument, what was given and what is allowed
+      def initialize(levers, arena:, dry_run:, settle:)
+        Purge.check_arena(CALL, arena)
+        refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
+        seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
+        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
+        check_levers(levers, arena)
+        @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
+        @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
+        @arena = arena
+        @dry_run = dry_run
+        @settle = settle.is_a?(Integer) ? settle : settle.to_f
         @ledgers = []
       end
 
@@ -20,8 +34,8 @@ module Memscope
       # @raise [Busy]
       def result
         start = now
-        @levers = @plan.dry_run? ? predict : Purge.with_exclusive_purge { run_all }
-        took = now - start
+        @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
+        took = now - start # without the wait below
         Result.capture(body(settled, took))
       end
 
@@ -30,24 +44,21 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
 
       def predict
-        ledger = read(@plan.levers)
-        @plan.levers.map { |name| lever(name, Forecast.of(name, @plan.arena, ledger, collect: false)) }
+        ledger = read(@levers)
+        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: false)) }
       end
 
       def run_all
-        read(@plan.levers.first(1))
-        [*@plan.levers, nil].each_cons(2).map { |name, following| run(name, following) }
+        read(@levers.first(1))
+        [*@levers, nil].each_cons(2).map { |name, following| run(name, following) }
       end
 
       # Trimming is predicted from a deep ledger, and followed by one, so that its rows can be compared.
-      def read(levers)
-        @ledgers << Ledger.read(deep: levers.include?(:trim))
-        @ledgers.last
-      end
+      def read(levers) = Ledger.read(deep: levers.include?(:trim)).tap { |ledger| @ledgers << ledger }
 
       def run(name, following)
         before = @ledgers.last
-        forecast = Forecast.of(name, @plan.arena, before, collect: true)
+        forecast = Forecast.of(name, @arena, before, collect: true)
         microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
         after = read([name, following])
         lever(name, forecast, returned_bytes: fall(before, after), rows: row_falls(before, after),
@@ -63,14 +74,13 @@ module Memscope
       end
 
       def run_allocator(name)
-        wall_ns, failure = Native.run_lever(name, @plan.arena)
+        wall_ns, failure = Native.run_lever(name, @arena)
         [wall_ns / 1000, Reasons.sentence(failure)]
       end
 
       def lever(name, forecast, **done)
         Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
-                        returned_bytes: nil, rows: {}, wall_ms: nil, gvl: HOLDING_GVL.include?(name),
-                        reason: forecast.reason, **done })
+                        rows: {}, gvl: HOLDING_GVL.include?(name), reason: forecast.reason, **done })
       end
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
@@ -97,27 +107,54 @@ module Memscope
 
       # Outside of the exclusive part: other threads may purge during the wait.
       def settled
-        return if @plan.dry_run? || @plan.settle.zero?
+        return if @dry_run || @settle.zero?
 
-        sleep(@plan.settle)
+        sleep(@settle)
         Ledger.read
       end
 
       def body(settled, took)
         before = @ledgers.first
-        after = @ledgers.last unless @plan.dry_run?
-        { allocator: before.allocator.name, dry_run: @plan.dry_run?, arena: @plan.arena,
-          settle_seconds: settled ? @plan.settle : 0, levers: @levers,
+        after = @ledgers.last unless @dry_run
+        { allocator: before.allocator.name, dry_run: @dry_run, arena: @arena,
+          settle_seconds: settled ? @settle : 0, levers: @done,
           returned_bytes: (fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,
-          reasons: { **@plan.refused, **before.reasons.slice(:extension, :rss_bytes) },
+          reasons: { **@refused, **before.reasons.slice(:extension, :rss_bytes) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }
       end
 
       def cost(ledgers, took)
-        held = @levers.select(&:gvl?).sum { |lever| ((lever.wall_ms || 0) * 1000).to_i }
+        held = @done.select(&:gvl?).sum { |lever| ((lever.wall_ms || 0) * 1000).to_i }
         { tier: :T3, wall_us: took, gvl_us: ledgers.sum(&:gvl_us) + held,
           scratch_bytes: ledgers.map(&:scratch_bytes).max }
+      end
+
+      # All levers of this process; of one arena those that it can be purged by.
+      def usual(arena)
+        here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
+        arena ? here & OF_ONE_ARENA : here
+      end
+
+      def check_levers(levers, arena)
+        allowed = usual(arena)
+        return if (levers - allowed).empty?
+
+        wrong = (levers - allowed).first
+        refuse("lever", wrong, "#{allowed.map(&:inspect).join(', ')}#{explanation(wrong, Purge.missing[wrong], arena)}")
+      end
+
+      def explanation(lever, missing, arena)
+        served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
+        return "; #{lever.inspect} is not there: #{missing}#{served}" if missing
+
+        "; with arena: only these" if arena && LEVERS.include?(lever)
+      end
+
+      def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
+
+      def refuse(argument, given, allowed)
+        raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
       end
     end
     private_constant :Run

@@ -8,7 +8,7 @@ module Memscope
     class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
-      # Of the ledger's reasons.
+      # Reasons of the ledger to print.
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
       private_constant :WORDS, :MARGIN, :EXPLAINED
 
@@ -26,20 +26,18 @@ module Memscope
         bad, others = @reading.partition(&:unhealthy?)
         return clear if bad.empty?
 
-        counts = bad.group_by(&:severity).map { |severity, found| count_of(severity, found.size) }
+        counts = bad.group_by(&:severity).map do |severity, found|
+          severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
+        end
         rss = ledger.rss_bytes ? "#{size(ledger.rss_bytes)} resident" : "a process of unknown RSS"
         [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
       end
 
-      # No finding means nothing where nothing could be read.
+      # Where nothing could be read, no finding is no verdict.
       def clear
         return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
 
         [@page.wrapped("Nothing wrong: #{size(ledger.rss_bytes)} resident. The checks are listed below.")]
-      end
-
-      def count_of(severity, number)
-        severity == :critical ? "#{number} critical" : counted(number, "warnings")
       end
 
       def recoverable(bad, others)
@@ -50,7 +48,7 @@ module Memscope
         "no remedy while the process runs#{"; #{amount} of other memory recoverable now" if amount}"
       end
 
-      # As a text; nil for nothing.
+      # nil where nothing can be returned.
       def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }
@@ -75,12 +73,12 @@ module Memscope
         finding.unrecoverable_reason
       end
 
-      # To be pasted: not wrapped.
+      # The remedy is not wrapped: people paste it.
       def remedy(finding)
         return [] unless finding.remedy
 
         [*finding.remedy.lines(chomp: true).map { |line| "#{MARGIN}> #{line}" },
-         paragraph("costs #{finding.remedy_cost}")]
+         paragraph(finding.remedy_cost)]
       end
 
       def checked
@@ -89,14 +87,10 @@ module Memscope
         end
         [*listed("checked, nothing significant", clear), *listed("could not be checked", unknown),
          *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
-         *not_applied(inapplicable.size)]
+         *(not_applied(inapplicable.size) if inapplicable.any?)]
       end
 
-      def not_applied(number)
-        return [] if number.zero?
-
-        ["  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"]
-      end
+      def not_applied(number) = "  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"
 
       def listed(words, checks)
         checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]

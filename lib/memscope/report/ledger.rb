@@ -4,19 +4,34 @@ require_relative "page"
 
 module Memscope
   module Report
-    # A ledger, the first screen: the two numbers that disagree, and the rows that explain it.
+    # A ledger, the first screen: the two numbers that disagree, and the rows that explain why, as a tree: MiB, percent
+    # of RSS, and details.
     #
     # "Ruby says" is the bytes of live slots, and with `objects: true` also what live objects report to hold through
     # malloc.
     class LedgerPage < ReadingPage
       SCANS = { pagemap_scan: "kernel scan", pagemap: "pagemap", smaps: "smaps" }.freeze
-      private_constant :SCANS
+      NUMBER_WIDTH = 9
+      PERCENT_WIDTH = 9
+      DETAIL_COLUMN = 42
+      private_constant :SCANS, :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
+
+      # @param ledger [Ledger]
+      # @param unicode [Boolean] false: plain ASCII
+      def initialize(ledger, unicode: true)
+        super
+        @sum = ledger.rows.sum(&:bytes)
+        @sharing = ledger.rows.any?(&:shared_bytes)
+        @detail_column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
+        numbers = [@sum, *ledger.each_path.map { |_path, row| row.bytes }]
+        @number_width = [NUMBER_WIDTH, *numbers.map { |bytes| mebibytes(bytes).length + 2 }].max
+      end
 
       private
 
       def title = @page.title(@reading)
 
-      def sections = [summary, (LedgerTable.new(@reading, @page).lines if @reading.rss_bytes).to_a, holders, checks]
+      def sections = [summary, (table if @reading.rss_bytes).to_a, holders, checks]
 
       def summary
         return ["  The kernel says  unknown; see the reasons below"] unless @reading.rss_bytes
@@ -35,6 +50,58 @@ module Memscope
       end
 
       def summary_line(name, bytes, meaning) = "  #{name.ljust(16)}#{mebibytes(bytes).rjust(10)} MiB   #{meaning}"
+
+      def table
+        [line("MiB", "of RSS", @sharing ? "shared".rjust(NUMBER_WIDTH) : ""),
+         *@reading.rows.filter(&:visible?).flat_map { |row| row_lines(row) },
+         line(mebibytes(@sum), percent(@sum), "#{shared(shared_sum)}#{closing}")]
+      end
+
+      def row_lines(row)
+        below = @page.branches(visible_children(row)) { |child| visible_children(child) }
+        [row_line(row, percent(row.bytes), ""),
+         *below.map { |branches, child| row_line(child, "", " #{branches}") }]
+      end
+
+      def visible_children(row) = row.children.filter(&:visible?)
+
+      def row_line(row, percent, branches)
+        line(mebibytes(row.bytes), percent, "#{shared(row.shared_bytes)}#{branches}#{row.label}", RowItems.of(row))
+      end
+
+      # A column of its own, in MiB, where it was asked for.
+      def shared(bytes)
+        "#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing
+      end
+
+      def line(number, percent, label, items = [])
+        text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
+        "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
+      end
+
+      # As many items as there is room for, in a column of their own; where that has no room for one, behind the label.
+      def fitting(items, length)
+        gaps = [[@detail_column - length, 2].max, 2]
+        choices = gaps.flat_map do |gap|
+          items.length.downto(1).map { |number| "#{' ' * gap}#{items.first(number).join(', ')}" }
+        end
+        choices.find { |text| length + text.length <= Page::WIDTH }
+      end
+
+      def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)
+
+      # nil where it is unknown of some row.
+      def shared_sum
+        parts = @reading.rows.map(&:shared_bytes)
+        parts.sum unless parts.include?(nil)
+      end
+
+      def closing
+        difference = @sum - @reading.rss_bytes
+        return "= RSS of this reading, to the byte" if difference.zero?
+
+        "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
+      end
 
       # Who in Ruby holds the memory that malloc has handed out, where both are known.
       def holders
@@ -76,83 +143,6 @@ module Memscope
       def agreement
         all = checked
         "#{all.count { |row| row.check.verified? }} of #{counted(all.length, 'checks')} verified" unless all.empty?
-      end
-    end
-
-    # The rows of a ledger: MiB, percent of RSS, the tree, and the details of each row.
-    class LedgerTable
-      include Quantity
-
-      NUMBER_WIDTH = 9
-      PERCENT_WIDTH = 9
-      DETAIL_COLUMN = 42
-      private_constant :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
-
-      # @param ledger [Ledger]
-      # @param page [Page]
-      def initialize(ledger, page)
-        @ledger = ledger
-        @page = page
-        @sum = ledger.rows.sum(&:bytes)
-        @sharing = ledger.rows.any?(&:shared_bytes)
-        @detail_column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
-        numbers = [@sum, *ledger.each_path.map { |_path, row| row.bytes }]
-        @number_width = [NUMBER_WIDTH, *numbers.map { |bytes| mebibytes(bytes).length + 2 }].max
-      end
-
-      # @return [Array<String>]
-      def lines
-        [line("MiB", "of RSS", @sharing ? "shared".rjust(NUMBER_WIDTH) : ""),
-         *@ledger.rows.filter(&:visible?).flat_map { |row| row_lines(row) },
-         line(mebibytes(@sum), percent(@sum), "#{shared(shared_sum)}#{closing}")]
-      end
-
-      private
-
-      def row_lines(row)
-        below = @page.branches(visible_children(row)) { |child| visible_children(child) }
-        [row_line(row, percent(row.bytes), ""),
-         *below.map { |branches, child| row_line(child, "", " #{branches}") }]
-      end
-
-      def visible_children(row) = row.children.filter(&:visible?)
-
-      def row_line(row, percent, branches)
-        line(mebibytes(row.bytes), percent, "#{shared(row.shared_bytes)}#{branches}#{row.label}", RowItems.of(row))
-      end
-
-      # A column of its own, in MiB, where it was asked for.
-      def shared(bytes)
-        "#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing
-      end
-
-      def line(number, percent, label, items = [])
-        text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
-        "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
-      end
-
-      # As many items as there is room for, in a column of their own; where that has no room for one, behind the label.
-      def fitting(items, length)
-        gaps = [[@detail_column - length, 2].max, 2]
-        choices = gaps.flat_map do |gap|
-          items.length.downto(1).map { |number| "#{' ' * gap}#{items.first(number).join(', ')}" }
-        end
-        choices.find { |text| length + text.length <= Page::WIDTH }
-      end
-
-      def percent(bytes) = @ledger.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @ledger.rss_bytes)
-
-      # nil where it is unknown of some row.
-      def shared_sum
-        parts = @ledger.rows.map(&:shared_bytes)
-        parts.sum unless parts.include?(nil)
-      end
-
-      def closing
-        difference = @sum - @ledger.rss_bytes
-        return "= RSS of this reading, to the byte" if difference.zero?
-
-        "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
       end
     end
 
@@ -239,11 +229,7 @@ module Memscope
              .map { |branches, part| row_line(part, " #{branches}#{part.label}") }
       end
 
-      def row_line(row, label)
-        number = mebibytes(row.delta)
-        number = "+#{number}" unless row.delta.negative? || number == "0.0"
-        "#{number.rjust(NUMBER_WIDTH)}  #{label}"
-      end
+      def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
 
       # Those that print as more than 0.0.
       def moved(changes)

@@ -4,7 +4,7 @@ require_relative "page"
 
 module Memscope
   module Report
-    # The allocator's settings: those that are set, their problems, and the recommended ones.
+    # The allocator's settings that are set, their problems, and the recommended ones.
     class LintPage < ReadingPage
       NAME_WIDTH = 26
       private_constant :NAME_WIDTH
@@ -20,13 +20,12 @@ module Memscope
 
       def footer = []
 
-      # Those that something has set, and those that a recommendation is about.
+      # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        which = shown.empty? ? "All #{others.length}" : "The other #{others.length}"
         [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from" if shown.any?),
          *shown.map { |setting| setting_line(setting) },
-         *("  #{which} settings have their default values." if others.any?)]
+         *("  #{shown.empty? ? 'All' : 'The other'} #{others.size} settings have their default values." if others.any?)]
       end
 
       def shown?(setting)
@@ -55,7 +54,7 @@ module Memscope
         end
       end
 
-      # Never broken: it is to be pasted.
+      # Not wrapped: people paste it.
       def paste(text) = text == @reading.recommended ? "    paste the recommended line below" : "    paste  #{text}"
 
       def recommendations

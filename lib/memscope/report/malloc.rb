@@ -137,7 +137,11 @@ module Memscope
       SIZES = 8
       WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
                 allocated_bytes: "allocated" }.freeze
-      private_constant :SIZES, :WHERE
+      # Field and its two sizes.
+      RATIOS = { "RSS / resident" => %i[rss_to_resident rss_bytes resident_bytes],
+                 "resident / active" => %i[resident_to_active resident_bytes active_bytes],
+                 "active / allocated" => %i[active_to_allocated active_bytes allocated_bytes] }.freeze
+      private_constant :SIZES, :WHERE, :RATIOS
 
       private
 
@@ -146,17 +150,11 @@ module Memscope
       def sections = @reading.known? ? [ratios, split] : []
 
       def ratios
-        [ratio("RSS / resident", :rss_to_resident, :rss_bytes, :resident_bytes),
-         ratio("resident / active", :resident_to_active, :resident_bytes, :active_bytes),
-         ratio("active / allocated", :active_to_allocated, :active_bytes, :allocated_bytes)].compact
-      end
-
-      def ratio(name, ratio, *parts)
-        value = @reading.public_send(ratio)
-        return unless value
-
-        sizes = parts.map { |part| "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}" }
-        "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{sizes.join(' over ')}"
+        RATIOS.filter_map do |name, (ratio, *parts)|
+          value = @reading.public_send(ratio) or next
+          sizes = parts.map { |part| "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}" }
+          "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{sizes.join(' over ')}"
+        end
       end
 
       def split

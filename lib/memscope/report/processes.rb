@@ -43,7 +43,7 @@ module Memscope
         "worker #{worker.index}"
       end
 
-      def slope(bytes) = bytes ? "#{'+' if bytes.positive?}#{mebibytes(bytes)}" : @page.unknown
+      def slope(bytes) = bytes ? signed_mebibytes(bytes) : @page.unknown
 
       def up(worker)
         return @page.unknown unless worker.booted_at

@@ -4,8 +4,8 @@ require_relative "page"
 
 module Memscope
   module Report
-    # A malloc profile, or the difference of two: the places that hold most, and the native function that allocated it;
-    # then how it was measured.
+    # A malloc profile, or the difference of two: the places that hold most, each with the native function that
+    # allocated most there and the age of the memory; then how it was measured.
     class ProfilePage < ReadingPage
       NOUNS = { line: %w[line lines], method: %w[method methods], native: ["native function", "native functions"],
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
@@ -14,7 +14,12 @@ module Memscope
       # Of numbers that the page does not have.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze
-      private_constant :NOUNS, :BACKENDS, :UNUSED
+      # MiB, ±, samples, share.
+      WIDTHS = [10, 8, 10, 9].freeze
+      BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
+      # How many generations a bar has; older ones are added to its first.
+      GENERATIONS = 12
+      private_constant :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :BARS, :GENERATIONS
 
       # @param profile [Profile, Profile::Difference]
       # @param unicode [Boolean] false: plain ASCII
@@ -25,15 +30,19 @@ module Memscope
         @by = by
         @limit = limit
         @entries, @dead = profile.by(by).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
-        @lines = ProfileLines.new(profile, by, @page, unicode: unicode)
+        @unicode = unicode
+        @signed = profile.difference?
+        known = profile.stacks.map(&:generation).minmax
+        @aged = by != :generation && known.uniq.size > 1 && !@signed
+        @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged
       end
 
       # @return [String] the whole in one sentence
-      def summary = @reading.difference? ? change : state
+      def summary = @signed ? change : state
 
       # @return [Array<String>] paragraphs: how it was measured, how much of malloc it covers, and what that costs
       def provenance
-        return [rate] if @reading.difference?
+        return [rate] if @signed
 
         [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
       end
@@ -75,15 +84,15 @@ module Memscope
       end
 
       def table
-        return @reading.difference? ? ["  nothing changed"] : dead if @entries.empty?
+        return @signed ? ["  nothing changed"] : dead if @entries.empty?
 
-        [@lines.heading, *shown.flat_map { |entry| @lines.of(entry) }, *others, *dead,
-         *(@page.wrapped(@lines.legend) if @lines.legend)]
+        [heading, *shown.flat_map { |entry| entry_lines(entry) }, *others, *dead,
+         *(@page.wrapped(legend) if legend)]
       end
 
       # Both ends of a difference: what grew most, and what shrank most.
       def shown
-        return @entries.first(@limit) if !@reading.difference? || @entries.size <= @limit
+        return @entries.first(@limit) if !@signed || @entries.size <= @limit
 
         shrunk = @entries.last(@limit / 4).select { |entry| entry.live_bytes.negative? }
         @entries.first(@limit - shrunk.size) + shrunk
@@ -95,15 +104,15 @@ module Memscope
 
         error = Integer.sqrt(hidden.sum { |entry| entry.error_bytes**2 })
         shares = hidden.filter_map(&:share)
-        [@lines.row(hidden.sum(&:live_bytes), error, hidden.sum(&:samples), (shares.sum if shares.any?),
-                    "#{count(hidden.size)} other #{noun(hidden)}")]
+        [row(hidden.sum(&:live_bytes), error, hidden.sum(&:samples), (shares.sum if shares.any?),
+             "#{count(hidden.size)} other #{noun(hidden)}")]
       end
 
       # Places whose memory has all been freed; in a difference, places whose live memory has not changed.
       def dead
-        return [] if @dead.empty? || @reading.difference?
+        return [] if @dead.empty? || @signed
 
-        [@lines.note("#{count(@dead.size)} #{noun(@dead)} with no live bytes")]
+        [line([""] * WIDTHS.size, "#{count(@dead.size)} #{noun(@dead)} with no live bytes")]
       end
 
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
@@ -135,38 +144,10 @@ module Memscope
          ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
            overhead.inflated_bytes&.positive?)].compact
       end
-    end
 
-    # The lines of a malloc profile's table: the numbers, the place, and below that the native function and the age of
-    # the memory.
-    class ProfileLines
-      include Quantity
-
-      # MiB, ±, samples, share.
-      WIDTHS = [10, 8, 10, 9].freeze
-      BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
-      # How many generations a bar has; older ones are added to its first.
-      GENERATIONS = 12
-      private_constant :WIDTHS, :BARS, :GENERATIONS
-
-      # @param profile [Profile, Profile::Difference]
-      # @param by [Symbol]
-      # @param page [Page]
-      # @param unicode [Boolean] as of the page
-      def initialize(profile, by, page, unicode:)
-        @by = by
-        @page = page
-        @unicode = unicode
-        @signed = profile.difference?
-        known = profile.stacks.map(&:generation).minmax
-        @aged = by != :generation && known.uniq.size > 1 && !@signed
-        @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged
-      end
-
-      # @return [String]
       def heading = line(["MiB", @page.plus_minus, "samples", @signed ? "growth" : "share"], "")
 
-      # @return [String, nil] the meaning of the bars; nil where there are none
+      # The meaning of the bars; nil where there are none.
       def legend
         return unless @aged
 
@@ -175,9 +156,7 @@ module Memscope
           "to #{@generations.last}, the current one."
       end
 
-      # @param entry [Profile::Entry]
-      # @return [Array<String>]
-      def of(entry)
+      def entry_lines(entry)
         first, *more = place(entry)
         more += [native(entry.native)] if entry.native && @by != :native
         more << age(entry) if @aged
@@ -185,18 +164,10 @@ module Memscope
          *more.compact.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
       end
 
-      # @return [String]
       def row(bytes, error, samples, share, text)
-        numbers = [mebibytes(bytes), mebibytes(error), count(samples)]
-        numbers = ["#{'+' if bytes.positive?}#{numbers[0]}", numbers[1], signed(samples)] if @signed
-        line([*numbers, share ? format("%.1f %%", 100 * share) : ""], text)
+        live, number = @signed ? [signed_mebibytes(bytes), signed(samples)] : [mebibytes(bytes), count(samples)]
+        line([live, mebibytes(error), number, share ? format("%.1f %%", 100 * share) : ""], text)
       end
-
-      # @param text [String] without numbers
-      # @return [String]
-      def note(text) = line([""] * WIDTHS.size, text)
-
-      private
 
       def line(numbers, text)
         "#{numbers.zip(WIDTHS).map { |number, width| number.rjust(width) }.join}  #{text}".rstrip

@@ -21,8 +21,8 @@ module Memscope
       def levers
         return ["  no levers to run"] if @reading.levers.empty?
 
-        heading = line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms])
-        [heading, *@reading.levers.map { |lever| lever_line(lever) }]
+        [line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms]),
+         *@reading.levers.map { |lever| lever_line(lever) }]
       end
 
       def lever_line(lever)
@@ -53,12 +53,12 @@ module Memscope
 
       def rows
         moved = @reading.rows.reject { |_path, bytes| mebibytes(bytes) == "0.0" }.to_a
-        shown = moved.first(ROWS).map { |path, bytes| [mebibytes(-bytes), path.name] }
+        shown = moved.first(ROWS).map { |path, bytes| [-bytes, path.name] }
         others = moved.drop(ROWS).sum { |_path, bytes| bytes }
-        shown << [mebibytes(-others), "other rows"] unless others.zero?
+        shown << [-others, "other rows"] unless others.zero?
         return [] if shown.empty?
 
-        ["      MiB", *shown.map { |text, name| "#{(text.start_with?('-') ? text : "+#{text}").rjust(9)}  #{name}" }]
+        ["      MiB", *shown.map { |bytes, name| "#{signed_mebibytes(bytes).rjust(9)}  #{name}" }]
       end
 
       def reasons

@@ -19,6 +19,12 @@ module Memscope
         text == "-0.0" ? "0.0" : text
       end
 
+      # @return [String] "+2.8", "-2.8", "0.0", without the unit
+      def signed_mebibytes(bytes)
+        text = mebibytes(bytes)
+        bytes.positive? && text != "0.0" ? "+#{text}" : text
+      end
+
       # @param bytes [Range<Integer>]
       # @return [String] "2.8", "0.3 to 2.8", without the unit
       def mebibyte_range(bytes) = bytes.minmax.map { |bound| mebibytes(bound) }.uniq.join(" to ")
@@ -31,11 +37,11 @@ module Memscope
         "#{bytes} B"
       end
 
-      # @return [String] "2.8 MiB", "up to 2.8 MiB", "0.3 to 2.8 MiB"
+      # @return [String] "2.8 MiB", also where both are rounded to it, "up to 2.8 MiB", "0.3 to 2.8 MiB"
       def between(least, most)
-        return size(most) if least == most
+        return "up to #{size(most)}" if least.zero? && most.positive?
 
-        least.zero? ? "up to #{size(most)}" : "#{mebibytes(least)} to #{size(most)}"
+        mebibytes(least) == mebibytes(most) ? size(most) : "#{mebibytes(least)} to #{size(most)}"
       end
 
       # @return [String] "4,096 B"

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # A Ruby heap of a known size with holes: fills it with objects of one kind, lets most of them go, and prints what
-# Purge::Compaction forecasts and what it returns, as JSON. KIND, KEEP and MEGABYTES come from the environment.
+# RubyHeap::CompactionForecast predicts and what Purge::Compaction returns, as JSON. KIND, KEEP and MEGABYTES come from
+# the environment.
 
 require "json"
 require "memscope/purge/compaction"
@@ -72,6 +73,9 @@ row, rss = resident
 outcome = Memscope::Purge::Compaction.run
 row_after, rss_after = resident
 
-puts JSON.generate(forecast: Memscope::Purge::Compaction.forecast(heap).to_h, heap: heap.to_h, bytes: heap.bytes,
+forecast = Memscope::RubyHeap::CompactionForecast.new(heap)
+least, most = forecast.range&.minmax
+puts JSON.generate(forecast: { min_bytes: least, max_bytes: most, reason: forecast.reason },
+                   heap: heap.to_h, bytes: heap.bytes,
                    compactable: heap.compactable_bytes + heap.empty_bytes, outcome: outcome.to_h,
                    row: row - row_after, rss: rss - rss_after, held: held.sum(&:size))

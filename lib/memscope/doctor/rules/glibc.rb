@@ -6,9 +6,9 @@ module Memscope
       # glibc keeps free memory in the arena that it came from. A trim returns whole pages of it, and nothing between
       # used blocks.
       GLIBC_RULES = table(
+        { inapplicable: GLIBC },
         trimmable: {
           subject: "trimmable memory",
-          inapplicable: GLIBC,
           affected: :trimmable_bytes,
           floor: FLOOR, ratio: 0.10,
           severity: lambda do |f|
@@ -27,15 +27,13 @@ module Memscope
               main_heap_bytes: f.detail(:malloc, :main_heap, :free, :trimmable_bytes),
               arenas_bytes: f.detail(:malloc, :arenas, :free, :trimmable_bytes), arenas: f.glibc_arenas }
           end,
-          remedy: "Memscope.purge(:trim)",
-          remedy_cost: lambda do |f|
-            "about #{milliseconds(f.bytes(:malloc) / 4000)} while threads wait for malloc; pages used again fault " \
-              "back in"
+          remedy: lambda do |f|
+            ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, while threads wait for " \
+                                      "malloc; pages used again fault back in"]
           end
         },
         glibc_arenas: {
           subject: "too many glibc arenas",
-          inapplicable: GLIBC,
           affected: ->(f) { f.unreturnable_bytes(:arenas) },
           present: ->(f) { f.glibc_arenas > 2 && f.unreturnable_bytes(:arenas) >= 0.25 * f.bytes(:malloc, :arenas) },
           floor: FLOOR, ratio: 0.10,
@@ -46,8 +44,8 @@ module Memscope
           explanation: lambda do |f, bytes|
             "Each thread allocates from one arena and cannot use memory that is free in another: " \
               "#{percent(bytes.fdiv(f.bytes(:malloc, :arenas)))} of the #{size(f.bytes(:malloc, :arenas))} in " \
-              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads of which only one at a " \
-              "time runs Ruby."
+              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads; only one of them runs " \
+              "Ruby at a time."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.environment.cpus,
@@ -55,12 +53,11 @@ module Memscope
               free_bytes: f.bytes(:malloc, :arenas, :free),
               thread_cache_bytes: f.bytes(:malloc, :arenas, :thread_caches) }
           end,
-          remedy: "MALLOC_ARENA_MAX=2",
-          remedy_cost: "a restart; native threads that allocate without the GVL may contend for arena locks"
+          remedy: ["MALLOC_ARENA_MAX=2",
+                   "requires a restart; native threads that allocate without the GVL may contend for arena locks"]
         },
         glibc_holes: {
           subject: "free memory between used blocks",
-          inapplicable: GLIBC,
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30,
           confidence: :likely,
@@ -75,8 +72,8 @@ module Memscope
               in_use_bytes: f.bytes(:malloc, :main_heap, :in_use), free_bytes: f.bytes(:malloc, :main_heap, :free),
               free_blocks: f.detail(:malloc, :main_heap, :free, :blocks) }
           end,
-          remedy: "memscope exec -- COMMAND",
-          remedy_cost: "a restart under jemalloc, which keeps blocks of one size together"
+          remedy: ["memscope exec -- COMMAND",
+                   "requires a restart under jemalloc, which keeps blocks of one size together"]
         }
       )
       private_constant :GLIBC_RULES

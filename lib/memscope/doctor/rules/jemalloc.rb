@@ -37,9 +37,9 @@ module Memscope
       private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :STUCK
 
       JEMALLOC_RULES = table(
+        { inapplicable: JEMALLOC },
         slab_slack: {
           subject: "slab slack",
-          inapplicable: JEMALLOC,
           affected: ->(f) { f.bytes(:malloc, :slab_slack) },
           floor: FLOOR, ratio: 0.15,
           recoverable: "jemalloc returns a slab only when its last block is freed, and no lever moves blocks.",
@@ -54,12 +54,11 @@ module Memscope
             { rss_bytes: f.rss_bytes, slab_slack_bytes: f.bytes(:malloc, :slab_slack),
               in_use_bytes: f.bytes(:malloc, :in_use), stuck: f.stuck.map(&:to_h) }
           end,
-          remedy: "Memscope.size_classes # the sizes; then restart the worker",
-          remedy_cost: "a restart; another peak like the last one brings the slack back"
+          remedy: ["Memscope.size_classes # the sizes; then restart the worker",
+                   "requires a restart; another peak like the last one brings the slack back"]
         },
         dirty_pages: {
           subject: "freed pages that jemalloc keeps",
-          inapplicable: JEMALLOC,
           affected: ->(f) { f.dirty_bytes&.end },
           present: ->(f) { DIRTY_CAUSE.call(f).first },
           floor: FLOOR, ratio: 0.10,
@@ -76,14 +75,13 @@ module Memscope
               without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.environment.forked?,
               cpu_seconds: f.environment.cpu_seconds, threads: f.threads }
           end,
-          remedy: ->(f) { "Memscope.purge(:purge)\n#{DIRTY_CAUSE.call(f)[3]}" },
-          remedy_cost: lambda do |_, bytes|
-            "about #{milliseconds(bytes / 11_000)} without the GVL; pages used again fault back in"
+          remedy: lambda do |f, bytes|
+            ["Memscope.purge(:purge)\n#{DIRTY_CAUSE.call(f)[3]}",
+             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages used again fault back in"]
           end
         },
         muzzy_pages: {
           subject: "pages that the kernel may take back",
-          inapplicable: JEMALLOC,
           affected: ->(f) { f.bytes(:malloc, :muzzy) },
           floor: FLOOR, ratio: 0.10,
           recoverable: ->(f) { f.bytes(:malloc, :muzzy) },
@@ -96,8 +94,7 @@ module Memscope
             { muzzy_bytes: f.bytes(:malloc, :muzzy), lazy_free_bytes: f.process_memory.lazy_free_bytes,
               muzzy_decay_ms: f.setting(:muzzy_decay_ms) }
           end,
-          remedy: "MALLOC_CONF=muzzy_decay_ms:0",
-          remedy_cost: "a restart; some more page faults"
+          remedy: ["MALLOC_CONF=muzzy_decay_ms:0", "requires a restart; causes some more page faults"]
         },
         stranded_thread_caches: {
           subject: "thread caches stranded by a fork",
@@ -117,12 +114,11 @@ module Memscope
             { parent_thread_cache_bytes: f.earlier.jemalloc(:tcache_bytes), parent_threads: f.earlier.threads,
               thread_cache_bytes: f.jemalloc(:tcache_bytes) }
           end,
-          remedy: "Memscope.purge(:tcache) # in the parent's threads, before the fork",
-          remedy_cost: "slower allocations in those threads at first"
+          remedy: ["Memscope.purge(:tcache) # in the parent's threads, before the fork",
+                   "slows allocations in those threads at first"]
         },
         retained_resident: {
           subject: "returned memory that is resident again",
-          inapplicable: JEMALLOC,
           affected: ->(f) { f.bytes(:malloc, :retained_resident) },
           floor: FLOOR, ratio: 0.10,
           recoverable: "jemalloc counts these pages as returned, and does not purge them again.",
@@ -137,8 +133,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, retained_resident_bytes: f.bytes(:malloc, :retained_resident),
               retained_bytes: f.jemalloc(:retained_bytes), thp: f.setting(:thp), **HUGE.call(f) }
           end,
-          remedy: "MALLOC_CONF=thp:never",
-          remedy_cost: "a restart; more TLB misses"
+          remedy: ["MALLOC_CONF=thp:never", "requires a restart; causes more TLB misses"]
         }
       )
       private_constant :JEMALLOC_RULES

@@ -17,8 +17,8 @@ module Memscope
       end
 
       # What helps where the container has too little memory.
-      FEWER_WORKERS = { remedy: "WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
-                        remedy_cost: "less throughput, or more memory" }.freeze
+      FEWER_WORKERS = ["WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
+                       "costs throughput, or more memory"].freeze
       private_constant :SWAP_COUNTS, :FEWER_WORKERS
 
       KERNEL_RULES = table(
@@ -31,15 +31,14 @@ module Memscope
           recoverable: "The findings on this process show what it can return.",
           title: ->(f, bytes) { "#{size(bytes)} of the container's #{size(f.limit_bytes)} is in use" },
           explanation: lambda do |f, bytes|
-            left = size([f.limit_bytes - bytes, 0].max)
-            "The working set is #{percent(f.fullness)} of the limit; #{left} is left. The RSS of this process is " \
-              "#{size(f.rss_bytes || 0)}."
+            "The working set is #{percent(f.fullness)} of the limit; #{size([f.limit_bytes - bytes, 0].max)} is " \
+              "left. The RSS of this process is #{size(f.rss_bytes || 0)}."
           end,
           evidence: lambda do |f|
             { limit_bytes: f.limit_bytes, working_set_bytes: f.working_set_bytes, rss_bytes: f.rss_bytes,
               headroom_bytes: f.cgroup.headroom_bytes, oom_kill: f.oom_kills }
           end,
-          **FEWER_WORKERS
+          remedy: FEWER_WORKERS
         },
         out_of_memory: {
           subject: "out-of-memory kills",
@@ -50,7 +49,7 @@ module Memscope
                        "part in them.",
           evidence: ->(f) { { limit_bytes: f.limit_bytes, peak_bytes: f.cgroup.peak_bytes, **f.cgroup.events } },
           recoverable: "The kills are in the past.",
-          **FEWER_WORKERS
+          remedy: FEWER_WORKERS
         },
         swapped: {
           subject: "memory in swap",
@@ -66,7 +65,7 @@ module Memscope
               memory_and_swap_limit_bytes: f.cgroup.memory_and_swap_limit_bytes }
           end,
           recoverable: "The memory in swap is in use.",
-          **FEWER_WORKERS
+          remedy: FEWER_WORKERS
         },
         worker_capacity: {
           subject: "how many workers fit",
@@ -104,8 +103,10 @@ module Memscope
             { rss_bytes: f.rss_bytes, unused_bytes: f.unused_bytes, thp_enabled: f.process_memory.thp_enabled?,
               **HUGE.call(f) }
           end,
-          remedy: ->(f) { f.jemalloc? ? "MALLOC_CONF=thp:never" : "GLIBC_TUNABLES=glibc.malloc.hugetlb=0" },
-          remedy_cost: "a restart; more TLB misses"
+          remedy: lambda do |f|
+            [f.jemalloc? ? "MALLOC_CONF=thp:never" : "GLIBC_TUNABLES=glibc.malloc.hugetlb=0",
+             "requires a restart; causes more TLB misses"]
+          end
         }
       )
       private_constant :KERNEL_RULES

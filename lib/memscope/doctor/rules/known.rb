@@ -14,8 +14,8 @@ module Memscope
           title: ->(_, bytes) { "YJIT holds #{size(bytes)}, however little code it has compiled" },
           explanation: "YJIT of Ruby 3.1 makes all of its code memory resident when it starts.",
           evidence: ->(f) { { rss_bytes: f.rss_bytes, jit_bytes: f.bytes(:jit) } },
-          remedy: "RUBYOPT=\"--yjit --yjit-exec-mem-size=64\"",
-          remedy_cost: "a restart; or Ruby 3.2, whose YJIT memory grows with the code"
+          remedy: ["RUBYOPT=\"--yjit --yjit-exec-mem-size=64\"",
+                   "requires a restart; or upgrade to Ruby 3.2, whose YJIT memory grows with the code"]
         },
         touched_main_stack: {
           subject: "a main stack that is resident to its end",
@@ -28,8 +28,7 @@ module Memscope
           title: ->(_, bytes) { "the main thread's stack holds #{size(bytes)}, touched when Ruby started" },
           explanation: "Some builds of Ruby 3.3 touch all of the stack that they reserve; Ruby 3.4 does not.",
           evidence: ->(f) { { main_stack_bytes: f.bytes(:stacks, :main) } },
-          remedy: "ulimit -s 1024 # KiB, before Ruby starts",
-          remedy_cost: "less room for deep recursion"
+          remedy: ["ulimit -s 1024 # KiB, before Ruby starts", "leaves less room for deep recursion"]
         },
         crashing_profiler: {
           subject: "a jemalloc whose profiling crashes",
@@ -39,8 +38,7 @@ module Memscope
           title: "jemalloc 5.3.0 can crash when a thread ends while prof:true is set",
           explanation: "This is jemalloc's issue 2681; prof_active:false does not prevent it.",
           evidence: ->(f) { { version: f.allocator.version, prof: f.setting(:prof), threads: f.threads } },
-          remedy: "MALLOC_CONF=prof:false",
-          remedy_cost: "a restart; no profiles"
+          remedy: ["MALLOC_CONF=prof:false", "requires a restart; disables profiles"]
         },
         musl: {
           subject: "an allocator with a single lock",
@@ -51,8 +49,7 @@ module Memscope
           title: ->(f) { "#{f.threads} threads share the single lock of musl's malloc" },
           explanation: "C code that allocates without the GVL waits for the other threads.",
           evidence: ->(f) { { threads: f.threads } },
-          remedy: "memscope exec -- COMMAND",
-          remedy_cost: "a restart under jemalloc"
+          remedy: ["memscope exec -- COMMAND", "requires a restart under jemalloc"]
         }
       )
       private_constant :KNOWN_RULES

@@ -9,10 +9,9 @@ module Memscope
       end
 
       UNTRACKED = "memory that C extensions hold through malloc, beyond what their objects report to Ruby"
-      FIND_THE_CALLER = "memscope exec --conf=prof:true,prof_final:true -- COMMAND"
 
       # Before Ruby 3.2: the empty pages that the GC keeps, and the setting that makes it keep fewer.
-      KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{Purge::Compaction::KEEP_LESS}".freeze
+      KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
       KEPT_BY_SETTING = lambda do |f, kept|
         next if kept < FLOOR
 
@@ -21,24 +20,23 @@ module Memscope
       end
       # A remedy and its cost, after the setting where that gains something.
       KEEPING_LESS = lambda do |kept, remedy, cost|
-        next [remedy, cost] if kept < FLOOR
+        next [remedy, "takes #{cost}"] if kept < FLOOR
 
-        ["#{KEEP_LESS}\n#{remedy}", "a restart and more garbage collections for the setting; then #{cost}"]
+        ["#{KEEP_LESS}\n#{remedy}", "requires a restart, and more garbage collections, for the setting; takes #{cost}"]
       end
       COMPACT = lambda do |f|
-        next [nil, nil] if f.compaction_refusal
+        next if f.compaction_refusal
 
         time = milliseconds(f.ruby_heap.live_slots + (f.ruby_heap.slots / 10))
         KEEPING_LESS.call(f.kept_compactable_bytes, "Memscope.purge(:compact)",
-                          "about #{time} while no Ruby code runs")
+                          "about #{time}, while no Ruby code runs")
       end
       RETURN_EMPTY = lambda do |f|
         collect = f.ruby?("3.1") || f.ruby?("3.2")
         KEEPING_LESS.call(f.kept_empty_bytes, collect ? "8.times { GC.start }" : "Process.warmup",
                           "#{collect ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code runs")
       end
-      private_constant :MADE_OF, :UNTRACKED, :FIND_THE_CALLER, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS,
-                       :COMPACT, :RETURN_EMPTY
+      private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY
 
       SMALL = table(
         too_small: {
@@ -67,8 +65,7 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
           end,
-          remedy: "puts Memscope.ledger(deep: true, objects: true)",
-          remedy_cost: "some milliseconds"
+          remedy: ["puts Memscope.ledger(deep: true, objects: true)", "takes some milliseconds"]
         },
         compactable_heap: {
           subject: "a sparse Ruby heap",
@@ -88,8 +85,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, ruby_heap_bytes: f.bytes(:ruby_heap), pages: heap.pages, slots: heap.slots,
               live_slots: heap.live_slots, occupancy: heap.occupancy, kept_by_setting_bytes: f.kept_compactable_bytes }
           end,
-          remedy: ->(f) { COMPACT.call(f).first },
-          remedy_cost: ->(f) { COMPACT.call(f).last }
+          remedy: COMPACT
         },
         empty_heap_pages: {
           subject: "empty pages that GC.stat hides",
@@ -106,8 +102,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, ruby_heap_bytes: f.bytes(:ruby_heap), pages: f.ruby_heap.pages,
               kept_by_setting_bytes: f.kept_empty_bytes }
           end,
-          remedy: ->(f) { RETURN_EMPTY.call(f).first },
-          remedy_cost: ->(f) { RETURN_EMPTY.call(f).last }
+          remedy: RETURN_EMPTY
         },
         native_memory: {
           subject: "native memory without a Ruby object",
@@ -116,15 +111,12 @@ module Memscope
           severity: :info,
           recoverable: "The memory is in use.",
           title: ->(_, bytes) { "#{size(bytes)} is in use, but no Ruby object accounts for it" },
-          explanation: lambda do |_|
-            "That is #{UNTRACKED}. One reading cannot tell a leak from a cache; a second one, later, can."
-          end,
+          explanation: "That is #{UNTRACKED}. One reading cannot distinguish a leak from a cache; a later one can.",
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
           end,
-          remedy: "Memscope.doctor(since: earlier) # earlier = Memscope.doctor",
-          remedy_cost: "some milliseconds"
+          remedy: ["Memscope.doctor(since: earlier) # earlier = Memscope.doctor", "takes some milliseconds"]
         },
         native_growth: {
           subject: "growth of native memory",
@@ -144,8 +136,8 @@ module Memscope
               untracked_bytes: f.untracked_bytes, earlier_untracked_bytes: f.earlier.untracked_bytes,
               growth_of_objects_bytes: f.growth(&:ruby_bytes) }
           end,
-          remedy: FIND_THE_CALLER,
-          remedy_cost: "a restart under a jemalloc built with profiling; a few per cent of time"
+          remedy: ["memscope exec --conf=prof:true,prof_final:true -- COMMAND",
+                   "requires a restart under a jemalloc built with profiling; costs a few per cent of time"]
         },
         object_growth: {
           subject: "growth of Ruby objects",
@@ -163,8 +155,8 @@ module Memscope
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
               live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots }
           end,
-          remedy: "require \"objspace\"; ObjectSpace.dump_all(output: :file)",
-          remedy_cost: "about half a second per million objects; the file contains the program's data"
+          remedy: ["require \"objspace\"; ObjectSpace.dump_all(output: :file)",
+                   "takes about half a second per million objects; the file contains the program's data"]
         }
       )
       private_constant :RUBY_RULES

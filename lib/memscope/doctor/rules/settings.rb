@@ -4,6 +4,7 @@ module Memscope
   module Doctor
     module Rules
       NO_AMOUNT = "This finding is about a setting."
+      RESTART = "requires a restart"
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
       # Rules on the problems that Memscope.lint finds: the id, the subject, and the ids of the problems. The number of
@@ -15,7 +16,7 @@ module Memscope
         harmful_settings: ["harmful settings", %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for threads and processors", %i[too_many_arenas]]
       }.freeze
-      private_constant :NO_AMOUNT, :SEE, :PROBLEMS
+      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS
 
       SETTINGS = table(
         idle_allocator: {
@@ -36,9 +37,8 @@ module Memscope
           end,
           remedy: lambda do |f|
             idle = f.idle_allocators.first
-            "memscope exec --allocator #{idle.name == :jemalloc ? 'jemalloc' : idle.path} -- COMMAND"
-          end,
-          remedy_cost: "a restart"
+            ["memscope exec --allocator #{idle.name == :jemalloc ? 'jemalloc' : idle.path} -- COMMAND", RESTART]
+          end
         },
         private_allocator: {
           subject: "private allocators",
@@ -59,14 +59,13 @@ module Memscope
           explanation: "The library is not loaded: the dynamic linker did not find it or could not use it, and " \
                        "reports that on standard error only.",
           evidence: ->(f) { { LD_PRELOAD: f.environment.variables[:LD_PRELOAD], serves: f.allocator.name } },
-          remedy: "memscope exec -- COMMAND",
-          remedy_cost: "a restart"
+          remedy: ["memscope exec -- COMMAND", RESTART]
         },
         **PROBLEMS.to_h do |id, (subject, problems)|
           [id, {
             subject: subject,
             present: ->(f) { f.problems(problems).any? },
-            severity: ->(f) { id != :too_many_arenas && f.warnings?(problems) ? :warning : :info },
+            severity: ->(f) { id == :too_many_arenas ? :info : f.problems(problems).first.severity },
             recoverable: NO_AMOUNT,
             title: ->(f) { f.problems(problems).first.text },
             explanation: lambda do |f|
@@ -76,8 +75,10 @@ module Memscope
             evidence: lambda do |f|
               { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended }
             end,
-            remedy: ->(f) { f.problems(problems).filter_map(&:replacement).uniq.join("\n") },
-            remedy_cost: "a restart (unless the remedy is Ruby code)"
+            remedy: lambda do |f|
+              [f.problems(problems).filter_map(&:replacement).uniq.join("\n"),
+               "#{RESTART} (unless the remedy is Ruby code)"]
+            end
           }]
         end
       )

@@ -41,9 +41,7 @@ module Memscope
             importedFrom: "memscope", stackwalk: 1, toolkit: "", version: RAW_VERSION,
             preprocessedProfileVersion: VERSION, appBuildID: "", sourceURL: "", physicalCPUs: 0, logicalCPUs: 0,
             CPUName: "", symbolicated: true, markerSchema: [],
-            categories: CATEGORIES.each_value.map do |name, colour|
-              { name: name, color: colour, subcategories: ["Other"] }
-            end }
+            categories: CATEGORIES.values.map { |name, color| { name: name, color: color, subcategories: ["Other"] } } }
         end
 
         # By columns, as all tables of the format are.

@@ -58,29 +58,13 @@ module Memscope
 
         private
 
-        def policy = self.class.policy
-
         def title = "#{@difference ? 'Growth of malloc' : 'Malloc'} by Ruby line, process #{@profile.pid}"
 
-        def lede = @text.summary
+        def entries = @entries ||= @profile.by(:line).reject { |entry| entry.live_bytes.zero? }
 
-        def any? = entries.any?
+        def largest = @difference ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
 
-        def heading = @difference ? "Lines that changed most" : "Lines that hold most"
-
-        def method = @text.provenance.join(" ")
-
-        def key = @difference ? CHANGES : KINDS
-
-        def entries
-          @entries ||= largest(@profile.by(:line).reject { |entry| entry.live_bytes.zero? })
-        end
-
-        def largest(all)
-          @difference ? all.max_by(LINES) { |entry| entry.live_bytes.abs } : all.first(LINES)
-        end
-
-        def bytes(number) = @difference && number.positive? ? "+#{mebibytes(number)}" : mebibytes(number)
+        def bytes(number) = @difference ? signed_mebibytes(number) : mebibytes(number)
 
         def share(entry) = entry.share ? format("%.1f %%", 100 * entry.share) : ""
 

@@ -70,10 +70,10 @@ module Memscope
         end
         private_constant :Messages
 
-        # In Go's order; the last is what is shown by default.
+        # In Go's order; pprof shows the last one by default.
         ALLOCATED = { %w[alloc_objects count] => :allocated_objects, %w[alloc_space bytes] => :allocated_bytes }.freeze
         LIVE = { %w[inuse_objects count] => :live_objects, %w[inuse_space bytes] => :live_bytes }.freeze
-        # The first mapping, by which the whole is called.
+        # The first mapping, which names the whole profile.
         PROGRAM = "ruby"
         private_constant :ALLOCATED, :LIVE, :PROGRAM
 
@@ -96,13 +96,13 @@ module Memscope
 
         private
 
-        # One without samples has none to say it of.
+        # A profile without samples has no such numbers, and does not count.
         def allocations?
           sampled = @parts.map(&:first).reject { |profile| profile.stacks.empty? }
           sampled.any? && sampled.all?(&:allocations?)
         end
 
-        # The table of strings comes last: what is before fills it.
+        # The table of strings comes last: the other tables fill it.
         def message
           mapping(PROGRAM)
           samples = @parts.flat_map { |profile, labels| samples(profile, labels) }
@@ -119,8 +119,8 @@ module Memscope
             comment: [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) } }
         end
 
-        # There is room for one; pprof too keeps the largest when it merges. Numbers are estimates already, each by the
-        # rate of its own profile, and sum whatever this says.
+        # The format has room for one; pprof too keeps the largest when it merges. The numbers are estimates already,
+        # each by the rate of its own profile, so the period does not affect their sums.
         def period = @parts.map { |profile, _labels| profile.rate_bytes }.max
 
         def origin(profile)
@@ -160,17 +160,16 @@ module Memscope
           end
         end
 
-        # Without a system name: pprof takes a name that is the same as that for one to demangle, and loses "<main>".
+        # Without a system name: where both names are equal, pprof demangles them, and loses "<main>".
         def function(frame)
           file = string(frame.path || frame.library || "")
           name = string(frame.name)
-          @functions[[name, file]] ||=
-            Messages::Function.new(id: @functions.size + 1, name: name, filename: file)
+          @functions[[name, file]] ||= Messages::Function.new(id: @functions.size + 1, name: name, filename: file)
         end
 
         def object(frame) = (frame.library if frame.kind == :native) || PROGRAM
 
-        # What a function is in. All are symbolised already.
+        # The object that contains a function. All functions are symbolised already.
         def mapping(file)
           known = %i[has_functions has_filenames has_line_numbers has_inline_frames].to_h { |name| [name, true] }
           @mappings[file] ||= Messages::Mapping.new(id: @mappings.size + 1, filename: string(file), **known)

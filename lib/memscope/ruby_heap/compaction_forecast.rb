@@ -1,0 +1,155 @@
+# frozen_string_literal: true
+
+require_relative "../ruby_heap"
+
+module Memscope
+  class RubyHeap < Reading
+    # How much of a heap the passes of Purge::Compaction will return to the kernel: bytes of heap pages, which are
+    # resident unless swapped out.
+    #
+    # There is no forecast where upper and lower bound are more than RATIO apart: on Ruby 3.1 when more than about half
+    # of the pages hold objects that cannot be moved; where many live slots are young, so that they may be garbage (a
+    # reading with `collect: true` settles that); and for Ruby 3.2 and 4.1, which were not measured.
+    #
+    # @api private
+    class CompactionForecast
+      # The widest range that is a forecast, as upper/lower.
+      RATIO = 1.5
+      # The share of the heap up to which a forecast makes no promise: 0 to that.
+      SMALL = 0.05
+      # A pass that returns less than this share of the pages is the last.
+      LAST_PASS = 0.005
+      # The free_slots_max_ratio worth setting before Ruby 3.2. Ruby ignores one that is not above
+      # RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO, which is 0.20 (gc.c, ruby_gc_set_params).
+      KEEP_LESS = 0.25
+      # Slots that Ruby 3.4 and newer keep free in each heap (GC_HEAP_INIT_SLOTS).
+      INIT_SLOTS = 10_000
+      private_constant :RATIO, :SMALL, :INIT_SLOTS
+
+      # @param heap [RubyHeap] preferably one read with `collect: true`
+      def initialize(heap)
+        @heap = heap
+        @version = heap.ruby.split(".").first(2).map(&:to_i)
+      end
+
+      # @return [Range<Integer>, nil] bytes
+      def range
+        return if missing
+
+        least, most = bounds(garbage: !@heap.collected?)
+        return 0..(most * @heap.page_bytes) if small?(most)
+
+        (least * @heap.page_bytes)..(most * @heap.page_bytes) if narrow?(least, most)
+      end
+
+      # @return [String, nil] why there is no range
+      def reason = missing || (too_wide unless range)
+
+      # Empty pages, and pages that compaction empties, that Ruby keeps because of free_slots_max_ratio, and would not
+      # keep at KEEP_LESS.
+      #
+      # @param bytes [Integer] of these pages
+      # @return [Integer] bytes; 0 where Ruby does not keep pages by that ratio, or is not known to
+      def kept_by_setting(bytes)
+        return 0 unless by_ratio?
+
+        [returnable(pages(bytes), KEEP_LESS) - returnable(pages(bytes)), 0].max * @heap.page_bytes
+      end
+
+      # @param bytes [Integer] of empty pages
+      # @return [Integer] bytes that a GC returns of them, without a compaction
+      def returned_of_empty(bytes) = by_ratio? ? returnable(pages(bytes)) * @heap.page_bytes : bytes
+
+      private
+
+      # Whether the measured rule of Ruby 3.1 applies, and all its inputs are known.
+      def by_ratio?
+        (@version <=> [3, 2]).negative? && @heap.pages&.positive? && @heap.slots&.positive? &&
+          ![@heap.free_slots_max_ratio, @heap.free_slots_floor, @heap.allocatable_pages].include?(nil)
+      end
+
+      def returnable(pages, ratio = @heap.free_slots_max_ratio)
+        (@heap.pages - kept_by_ratio(@heap.live_slots, ratio)).clamp(0, pages)
+      end
+
+      def missing
+        refused = RubyHeap.compaction_refusal(@heap.ruby)
+        return refused if refused
+        return "no heap pages could be listed" unless @heap.pages&.positive? && @heap.slot_sizes.any?
+        return @heap.reasons.fetch(:pinned_pages_max, "pins are not known") unless @heap.compactable_min_bytes
+
+        "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2] || (@version <=> [4, 1]) >= 0
+      end
+
+      def small?(most) = most <= @heap.pages * SMALL
+
+      def narrow?(least, most) = most <= least * RATIO
+
+      def too_wide
+        least, most = bounds(garbage: false)
+        return garbage if small?(most) || narrow?(least, most)
+        return pinned if @heap.pinned_pages_max > @heap.pages / 4
+
+        "Ruby #{@heap.ruby} keeps free slots, and returns little more than nothing or pages of unknown slot sizes"
+      end
+
+      def garbage
+        "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage: read with " \
+          "collect: true"
+      end
+
+      def pinned
+        "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} pages hold objects that cannot " \
+          "be moved"
+      end
+
+      # Fewest and most pages returned. Garbage can only increase them: by the pages that it fills, and those in which
+      # it is pinned.
+      def bounds(garbage:)
+        live = garbage ? @heap.old_objects : @heap.live_slots
+        most = garbage ? @heap.pages - pages_for(live) : pages(@heap.compactable_bytes)
+        least = pages(@heap.compactable_min_bytes)
+        by_rule(least, most, live).map { |count| [count, 0].max + (@heap.empty_pages || 0) }
+      end
+
+      def by_rule(least, most, live)
+        case @version <=> [3, 3]
+        when -1 then [[least, @heap.pages - kept_by_ratio(@heap.live_slots)].min - last_passes(3),
+                      [most, @heap.pages - kept_by_ratio(live)].min]
+        when 0 then [least - last_passes(1), most]
+        else [least - kept_by_count - last_passes(2), most]
+        end
+      end
+
+      # Pages that passes after the last one would still return: each returns at least one of so many that are left.
+      def last_passes(count) = (@heap.pages * LAST_PASS * count).ceil
+
+      def pages(bytes) = bytes / @heap.page_bytes
+
+      # In pages of the smallest slots, which have most.
+      def pages_for(slots) = slots.fdiv(most_slots).ceil
+
+      def most_slots = @heap.slot_sizes.map { |size| slots_each(size) }.max
+
+      def slots_each(size) = size.slots / size.pages
+
+      # gc.c of Ruby 3.1, gc_marks_finish: it frees pages while more slots are free than that share of all, including
+      # the slots of pages that it may still allocate, and more than that number.
+      def kept_by_ratio(live, ratio = @heap.free_slots_max_ratio)
+        wanted = [live / (1 - ratio), live + @heap.free_slots_floor].max
+        (wanted * @heap.pages / @heap.slots).floor - @heap.allocatable_pages
+      end
+
+      # gc/default/default.c of Ruby 3.4, gc_marks_finish: it frees pages while more slots are free than one number for
+      # all heaps together, whatever their size, and each time as many pages as these slots would fill of the smallest.
+      def kept_by_count
+        slots = (INIT_SLOTS * @heap.slot_sizes.size) + (last_passes(1) * most_slots)
+        @heap.slot_sizes.sort_by { |size| -size.slot_size }.sum do |size|
+          kept = [pages(size.compactable_bytes), slots / slots_each(size)].min
+          slots -= kept * slots_each(size)
+          kept
+        end
+      end
+    end
+  end
+end
