@@ -61,9 +61,7 @@ module Memscope
     # @return [Hash{Symbol => Setting}] frozen, by name
     attr_reader :settings
 
-    # What Memscope.allocator does.
-    #
-    # @return [Allocator]
+    # (see Memscope.allocator)
     def self.read = capture(Native.allocator)
 
     # @return [String, nil] without what a build adds: "5.3.0" of "5.3.0-0-g54eaed1d8b56"

@@ -93,44 +93,41 @@ module Memscope
       # @return [Array<Hash>]
       def changes
         @later.class.own_fields.filter_map do |field|
-          values = [@earlier, @later].map(&field.reader)
-          Field::NUMBERS.include?(field.type) ? number(field.name, *values, field) : any(field.name, *values, field)
+          from, to = [@earlier, @later].map(&field.reader)
+          next any(field.name, from, to, field.counters) unless Field::NUMBERS.include?(field.type)
+
+          change(field.name, from: from, to: to, counter: field.counters == true)
         end
       end
 
       private
 
-      # nil where there is nothing to subtract.
-      def any(id, from, to, field)
-        case [from, to].compact.first
-        when Numeric then number(id, from, to, field)
-        when Hash then group(id, from || {}, to || {}, field)
-        when Array then list(id, from || [], to || [], field)
-        else group(id, from.to_h, to.to_h, field) if field.nested? && field.type.respond_to?(:identity)
+      # nil where there is nothing to subtract. `counters` are the keys of Hashes, at any depth, that are counters.
+      def any(id, from, to, counters)
+        case known = from.nil? ? to : from
+        when Numeric then change(id, from: from, to: to, counter: Array(counters).include?(id))
+        when Hash then group(id, from || {}, to || {}, counters)
+        when Array then list(id, from || [], to || [])
+        when Record then group(id, from.to_h, to.to_h, counters_of(known.class)) if known.class.respond_to?(:identity)
         end
       end
 
-      def number(id, from, to, field)
-        change(id, from: from, to: to, counter: counter?(field.counters, id))
-      end
-
-      # A Hash says by its keys which of its numbers are counters.
-      def counter?(counters, id) = counters.is_a?(Array) ? counters.include?(id) : counters
-
-      def group(id, from, to, field)
-        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], field) }
+      def group(id, from, to, counters)
+        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], counters) }
         change(id, changes: changes) unless changes.empty?
       end
 
-      # Of the lists only rows and records that have an identity hold numbers that can be paired.
-      def list(id, from, to, field)
-        item = to.first || from.first
-        return change(id, changes: rows(from, to)) if item.is_a?(Ledger::Row)
-        return unless item.class.respond_to?(:identity)
+      # Only rows and records with an identity hold numbers that can be paired.
+      def list(id, from, to)
+        record = (to.first || from.first).class
+        return change(id, changes: rows(from, to)) if record == Ledger::Row
+        return unless record.respond_to?(:identity)
 
-        identity = item.class.identity
-        group(id, *[from, to].map { |items| items.to_h { |one| [one.public_send(identity), one.to_h] } }, field)
+        pairs = [from, to].map { |items| items.to_h { |item| [item.public_send(record.identity), item.to_h] } }
+        group(id, *pairs, counters_of(record))
       end
+
+      def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
       # A row that is not there holds nothing, so it counts as 0.
       def rows(from, to)

@@ -100,14 +100,7 @@ module Memscope
                "bytes more than the program asked for"
     private_constant :INFLATED
 
-    # What Memscope.ledger does.
-    #
-    # @param deep [Boolean]
-    # @param shared [Boolean]
-    # @param objects [Boolean]
-    # @param strict [Boolean]
-    # @return [Ledger]
-    # @raise [ArgumentError] unless each of them is true or false
+    # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false)
       check_switch(:deep, deep)
       check_switch(:shared, shared)

@@ -54,18 +54,6 @@ module Memscope
       # @return [Array<Symbol>] names of the fields outside the envelope
       def body_names = [*own_fields, *CLOSING].map(&:name)
 
-      # Declares the list that the reading is a Collection of.
-      #
-      # @!macro [attach] reading_collection
-      #   @!attribute [r] $1
-      # @return [void]
-      def collection(name, type, **options)
-        field(name, type, null: false, **options)
-        define_method(:parts) { @values[name] }
-        private :parts
-        include Collection
-      end
-
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
 
@@ -136,25 +124,5 @@ module Memscope
     private
 
     def shown_values = { **super.except(:memscope, :ruby, :cost), at: at }
-  end
-
-  # A reading that lists one kind of record, and is Enumerable over them.
-  module Collection
-    include Enumerable
-
-    TO_H = Reading.instance_method(:to_h)
-    private_constant :TO_H
-
-    # @yield [Record] each, in the list's order
-    # @return [Enumerator<Record>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { parts.size } unless block
-
-      parts.each(&block)
-      self
-    end
-
-    # @return [Hash{Symbol => Object}] as for every reading; Enumerable's would need pairs
-    def to_h = TO_H.bind_call(self)
   end
 end

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 module Memscope
+  Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse)
+
   # One declared attribute of a Record: how its value is taken from the extension, which is trusted, and returned by
   # `to_h`. Loader checks values from anywhere else.
   #
@@ -12,8 +14,9 @@ module Memscope
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
     # Text of a time in `to_h` and JSON.
     TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
-    IMMEDIATES = [*NUMBERS, :symbol, :id, :boolean, :time, :cost].freeze
-    private_constant :IMMEDIATES
+    # Types that are frozen deeply.
+    PLAIN = %i[string hash list any sentences].freeze
+    private_constant :PLAIN
 
     # @!attribute [r] name
     #   @return [Symbol]
@@ -26,30 +29,18 @@ module Memscope
     # @!attribute [r] one_of
     #   @return [Array, nil] the only values allowed
     # @!attribute [r] counters
-    #   @return [Boolean, Array<Symbol>] true for a total that only grows; for a Hash the keys that are such
+    #   @return [true, Array<Symbol>, nil] true for a total that only grows; for a Hash the keys that are such
     # @!attribute [r] sparse
     #   @return [Boolean] whether `to_h` leaves the field out where it is nil
-    attr_reader :name, :type, :nullable, :one_of, :counters, :sparse
-
-    # Positional, as keywords would allocate a Hash for each field.
-    def initialize(name, type, nullable, one_of, counters, sparse) # rubocop:disable Metrics/ParameterLists
-      @name = name
-      @type = type
-      @nullable = nullable
-      @one_of = one_of
-      @counters = counters
-      @sparse = sparse
-      freeze
-    end
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
 
     # @return [Boolean] whether it is a Record, or a list of Records
-    def nested? = type.is_a?(Class) || type.is_a?(Array)
+    def nested? = !type.is_a?(Symbol)
 
-    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which is to be frozen deeply
-    def plain? = !nested? && !IMMEDIATES.include?(type)
+    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which Field.plain freezes
+    def plain? = PLAIN.include?(type)
 
     # @param value [Object] of a nested field, as the extension built it
     # @return [Object] as the record holds it
@@ -122,11 +113,11 @@ module Memscope
       # @!macro [attach] record_field
       #   @!attribute [r] $1
       # @return [void]
-      def field(name, type, null: true, one_of: nil, counters: false, sparse: false)
+      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false)
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
-        own_fields << Field.new(key, type, null, one_of, counters, sparse)
+        own_fields << Field.new(key, type, null, one_of, counters, sparse).freeze
         case type
-        when :boolean then define_method(:"#{key}?") { @values[key] }
+        when :boolean then define_method(name) { @values[key] }
         when :time then define_method(name) { @values[name] && Field.time(@values[name]) }
         else public(alias_method(name, :read))
         end
@@ -140,7 +131,8 @@ module Memscope
         body = body.dup if body.frozen?
         plain_names.each { |name| body[name] = Field.plain(body[name]) unless body[name].frozen? }
         nested.each { |field| body[field.name] = field.take(body[field.name]) }
-        new(body.size == fields.size ? body : completed(body))
+        body = fields.to_h { |field| [field.name, body[field.name]] } unless body.size == fields.size
+        new(body)
       end
 
       # Builds a record from the result of `to_h` or its JSON.
@@ -158,17 +150,12 @@ module Memscope
         new(Loader.values(self, hash, where))
       end
 
-      # @return [Array<Symbol>] the numbers, and the numbers in Hashes, that only grow
-      def counters = fields.flat_map { |field| field.counters == true ? field.name : field.counters || [] }
-
       # @return [Array<Field>] declared by the class itself
       def own_fields = @own_fields ||= []
 
       private :new
 
       private
-
-      def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
 
       def plain_names = @plain_names ||= fields.select(&:plain?).map(&:name).freeze
 
