@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "version"
-require_relative "native"
 require_relative "reading"
 require_relative "allocator"
 require_relative "snapshot"

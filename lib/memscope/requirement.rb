@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
 module Memscope
-  # A gem that a part of memscope needs and memscope itself does not.
+  # A gem that a part of memscope needs, and that memscope itself does not depend on.
   #
   # @api private
   module Requirement
+    # @param surface [String] needs the gem
     # @param gem [String]
-    # @param feature [String] what to require of it
-    # @param surface [String] what needs it
+    # @param feature [String] to require
     # @return [void]
-    # @raise [LoadError] where the gem is not there, saying what to add to the Gemfile
-    def self.load(gem, feature:, surface:)
+    # @raise [LoadError] where the gem is not installed, saying what to add to the Gemfile
+    def self.load(surface, gem:, feature: gem)
       require feature
     rescue LoadError => e
       raise unless e.path == feature

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
 require_relative "collection"
 require_relative "snapshot"
 require_relative "configuration"

@@ -83,8 +83,8 @@ module Memscope
       end
     end
 
-    # Families for exporters that ask metric by metric: all that is asked in one scrape comes from one collection, so
-    # that rows sum. Asking for something a second time begins the next scrape.
+    # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that rows sum;
+    # asking again with the same key begins the next scrape.
     #
     # @api private
     class Scrape
@@ -94,16 +94,16 @@ module Memscope
         @mutex = Mutex.new
       end
 
-      # @param key [Object] what is asked for: the same in each scrape
-      # @yieldparam families [Hash{String => Family}] by name
-      # @return [Object] the block's value
-      def ask(key)
+      # @param name [String] of a family
+      # @param key [Object] identifies the question: the same in each scrape
+      # @return [Array<Sample>] empty where the family has none
+      def samples(name, key = name)
         families = @mutex.synchronize do
           start unless @pid == Process.pid && !@asked.include?(key)
           @asked[key] = true
           @families
         end
-        yield families
+        families[name]&.samples || []
       end
 
       private
