@@ -49,58 +49,34 @@ module Memscope
     NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
     private_constant :NO_COST
 
-    # @param earlier [Reading]
-    # @param later [Reading]
-    # @return [Diff] in the later reading's envelope, at no cost
-    # @raise [TypeError] unless both are readings of one kind
-    def self.between(earlier, later)
-      unless earlier.instance_of?(later.class)
-        raise TypeError, "#{later.class} - #{earlier.class}: only readings of one kind can be subtracted"
-      end
-
-      capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
-                changes: Comparison.new(earlier, later).changes,
-                reasons: reasons_of(earlier, later), cost: NO_COST },
-              later.envelope)
-    end
-
-    def self.reasons_of(earlier, later)
-      reasons = earlier.reasons.merge(later.reasons)
-      return reasons if earlier.pid == later.pid
-
-      { **reasons, pid: "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}" }
-    end
-    private_class_method :reasons_of
-
-    # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
-    def rows = changes.find { |change| change.id == :rows }&.changes || []
-
-    private
-
-    def parts = changes
-
-    # Pairs the numbers of two readings of one class, into bodies of Change.
-    #
-    # @api private
-    class Comparison
+    class << self
       # @param earlier [Reading]
       # @param later [Reading]
-      def initialize(earlier, later)
-        @earlier = earlier
-        @later = later
+      # @return [Diff] in the later reading's envelope, at no cost
+      # @raise [TypeError] unless both are readings of one kind
+      def between(earlier, later)
+        unless earlier.instance_of?(later.class)
+          raise TypeError, "#{later.class} - #{earlier.class}: only readings of one kind can be subtracted"
+        end
+
+        pids = "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}"
+        capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
+                  changes: changes_between(earlier, later), cost: NO_COST,
+                  reasons: { **earlier.reasons, **later.reasons, pid: (pids if earlier.pid != later.pid) }.compact },
+                later.envelope)
       end
 
-      # @return [Array<Hash>]
-      def changes
-        @later.class.own_fields.filter_map do |field|
-          from, to = [@earlier, @later].map(&field.reader)
+      private
+
+      # @return [Array<Hash>] bodies of Change
+      def changes_between(earlier, later)
+        later.class.own_fields.filter_map do |field|
+          from, to = [earlier, later].map(&field.reader)
           next any(field.name, from, to, field.counters) unless Field::NUMBERS.include?(field.type)
 
           change(field.name, from: from, to: to, counter: field.counters == true)
         end
       end
-
-      private
 
       # nil where there is nothing to subtract. `counters` are the keys of Hashes, at any depth, that are counters.
       def any(id, from, to, counters)
@@ -147,6 +123,12 @@ module Memscope
         { id: id, label: label, from: from, to: to, counter: counter, changes: changes }
       end
     end
-    private_constant :Comparison
+
+    # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
+    def rows = changes.find { |change| change.id == :rows }&.changes || []
+
+    private
+
+    def parts = changes
   end
 end

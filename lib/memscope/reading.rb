@@ -242,7 +242,8 @@ module Memscope
     # @return [Record]
     # @raise [KeyError] naming the ids there are
     def [](id)
-      parts.find { |part| part.id == id } || raise(KeyError.new(missing(id), receiver: self, key: id))
+      parts.find { |part| part.id == id } or
+        raise KeyError.new("no #{id.inspect} here; there are: #{ids}", receiver: self, key: id)
     end
 
     # @param id [Symbol, Integer]
@@ -253,9 +254,7 @@ module Memscope
 
     private
 
-    def missing(id)
-      "no #{id.inspect} here; there are: #{parts.empty? ? 'none' : parts.map { |part| part.id.inspect }.join(', ')}"
-    end
+    def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
   end
 
   # What a reading cost.
@@ -305,11 +304,11 @@ module Memscope
       # @return [Array<Field>] of the envelope, its own, reasons and cost
       def fields = @fields ||= [*ENVELOPE, *own_fields, *CLOSING].freeze
 
-      # @return [Array<Symbol>] names of the fields outside the envelope
-      def body_names = [*own_fields, *CLOSING].map(&:name)
-
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
+
+      # @return [Array<Symbol>] names of the fields outside the envelope
+      def body_names = [*own_fields, *CLOSING].map(&:name)
 
       # Puts a body from the extension into an envelope of this process and moment, or into another reading's.
       #
