@@ -19,6 +19,7 @@ require_relative "cgroup"
 #
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
+  directory = __dir__
   { Arena: "arenas", Arenas: "arenas", Client: "client", Configuration: "configuration", Diagnosis: "diagnosis",
     Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", Lint: "lint",
@@ -26,7 +27,7 @@ module Memscope
     Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
     Tuning: "tuning", Web: "web", Worker: "workers", Workers: "workers" }
-    .each { |name, file| autoload name, "#{__dir__}/#{file}.rb" }
+    .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self
     # @!method rss

@@ -158,7 +158,7 @@ module Memscope
 
     # @api private
     # @return [Hash{Symbol => Integer}] bytes of the rows without children by path, which sum to the rows' bytes
-    def leaf_bytes = each_path.select { |_path, row| row.leaf? }.to_h { |path, row| [path, row.bytes] }
+    def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private
     # @return [Integer] how many rows their checks contradict

@@ -8,24 +8,18 @@ module Memscope
   #
   # @api private
   module Native
-    class << self
-      # @return [String, nil] why the extension is not loaded
-      attr_reader :absence
+    begin
+      require "memscope/memscope.so"
+    rescue LoadError => e
+      require_relative "native/absent"
+      extend Absent
 
-      private
-
-      def load_extension
-        require "memscope/memscope.so"
-      rescue LoadError => e
-        require_relative "native/absent"
-        extend Absent
-
-        @absence = Absent.reason(e).freeze
-        Memscope.define_singleton_method(:rss) { nil }
-      end
+      @absence = Absent.reason(e).freeze
+      Memscope.define_singleton_method(:rss) { nil }
     end
 
-    load_extension
+    # @return [String, nil] why the extension is not loaded
+    def self.absence = @absence
   end
   private_constant :Native
 
