@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "version"
-require_relative "reading"
 require_relative "allocator"
 require_relative "snapshot"
 require_relative "ledger"

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "reading"
 require_relative "allocator"
 
 module Memscope

@@ -28,6 +28,14 @@ module Memscope
   #
   # Every value is frozen, and equal after a round trip through JSON.
   #
+  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer), :boolean,
+  #   :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (what JSON knows) or :sentences
+  #   (Strings by id); a Record class; or a list of one
+  # * `nullable`: whether nil ("not known") is a value
+  # * `one_of`: nil, or the only values allowed
+  # * `counters`: true for a total that only grows; for a Hash the keys that are such
+  # * `sparse`: whether `to_h` leaves the field out where it is nil
+  #
   # @api private
   Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse)
 
@@ -39,21 +47,6 @@ module Memscope
     # Types that are frozen deeply.
     PLAIN = %i[string hash list any sentences].freeze
     private_constant :PLAIN
-
-    # @!attribute [r] name
-    #   @return [Symbol]
-    # @!attribute [r] type
-    #   @return [Symbol, Class, Array(Class)] :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a
-    #     Symbol or an Integer), :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash,
-    #     :list, :any (what JSON knows) or :sentences (Strings by id); a Record class; or a list of one
-    # @!attribute [r] nullable
-    #   @return [Boolean] whether nil ("not known") is a value
-    # @!attribute [r] one_of
-    #   @return [Array, nil] the only values allowed
-    # @!attribute [r] counters
-    #   @return [true, Array<Symbol>, nil] true for a total that only grows; for a Hash the keys that are such
-    # @!attribute [r] sparse
-    #   @return [Boolean] whether `to_h` leaves the field out where it is nil
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
