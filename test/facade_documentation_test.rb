@@ -16,7 +16,7 @@ class FacadeDocumentationTest < MemscopeTest
   NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
                   malloc_profile tag].freeze
   # What is loaded for people and for programs of their own, not for callers.
-  SURFACES = %i[CLI Launch Report Tasks Web].freeze
+  SURFACES = %i[CLI Formats Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.
   DECLARING = %i[fields field collection capture load own_fields counters body_names envelope].freeze
 

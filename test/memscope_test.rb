@@ -36,14 +36,18 @@ class MemscopeFacadeTest < MemscopeTest
   # A field that the extension does not fill, or a key that no field takes, would go unnoticed otherwise.
   def test_the_extension_fills_exactly_the_fields_of_each_reading
     native = Memscope.const_get(:Native)
-    bodies = { allocator: [], snapshot: [false], ruby_heap: [false], process_memory: [], ledger: [false] * 4,
-               cgroup: %w[/proc /sys/fs/cgroup] }
+    bodies = { allocator: [], snapshot: [false], ruby_heap: [false], process_memory: ["self"], ledger: [false] * 4,
+               cgroup: %w[self /proc /sys/fs/cgroup] }
+
+    added = { ledger: :allocator, allocator: :settings }
 
     bodies.each do |call, arguments|
-      expected = READINGS[call].body_names - [*(:allocator if call == :ledger)]
+      expected = READINGS[call].body_names - [added[call]]
 
       assert_equal expected.sort, native.public_send(call, *arguments).keys.sort, call
     end
+
+    assert_empty native.allocator_settings[:settings].map(&:keys).uniq - [Memscope::Allocator::Setting.fields.map(&:name)]
   end
 
   def test_rss

@@ -60,8 +60,27 @@ module Memscope
     # @return [Hash{Symbol => Setting}] frozen, by name
     attr_reader :settings
 
-    # (see Memscope.allocator)
-    def self.read = capture(Native.allocator)
+    class << self
+      # (see Memscope.allocator)
+      def read = capture(body)
+
+      # @api private
+      # @return [Hash{Symbol => Object}] for `capture`
+      def body
+        @at_start ||= at_start
+        Native.allocator.update(@at_start) { |_reasons, now, at_start| { **at_start, **now } }
+      end
+
+      private
+
+      # The settings and their reasons: allocators take them once, when the process starts.
+      def at_start
+        given = Native.allocator_settings
+        given = MallocConf.attribute(**given) if given[:conf_variable]
+        { settings: given[:settings].map { |setting| Setting.capture(setting) }.freeze,
+          reasons: Field.plain(given[:reasons]) }.freeze
+      end
+    end
 
     # @return [String, nil] without what a build adds: "5.3.0" of "5.3.0-0-g54eaed1d8b56"
     def short_version = version && (version[/\A\d+(\.\d+)+/] || version)
@@ -71,4 +90,7 @@ module Memscope
       super
     end
   end
+
+  # No autoload: a trap handler can be the first to ask for jemalloc's settings.
+  require_relative "malloc_conf" if Native.allocator_settings[:conf_variable]
 end

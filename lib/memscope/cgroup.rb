@@ -79,7 +79,7 @@ module Memscope
 
         raise ArgumentError, "Memscope::Cgroup.read: #{name}: given #{root.inspect}, allowed: a path, a String"
       end
-      capture(Native.cgroup(proc_root, cgroup_root))
+      capture(Native.cgroup("self", proc_root, cgroup_root))
     end
   end
 end

@@ -104,7 +104,7 @@ module Memscope
       check_switch(:shared, shared)
       check_switch(:objects, objects)
       check_switch(:strict, strict)
-      allocator = Native.allocator
+      allocator = Allocator.body
       body = Native.ledger(deep, shared, objects, strict).update(allocator: allocator)
       inflation = Native.profile_inflation
       body[:reasons][:malloc] = format(INFLATED, inflation) if inflation

@@ -64,7 +64,7 @@ module Memscope
       def start_session(rate: RATE, backend: :auto)
         check(rate: rate, backend: backend)
         raise Unavailable, RUNS_ALREADY if running?
-        raise Unavailable, Memscope.unsupported_reason unless Memscope.supported?
+        raise Unavailable, Native.absence if Native.absence
 
         backend = :jemalloc if backend == :auto
         refuse_jemalloc if backend == :jemalloc && Native.jemalloc_profiling != :on

@@ -64,7 +64,7 @@ module Memscope
     field :thp_enabled?, :boolean
 
     # (see Memscope.process_memory)
-    def self.read = capture(Native.process_memory)
+    def self.read = capture(Native.process_memory("self"))
 
     # @return [Integer, nil] pages that another process maps too: Shared_Clean + Shared_Dirty
     def shared_bytes = shared_clean_bytes && shared_dirty_bytes && (shared_clean_bytes + shared_dirty_bytes)

@@ -155,7 +155,7 @@ class WorkersAcceptanceTest < MemscopeTest
   def assert_page_says_whom_it_reaches(server)
     page = server.get("/memscope/")
 
-    assert_includes page, "A purge reaches every worker of this server, one after the other, and not their master"
+    assert_includes page, "A purge runs in every worker of this server, one after the other"
     assert_equal %w[all 0 1], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
   end
 

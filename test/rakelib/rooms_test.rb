@@ -39,7 +39,33 @@ class RoomsTest < Minitest::Test
                  violations("ext/memscope/engine/new.c" => "", "ext/memscope/engine/base/new/deep.c" => "")
   end
 
+  def test_a_wrong_require_is_found
+    assert_equal ["lib/memscope/ledger.rb:2: values may not name web (lib/memscope/web/access.rb), only values, kit"],
+                 lib_violations("lib/memscope/ledger.rb" => "# web\nrequire_relative \"web/access\"\n")
+  end
+
+  def test_a_wrong_constant_is_found
+    text = "  # Web::Access\n  Purge.missing\n  \"Purge \#{Report.render(self)}\"\n  Report::Quantity\n"
+
+    assert_equal ["lib/memscope/lint/glibc.rb:2: lint may not name purge (lib/memscope/purge.rb), only lint, kit, " \
+                  "quantity, values",
+                  "lib/memscope/lint/glibc.rb:3: lint may not name report (lib/memscope/report.rb), only lint, kit, " \
+                  "quantity, values"],
+                 lib_violations("lib/memscope/lint/glibc.rb" => text)
+  end
+
+  def test_a_call_of_the_facade_in_an_inner_room_is_found
+    text = "Memscope.ledger(deep: true) # Memscope.arenas\n\"Memscope.ledger\"\n"
+    wrong = lib_violations("lib/memscope/doctor/evidence.rb" => text)
+
+    assert_equal 1, wrong.size
+    assert_match(%r{\Alib/memscope/doctor/evidence.rb:1: doctor may not name facade }, wrong.first)
+    assert_empty lib_violations("lib/memscope/cli/doctor_command.rb" => text)
+  end
+
   private
+
+  def lib_violations(sources) = Dir.chdir(ROOT) { Rooms.lib.violations(sources) }
 
   def violations(sources) = Dir.chdir(ROOT) { Rooms.ext.violations(sources) }
 end

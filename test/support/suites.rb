@@ -7,10 +7,16 @@ module Suites
 
   ALL = files("test/**/*_test.rb")
 
+  # In seconds, and nearly all in this process: values, parsers, rules as data, the C tests of the engine.
+  UNIT = files("test/{cgroup,configuration,diff,facade_documentation,forks,ledger,lint,malloc_conf,mappings}_test.rb",
+               "test/{memscope,metrics,process_memory,profile,reading,report,tree,ttl_cache,tuning,workers}_test.rb",
+               "test/{bindings,rakelib,report}/**/*_test.rb", "test/profile/formats_test.rb",
+               "test/engine/c_tests_test.rb")
+
   # Of Ruby alone: surfaces call nothing in C that the others do not.
   SURFACES = files("test/{*report,configuration,doctor,exporters,facade_documentation,launch,lint}_test.rb",
-                   "test/{listener,loading,metrics*,profile_*,prometheus,rack_tags}_test.rb",
-                   "test/{railtie,tasks,workers}_test.rb", "test/{report,profile,generators}/**/*_test.rb",
+                   "test/{loading,metrics*,profile_*,prometheus,rack_tags,railtie,tasks,workers}_test.rb",
+                   "test/{report,profile,generators,remote}/**/*_test.rb",
                    "test/{cli,launch,rakelib}/*_test.rb")
 
   # What must hold whatever serves malloc: under a sanitizer neither glibc nor jemalloc does. The engine's C tests have
@@ -29,7 +35,7 @@ module Suites
   # the heap and of malloc, and of the surfaces what the dynamic linker and Ruby's own warnings are part of. Whatever
   # lives in an application or is packaged with gems is not.
   OF_THE_SYSTEM = (ALL - SURFACES +
-                   files("test/{loading,listener}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
+                   files("test/{loading,remote/server}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
                    files("test/web/**/*_test.rb",
                          "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
 end

@@ -1,5 +1,5 @@
 /*
- * Native.allocator, allocator_inputs and environment_at_load.
+ * Native.allocator, allocator_settings, allocator_inputs and environment_at_load.
  */
 #include "values.h"
 
@@ -29,11 +29,12 @@ static VALUE setting_value(const struct memscope_setting *setting) {
     return Qnil;
 }
 
-/* Allocators take their settings once, when the process starts: built at the first call, frozen, and kept. */
-static struct settings { VALUE list, reasons; } settings;
+struct settings {
+    VALUE list, reasons;
+};
 
 static void add_setting(const struct memscope_setting *setting, void *context) {
-    const struct settings *building = context;
+    const struct settings *settings = context;
     VALUE hash = rb_hash_new(), name = text_value(setting->name);
 
     memscope_hash_set(hash, "name", name);
@@ -41,20 +42,32 @@ static void add_setting(const struct memscope_setting *setting, void *context) {
     memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(setting->source));
     memscope_hash_set(hash, "given", text_value(setting->given));
     memscope_hash_set(hash, "ignored", memscope_text_or_nil(setting->ignored));
-    rb_ary_push(building->list, rb_obj_freeze(hash));
+    rb_ary_push(settings->list, hash);
     if (setting->reason)
-        rb_hash_aset(building->reasons, rb_to_symbol(name), rb_utf8_str_new_cstr(setting->reason));
+        rb_hash_aset(settings->reasons, rb_to_symbol(name), rb_utf8_str_new_cstr(setting->reason));
 }
 
-static void build_settings(void) {
-    struct settings building = {rb_ary_new(), rb_hash_new()};
-    const char *reason = memscope_allocator_settings(add_setting, &building);
+static void add_conf(const char *source, const char *text, void *list) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(source));
+    memscope_hash_set(hash, "text", text ? rb_utf8_str_new_cstr(text) : Qnil);
+    rb_ary_push((VALUE)list, hash);
+}
+
+/* Memscope::Native.allocator_settings: jemalloc's without their sources, but with the texts that they come from. */
+static VALUE native_allocator_settings(VALUE self) {
+    struct settings settings = {rb_ary_new(), rb_hash_new()};
+    VALUE hash = rb_hash_new(), confs = rb_ary_new();
+    const char *reason = memscope_allocator_settings(add_setting, &settings);
 
     if (reason)
-        memscope_hash_set(building.reasons, "settings", rb_utf8_str_new_cstr(reason));
-    rb_gc_register_mark_object(rb_obj_freeze(building.list));
-    rb_gc_register_mark_object(rb_obj_freeze(building.reasons));
-    settings = building;
+        memscope_hash_set(settings.reasons, "settings", rb_utf8_str_new_cstr(reason));
+    memscope_hash_set(hash, "settings", settings.list);
+    memscope_hash_set(hash, "reasons", settings.reasons);
+    memscope_hash_set(hash, "conf_variable", memscope_text_or_nil(memscope_allocator_confs(add_conf, (void *)confs)));
+    memscope_hash_set(hash, "confs", confs);
+    return hash;
 }
 
 static VALUE others_list(VALUE reasons) {
@@ -99,13 +112,9 @@ static void add_identity(VALUE hash, VALUE reasons) {
 /* Memscope::Native.allocator */
 static VALUE native_allocator(VALUE self) {
     uint64_t began = memscope_now_ns(), took;
-    VALUE hash = rb_hash_new(), reasons;
+    VALUE hash = rb_hash_new(), reasons = rb_hash_new();
 
-    if (!settings.list)
-        build_settings();
-    reasons = rb_hash_dup(settings.reasons);
     add_identity(hash, reasons);
-    memscope_hash_set(hash, "settings", settings.list);
     memscope_hash_set(hash, "others", others_list(reasons));
     memscope_hash_set(hash, "reasons", reasons);
     took = memscope_now_ns() - began;
@@ -117,14 +126,6 @@ static VALUE native_allocator(VALUE self) {
 static void add_variable(const char *name, const char *value, void *hash) {
     rb_hash_aset((VALUE)hash, rb_to_symbol(rb_utf8_str_new(name, (long)(value - name - 1))),
                  rb_utf8_str_new_cstr(value));
-}
-
-static void add_conf(const char *source, const char *text, void *list) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "source", rb_utf8_str_new_cstr(source));
-    memscope_hash_set(hash, "text", text ? rb_utf8_str_new_cstr(text) : Qnil);
-    rb_ary_push((VALUE)list, hash);
 }
 
 static void add_current(const struct memscope_setting *setting, void *hash) {
@@ -156,17 +157,14 @@ static VALUE mallopt_callers(void) {
     return list;
 }
 
-/* Memscope::Native.allocator_inputs: what the settings come from, and those that have changed since the start. */
+/* Memscope::Native.allocator_inputs: the environment's variables, and the settings that change at run time. */
 static VALUE native_allocator_inputs(VALUE self) {
-    VALUE hash = rb_hash_new(), variables = rb_hash_new(), confs = rb_ary_new(), current = rb_hash_new();
-    const char *variable = memscope_allocator_confs(add_conf, (void *)confs);
+    VALUE hash = rb_hash_new(), variables = rb_hash_new(), current = rb_hash_new();
 
     memscope_allocator_environment_given(add_variable, (void *)variables);
     memscope_allocator_current_settings(add_current, (void *)current);
     memscope_hash_set(hash, "variables", variables);
     memscope_hash_set(hash, "secure", memscope_allocator_environment_is_ignored() ? Qtrue : Qfalse);
-    memscope_hash_set(hash, "confs", confs);
-    memscope_hash_set(hash, "conf_variable", memscope_text_or_nil(variable));
     memscope_hash_set(hash, "current", current);
     memscope_hash_set(hash, "mallopt_callers", mallopt_callers());
     return hash;
@@ -180,6 +178,7 @@ static VALUE native_environment_at_load(VALUE self, VALUE name) {
 void Init_memscope_allocator(void) {
     memscope_allocator_load();
     rb_define_module_function(rb_mMemscopeNative, "allocator", native_allocator, 0);
+    rb_define_module_function(rb_mMemscopeNative, "allocator_settings", native_allocator_settings, 0);
     rb_define_module_function(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
     rb_define_module_function(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
 }

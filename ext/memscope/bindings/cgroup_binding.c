@@ -1,5 +1,5 @@
 /*
- * Native.cgroup(proc_root, cgroup_root).
+ * Native.cgroup(process, proc_root, cgroup_root): the process is "self" or a pid, a String.
  */
 #include "values.h"
 
@@ -40,7 +40,7 @@ static const char *version_phrase(const struct memscope_cgroup *cgroup) {
 static VALUE group_absence(const struct answer *answer, enum memscope_status status) {
     if (answer->cgroup->version == MEMSCOPE_CGROUP_NONE)
         return rb_utf8_str_new_cstr("no memory cgroup");
-    return rb_sprintf("the directory of this process's group: %s", memscope_status_text(status));
+    return rb_sprintf("the directory of the process's group: %s", memscope_status_text(status));
 }
 
 static VALUE absence_of(const struct answer *answer, const struct memscope_cgroup_figure *figure) {
@@ -150,7 +150,7 @@ static void set_place(struct answer *answer, enum memscope_status status) {
 }
 
 struct cgroup_scan {
-    const char *proc_root, *cgroup_root;
+    const char *process, *proc_root, *cgroup_root;
     struct memscope_cgroup cgroup;
     enum memscope_status status;
 };
@@ -158,14 +158,14 @@ struct cgroup_scan {
 static void read_cgroup(void *argument) {
     struct cgroup_scan *scan = argument;
 
-    scan->status = memscope_cgroup_read(scan->proc_root, scan->cgroup_root, &scan->cgroup);
+    scan->status = memscope_cgroup_read(scan->process, scan->proc_root, scan->cgroup_root, &scan->cgroup);
 }
 
 /*
  * Native.cgroup. The kernel flushes its statistics when memory.stat is read, milliseconds in a tree of many groups:
  * without the GVL. The roots are frozen copies, since another thread may change a String meanwhile.
  */
-static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
+static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgroup_root) {
     uint64_t start = memscope_now_ns();
     struct cgroup_scan scan;
     struct answer answer = {.cgroup = &scan.cgroup};
@@ -173,9 +173,11 @@ static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
 
     proc_root = rb_str_new_frozen(rb_str_to_str(proc_root));
     cgroup_root = rb_str_new_frozen(rb_str_to_str(cgroup_root));
+    scan.process = StringValueCStr(process);
     scan.proc_root = StringValueCStr(proc_root);
     scan.cgroup_root = StringValueCStr(cgroup_root);
     without_gvl_ns = memscope_without_gvl(read_cgroup, &scan);
+    RB_GC_GUARD(process);
     RB_GC_GUARD(proc_root);
     RB_GC_GUARD(cgroup_root);
     answer.body = rb_hash_new();
@@ -196,5 +198,5 @@ static VALUE native_cgroup(VALUE self, VALUE proc_root, VALUE cgroup_root) {
 }
 
 void Init_memscope_cgroup(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "cgroup", native_cgroup, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "cgroup", native_cgroup, 3);
 }

@@ -1,5 +1,5 @@
 /*
- * Memscope.rss and Native.process_memory.
+ * Memscope.rss and Native.process_memory(process): the process is "self" or a pid, a String.
  */
 #include "values.h"
 
@@ -15,7 +15,7 @@ static VALUE native_rss(VALUE self) {
 
 enum shape { NUMBER, BOOLEAN };
 
-/* The keys of the body, in order. fallback is the field of status that says the same, or the field itself. */
+/* The keys of the body, in order. fallback is the field of status with the same figure, or the field itself. */
 static const struct body_row {
     const char *key;
     enum memscope_process_field field;
@@ -57,29 +57,36 @@ static const struct body_row {
 };
 
 static const char *const file_names[] = {
-    [MEMSCOPE_PROCESS_STATUS] = "/proc/self/status",
-    [MEMSCOPE_PROCESS_SMAPS_ROLLUP] = "/proc/self/smaps_rollup",
+    [MEMSCOPE_PROCESS_STATUS] = "status",
+    [MEMSCOPE_PROCESS_SMAPS_ROLLUP] = "smaps_rollup",
 };
 
-static VALUE absence_of(const struct memscope_process_memory *memory, enum memscope_process_field field) {
+struct scan {
+    const char *process;
+    struct memscope_process_memory memory;
+};
+
+static VALUE absence_of(const struct scan *scan, enum memscope_process_field field) {
+    const struct memscope_process_memory *memory = &scan->memory;
     enum memscope_process_source source = memscope_process_source_of(field);
     enum memscope_status status = source == MEMSCOPE_PROCESS_STATUS ? memory->status : memory->smaps_rollup;
 
     if (status != MEMSCOPE_OK)
-        return rb_sprintf("%s: %s", file_names[source], memscope_status_text(status));
-    return rb_sprintf("%s: this kernel prints no %s", file_names[source], memscope_process_key_of(field));
+        return rb_sprintf("/proc/%s/%s: %s", scan->process, file_names[source], memscope_status_text(status));
+    return rb_sprintf("/proc/%s/%s: this kernel prints no %s", scan->process, file_names[source],
+                      memscope_process_key_of(field));
 }
 
-static void set_row(VALUE body, VALUE reasons, const struct memscope_process_memory *memory,
-                    const struct body_row *row) {
+static void set_row(VALUE body, VALUE reasons, const struct scan *scan, const struct body_row *row) {
+    const struct memscope_process_memory *memory = &scan->memory;
     enum memscope_process_field field = row->field;
 
     if (!memscope_process_has(memory, field)) {
-        VALUE absence = absence_of(memory, field);
+        VALUE absence = absence_of(scan, field);
 
         field = row->fallback;
         if (field != row->field && memscope_process_has(memory, field))
-            absence = rb_sprintf("from %s (%" PRIsVALUE ")", file_names[MEMSCOPE_PROCESS_STATUS], absence);
+            absence = rb_sprintf("from /proc/%s/status (%" PRIsVALUE ")", scan->process, absence);
         memscope_hash_set(reasons, row->key, absence);
     }
     if (!memscope_process_has(memory, field))
@@ -91,7 +98,8 @@ static void set_row(VALUE body, VALUE reasons, const struct memscope_process_mem
 }
 
 /* USS: what would come back if this process alone ended. */
-static void set_uss(VALUE body, VALUE reasons, const struct memscope_process_memory *memory) {
+static void set_uss(VALUE body, VALUE reasons, const struct scan *scan) {
+    const struct memscope_process_memory *memory = &scan->memory;
     const enum memscope_process_field clean = MEMSCOPE_PROCESS_private_clean_bytes;
     const enum memscope_process_field dirty = MEMSCOPE_PROCESS_private_dirty_bytes;
 
@@ -100,22 +108,25 @@ static void set_uss(VALUE body, VALUE reasons, const struct memscope_process_mem
         return;
     }
     memscope_hash_set(body, "uss_bytes", Qnil);
-    memscope_hash_set(reasons, "uss_bytes", absence_of(memory, memscope_process_has(memory, clean) ? dirty : clean));
+    memscope_hash_set(reasons, "uss_bytes", absence_of(scan, memscope_process_has(memory, clean) ? dirty : clean));
 }
 
-static void read_memory(void *memory) {
-    memscope_process_memory_read(memory);
+static void read_memory(void *argument) {
+    struct scan *scan = argument;
+
+    memscope_process_memory_read(scan->process, &scan->memory);
 }
 
 /* Native.process_memory. smaps_rollup walks page tables: without the GVL. */
-static VALUE native_process_memory(VALUE self) {
-    struct memscope_process_memory memory;
-    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_gvl(read_memory, &memory), wall_ns;
+static VALUE native_process_memory(VALUE self, VALUE process) {
+    struct scan scan = {.process = StringValueCStr(process)};
+    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_gvl(read_memory, &scan), wall_ns;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
     for (size_t index = 0; index < sizeof body_rows / sizeof *body_rows; index++)
-        set_row(body, reasons, &memory, &body_rows[index]);
-    set_uss(body, reasons, &memory);
+        set_row(body, reasons, &scan, &body_rows[index]);
+    set_uss(body, reasons, &scan);
+    RB_GC_GUARD(process);
     wall_ns = memscope_now_ns() - start;
     memscope_hash_set(body, "reasons", reasons);
     memscope_hash_set(body, "cost", memscope_cost("T2", wall_ns, wall_ns - without_gvl_ns, 0));
@@ -124,5 +135,5 @@ static VALUE native_process_memory(VALUE self) {
 
 void Init_memscope_process(void) {
     rb_define_singleton_method(rb_mMemscope, "rss", native_rss, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "process_memory", native_process_memory, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "process_memory", native_process_memory, 1);
 }

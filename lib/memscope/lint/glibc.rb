@@ -55,7 +55,11 @@ module Memscope
 
       def taken?(setting) = setting.ignored.nil? && setting.given&.match?(NUMBER)
 
-      def tunables = @inputs.secure? ? [] : Texts.tunables(@variables[Variables::TUNABLES] || "")
+      # Name and value of each tunable; the value is nil without an equals sign.
+      def tunables
+        text = @variables[Variables::TUNABLES] unless @inputs.secure?
+        text.to_s.split(":").reject(&:empty?).map { |part| [*part.split("=", 2), nil].first(2) }
+      end
 
       def refused = [*invalid_values, *tunables.flat_map { |pair| tunable_problem(*pair) }, *overridden]
 
@@ -90,7 +94,7 @@ module Memscope
       def names = known.map(&:name)
 
       def hint(name)
-        nearest = Texts.nearest(name[/[^.]*\z/], names)
+        nearest = Spelling.nearest(name[/[^.]*\z/], names)
         "; did you mean #{MALLOC}#{nearest}?" if nearest
       end
 

@@ -4,7 +4,12 @@ require "etc"
 require_relative "../reading"
 require_relative "../allocator"
 require_relative "../cgroup"
-require_relative "texts"
+
+begin
+  require "did_you_mean/spell_checker"
+rescue LoadError
+  nil # a Ruby without its default gems
+end
 
 module Memscope
   class Lint < Reading
@@ -151,10 +156,27 @@ module Memscope
 
       # @return [Inputs] of this process
       def self.read
-        capture({ allocator: Allocator.capture(Native.allocator), **Native.allocator_inputs,
-                  environment: HostEnvironment.read(Cgroup.read) })
+        capture({ allocator: Allocator.read, **Native.allocator_settings.slice(:confs, :conf_variable),
+                  **Native.allocator_inputs, environment: HostEnvironment.read(Cgroup.read) })
       end
     end
+
+    # The names that people mean.
+    module Spelling
+      # @param name [String]
+      # @param names [Array<String>]
+      # @param edits [Integer] how many characters may differ: few, where other names are none of memscope's business
+      # @return [String, nil] the one that it most resembles; nil where it resembles none
+      def self.nearest(name, names, edits: name.length)
+        names = names.to_h { |other| [other.downcase, other] }
+        name = name.downcase
+        return names[name] if names.key?(name) || !defined?(DidYouMean::SpellChecker)
+
+        found, = DidYouMean::SpellChecker.new(dictionary: names.keys).correct(name)
+        names[found] if found && DidYouMean::Levenshtein.distance(name, found) <= edits
+      end
+    end
+    private_constant :Spelling
 
     # The variables of the environment that allocators read, or that look as if one did.
     class Variables
@@ -202,7 +224,7 @@ module Memscope
 
       def misspelling(name)
         conf = name.match?(CONF)
-        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Texts.nearest(name, READERS.keys, edits: 2)
+        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Spelling.nearest(name, READERS.keys, edits: 2)
         return if right.nil? || private_copy?(name)
 
         hint = conf ? "this jemalloc's variable is #{right}" : "did you mean #{right}?"

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../malloc_conf"
 require_relative "verdict"
 
 module Memscope
@@ -15,16 +16,6 @@ module Memscope
       USUAL_MS = 10_000
       private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS
 
-      # Options that jemalloc takes and does not report: the form of their values, and how to write them. Whether it
-      # takes `log` depends on its build.
-      SIZES = [/\A(\d+-\d+:[1-9]\d?(\||\z))+\z/, "SIZE-SIZE:NUMBER, with | between two"].freeze
-      RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
-      BYTES = [/\A\d+\z/, "an integer"].freeze
-      BOOLEAN = [/\A(true|false)\z/, "true or false"].freeze
-      UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
-                     "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
-                     "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
-                     "san_guard_large" => BYTES, "log" => [nil, "in a build with --enable-log only"] }.freeze
       # jemalloc makes as many arenas as it has room for (MALLOCX_ARENA_LIMIT in jemalloc/internal/arena_types.h).
       NUMBERS = { "narenas" => 1..4094, "max_background_threads" => 1..4, "lg_prof_sample" => 0..62,
                   "lg_prof_interval" => -1..62 }.freeze
@@ -33,11 +24,11 @@ module Memscope
                 "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
       # Options of earlier versions, and what replaced them in other units.
       REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
-      private_constant :SIZES, :RATIO, :BYTES, :BOOLEAN, :UNREPORTED, :NUMBERS, :WORDS, :REPLACED
+      private_constant :NUMBERS, :WORDS, :REPLACED
 
       private
 
-      # A value that changed since the start overrides what the options say.
+      # A value that changed since the start overrides the options.
       def shown(setting)
         name = setting.name.to_sym
         current = @inputs.current.fetch(name, setting.value)
@@ -64,10 +55,10 @@ module Memscope
       end
 
       # The pairs of a text that jemalloc takes.
-      def taken(conf) = Texts.conf(conf.text).first.select { |name, value| takes?(name, value) }.to_h
+      def taken(conf) = MallocConf.parse(conf.text).first.select { |name, value| takes?(name, value) }.to_h
 
       def takes?(name, text)
-        return UNREPORTED[name]&.first&.match?(text) if unreported?(name)
+        return MallocConf::UNREPORTED[name]&.first&.match?(text) if unreported?(name)
         return false unless option?(name) && range(name)&.cover?(Integer(text, exception: false)) != false
 
         setting(name).given != text || setting(name).ignored.nil?
@@ -85,7 +76,7 @@ module Memscope
       def refused = confs.flat_map { |conf| conf_problems(conf) }
 
       def conf_problems(conf)
-        pairs, rest = Texts.conf(conf.text)
+        pairs, rest = MallocConf.parse(conf.text)
         repeated = pairs.map(&:first).tally.select { |_name, count| count > 1 }.keys
         found = [*pairs.filter_map { |name, value| pair_problem(name, value) }, *rest_problem(rest),
                  *repeated.map { |name| [:given_twice, :info, "#{name} is given more than once; the last one counts"] }]
@@ -109,13 +100,13 @@ module Memscope
         replaced = REPLACED[name.downcase]
         return "; #{replaced} replaced it" if replaced
 
-        nearest = Texts.nearest(name, @settings.reject { |setting| setting.value.nil? }.map(&:name))
+        nearest = Spelling.nearest(name, @settings.reject { |setting| setting.value.nil? }.map(&:name))
         "; did you mean #{nearest}?" if nearest
       end
 
       # The values that an option takes, for people; nil where that is not known.
       def valid(name)
-        return UNREPORTED[name]&.last if unreported?(name)
+        return MallocConf::UNREPORTED[name]&.last if unreported?(name)
         return "an integer from #{range(name).begin} to #{range(name).end}" if range(name)
 
         words = WORDS[name] || (%w[true false] if [true, false].include?(setting(name).value))
@@ -204,7 +195,7 @@ module Memscope
       # To leave it out is enough where nothing else sets it.
       def undo(name, off, reason)
         @pairs.delete(name)
-        elsewhere = confs.reject { |conf| conf.source == target }.flat_map { |conf| Texts.conf(conf.text).first }
+        elsewhere = confs.reject { |conf| conf.source == target }.flat_map { |conf| MallocConf.parse(conf.text).first }
         pair(name, off, reason) if setting(name).source != target || elsewhere.assoc(name)
       end
 

@@ -13,7 +13,7 @@ module Memscope
       READINGS = {
         ledger: [:T2, { source: :none, rows: [] }],
         mappings: [:T2, { source: :none, mappings: [] }],
-        allocator: [:T0, { name: :unknown, proved: false, proof: "nothing was tried", settings: [], others: [] }],
+        allocator: [:T0, { name: :unknown, proved: false, proof: "nothing was tried", others: [] }],
         process_memory: [:T2, {}],
         cgroup: [:T1, { version: :none }],
         ruby_heap: [:T2, { slot_sizes: [] }],
@@ -21,8 +21,8 @@ module Memscope
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze
       ANSWERS = {
-        allocator_inputs: { variables: {}, secure: false, confs: [], conf_variable: nil, current: {},
-                            mallopt_callers: [] }.freeze,
+        allocator_settings: { settings: [], reasons: {}, confs: [], conf_variable: nil }.freeze,
+        allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
         arena_limit: nil, file_capabilities: nil, malloc_profile: nil, stop_profile: nil, profile_inflation: nil,
         profile_runs?: false, profile_session: 0, next_generation: 0
       }.freeze
@@ -48,7 +48,7 @@ module Memscope
 
       def environment_at_load(name) = ENV.fetch(name, nil)
 
-      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Memscope.unsupported_reason] }
+      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Native.absence] }
 
       def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- it does
         yield
@@ -60,7 +60,7 @@ module Memscope
       private
 
       def answer(tier, **known)
-        { **known, reasons: { extension: Memscope.unsupported_reason }, cost: { tier: tier, **NO_COST } }
+        { **known, reasons: { extension: Native.absence }, cost: { tier: tier, **NO_COST } }
       end
     end
     private_constant :Absent

@@ -1,13 +1,12 @@
 # frozen_string_literal: true
 
-require "tmpdir"
 require_relative "../facade"
 require_relative "../client"
 
 module Memscope
   # The kernel's view of another process, which need not have loaded memscope: resident memory, how much of it is
   # private, the libraries with a malloc that it has mapped, and its cgroup. Which malloc serves it, and where its
-  # memory is within malloc and Ruby, only the process itself can tell (Memscope.listen, Client).
+  # memory is within malloc and Ruby, only the process itself knows (Memscope.listen, Client).
   class ExternalProcess < Reading
     # A library with a malloc that the process has mapped.
     class Library < Record
@@ -37,13 +36,13 @@ module Memscope
     field :uss_bytes, :bytes
     # @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
     field :shared_bytes, :bytes
-    # @return [Integer, nil] resident pages without a file: heaps and stacks (RssAnon)
+    # @return [Integer, nil] resident pages without a file: heaps and stacks (Anonymous)
     field :anonymous_bytes, :bytes
     # @return [Integer, nil] resident pages of files (RssFile)
     field :file_bytes, :bytes
     # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
     field :shared_memory_bytes, :bytes
-    # @return [Integer, nil] swapped out (VmSwap)
+    # @return [Integer, nil] swapped out (Swap)
     field :swap_bytes, :bytes
     # @return [Integer, nil] address space (VmSize)
     field :virtual_bytes, :bytes
@@ -70,7 +69,8 @@ module Memscope
       files = Files.new(pid)
       envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid,
                    at: Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond) }
-      body = files.body.update(listens: client.listens?, cgroup: (files.cgroup(envelope) if cgroup))
+      group = Cgroup.capture(Native.cgroup(pid.to_s, "/proc", "/sys/fs/cgroup"), envelope) if cgroup
+      body = files.body.update(listens: client.listens?, cgroup: group)
       wall = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond) - since
       capture(body.update(cost: { tier: :T2, wall_us: wall, gvl_us: wall, scratch_bytes: 0 }), envelope)
     end
@@ -88,18 +88,15 @@ module Memscope
     #
     # @api private
     class Files
-      # Figures by their keys in status, in kB.
-      STATUS = { rss_bytes: "VmRSS", peak_rss_bytes: "VmHWM", anonymous_bytes: "RssAnon", file_bytes: "RssFile",
-                 shared_memory_bytes: "RssShmem", swap_bytes: "VmSwap", virtual_bytes: "VmSize" }.freeze
-      # Figures by their keys in smaps_rollup, which are summed.
-      ROLLUP = { pss_bytes: %w[Pss], uss_bytes: %w[Private_Clean Private_Dirty],
-                 shared_bytes: %w[Shared_Clean Shared_Dirty] }.freeze
+      # Taken from a ProcessMemory.
+      FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
+                   shared_memory_bytes swap_bytes virtual_bytes threads].freeze
       MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,
                   musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
       # Characters of a command line that are kept.
       LONGEST = 500
-      private_constant :STATUS, :ROLLUP, :MALLOCS, :VARIABLES, :LONGEST
+      private_constant :FIGURES, :MALLOCS, :VARIABLES, :LONGEST
 
       # @param pid [Integer]
       def initialize(pid)
@@ -117,23 +114,8 @@ module Memscope
       # @return [Hash{Symbol => Object}] the fields read here, and the reasons
       # @raise [Client::Unreachable] where there is no such process
       def body
-        { command: command, uid: status["Uid"].split[1].to_i, runs_ruby: runs_ruby?, **figures,
-          threads: status["Threads"]&.to_i, mallocs: mallocs, variables: variables, reasons: @reasons }
-      end
-
-      # @param envelope [Hash{Symbol => Object}]
-      # @return [Cgroup] from the kernel's files, through a directory that stands for /proc
-      def cgroup(envelope)
-        Dir.mktmpdir("memscope") do |proc_root|
-          Dir.mkdir("#{proc_root}/self")
-          File.symlink("/proc/#{@pid}/cgroup", "#{proc_root}/self/cgroup")
-          File.symlink("/proc/self/mountinfo", "#{proc_root}/self/mountinfo")
-          File.symlink("/proc/meminfo", "#{proc_root}/meminfo")
-          Cgroup.capture(Native.cgroup(proc_root, "/sys/fs/cgroup"), envelope)
-        end
-      rescue SystemCallError => e
-        @reasons[:cgroup] = "no directory could be made for it: #{e.class.new.message}"
-        nil
+        { command: command, uid: status[/^Uid:\s+\d+\s+(\d+)/, 1].to_i, runs_ruby: runs_ruby?, **figures,
+          mallocs: mallocs, variables: variables, reasons: @reasons }
       end
 
       private
@@ -145,25 +127,21 @@ module Memscope
       end
 
       def status
-        @status ||= pairs(File.read("/proc/#{@pid}/status"))
+        @status ||= File.read("/proc/#{@pid}/status")
       rescue Errno::ENOENT, Errno::ESRCH
         raise Client::Unreachable.new("there is no process #{@pid}", :gone)
       end
 
-      def pairs(text) = text.scan(/^(\w+):\s*(.*)$/).to_h
-
       def command
         line = read("cmdline", :command).to_s.split("\0").join(" ")[0, LONGEST]
-        printable(line.empty? ? status["Name"].to_s : line)
+        printable(line.empty? ? status[/^Name:\s*(.*)$/, 1].to_s : line)
       end
 
       def figures
-        rollup = pairs(read("smaps_rollup", :pss_bytes).to_s)
-        { **STATUS.transform_values { |key| kilobytes(status[key]) },
-          **ROLLUP.transform_values { |keys| keys.sum { |key| kilobytes(rollup.fetch(key)) } unless rollup.empty? } }
+        memory = ProcessMemory.capture(Native.process_memory(@pid.to_s))
+        @reasons.update(memory.reasons.slice(:extension, *FIGURES))
+        FIGURES.to_h { |name| [name, memory.public_send(name)] }
       end
-
-      def kilobytes(text) = text && (text.to_i * 1024)
 
       def mallocs
         paths = read("maps", :mallocs).to_s.scan(%r{ (/[^\n]*)$}).flatten.uniq

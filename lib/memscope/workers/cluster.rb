@@ -139,8 +139,8 @@ module Memscope
 
       # Reports reach the master without a socket.
       def listen(otherwise)
-        require_relative "../facade"
-        Memscope.listen
+        require_relative "../remote/server"
+        Listener.listen(nil)
       rescue StandardError => e
         warn "memscope: #{otherwise}: #{e.message} (#{e.class})"
       end

@@ -141,7 +141,7 @@ static void test_read_finds_the_limit_above(void) {
     struct memscope_cgroup cgroup;
 
     write_tree();
-    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(memscope_cgroup_read("self", root, root, &cgroup) == MEMSCOPE_OK);
     EXPECT(cgroup.version == MEMSCOPE_CGROUP_V2 && strcmp(cgroup.path, "/a/b") == 0);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_limit_bytes].status == MEMSCOPE_OK);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_limit_bytes].value == 1000);
@@ -158,27 +158,37 @@ static void test_read_derives_what_is_known(void) {
     struct memscope_cgroup cgroup;
 
     write_file("a/memory.max", "max\n");
-    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(memscope_cgroup_read("self", root, root, &cgroup) == MEMSCOPE_OK);
     EXPECT(cgroup.working_set.value == 250);
     EXPECT(cgroup.headroom.status == MEMSCOPE_OK && cgroup.headroom.unlimited);
     EXPECT(cgroup.hierarchy_headroom.status == MEMSCOPE_OK && cgroup.hierarchy_headroom.unlimited);
     EXPECT(strcmp(cgroup.hierarchy_headroom.file, "memory.max") == 0);
     write_file("a/b/memory.max", "200\n");
-    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(memscope_cgroup_read("self", root, root, &cgroup) == MEMSCOPE_OK);
     EXPECT((int64_t)cgroup.headroom.value == -50 && cgroup.hierarchy_headroom.value == 0);
     write_file("a/b/memory.stat", "anon 1\ninactive_file 400\n");
-    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(memscope_cgroup_read("self", root, root, &cgroup) == MEMSCOPE_OK);
     EXPECT(cgroup.working_set.value == 0 && cgroup.headroom.value == 200);
     write_file("a/b/memory.stat", "anon 1\n");
-    EXPECT(memscope_cgroup_read(root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(memscope_cgroup_read("self", root, root, &cgroup) == MEMSCOPE_OK);
     EXPECT(cgroup.working_set.status == MEMSCOPE_NOT_FOUND && cgroup.headroom.status == MEMSCOPE_NOT_FOUND);
     EXPECT(strcmp(cgroup.headroom.file, "memory.stat") == 0);
+}
+
+static void test_read_of_another_process(void) {
+    struct memscope_cgroup cgroup;
+
+    make_directory("7");
+    write_file("7/cgroup", "0::/a\n");
+    EXPECT(memscope_cgroup_read("7", root, root, &cgroup) == MEMSCOPE_OK);
+    EXPECT(strcmp(cgroup.path, "/a") == 0 && cgroup.figures[MEMSCOPE_CGROUP_current_bytes].value == 900);
+    EXPECT(memscope_cgroup_read("8", root, root, &cgroup) == MEMSCOPE_NOT_FOUND);
 }
 
 static void test_read_says_why_not(void) {
     struct memscope_cgroup cgroup;
 
-    EXPECT(memscope_cgroup_read("/nonexistent", "/nonexistent", &cgroup) == MEMSCOPE_NOT_FOUND);
+    EXPECT(memscope_cgroup_read("self", "/nonexistent", "/nonexistent", &cgroup) == MEMSCOPE_NOT_FOUND);
     EXPECT(cgroup.version == MEMSCOPE_CGROUP_NONE && !*cgroup.path && !*cgroup.directory);
     EXPECT(cgroup.figures[MEMSCOPE_CGROUP_limit_bytes].status == MEMSCOPE_NOT_FOUND);
     EXPECT(cgroup.headroom.status == MEMSCOPE_NOT_FOUND && cgroup.host_memory.status == MEMSCOPE_NOT_FOUND);
@@ -196,11 +206,12 @@ int main(void) {
     EXPECT(mkdtemp(root));
     test_read_finds_the_limit_above();
     test_read_derives_what_is_known();
+    test_read_of_another_process();
     test_read_says_why_not();
 #else
     struct memscope_cgroup cgroup;
 
-    EXPECT(memscope_cgroup_read("/proc", "/sys/fs/cgroup", &cgroup) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_cgroup_read("self", "/proc", "/sys/fs/cgroup", &cgroup) == MEMSCOPE_UNSUPPORTED);
     EXPECT(cgroup.version == MEMSCOPE_CGROUP_NONE);
 #endif
     return 0;

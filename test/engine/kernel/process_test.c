@@ -258,13 +258,24 @@ static void test_memory_read(void) {
     struct memscope_process_memory memory;
     uint64_t read;
 
-    EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_OK);
+    EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_OK);
     EXPECT(memory.status == MEMSCOPE_OK && memory.smaps_rollup == MEMSCOPE_OK);
     EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_threads));
     EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have its own */
     read = memory.values[MEMSCOPE_PROCESS_rss_bytes];
     EXPECT(read + MIB > true_rss() && true_rss() + MIB > read);
     EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] + MIB > read);
+}
+
+static void test_memory_read_of_another_process(void) {
+    struct memscope_process_memory memory;
+    char process[24];
+
+    snprintf(process, sizeof process, "%ld", (long)getppid());
+    EXPECT(memscope_process_memory_read(process, &memory) == MEMSCOPE_OK);
+    EXPECT(memory.values[MEMSCOPE_PROCESS_virtual_bytes] > 0);
+    EXPECT(memscope_process_memory_read("0", &memory) == MEMSCOPE_NOT_FOUND);
+    EXPECT(memory.present == 0);
 }
 
 static void run_all(void) {
@@ -279,6 +290,7 @@ static void run_all(void) {
     in_child(stay_clear_of_standard_numbers);
     in_child(read_under_signals);
     test_memory_read();
+    test_memory_read_of_another_process();
 }
 
 #ifdef HAS_SECCOMP
@@ -316,7 +328,7 @@ int main(void) {
     struct memscope_process_memory memory;
 
     EXPECT(memscope_statm_read(&statm) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(memscope_process_memory_read(&memory) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_UNSUPPORTED);
     EXPECT(memory.present == 0);
 #endif
     return 0;

@@ -408,11 +408,11 @@ static void derive(struct memscope_cgroup *cgroup) {
 
 /* The search among the mounts, and its result. */
 struct search {
-    const char *cgroup_root;
+    const char *proc_root, *process, *cgroup_root;
     const char *controller;
-    const char *path; /* of this process in the hierarchy */
+    const char *path; /* of the process in the hierarchy */
     bool is_v2;
-    bool is_mounted; /* where this process's group can be seen */
+    bool is_mounted; /* where the process's group can be seen */
     enum memscope_status status;
     char top[MEMSCOPE_CGROUP_PATH];
     char directory[MEMSCOPE_CGROUP_PATH];
@@ -511,14 +511,14 @@ static const char *next_line(struct lines *lines) {
 }
 
 /* Without a list of mounts (a copy of the files, a /proc that hides it), tries the usual mount points. */
-static void search_mounts(const char *proc_root, struct search *search) {
+static void search_mounts(struct search *search) {
     char path[MEMSCOPE_CGROUP_PATH + 64];
     struct lines lines = {.descriptor = -1};
     struct memscope_cgroup_mount mount;
     const char *line;
 
     search->status = MEMSCOPE_NOT_FOUND;
-    if (join(path, sizeof path, proc_root, "/self/mountinfo") == MEMSCOPE_OK)
+    if (join(path, sizeof path, search->proc_root, "/self/mountinfo") == MEMSCOPE_OK)
         lines.descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (lines.descriptor < 0) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s%s", search->is_v2 ? "" : "/",
@@ -532,15 +532,14 @@ static void search_mounts(const char *proc_root, struct search *search) {
     close(lines.descriptor);
 }
 
-/* Finds this process's group of the controller and sets search->path. */
-static enum memscope_status find_group(const char *proc_root, struct memscope_cgroup_membership *member,
-                                       struct search *search) {
+/* Finds the process's group of the controller and sets search->path. */
+static enum memscope_status find_group(struct memscope_cgroup_membership *member, struct search *search) {
     char text[TEXT_CAPACITY];
     char path[MEMSCOPE_CGROUP_PATH + 64];
     size_t length;
-    enum memscope_status status = join(path, sizeof path, proc_root, "/self/cgroup");
+    enum memscope_status status = MEMSCOPE_TRUNCATED;
 
-    if (status == MEMSCOPE_OK)
+    if (snprintf(path, sizeof path, "%s/%s/cgroup", search->proc_root, search->process) < (int)sizeof path)
         status = memscope_text_file_read(path, text, sizeof text, &length);
     if (status == MEMSCOPE_OK)
         status = memscope_cgroup_parse_membership(text, search->controller, member);
@@ -548,16 +547,14 @@ static enum memscope_status find_group(const char *proc_root, struct memscope_cg
         return status;
     search->is_v2 = !member->has_v1;
     search->path = member->has_v1 ? member->v1_path : member->v2_path;
-    search_mounts(proc_root, search);
+    search_mounts(search);
     return search->status;
 }
 
 /* Sets version, path and directory. top is the highest visible directory under the mount point. */
-static enum memscope_status find_memory_group(const char *proc_root, const char *cgroup_root,
-                                              struct memscope_cgroup *cgroup, char *top) {
+static enum memscope_status find_memory_group(struct search search, struct memscope_cgroup *cgroup, char *top) {
     struct memscope_cgroup_membership member;
-    struct search search = {.cgroup_root = cgroup_root, .controller = "memory"};
-    enum memscope_status status = find_group(proc_root, &member, &search);
+    enum memscope_status status = find_group(&member, &search);
 
     if (!search.path)
         return status;
@@ -601,11 +598,10 @@ static bool is_quota(const struct memscope_cgroup_cpus *cpus) {
 }
 
 /* The smallest quota on the way up. A group without the file has none. */
-static void read_cpus(const char *proc_root, const char *cgroup_root, struct memscope_cgroup_cpus *cpus) {
+static void read_cpus(struct search search, struct memscope_cgroup_cpus *cpus) {
     struct memscope_cgroup_membership member;
-    struct search search = {.cgroup_root = cgroup_root, .controller = "cpu"};
 
-    cpus->status = find_group(proc_root, &member, &search);
+    cpus->status = find_group(&member, &search);
     if (cpus->status != MEMSCOPE_OK)
         return;
     *cpus = (struct memscope_cgroup_cpus){.status = MEMSCOPE_NOT_FOUND};
@@ -648,16 +644,19 @@ static void read_host_memory(const char *proc_root, struct memscope_cgroup_figur
     total->status = MEMSCOPE_OK;
 }
 
-enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgroup_root,
+enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup) {
     char top[MEMSCOPE_CGROUP_PATH];
     struct loaded_file file = {.name = NULL};
+    struct search search = {
+        .proc_root = proc_root, .process = process, .cgroup_root = cgroup_root, .controller = "cpu"};
     enum memscope_status status;
 
     memset(cgroup, 0, sizeof *cgroup);
     read_host_memory(proc_root, &cgroup->host_memory);
-    read_cpus(proc_root, cgroup_root, &cgroup->cpus);
-    status = find_memory_group(proc_root, cgroup_root, cgroup, top);
+    read_cpus(search, &cgroup->cpus);
+    search.controller = "memory";
+    status = find_memory_group(search, cgroup, top);
     if (status != MEMSCOPE_OK) {
         mark_unread(cgroup, status);
         return status;
@@ -672,8 +671,9 @@ enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgr
 
 #else
 
-enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgroup_root,
+enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup) {
+    (void)process;
     (void)proc_root;
     (void)cgroup_root;
     memset(cgroup, 0, sizeof *cgroup);

@@ -1,5 +1,5 @@
 /*
- * The memory cgroup of this process: cgroup v2, v1, v1 beside v2 (hybrid), or none.
+ * The memory cgroup of a process: cgroup v2, v1, v1 beside v2 (hybrid), or none.
  */
 #ifndef MEMSCOPE_CGROUP_H
 #define MEMSCOPE_CGROUP_H
@@ -65,7 +65,7 @@ struct memscope_cgroup_cpus {
 
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
-    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/self/cgroup; "" where none */
+    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup; "" where none */
     char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" where none was found */
     char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group with this limit; "" where none is visible */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
@@ -84,11 +84,11 @@ struct memscope_cgroup {
 };
 
 /*
- * proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. The three limits of v2 (limit, high,
- * swap_limit) are the smallest on the way up to the mount's root. Some 20 small files, 100 to 300 µs: T1. No
- * allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found, else the reason.
+ * process is "self" or a pid. proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. The three
+ * limits of v2 (limit, high, swap_limit) are the smallest on the way up to the mount's root. Some 20 small files, 100
+ * to 300 µs: T1. No allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found, else the reason.
  */
-enum memscope_status memscope_cgroup_read(const char *proc_root, const char *cgroup_root,
+enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup);
 
 /* The parsers behind the reader. Text has its NUL. */
@@ -99,7 +99,7 @@ struct memscope_cgroup_membership {
     char v2_path[MEMSCOPE_CGROUP_PATH];
 };
 
-/* /proc/self/cgroup, for a controller: "memory" or "cpu". */
+/* /proc/PID/cgroup, for a controller: "memory" or "cpu". */
 enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
                                                       struct memscope_cgroup_membership *membership);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -279,21 +280,23 @@ enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
     return read_once(statm);
 }
 
-static enum memscope_status read_source(const char *path, enum memscope_process_source source,
+static enum memscope_status read_source(const char *process, const char *name, enum memscope_process_source source,
                                         struct memscope_process_memory *memory) {
-    char text[TEXT_CAPACITY];
+    char path[64], text[TEXT_CAPACITY];
     size_t length;
-    enum memscope_status status = memscope_text_file_read(path, text, sizeof text, &length);
+    enum memscope_status status = MEMSCOPE_NOT_FOUND;
 
+    if (snprintf(path, sizeof path, "/proc/%s/%s", process, name) < (int)sizeof path)
+        status = memscope_text_file_read(path, text, sizeof text, &length);
     if (status != MEMSCOPE_OK && status != MEMSCOPE_TRUNCATED)
         return status;
     return memscope_process_memory_parse(text, source, memory);
 }
 
-enum memscope_status memscope_process_memory_read(struct memscope_process_memory *memory) {
+enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory) {
     memset(memory, 0, sizeof *memory);
-    memory->smaps_rollup = read_source("/proc/self/smaps_rollup", MEMSCOPE_PROCESS_SMAPS_ROLLUP, memory);
-    memory->status = read_source("/proc/self/status", MEMSCOPE_PROCESS_STATUS, memory);
+    memory->smaps_rollup = read_source(process, "smaps_rollup", MEMSCOPE_PROCESS_SMAPS_ROLLUP, memory);
+    memory->status = read_source(process, "status", MEMSCOPE_PROCESS_STATUS, memory);
     return memory->smaps_rollup == MEMSCOPE_OK ? MEMSCOPE_OK : memory->status;
 }
 
@@ -309,7 +312,8 @@ enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
     return MEMSCOPE_UNSUPPORTED;
 }
 
-enum memscope_status memscope_process_memory_read(struct memscope_process_memory *memory) {
+enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory) {
+    (void)process;
     memset(memory, 0, sizeof *memory);
     memory->smaps_rollup = MEMSCOPE_UNSUPPORTED;
     memory->status = MEMSCOPE_UNSUPPORTED;

@@ -1,4 +1,4 @@
-/* The process as a whole, as the kernel reports it: /proc/self/statm, status and smaps_rollup. */
+/* A process as a whole, as the kernel reports it: statm, status and smaps_rollup of /proc/PID. */
 #ifndef MEMSCOPE_PROCESS_H
 #define MEMSCOPE_PROCESS_H
 
@@ -43,8 +43,8 @@ const char *memscope_process_key_of(enum memscope_process_field field);
 struct memscope_process_memory {
     uint64_t values[MEMSCOPE_PROCESS_FIELD_COUNT];
     uint64_t present;                  /* 1 << field for each value that was read */
-    enum memscope_status status;       /* of reading /proc/self/status */
-    enum memscope_status smaps_rollup; /* of reading /proc/self/smaps_rollup */
+    enum memscope_status status;       /* of reading /proc/PID/status */
+    enum memscope_status smaps_rollup; /* of reading /proc/PID/smaps_rollup */
 };
 
 static inline bool memscope_process_has(const struct memscope_process_memory *memory,
@@ -53,10 +53,11 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
 }
 
 /*
- * Reads both files. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of 4 KiB pages): T2, to be called
- * without the GVL. Allocates nothing. Returns the better status of the two; memory holds each file's own.
+ * Reads both files of a process, "self" or a pid. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of
+ * 4 KiB pages): T2, to be called without the GVL. Allocates nothing. Returns the better status of the two; memory holds
+ * each file's own.
  */
-enum memscope_status memscope_process_memory_read(struct memscope_process_memory *memory);
+enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
 /* The parsers behind the readers, for NUL-terminated text. MEMSCOPE_MALFORMED when it has no known key. */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);

@@ -20,9 +20,6 @@ struct memscope_ledger_scan {
     size_t first_owner; /* of the mapping that is being swept, in ledger->owners */
 };
 
-/* Reads the mappings, jemalloc's counters where it serves malloc, and the claims of memscope_ledger_claim_known. */
-enum memscope_status memscope_ledger_read_mappings(struct memscope_ledger_scan *scan);
-
 /*
  * Marks jemalloc's mappings, and counts the address space of all that look like its own. By exclusion: what no owner
  * has claimed; false when that is not what jemalloc says it has mapped, and then nothing is marked. By MAP_NORESERVE:

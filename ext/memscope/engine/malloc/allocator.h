@@ -120,7 +120,7 @@ struct memscope_setting {
         int64_t signed_number;
         const char *text;
     } value;                    /* the effective one */
-    const char *source;         /* the source of the effective value: "MALLOC_CONF", …, "default" */
+    const char *source;         /* the source of the effective value: "GLIBC_TUNABLES", …, "default" */
     struct memscope_text given; /* the text in the strongest source that names it */
     const char *ignored;        /* why given did not take effect, or NULL */
     const char *reason;         /* why the value is not known, or NULL */
@@ -130,8 +130,9 @@ struct memscope_setting {
 typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting, void *context);
 
 /*
- * Visits every setting of the allocator that serves malloc: one mallctl each under jemalloc, no system call under the
- * others. Allocates nothing. Returns a constant phrase that applies to all of them, or NULL.
+ * Visits every setting of the allocator that serves malloc: no system call. Under jemalloc these are the options that
+ * it reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts that set them.
+ * Allocates nothing. Returns a constant phrase that applies to all of them, or NULL.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 

@@ -74,20 +74,21 @@ static const char *visit_mimalloc(memscope_setting_visitor visit, void *context)
 
     memscope_allocator_environment_each("MIMALLOC_", visit_variable, &options);
     memscope_allocator_environment_each("mimalloc_", visit_variable, &options);
-    return "mimalloc does not say by name which options it has: these are what the environment gives";
+    return "mimalloc does not report its options by name: these are the environment's";
 }
 
 static const char *visit_tcmalloc(memscope_setting_visitor visit, void *context) {
     struct environment_visit options = {strlen("TCMALLOC_"), set_text_value, visit, context};
 
     memscope_allocator_environment_each("TCMALLOC_", visit_variable, &options);
-    return "tcmalloc does not say which values it took: these are what the environment gives";
+    return "tcmalloc does not report which values it took: these are the environment's";
 }
 
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context) {
     switch (memscope_allocator_current()->name) {
     case MEMSCOPE_ALLOCATOR_JEMALLOC:
-        return memscope_jemalloc_settings(visit, context);
+        memscope_jemalloc_settings(visit, context);
+        return NULL;
     case MEMSCOPE_ALLOCATOR_GLIBC:
         return memscope_glibc_settings(visit, context);
     case MEMSCOPE_ALLOCATOR_MIMALLOC:

@@ -7,11 +7,11 @@
 
 #include "malloc/allocator.h"
 
-/* Each visits all settings and returns a phrase that applies to all, or NULL; as memscope_allocator_settings. */
-const char *memscope_jemalloc_settings(memscope_setting_visitor visit, void *context);
+/* Visits all settings and returns a phrase that applies to all, or NULL; as memscope_allocator_settings. */
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 
-/* memscope_allocator_current_settings and memscope_allocator_confs for jemalloc. */
+/* For jemalloc what memscope_allocator_settings, current_settings and confs are for the current allocator. */
+void memscope_jemalloc_settings(memscope_setting_visitor visit, void *context);
 void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *context);
 const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context);
 

@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+module Memscope
+  # jemalloc's options as texts set them: "narenas:2,dirty_decay_ms:1000".
+  #
+  # @api private
+  module MallocConf
+    # As src/jemalloc.c (malloc_conf_next) reads the next one.
+    PAIR = /\G([A-Za-z0-9_]*):([^,]*)(?:,|\z)/
+    # A number in C's notation: 0x for hexadecimal, 0 for octal.
+    NUMBER = /\A\s*[+-]?(0x\h+|\d+)\z/i
+    SIZES = [/\A(\d+-\d+:[1-9]\d?(\||\z))+\z/, "SIZE-SIZE:NUMBER, with | between two"].freeze
+    RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
+    BYTES = [/\A\d+\z/, "an integer"].freeze
+    BOOLEAN = [/\A(true|false)\z/, "true or false"].freeze
+    # Options that jemalloc (5.1.0 to 5.3.1) takes and does not report: the form of their values, and how to write them.
+    # Whether it takes `log` depends on its build.
+    UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
+                   "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
+                   "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
+                   "san_guard_large" => BYTES, "log" => [nil, "in a build with --enable-log only"] }.freeze
+    NOT_REPORTED = "jemalloc takes this option and does not report its value"
+    NOT_TAKEN = "jemalloc did not take it: invalid, out of range or not possible here"
+    NO_OPTION = "this jemalloc has no option of this name"
+    MALFORMED = "malformed: jemalloc stops reading here"
+    private_constant :PAIR, :NUMBER, :SIZES, :RATIO, :BYTES, :BOOLEAN, :NOT_REPORTED, :NOT_TAKEN, :NO_OPTION, :MALFORMED
+
+    class << self
+      # @param text [String] as MALLOC_CONF has it
+      # @return [Array(Array<Array(String, String)>, String)] name and value of each pair that jemalloc reads, and the
+      #   rest, at which it stops; the rest is empty behind a comma, and nil without one
+      def parse(text)
+        pairs = text.scan(PAIR)
+        read = pairs.sum { |pair| pair.join(":").length + 1 }
+        [pairs, text[read..]]
+      end
+
+      # Attributes the options that jemalloc reports to the texts that set them, and adds what else these texts name.
+      #
+      # @param settings [Array<Hash{Symbol => Object}>] :name and :value of each
+      # @param confs [Array<Hash{Symbol => String}>] :source and :text of each, in jemalloc's order: a later one wins
+      # @return [Hash{Symbol => Object}] :settings, a Hash for each Allocator::Setting, and their :reasons
+      def attribute(settings:, confs:, **)
+        texts = confs.map { |conf| [conf[:source], *parse(Field.text(conf[:text].to_s))] }
+        reported = settings.to_h { |option| [option[:name], option(*option.values_at(:name, :value), texts)] }
+        others = texts.flat_map do |source, pairs, rest|
+          others(source, pairs.reject { |name, _given| reported.key?(name) }, rest)
+        end
+        silent = others.reject { |other| other[:ignored] }
+        { settings: reported.values + others, reasons: silent.to_h { |other| [other[:name].to_sym, NOT_REPORTED] } }
+      end
+
+      private
+
+      # 5.3.0 turned the option lg_tcache_max into tcache_max, and still takes the old one for it.
+      def option(name, value, texts)
+        own = setting(name, value, texts)
+        return own if own[:given] || name != "tcache_max"
+
+        old = setting("lg_tcache_max", value.bit_length - 1, texts)
+        old[:ignored] || value != 1 << old[:value] ? own : { **old, name: name, value: value }
+      end
+
+      # The last text that means the value is its source; the last that names the option is what was given. Of narenas
+      # alone jemalloc takes the word "default".
+      def setting(name, value, texts)
+        texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|
+          given = pairs.reverse.assoc(name)&.last or next
+          taken = value.is_a?(Integer) ? number(given) == value : given == value.to_s
+          setting[:source] = source if taken
+          setting[:given] = given
+          setting[:ignored] = (NOT_TAKEN unless taken || (name == "narenas" && given == "default"))
+        end
+      end
+
+      def number(text) = (Integer(text, exception: false) if text.match?(NUMBER))
+
+      # The options of a text that jemalloc does not report, and the place where it stops reading.
+      def others(source, pairs, rest)
+        found = pairs.map { |name, given| [name, given, (NO_OPTION unless UNREPORTED.key?(name))] }
+        found << [rest, rest, MALFORMED] unless rest.to_s.empty?
+        found.map { |name, given, ignored| { name: name, source: source, given: given, ignored: ignored } }
+      end
+    end
+  end
+  private_constant :MallocConf
+end
