@@ -28,9 +28,9 @@ module Memscope
   #
   # Every value is frozen, and equal after a round trip through JSON.
   #
-  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer), :boolean,
-  #   :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (what JSON knows) or :sentences
-  #   (Strings by id); a Record class; or a list of one
+  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
+  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (what JSON knows) or
+  #   :sentences (Strings by id); a Record class; or a list of one
   # * `nullable`: whether nil ("not known") is a value
   # * `one_of`: nil, or the only values allowed
   # * `counters`: true for a total that only grows; for a Hash the keys that are such
