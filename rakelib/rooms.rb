@@ -53,7 +53,7 @@ class Rooms
     "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },
     "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
                      may: [*floor, "metrics"] },
-    "tasks" => { files: "lib/memscope/{tasks,tasks/*}.rb", may: [*everything, "exporters"] },
+    "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters"] },
     "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags},generators/**/*,puma/**/*}.rb",
                     may: [*everything, "web", "tasks"] }
   }.freeze

@@ -13,7 +13,7 @@ module Memscope
   #
   # The answer is not trusted: characters that a terminal obeys are replaced.
   class Client
-    # The process cannot be asked; the message says why.
+    # The process cannot be reached; the message says why.
     class Unreachable < StandardError
       # @return [Symbol] :gone, :foreign (another user's), :silent (it does not listen), :busy (it does not answer) or
       #   :untrusted (another process answers)
@@ -70,9 +70,9 @@ module Memscope
     #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop
     # @param options [Hash{Symbol => Object}] the options of that call, without doctor's `since` and purge's `settle`;
     #   purge takes a list of `levers`
-    # @return [Object] what that call of Memscope returns there
+    # @return [Object] the result of that call of Memscope in the process
     # @raise [ArgumentError] for a wrong call or option
-    # @raise [Unreachable] where the process cannot be asked
+    # @raise [Unreachable] where the process cannot be reached
     # @raise [Failed] where it could not answer
     # @raise [Purge::Busy] where it is already purging
     def call(name, **options)
@@ -83,7 +83,7 @@ module Memscope
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
     end
 
-    # @return [Boolean] whether the process can be asked
+    # @return [Boolean] whether the process answers clients
     def listens?
       connect(Listener.now + @timeout).close
       true
@@ -133,7 +133,7 @@ module Memscope
       raise Failed, "the answer of process #{@pid} is not JSON"
     end
 
-    # The process that began to listen must be the one asked, not a child that inherited the socket, nor another.
+    # The listener must be the requested process: not a child that inherited the socket, nor any other process.
     def connect(deadline)
       socket = Sockets.connect(@target.path)
       pid, uid = Sockets.peer(socket)

@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Calls whoever has to know of a fork, in the order of `listen`, in the thread that forks. What is called must not
-  # raise.
+  # Calls listeners after a fork, in the order of `listen`, in the thread that forks. A listener must not raise.
   #
   # @api private
   module Forks
@@ -21,7 +20,7 @@ module Memscope
     @mutex = Mutex.new
 
     class << self
-      # A forked child inherits what was asked for. Ask once.
+      # A forked child inherits its parent's listeners: call this once.
       #
       # @param child [Proc, nil] called in the child, which has no other thread yet
       # @param parent [Proc, nil] called in the parent

@@ -3,7 +3,7 @@
 require_relative "facade"
 
 module Memscope
-  # Starting another program: what `memscope exec` and `memscope report -- COMMAND` find out and prepare before they
+  # Starts another program: the checks and preparations of `memscope exec` and `memscope report -- COMMAND` before they
   # become it. No memscope process stays behind.
   #
   # @api private

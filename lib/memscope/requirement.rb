@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Memscope
-  # A gem that a part of memscope needs, and that memscope itself does not depend on.
+  # A gem that a part of memscope needs and memscope itself does not.
   #
   # @api private
   module Requirement
-    # @param surface [String] needs the gem
+    # @param surface [String] the part that needs it
     # @param gem [String]
-    # @param feature [String] to require
+    # @param feature [String] the file to require
     # @return [void]
-    # @raise [LoadError] where the gem is not installed, saying what to add to the Gemfile
+    # @raise [LoadError] where the gem is missing, with the line for the Gemfile
     def self.load(surface, gem:, feature: gem)
       require feature
     rescue LoadError => e

@@ -6,9 +6,9 @@ module Memscope
   # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does that.
   #
   # * memscope:report prints the ledger.
-  # * memscope:doctor prints what is wrong, and fails if anything is.
-  # * memscope:arenas and memscope:size_classes print what malloc holds.
-  # * memscope:purge gives memory back and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
+  # * memscope:doctor prints findings, and fails if there are any.
+  # * memscope:arenas and memscope:size_classes print the memory of malloc.
+  # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
   # PID=4711 asks a process that listens. Without it, each task is about the rake process itself, and says so: rake is
@@ -16,44 +16,24 @@ module Memscope
   module Tasks
     extend Rake::DSL
 
-    # A task cannot do what was asked of it; the message says why.
+    # A task cannot do its work; the message says why.
     class Failure < StandardError; end
 
     # Each task with its description in `rake -T`.
     TASKS = {
       report: "Print where the memory is, of this rake process or PID= (FORMAT=json)",
-      doctor: "Print what is wrong with the memory, and fail if anything is (PID=, FORMAT=json)",
+      doctor: "Diagnose the memory, and fail if there are findings (PID=, FORMAT=json)",
       arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
-      purge: "Give memory back (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
+      purge: "Return memory to the kernel (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
       metrics: "Print the metrics of this rake process as Prometheus reads them"
     }.freeze
-    # What FORMAT can be; the metrics are text.
+    # The values of FORMAT; the metrics are always text.
     FORMATS = %w[text json].freeze
     # The messages of other processes may hold anything.
     UNPRINTABLE = /[^[:print:]]+/
-    private_constant :UNPRINTABLE
-
-    # The rake process itself.
-    module Local
-      class << self
-        # @param call [Symbol] of Memscope
-        # @return [Reading]
-        def read(call) = Memscope.public_send(call)
-
-        # @param levers [Array<String>]
-        # @param dry_run [Boolean]
-        # @return [Purge::Result]
-        def purge(levers, dry_run:) = Memscope.purge(*levers.map(&:to_sym), dry_run: dry_run)
-
-        # @return [String]
-        def metrics = Memscope::Prometheus.text
-
-        # @return [String]
-        def to_s = "this rake process itself (pid #{Process.pid})"
-      end
-    end
-    private_constant :Local
+    PID = /\A[1-9]\d{0,9}\z/
+    private_constant :UNPRINTABLE, :PID
 
     class << self
       # Defines the tasks. memscope itself is loaded when one runs.
@@ -72,47 +52,70 @@ module Memscope
 
       # An error is one line for people, not a trace.
       def perform(task)
-        check_format(task == :metrics ? FORMATS.first(1) : FORMATS)
+        formats = task == :metrics ? FORMATS.first(1) : FORMATS
+        refuse("FORMAT", format, formats.join(", ")) unless formats.include?(format)
         require_relative "../memscope"
-        target = target()
+        client = client()
+        target = client ? "process #{client.pid}" : "this rake process itself (pid #{Process.pid})"
         warn "memscope:#{task}: of #{target}"
-        print_of(target, task)
+        print_of(client, task)
       rescue ArgumentError, Failure, LoadError => e
         abort "memscope:#{task}: #{e.message.gsub(UNPRINTABLE, ' ')}"
       end
 
-      def print_of(target, task)
-        case task
-        when :report then report(target.read(:ledger))
-        when :doctor then judge(target.read(:doctor))
-        when :purge then show(target.purge(levers, dry_run: dry_run?))
-        when :metrics then puts target.metrics
-        else show(target.read(task))
-        end
-      end
-
-      def check_format(formats)
-        return if formats.include?(format)
-
-        raise Failure, "FORMAT: given #{format.inspect}, allowed: #{formats.join(', ')}"
-      end
-
-      def target
+      # @return [Client, nil] of the process PID; nil without PID
+      def client
         pid = ENV.fetch("PID", "")
-        return Local if pid.empty?
+        return if pid.empty?
 
-        require_relative "tasks/socket"
+        refuse("PID", pid, "the number of a process, as `memscope ps` lists them") unless PID.match?(pid)
         # The application may configure where the sockets are.
-        Socket.new(pid).tap { Rake::Task[:environment].invoke if Rake::Task.task_defined?(:environment) }
+        Rake::Task[:environment].invoke if Rake::Task.task_defined?(:environment)
+        Client.new(pid.to_i)
+      end
+
+      def refuse(variable, given, allowed)
+        raise Failure, "#{variable}: given #{given.inspect}, allowed: #{allowed}"
+      end
+
+      def print_of(client, task)
+        case task
+        when :report then report(read(client, :ledger))
+        when :doctor then judge(read(client, :doctor))
+        when :purge then show(purge(client))
+        when :metrics then puts metrics(client)
+        else show(read(client, task))
+        end
+      rescue Client::Unreachable, Client::Failed => e
+        raise Failure, "PID: #{e.message}"
+      end
+
+      # For a process without a listener, the ledger is the kernel's view, with a warning.
+      def read(client, call)
+        client ? client.call(call) : Memscope.public_send(call)
+      rescue Client::Unreachable => e
+        raise if call != :ledger || e.why == :gone
+
+        view = ExternalProcess.read(client.pid)
+        warn "memscope:report: #{e.message}; this is the kernel's view only"
+        view
+      end
+
+      def purge(client)
+        levers = ENV.fetch("LEVERS", "").split(",").map { |name| name.strip.to_sym }
+        dry_run = ENV.fetch("DRY_RUN", "0") != "0"
+        client ? client.call(:purge, levers: levers, dry_run: dry_run) : Memscope.purge(*levers, dry_run: dry_run)
+      end
+
+      def metrics(client)
+        refuse("PID", client.pid, "none; a server's metrics are its page /metrics") if client
+
+        Memscope::Prometheus.text
       end
 
       def format = ENV.fetch("FORMAT", "text")
 
       def json? = format == "json"
-
-      def levers = ENV.fetch("LEVERS", "").split(",").map(&:strip)
-
-      def dry_run? = ENV.fetch("DRY_RUN", "0") != "0"
 
       def report(ledger)
         return show(ledger) if json? || !ledger.is_a?(Ledger)

@@ -1,16 +1,19 @@
 # frozen_string_literal: true
 
 module Memscope
-  # One value that is read again once it is too old: by one thread, and whoever waits for that thread shares what it
-  # read. A forked child starts without a value: what it inherited is its parent's.
+  # One value that is read again once it is too old. One thread reads at a time, and the threads that wait for it share
+  # its value. A forked child discards the inherited value, which describes its parent.
   #
   # @api private
   class TtlCache
     MONOTONIC = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
 
+    # @return [Object] the last value, of any age
+    attr_reader :value
+
     # @param keep_errors [Boolean] whether an error is kept, and raised again, as long as a value
     # @param clock [#call] returns seconds
-    # @param work [#call] returns seconds of what counts as the work of a read
+    # @param work [#call] returns seconds, by the clock that measures the work of a read
     def initialize(keep_errors: false, clock: MONOTONIC, work: clock)
       @keep_errors = keep_errors
       @clock = clock
@@ -18,8 +21,8 @@ module Memscope
       @mutex = Mutex.new
     end
 
-    # @param ttl [Numeric, #call] for how many seconds a value is fresh; or what returns that, from the seconds of work
-    #   that the value took
+    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or computes them from the seconds of work that
+    #   the value took
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
     def fetch(ttl, &)

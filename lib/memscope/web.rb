@@ -20,50 +20,43 @@ module Memscope
   # /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. POST changes the
   # process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
   #
-  # /profile shows the malloc profile of this process, in a Puma cluster that of the worker that worker=N names, else of
-  # the first; /debug/pprof/heap serves it to Pyroscope, Parca and `go tool pprof` as Go programs do, in a cluster all
-  # workers' profiles merged; with seconds=N the change in the next N seconds.
+  # /profile shows the malloc profile of this process; in a Puma cluster, the profile of worker N with worker=N, else of
+  # the first worker. /debug/pprof/heap serves the profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in
+  # a cluster, the merged profile of all workers; with seconds=N, the change in the next N seconds.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
   module Web
-    @middleware = []
+    @builder = ::Rack::Builder.new { run Application.new }
     @application = nil
     @building = Mutex.new
 
     class << self
       # @param env [Hash] of Rack
       # @return [Array(Integer, Hash, #each)] of Rack
-      def call(env) = (@application || build).call(env)
+      def call(env) = application.call(env)
 
       # Adds a middleware before the application; the first one added sees a request first.
       #
+      # All further arguments are for the middleware's `new`, after the application.
+      #
       # @param middleware [Class]
-      # @param arguments [Array] for its `new`, after the application; options and a block likewise
       # @return [void]
       # @raise [FrozenError] once a request has been served
-      def use(middleware, *arguments, **options, &block)
+      def use(middleware, ...)
         @building.synchronize do
           if @application
             raise FrozenError.new("Memscope::Web.use: given #{middleware.inspect} after the first request, allowed: " \
                                   "before it", receiver: self)
           end
-          @middleware << [middleware, arguments, options, block]
+          @builder.use(middleware, ...)
         end
         nil
       end
 
       private
 
-      def build
-        @building.synchronize do
-          return @application if @application
-
-          @application = @middleware.reverse.reduce(Application.new) do |inner, (middleware, arguments, options, block)|
-            middleware.new(inner, *arguments, **options, &block)
-          end
-        end
-      end
+      def application = @application || @building.synchronize { @application ||= @builder.to_app }
     end
   end
 end

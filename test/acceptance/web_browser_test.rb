@@ -165,7 +165,7 @@ class WebBrowserTest < MemscopeTest
     visit(**DESK) do |page|
       page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
 
-      assert_match(/\A\d+\.\d MiB now, \+0\.0 since \d\d:\d\d:\d\d/, page.text("#time-text"))
+      assert_match(/\A\d+\.\d MiB now, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
       assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
                    page.evaluate("document.querySelectorAll('.legend .chip').length")
     end

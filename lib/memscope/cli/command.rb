@@ -211,13 +211,11 @@ module Memscope
       def other? = @given.key?(:pid) || @given.key?(:socket)
 
       # The client of the other process.
-      def other = @other ||= asking { client }
-
-      def client
+      def other
         pid, socket = @given.values_at(:pid, :socket)
         refuse("--pid and --socket exclude each other") if pid && socket
 
-        socket ? Client.at(socket) : Client.new(pid)
+        @other ||= asking { socket ? Client.at(socket) : Client.new(pid) }
       end
 
       # Runs a block that calls the other process.

@@ -8,10 +8,10 @@ module Memscope
     class ExecCommand < Command
       NOTES = <<~TEXT.freeze
         COMMAND starts only if the allocator is proved to serve malloc in its
-        environment. A Ruby program proves it again before its script. The dynamic linker
-        of any other program reports which malloc it binds; one that it does not export
-        is invisible. Without proof, memscope prints the reason and exits with 74; with
-        127 if it cannot find COMMAND, 126 if it cannot execute it, else COMMAND's own.
+        environment. A Ruby program proves it again before its script. For any other
+        program, the dynamic linker reports which malloc it binds; a malloc that the
+        program does not export stays invisible. The exit status is 74 without proof,
+        127 if COMMAND is not found, 126 if it cannot be executed, otherwise its own.
 
         Without --allocator, the first of these that exists decides: the variable
         #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
@@ -49,7 +49,10 @@ module Memscope
         objection = program.objection(choice.library, environment.changes)
         raise Launch::Refusal, objection if objection
 
-        order_proof(choice, environment) if program.ruby?
+        if program.ruby?
+          Launch::Handoff.write("prove", environment, title: self.class.title, status: INPUT_OUTPUT,
+                                                      expected: choice.name, if_present: @given[:if_present])
+        end
         refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
         environment
       rescue Launch::Refusal => e
@@ -57,11 +60,6 @@ module Memscope
 
         say("#{e.message}; #{@command.first} starts unchanged (--if-present)")
         Launch::Environment.new(ENV)
-      end
-
-      def order_proof(choice, environment)
-        Launch::Handoff.write("prove", environment, title: self.class.title, status: INPUT_OUTPUT,
-                                                    expected: choice.name, if_present: @given[:if_present])
       end
     end
   end

@@ -4,7 +4,7 @@ require_relative "profile_command"
 
 module Memscope
   module CLI
-    # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much of what it
+    # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it
     # allocated after the warm-up. For tests of native gems.
     class LeaksCommand < ProfileCommand
       # Bytes between samples, and bytes that a line may keep, by default.
@@ -13,8 +13,8 @@ module Memscope
       # Seconds, by default.
       WARM_UP = 1.0
       NOTES = <<~TEXT
-        When COMMAND ends, memscope collects garbage and prints, by line, what was
-        allocated after the warm-up and is still live, with its age in generations. The
+        When COMMAND ends, memscope collects garbage and prints, by line, the live memory
+        that was allocated after the warm-up, with its age in generations. The
         exit status is 1 if a line kept more than the threshold by two standard errors
         of the estimate, 74 if COMMAND ended in its warm-up, otherwise COMMAND's own.
 
@@ -27,9 +27,9 @@ module Memscope
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
                    notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
-                   options: [*SAMPLING, ["--threshold BYTES", Integer, "what a line may keep"],
+                   options: [*SAMPLING, ["--threshold BYTES", Integer, "the most that a line may keep"],
                              ["--warmup SECONDS", Float, "ignore allocations until then (default: 1)"],
-                             ["--after SIGNAL", "ignore allocations until SIGNAL, as USR2"], GENERATIONS] }
+                             ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze
       private_constant :FORMS, :RATE, :THRESHOLD, :WARM_UP, :NOTES
 

@@ -11,16 +11,16 @@ module Memscope
       NOTES = <<~TEXT
         Process N must allow actions (its setting `actions`). Earlier allocations are
         unknown. The default backend is jemalloc's profiler, which must be ready from
-        the start (memscope exec --profile). A profile that is running already continues
-        with its own backend and rate; the report is its change in N seconds, and says so.
+        the start (memscope exec --profile). A profile that is already running continues
+        with its own backend and rate; the report then shows its change in N seconds.
       TEXT
       PROGRAM_NOTES = <<~TEXT
-        memscope collects garbage first, so that the report shows what stays. The report
-        goes to standard error, or to FILE. Each process that COMMAND forks, such as a
-        Puma worker, reports when it ends, with what it inherited: to standard error, or
-        to FILE with its pid in the name (heap.4711.html). No report if a process calls
-        exit! or is killed, nor from other programs that COMMAND starts. For a process
-        that is running and listens, use --pid. The exit status is COMMAND's own.
+        memscope collects garbage first, so that the report shows only live memory. The
+        report goes to standard error, or to FILE. Each process that COMMAND forks, such
+        as a Puma worker, reports when it ends, including inherited memory: to standard
+        error, or to FILE with its pid in the name (heap.4711.html). A process that calls
+        exit! or is killed does not report, nor do other programs that COMMAND starts.
+        For a running process that listens, use --pid. The exit status is COMMAND's own.
 
         Without --backend, the program starts under a jemalloc with its profiler ready,
         if there is one, else with the backend imports; the report names the backend.
@@ -81,11 +81,10 @@ module Memscope
         token = other.call(:malloc_profile_start, seconds: @given[:seconds], rate: @given[:rate], backend: backend)
         begin
           wait
-        rescue SignalException
-          other.call(:malloc_profile_stop, token: token)
-          raise
+        ensure
+          profile = other.call(:malloc_profile_stop, token: token)
         end
-        other.call(:malloc_profile_stop, token: token)
+        profile
       end
 
       def wait

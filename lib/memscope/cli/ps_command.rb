@@ -12,8 +12,8 @@ module Memscope
       NOTES = <<~TEXT
         A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) accepts --pid of
         report, doctor, purge, profile and top. Others show the kernel's view only: "?"
-        marks a malloc that is mapped, which does not prove that it serves. Only root
-        sees the processes of other users in full.
+        marks a malloc that is mapped but not proven to serve. Only root sees the
+        processes of other users in full.
       TEXT
       FORMS = {
         process: { summary: "list the Ruby processes, and which accept connections",
@@ -26,7 +26,7 @@ module Memscope
 
       # A process, and the name of its proven malloc, if it listens and reports one.
       Entry = Struct.new(:process, :malloc) do
-        # @return [String] what serves malloc; with "?" what is mapped, which proves nothing
+        # @return [String] the malloc that serves; with "?" one that is mapped but not proven
         def malloc_text
           return malloc.name if malloc
 

@@ -9,7 +9,8 @@ module Memscope
     class PurgeCommand < Command
       NOTES = <<~TEXT.freeze
         The levers run in this order: #{Purge::LEVERS.join(', ')}.
-        By default, all that the process has run. Without --pid, memscope purges itself.
+        By default, every lever runs that the process supports. Without --pid, memscope
+        purges itself.
       TEXT
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",

@@ -8,16 +8,16 @@ module Memscope
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports,
-        once, whichever Ruby programs it execs. No report if it calls exit!, is killed,
-        execs another kind of program, ignores RUBYOPT, or becomes a daemon by
+        once, even if it execs other Ruby programs. No report if it calls exit!, is
+        killed, execs another kind of program, ignores RUBYOPT, or becomes a daemon by
         Process.daemon. The exit status is COMMAND's own. With --every, Ruby does not
         detect a deadlock of all threads.
       TEXT
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
-                 objects: "ask objects what they hold in malloc" }.freeze
+                 objects: "add the malloc memory that objects report" }.freeze
       # The readings other than the ledger, by the calls that read them.
-      READINGS = { mappings: "each mapping and its rows", arenas: "malloc's arenas",
+      READINGS = { mappings: "each mapping and its owners", arenas: "malloc's arenas",
                    size_classes: "slab use by size (jemalloc)", fragmentation: "free memory, by how to return it",
                    workers: "each process of the Puma cluster" }.freeze
       EVERY = [*TEXT, ["--every SECONDS", Float, "report at this interval too"]].freeze

@@ -10,8 +10,8 @@ module Memscope
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
       NOTES = <<~TEXT
-        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket, of a
-        process that listens. Others show the kernel's view only.
+        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket and a
+        process that listens. Other processes show the kernel's view only.
       TEXT
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",

@@ -2,18 +2,18 @@
 
 module Memscope
   module Launch
-    # What memscope leaves for the Ruby program that it becomes: an order in a variable for each mode, and autorun.rb,
-    # which RUBYOPT loads before the program's script. Both are for this one process, which keeps its id across exec:
-    # autorun removes them from any other process that inherits them.
+    # Passes orders to the Ruby program that memscope becomes: a variable for each mode, and autorun.rb, which RUBYOPT
+    # loads before the program's script. Both are for this one process, which keeps its id across exec: autorun removes
+    # them from any other process that inherits them.
     #
     # The program loads this file too, before anything else of memscope: it requires nothing.
     module Handoff
-      # What autorun does, in this order; and whether again in another Ruby program that the process execs.
+      # The modes of autorun in their order; true for modes that repeat in another Ruby program that the process execs.
       MODES = { "prove" => false, "profile" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../..", __dir__)
       private_constant :MODES, :LIBRARY
 
-      # An order, as the program finds it, and what carrying it out needs there.
+      # An order in the started program, with the tools to carry it out.
       class Order
         # @param values [Hash{String => String}]
         def initialize(values)

@@ -6,7 +6,7 @@ require "rbconfig"
 module Memscope
   module Launch
     # A program as the kernel would start it: the file that a command names, the executable that runs it if it is a
-    # script, and what the executable's dynamic linker would map into it.
+    # script, and the libraries that the executable's dynamic linker would map.
     class Program
       # No such program can start; the message is the reason.
       class Unavailable < StandardError
@@ -43,7 +43,7 @@ module Memscope
       # glibc's C library, which has a malloc of its own.
       LIBC = "libc.so.6"
       # With these, ld.so of glibc binds all symbols of a program and reports them, without running it (ld.so(8)). Only
-      # glibc's: that of musl would run it.
+      # glibc's: musl's would run it.
       BIND = { "LD_TRACE_LOADED_OBJECTS" => "1", "LD_WARN" => "yes", "LD_BIND_NOW" => "yes",
                "LD_DEBUG" => "bindings", "LD_DEBUG_OUTPUT" => nil }.freeze
       BOUND = /binding file (.+) \[0\] to (.+) \[0\]: normal symbol `malloc'/
@@ -161,10 +161,12 @@ module Memscope
       def search(name)
         raise Unavailable.new(name.inspect, Errno::ENOENT) if name.empty?
 
-        candidates = [name]
-        candidates = directories.map { |directory| File.join(directory, name) } unless name.include?("/")
+        searched = !name.include?("/")
+        # An empty entry is the working directory.
+        directories = @search_path.split(":", -1).map { |directory| directory.empty? ? "." : directory }
+        candidates = searched ? directories.map { |directory| File.join(directory, name) } : [name]
         found = candidates.find { |path| File.file?(path) && File.executable?(path) }
-        found || raise(Unavailable.new(name, obstacle(candidates, searched: !name.include?("/"))))
+        found || raise(Unavailable.new(name, obstacle(candidates, searched: searched)))
       end
 
       def obstacle(candidates, searched:)
@@ -176,9 +178,6 @@ module Memscope
         end
         (errors - [Errno::ENOENT, (Errno::ENOTDIR if searched)]).first || Errno::ENOENT
       end
-
-      # An empty entry is the working directory.
-      def directories = @search_path.split(":", -1).map { |directory| directory.empty? ? "." : directory }
 
       def follow(path, arguments, scripts_left)
         raise Refusal, "#{path}: too many nested scripts" if scripts_left.zero?

@@ -5,7 +5,7 @@ require_relative "handoff"
 module Memscope
   module Launch
     # Profiles malloc in the program that loads this, from before its script until it ends, or for some seconds. The
-    # program ends as it would without a profile; but `memscope leaks` turns success into failure if too much stayed.
+    # program ends as it would without a profile; but `memscope leaks` turns success into failure if too much stays.
     #
     # A forked process continues with its copy of the profile and reports it when it ends, as a worker of Puma's does;
     # `memscope leaks` judges the first process only.
@@ -129,7 +129,7 @@ module Memscope
 
           @ended = true
           ended = MallocProfile.next_generation if @order["threshold"] # later allocations are not the program's
-          2.times { GC.start } # the second one frees what the first left to finalizers
+          2.times { GC.start } # the second one frees objects that the first left to finalizers
           profile = MallocProfile.running? ? MallocProfile.stop : MallocProfile.snapshot
           next judge(profile, ended) if @order["threshold"]
 

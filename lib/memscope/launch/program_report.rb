@@ -57,17 +57,11 @@ module Memscope
       end
 
       def readings
-        return [diagnosis] if @title == "doctor"
+        # With growth since the first one.
+        return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
         return [Memscope.ledger(**@options)] unless @order["reading"]
 
         @order["reading"].split.map { |name| Memscope.public_send(name) }
-      end
-
-      # With growth since the first one.
-      def diagnosis
-        diagnosis = Memscope.doctor(since: @first)
-        @first ||= diagnosis
-        diagnosis
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -4,7 +4,7 @@ require "json"
 require_relative "../facade"
 
 module Memscope
-  # What one process can ask another over its socket: a closed table of calls, their options, and what they return. A
+  # The calls that one process can make in another over its socket: a closed table with their options and results. A
   # request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …} with the
   # reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
   #
@@ -100,9 +100,7 @@ module Memscope
         refuse("a request", request, "an object") unless request.is_a?(Hash)
         refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
 
-        name = CALLS.keys.find { |call| call.name == request["call"] }
-        refuse("call", request["call"], CALLS.keys.join(", ")) unless name
-
+        name = choose("call", request["call"], CALLS.keys)
         [name, options(name, request.fetch("options", {}))]
       rescue JSON::ParserError
         refuse("a request", line, "one line of JSON, an object")
@@ -121,7 +119,8 @@ module Memscope
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
         refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
-        Memscope.purge(*levers.map { |given| lever(given) }, dry_run: dry_run, **options)
+        levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
+        Memscope.purge(*levers, dry_run: dry_run, **options)
       end
 
       def malloc_profile_state = MallocProfile::Lease.state
@@ -129,13 +128,11 @@ module Memscope
       def malloc_profile_snapshot = MallocProfile.snapshot
 
       # Answers at once: the client waits in its own process.
-      def malloc_profile_start(backend: "auto", **options)
+      def malloc_profile_start(seconds: nil, backend: "auto", **options)
         check_actions
-        known = MallocProfile::BACKENDS.find { |name| name.name == backend }
-        refuse("backend", backend, MallocProfile::BACKENDS.join(", ")) unless known
-        refuse("seconds", nil, "a number of seconds") unless options.key?(:seconds)
+        backend = choose("backend", backend, MallocProfile::BACKENDS)
         refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
-        MallocProfile::Lease.start(backend: known, **options)
+        MallocProfile::Lease.start(seconds: seconds, backend: backend, **options)
       end
 
       def malloc_profile_stop(token: nil)
@@ -156,8 +153,8 @@ module Memscope
         raise Refused, "this process allows no actions: its setting `actions` is false"
       end
 
-      def lever(given)
-        Purge::LEVERS.find { |lever| lever.name == given } || refuse("purge: a lever", given, Purge::LEVERS.join(", "))
+      def choose(what, given, allowed)
+        allowed.find { |name| name.name == given } || refuse(what, given, allowed.join(", "))
       end
 
       def refuse(what, given, allowed)

@@ -143,21 +143,20 @@ module Memscope
     def abandon(gone:)
       @open = false
       close_descriptors
-      @alarm.close
       remove if gone
     end
 
     private
 
     def start
-      thread = Thread.new { serve }
+      thread = Thread.new { turn while @open }
       thread.name = "memscope listener"
       thread.report_on_exception = false
       thread.thread_variable_set(:fork_safe, true) # Puma warns at a fork of threads without this mark
       thread
     end
 
-    def close_descriptors = [@server, @wake, *@connections].each(&:close)
+    def close_descriptors = [@server, @wake, @alarm, *@connections].each(&:close)
 
     def remove
       File.unlink(@path) if File.lstat(@path).ino == @inode
@@ -165,20 +164,17 @@ module Memscope
       nil # already removed
     end
 
-    def serve
-      turn while @open
-    end
-
     # Waits until a client can be read from, written to or dropped.
     def turn
       ready = wait
       return unless @open
 
-      moment = Listener.now # a call can take long: whoever wrote meanwhile is read before being dropped
+      moment = Listener.now # calls can take long: a client that wrote meanwhile is read before it is dropped
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
-      drop { |connection| connection.over? || connection.deadline < moment }
+      done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
+      done.each(&:close)
     rescue StandardError
       sleep PAUSE if @open # must not end a program in which threads abort on exceptions
     end
@@ -219,11 +215,6 @@ module Memscope
       end
     end
 
-    def drop(&)
-      done, @connections = @connections.partition(&)
-      done.each(&:close)
-    end
-
     # One client: reads one line and writes one line, each within its deadline. Never blocks.
     #
     # @api private
@@ -258,7 +249,7 @@ module Memscope
       # @return [void]
       def close = @socket.close
 
-      # Reads or writes what it can.
+      # Reads or writes as much as it can without blocking.
       #
       # @return [void]
       def go_on

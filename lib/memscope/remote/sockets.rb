@@ -8,7 +8,7 @@ module Memscope
   #
   # @api private
   module Sockets
-    # A path cannot be trusted or used; the message names it and what is allowed.
+    # A path cannot be trusted or used; the message names it and the allowed values.
     class Refused < StandardError; end
 
     # Bytes of a path in struct sockaddr_un, without its NUL.
@@ -18,7 +18,7 @@ module Memscope
     private_constant :LONGEST, :CREDENTIALS
 
     class << self
-      # @param configured [String, nil] the directory asked for
+      # @param configured [String, nil] the configured directory, if any
       # @return [String] the directory for this process's socket, created if missing
       # @raise [Refused]
       def directory(configured = nil)

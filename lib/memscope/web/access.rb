@@ -28,19 +28,18 @@ module Memscope
       ALLOWED = Verdict.new.freeze
       # The values of Rails.env under which the pages may be open without authorization.
       OPEN = %w[development test].freeze
-      LOOPBACK = [IPAddr.new("127.0.0.0/8"), IPAddr.new("::1")].freeze
       # Servers report the peers of Unix sockets as 127.0.0.1.
       SOCKETS = %w[puma.socket unicorn.socket].freeze
       HOST = /\A(?:\[(?<host>[0-9a-f:.]+)\]|(?<host>[a-z0-9.-]+))(?::\d{1,5})?\z/i
       # Headers that proxies, load balancers and tunnels add.
       FORWARDED = /\AHTTP_(?:X_FORWARDED|FORWARDED|VIA|X_REAL_IP|(?:X_)?(?:CLUSTER_)?CLIENT_IP|TRUE_CLIENT_IP|
                              CF_|FASTLY_|X_ENVOY_|X_ORIGINAL_|X_AMZN_|TAILSCALE_)/x
-      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers unless told otherwise; no browser does.
+      # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers by default; no browser does.
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       # Bytes.
       LONGEST_CREDENTIALS = 1024
       OPENING = "configure username and password (MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), or authorize"
-      private_constant :ALLOWED, :OPEN, :LOOPBACK, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS,
+      private_constant :ALLOWED, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS,
                        :OPENING
 
       class << self
@@ -126,8 +125,7 @@ module Memscope
 
         def loopback_address?(address)
           given = IPAddr.new(address.to_s)
-          given = given.native if given.ipv4_mapped?
-          LOOPBACK.any? { |range| range.include?(given) }
+          (given.ipv4_mapped? ? given.native : given).loopback?
         rescue IPAddr::Error
           false
         end
@@ -207,6 +205,43 @@ module Memscope
         def foreign(origin, env) = "#{Request.excerpt(origin)} is not Host #{Request.excerpt(env['HTTP_HOST'])}"
 
         def refused(sentence, about = nil) = Access::Verdict.new(403, sentence, about)
+      end
+    end
+
+    # Limits how often refusals are logged, so that strangers cannot fill the application's log: the first of each kind
+    # at once, then at most one line a minute, with the number of refusals in between.
+    #
+    # @api private
+    class LogThrottle
+      # Seconds.
+      INTERVAL = 60
+      # Kinds that are counted separately; all further kinds count as one.
+      MOST = 32
+      private_constant :INTERVAL, :MOST
+
+      # @param clock [#call] returns seconds
+      def initialize(clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
+        @clock = clock
+        @mutex = Mutex.new
+        @kinds = {}
+      end
+
+      # Counts one.
+      #
+      # @param kind [Object] nothing that comes from the request
+      # @return [String, nil] the end of the line; nil if no line is due
+      def add(kind)
+        now = @clock.call
+        @mutex.synchronize do
+          kind = :others if @kinds.size >= MOST && !@kinds.key?(kind)
+          logged, left_out = @kinds[kind]
+          due = logged.nil? || now - logged >= INTERVAL
+          @kinds[kind] = due ? [now, 0] : [logged, left_out + 1]
+          next unless due
+          next "" if left_out.to_i.zero?
+
+          " (and #{left_out} more for the same reason in the #{(now - logged).round} s before)"
+        end
       end
     end
   end

@@ -1,15 +1,16 @@
 # frozen_string_literal: true
 
 require_relative "access"
-require_relative "actions/profile"
-require_relative "actions/purge"
+require_relative "actions"
 require_relative "assets"
 require_relative "cluster"
-require_relative "log_throttle"
-require_relative "pages"
+require_relative "pages/overview"
+require_relative "pages/profile"
+require_relative "pages/readings"
 require_relative "readings"
 require_relative "request"
 require_relative "response"
+require_relative "view"
 
 module Memscope
   module Web
@@ -20,12 +21,16 @@ module Memscope
       CLOSED = "Access denied. See the application log for how to allow it."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
       METRICS = "text/plain; version=0.0.4; charset=utf-8"
+      # The pages that GET shows.
+      PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
+                "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
+                "/mappings" => Pages::Mappings, "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
       # The methods that answer, by path; assets are not among them.
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
-                **Pages::ALL.transform_values { :page } }.freeze
+                **PAGES.transform_values { :page } }.freeze
       ACTIONS = { "/purge" => :purge, "/profile" => :profile }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
-      private_constant :CLOSED, :CHALLENGE, :METRICS, :READS, :ACTIONS, :HANDLERS
+      private_constant :CLOSED, :CHALLENGE, :METRICS, :PAGES, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -47,7 +52,7 @@ module Memscope
         request = Request.new(env)
         verdict = verdict(env)
         response = verdict.allowed? ? answered(request) : denied(request, verdict)
-        request.head? ? Response.headless(response) : response
+        request.head? ? [*response.first(2), []] : response
       end
 
       private
@@ -67,7 +72,7 @@ module Memscope
       def answered(request)
         allowed(request)
       rescue HttpError => e
-        Pages.error(e, request)
+        error(e, request)
       rescue StandardError, ScriptError => e # ScriptError where a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
         Response.sentence(500, request.format, "This page failed. See the application log.")
@@ -86,9 +91,25 @@ module Memscope
 
       def asset(request) = Assets.response(Assets.find(request.path))
 
-      def page(request) = shown(Pages::ALL.fetch(request.path).new(@readings, request), request)
+      def page(request) = shown(PAGES.fetch(request.path).new(@readings, request), request)
 
-      def shown(page, request) = Pages.response(page, request, @configuration.call.actions)
+      def shown(page, request)
+        case request.format
+        when :json then Response.of(200, :json, "#{page.json}\n")
+        when :text then Response.of(200, :text, page.text)
+        else html(200, page, View.new(request, actions: @configuration.call.actions))
+        end
+      end
+
+      def error(error, request)
+        return html(error.status, error, View.new(request, actions: false), error.headers) if request.format == :html
+
+        Response.sentence(error.status, request.format, error.message, error.headers)
+      end
+
+      def html(status, page, view, headers = {})
+        Response.of(status, :html, view.page(page), { **headers, **Forgery.header(view.request, view.token) })
+      end
 
       def metrics(_request) = Response.of(200, METRICS, @readings.fetch(:metrics))
 
@@ -102,12 +123,12 @@ module Memscope
 
       def purge(request)
         form = action_form(request)
-        shown(changing { Actions::Purge.run(form, ClusterCalls.new(@readings)) }, request)
+        shown(changing { Actions.purge(form, ClusterCalls.new(@readings)) }, request)
       end
 
       def profile(request)
         form = action_form(request)
-        outcomes = changing { Actions::Profile.run(form, ClusterCalls.new(@readings)) }
+        outcomes = changing { Actions.profile(form, ClusterCalls.new(@readings)) }
         shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
       end
 

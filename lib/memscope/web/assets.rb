@@ -33,7 +33,7 @@ module Memscope
       def path(name) = "/assets/#{name}?#{ALL.fetch(name).digest}"
 
       # @param path [String, nil] of the request
-      # @return [String, nil] of TYPES; nil where there is none
+      # @return [String, nil] a key of TYPES; nil for any other path
       def find(path) = TYPES.keys.find { |name| path == "/assets/#{name}" }
 
       # @param name [String] of TYPES

@@ -61,15 +61,11 @@ module Memscope
       # @yieldreturn [Workers]
       # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, where a
       #   reading of the workers would cost a ledger
-      def self.workers
-        return [] unless Memscope::Workers.current
-
-        yield.select { |worker| worker.role == :worker }
-      end
+      def self.workers = Memscope::Workers.current ? yield.select { |worker| worker.role == :worker } : []
 
       # @param readings [Readings]
       # @param workers [Array<Worker>] empty without a cluster
-      # @param timeouts [Hash{Symbol => Float}] those that are not TIMEOUTS
+      # @param timeouts [Hash{Symbol => Float}] overrides of TIMEOUTS
       def initialize(readings, workers: self.class.workers { readings.fetch(:workers) }, timeouts: {})
         @readings = readings
         @workers = workers
@@ -80,7 +76,7 @@ module Memscope
       def cluster? = @workers.any?
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all
-      # @param all [Boolean] whether "all" is allowed where there are several
+      # @param all [Boolean] whether "all" is allowed with several workers
       # @return [Array<Place>] at least one; of two workers with one index, as in a restart, the younger
       # @raise [HttpError] for another worker
       def choose(given, all: true)
@@ -152,7 +148,7 @@ module Memscope
       # @param place [Place]
       # @param state [Hash{Symbol => Object}] its present one
       # @return [Readings::Rendered] of the profile in this state, some moments ago
-      # @raise [HttpError] likewise
+      # @raise [HttpError] where there is none, or the process does not answer
       def kept_profile(place, state)
         raise none(place) if state[:session].zero?
 
@@ -213,7 +209,7 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    # GET /debug/pprof/heap, as Go has it: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
+    # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
     # seconds=N the change in the next N seconds. In a cluster all workers' profiles are merged, or worker=N chooses
     # one. Go's text format (debug=1) is refused: it has addresses, which no other program can resolve to Ruby frames.
     #
@@ -260,16 +256,13 @@ module Memscope
           raise HttpError.parameter("debug", debug, "0 (for a text to read: /profile.txt)")
         end
 
-        [worker, seconds && whole_seconds(seconds)]
+        return [worker, nil] unless seconds
+        return [worker, seconds.to_i] if seconds.match?(/\A\d{1,3}\z/) && seconds.to_i.between?(1, LONGEST)
+
+        raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
       end
 
-      def whole_seconds(given)
-        return given.to_i if given.match?(/\A\d{1,3}\z/) && given.to_i.between?(1, LONGEST)
-
-        raise HttpError.parameter("seconds", given, "a whole number from 1 to #{LONGEST}")
-      end
-
-      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and those that are unknown
+      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and unknown states
       def running(states)
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)

@@ -16,17 +16,18 @@ module Memscope
       def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
     end
 
-    # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched.
+    # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched, with the pattern #held of
+    # the page's layout.
     #
     # @api private
     module Drawing
       # Pixels.
       BAR = 56
       METER = 10
-      # Percent of a bar: a number fits into the first on a phone; the second is wide for it.
+      # Percent of a bar: from LEGIBLE on, a number fits on a phone; from WIDE on, there is room to spare.
       LEGIBLE = 3
       WIDE = 10
-      # Of a percentage: those of a bar sum to 100 exactly.
+      # Decimals of a percentage: the percentages of a bar sum to exactly 100.
       DECIMALS = 4
       HATCHED = 'fill="url(#held)"'
       private_constant :BAR, :METER, :LEGIBLE, :WIDE, :DECIMALS, :HATCHED
@@ -60,15 +61,6 @@ module Memscope
         svg("meter", METER, 'aria-hidden="true"',
             rect("track", 0, 100, METER) + rect("fill #{row_class(id)}", 0, solid + hatched, METER) +
             rect("held", solid, hatched, METER, HATCHED))
-      end
-
-      # The pattern that the hatching of all drawings of a page refers to.
-      #
-      # @return [Markup]
-      def patterns
-        svg("patterns", 0, 'aria-hidden="true"',
-            '<defs><pattern id="held" width="6" height="6" patternUnits="userSpaceOnUse" ' \
-            'patternTransform="rotate(45)"><rect class="hatch" width="2.5" height="6"/></pattern></defs>')
       end
 
       # @param id [Symbol] of a ledger's row

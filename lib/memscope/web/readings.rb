@@ -4,36 +4,32 @@ require_relative "../ttl_cache"
 
 module Memscope
   module Web
-    # Readings for all requests. One thread takes a reading at a time, those who wait share it, and it is kept for a
-    # second, or for ten times as long as it and rendering it took: however many ask, that takes a tenth of the time at
-    # most. Errors are kept as well. A forked child takes its own.
+    # Readings for all requests. One thread takes a reading at a time, and the threads that wait share it. A reading is
+    # kept for a second, or for ten times as long as reading and rendering took, so that any number of requests costs at
+    # most a tenth of the time. Errors are kept as well. A forked child takes its own readings.
     #
     # @api private
     class Readings
       # Seconds.
       SHORTEST = 1.0
       LONGEST = 30.0
-      # How many times as long as it took a reading is kept.
+      # A reading is kept so many times as long as it took.
       REST = 10
-      # As many readings are kept, the last used.
+      # The most recently used readings that are kept.
       MOST = 64
-      # The workers' last reports to their master. Waiting for the master is no work; they are not kept for a second:
-      # another worker may have answered with newer counters, which would then seem to fall.
+      # The workers' last reports to their master. Waiting for the master does not count as work. They are not kept for
+      # SHORTEST: another worker may have served newer counters, which would then seem to fall.
       REPORTED = %i[workers metrics].freeze
-      WALL = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+      WALL = TtlCache::MONOTONIC
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
 
       # How each is read.
       KINDS = {
-        ledger: -> { Memscope.ledger },
+        **%i[ledger arenas ruby_heap mappings workers].to_h { |call| [call, -> { Memscope.public_send(call) }] },
         diagnosis: -> { Memscope.doctor },
         forecast: -> { Memscope.purge(dry_run: true) },
-        arenas: -> { Memscope.arenas },
         size_classes: ->(arena) { Memscope.size_classes(arena: arena) },
-        ruby_heap: -> { Memscope.ruby_heap },
-        mappings: -> { Memscope.mappings },
-        workers: -> { Memscope.workers },
         metrics: -> { Memscope::Prometheus.text }
       }.freeze
 
@@ -56,7 +52,7 @@ module Memscope
 
         # @param form [Symbol]
         # @yieldparam reading [Reading]
-        # @return [String] what the block returned when it was first called for this form
+        # @return [String] the block's first result for this form
         def body(form)
           @mutex.synchronize do
             @bodies[form] ||= begin
@@ -67,13 +63,6 @@ module Memscope
         end
       end
 
-      # A cache with its last value.
-      Slot = Struct.new(:cache, :value) do
-        # @return [Float]
-        def rendering_seconds = value.is_a?(Rendered) ? value.seconds : 0.0
-      end
-      private_constant :Slot
-
       # @param kinds [Hash{Symbol => Proc}]
       # @param clock [#call] returns seconds
       # @param own_work [#call] returns seconds that this thread has worked
@@ -82,19 +71,22 @@ module Memscope
         @clock = clock
         @own_work = own_work
         @mutex = Mutex.new
-        @slots = {}
+        @caches = {}
       end
 
       # @param kind [Symbol] of KINDS; or any other, with a block that reads it
-      # @return [Object] which may be some seconds old
+      # @return [Object] the reading, possibly some seconds old
       def fetch(kind, *arguments)
         reported = REPORTED.include?(kind)
-        slot = slot([kind, *arguments], reported ? @own_work : @clock)
-        ttl = ->(took) { (REST * (took + slot.rendering_seconds)).clamp(reported ? 0.0 : SHORTEST, LONGEST) }
-        slot.cache.fetch(ttl) { slot.value = block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
+        cache = cache([kind, *arguments], reported ? @own_work : @clock)
+        ttl = lambda do |took|
+          took += cache.value.seconds if cache.value.is_a?(Rendered)
+          (REST * took).clamp(reported ? 0.0 : SHORTEST, LONGEST)
+        end
+        cache.fetch(ttl) { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
       end
 
-      # @return [Rendered] likewise, of the reading that the block returns
+      # @return [Rendered] of the reading that the block returns
       def fetch_rendered(kind, *arguments)
         fetch(kind, *arguments) { Rendered.new(yield, clock: @clock) }
       end
@@ -102,18 +94,15 @@ module Memscope
       # Drops all, because the process was changed.
       #
       # @return [void]
-      def forget
-        @mutex.synchronize { @slots = {} }
-        nil
-      end
+      def forget = @mutex.synchronize { @caches = {} }
 
       private
 
-      def slot(key, work)
+      def cache(key, work)
         @mutex.synchronize do
-          found = @slots.delete(key)
-          @slots.shift if @slots.size >= MOST
-          @slots[key] = found || Slot.new(TtlCache.new(keep_errors: true, clock: @clock, work: work))
+          found = @caches.delete(key)
+          @caches.shift if @caches.size >= MOST
+          @caches[key] = found || TtlCache.new(keep_errors: true, clock: @clock, work: work)
         end
       end
     end

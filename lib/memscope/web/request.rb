@@ -92,9 +92,7 @@ module Memscope
         [type.to_s.downcase, quality ? quality.delete_prefix("q=").to_f : 1.0]
       end
 
-      def quality(type, ranges)
-        ranges.values_at(type, type.sub(%r{/.*}, "/*"), "*/*").compact.first || 0.0
-      end
+      def quality(type, ranges) = ranges.values_at(type, type.sub(%r{/.*}, "/*"), "*/*").compact.first || 0.0
 
       def body
         declared = env["CONTENT_LENGTH"].to_s

@@ -70,9 +70,6 @@ module Memscope
       # @param verbs [Array<String>]
       # @return [Array(Integer, Hash, Array<String>)] the verbs that a path allows
       def options(verbs) = [204, { **HEADERS, "allow" => verbs.join(", ") }, []]
-
-      # @return [Array(Integer, Hash, Array<String>)] without its body
-      def headless(response) = [*response.first(2), []]
     end
   end
 end

@@ -12,14 +12,6 @@ module Memscope
     #
     # @api private
     class Template < ERB
-      # @param path [String]
-      # @return [Template]
-      def self.load(path)
-        template = new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
-        template.filename = path
-        template
-      end
-
       # As a method in the scope of its caller; the constants of ERB's own def_method would be ERB's.
       #
       # @param signature [String]
@@ -48,14 +40,15 @@ module Memscope
       private_constant :UNKNOWN, :DIRECTORY
 
       Dir[File.join(DIRECTORY, "*.erb")].each do |path|
-        class_eval(Template.load(path).method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
+        template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
+        class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
       end
 
       # @return [Request]
       attr_reader :request
       # @return [Boolean] whether the levers have buttons
       attr_reader :actions
-      # @return [String] for this page's forms: the cookie's, where there is one
+      # @return [String] of this page's forms: the token in the cookie, else a new one
       attr_reader :token
 
       # @param request [Request]
@@ -66,7 +59,7 @@ module Memscope
         @token = Forgery.cookie(request.env) || Forgery.token
       end
 
-      # @param subject [Object] what the template shows
+      # @param subject [Object] the object that the template shows
       # @return [Markup]
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 
@@ -108,8 +101,8 @@ module Memscope
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")
 
-      # @return [String] with a capital at its beginning and a full stop at its end
-      def sentence(text) = "#{text.sub(/\A./, &:upcase)}."
+      # @return [String] with a full stop, and with a capital unless the name of a malloc comes first
+      def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
 
       # @return [String] "malloc › main heap" of a row's path
       def path_words(path) = path.to_s.split("/").map { |id| id.tr("_", " ") }.join(" › ")
@@ -140,7 +133,7 @@ module Memscope
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 
-      # @return [String] what a lever will return
+      # @return [String] the predicted effect of a lever
       def predicted(lever)
         bytes = lever.predicted or return "unknown until run"
         bytes.end.zero? ? "nothing" : between(bytes.begin, bytes.end)

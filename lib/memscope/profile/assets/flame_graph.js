@@ -4,7 +4,7 @@
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
-  // As the text reports have them.
+  // As in the text reports.
   const size = (bytes) => {
     const grouped = (number, digits) => number.toLocaleString("en-US",
       { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -12,7 +12,7 @@
     return Math.abs(bytes) >= 1024 ? grouped(bytes / 1024, 0) + " KiB" : bytes + " B";
   };
 
-  // In a difference the width says how much changed, whichever way.
+  // In a difference, the width is the size of the change in either direction.
   const node = (frame) => ({ frame, name: frame < 0 ? "all" : frames[frame][0], value: 0, bytes: 0, samples: 0,
     variance: 0, below: new Map() });
   const count = (into, bytes, samples, error) => {
@@ -68,7 +68,7 @@
   const found = element("found");
   const matches = (d, term) =>
     (d.data.name + " " + place(d.data)).toLowerCase().includes(term.toLowerCase());
-  // Not the library's own search, which passes all it found as arguments of one call: there may be too many.
+  // Instead of the library's own search, which passes all matches as arguments of one call and fails for too many.
   const search = () => {
     const term = element("search").value.trim();
     let number = 0;
@@ -93,7 +93,7 @@
       .transitionDuration(still ? 0 : 200).setColorMapper(colour).setLabelHandler(label)
       .setDetailsHandler((text) => { details.textContent = text || hint; });
     d3.select(area).datum(data).call(chart);
-    d3.select(area).select("svg").attr("role", "img").attr("aria-label", "Flame graph; the table below has its lines");
+    d3.select(area).select("svg").attr("role", "img").attr("aria-label", "Flame graph; the table below lists its lines");
     search();
   };
 

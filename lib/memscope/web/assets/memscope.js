@@ -23,7 +23,7 @@
 
   const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
 
-  // Each row upon those below it.
+  // Stacks each row on those below it.
   const stacked = () => {
     const sums = new Array(times.length).fill(0);
     return [...labels.keys()].map((id) => {
@@ -58,12 +58,12 @@
     const now = total(readings.length - 1);
     const change = now - total(0);
     const since = clock(times[0]);
-    text.textContent = mib(now) + " MiB now, " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " since " + since +
+    text.textContent = mib(now) + " MiB now, " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " MiB since " + since +
                        ". From bottom to top:";
     legend.replaceChildren(...[...labels].map(([id, label]) => entry(id, label, readings.at(-1).get(id) || 0)));
   };
 
-  // With the number that the row has in the tree.
+  // With the number of the row in the tree.
   const entry = (id, label, bytes) => {
     const chip = document.createElement("span");
     chip.className = "chip row-" + id;

@@ -26,15 +26,15 @@ module Memscope
           gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages. Pauses Ruby's threads, for a " \
                                            "second or more per GB."],
-          tcache: ["Flush the thread cache", "Of the thread that serves this request; it becomes unused pages."],
+          tcache: ["Flush the thread cache", "Empties the cache of this request's thread into unused pages."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
-          collect: ["Collect", "Returns memory that the allocator holds unused."]
+          collect: ["Collect", "Returns the allocator's unused memory."]
         }.freeze
         private_constant :FREE, :OPEN, :OPEN_BELOW
 
-        # A row with what the page adds to it.
+        # A row with its number and shares on the page.
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do
           # @return [Boolean]
           def open? = share >= (mark ? OPEN : OPEN_BELOW)
@@ -52,7 +52,7 @@ module Memscope
         # @return [Diagnosis]
         def diagnosis = @diagnosis ||= read(:diagnosis)
 
-        # @return [Ledger] that of the diagnosis
+        # @return [Ledger] of the diagnosis
         def ledger = diagnosis.evidence.ledger
 
         # @return [Cgroup]
@@ -61,7 +61,7 @@ module Memscope
         # @return [Purge::Result] of a dry run
         def forecast = @forecast ||= read(:forecast)
 
-        # @return [Array<Worker>] those that a purge reaches unless one is chosen; empty without a cluster
+        # @return [Array<Worker>] the workers that a purge reaches by default; empty without a cluster
         def workers = @workers ||= ClusterCalls.workers { read(:workers) }
 
         # @return [String, nil] why this process of a cluster knows no other worker
@@ -89,8 +89,8 @@ module Memscope
         # @return [Array<Finding>]
         def unhealthy = diagnosis.select(&:unhealthy?)
 
-        # @return [Array(Integer, Integer)] what all levers together return at least and at most, as far as that is
-        #   known; without decay, which is part of purge
+        # @return [Array(Integer, Integer)] the least and the most that all levers together return, by the known
+        #   predictions; without decay, which is part of purge
         def returnable
           known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
           [known.sum(&:begin), known.sum(&:end)]

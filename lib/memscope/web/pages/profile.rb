@@ -6,8 +6,8 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The malloc profile of one process: the one that runs, or the last. In a cluster that of the worker that worker=N
-      # names, else of the first, whichever worker serves the request.
+      # The malloc profile of one process: the running one, or the last. In a cluster, the process is worker N with
+      # worker=N, else the first worker, no matter which worker serves the request.
       #
       # @api private
       class Profile < Page
@@ -24,7 +24,7 @@ module Memscope
           def lines(profile) = live(profile, :line).first(LINES)
 
           # @param profile [Memscope::Profile]
-          # @return [Array<Memscope::Profile::Entry>] likewise; empty where nothing was tagged
+          # @return [Array<Memscope::Profile::Entry>] tags with live memory, the most first; empty without tags
           def tags(profile)
             entries = live(profile, :tag)
             entries.size > 1 ? entries.first(LINES) : []
@@ -49,14 +49,11 @@ module Memscope
           @calls = ClusterCalls.new(readings)
         end
 
-        # @return [Symbol] of views/
-        def template = :profile
-
         # @return [Boolean]
         def cluster? = @calls.cluster?
 
         # @return [ClusterCalls::Place] the process of this page
-        # @raise [HttpError] where there is no such worker
+        # @raise [HttpError] for an unknown worker
         def place
           @place ||= begin
             given = @form["worker"]&.last
@@ -76,7 +73,7 @@ module Memscope
           state[:session].positive? ? "ended" : "none"
         end
 
-        # @return [String, nil] why there is no profile to show, unless none was started
+        # @return [String, nil] why the profile cannot be shown; nil where none was started
         def failure = here&.reason || (@failure if profile.nil?)
 
         # @return [Boolean]
@@ -103,7 +100,7 @@ module Memscope
           nil
         end
 
-        # @return [String] the answer to a form, in a cluster, is its outcomes
+        # @return [String] the profile; in a cluster, the answer to a form lists its outcomes
         def json
           return body(:json, &:to_json) unless @outcomes && cluster?
 
@@ -112,7 +109,7 @@ module Memscope
           end)
         end
 
-        # @return [String] likewise
+        # @return [String] as json
         def text
           return body(:text, &:to_s) unless @outcomes && cluster?
 
@@ -129,7 +126,7 @@ module Memscope
         # @raise [HttpError] where none was started
         def body(form, &) = kept.body(form, &)
 
-        # @return [String] what the form did
+        # @return [String] the effect of the form
         def done = DONE.fetch(@form["do"].last)
 
         private

@@ -5,8 +5,11 @@ require_relative "../response"
 
 module Memscope
   module Web
+    # What each page shows.
+    #
+    # @api private
     module Pages
-      # How a page shows its reading: a template for HTML; JSON and text are the reading's own.
+      # How a page shows its reading: the template of its own name for HTML; JSON and text are the reading's.
       #
       # @api private
       module Shown
@@ -15,6 +18,9 @@ module Memscope
 
         # @return [String]
         def text = reading.to_s(unicode: true)
+
+        # @return [Symbol] of views/: :size_classes of SizeClasses
+        def template = self.class.name[/\w+\z/].gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.to_sym
 
         # @return [String] "Size classes"
         def title = template.name.tr("_", " ").capitalize
@@ -33,7 +39,7 @@ module Memscope
           @request = request
         end
 
-        # @return [Reading] what JSON and text are of
+        # @return [Reading] the source of JSON and text
         def reading = @reading ||= read(template)
 
         private
@@ -48,9 +54,6 @@ module Memscope
       #
       # @api private
       class Arenas < Page
-        # @return [Symbol] of views/
-        def template = :arenas
-
         # @return [Boolean]
         def jemalloc? = reading.allocator == :jemalloc
 
@@ -85,9 +88,6 @@ module Memscope
       #
       # @api private
       class SizeClasses < Page
-        # @return [Symbol] of views/
-        def template = :size_classes
-
         # @return [Memscope::SizeClasses]
         # @raise [HttpError]
         def reading
@@ -96,7 +96,7 @@ module Memscope
           raise HttpError.new(400, "#{e.message.sub(/\A.*?arena: given/, 'arena: given')}.")
         end
 
-        # @return [Array<Integer>] those that can be chosen
+        # @return [Array<Integer>] the arenas to choose from
         def arenas = read(:arenas).map(&:index)
 
         # @return [Integer, nil]
@@ -109,7 +109,7 @@ module Memscope
           raise HttpError.parameter("arena", given, "the number of an arena")
         end
 
-        # @return [Array<SizeClass>] those that hold anything
+        # @return [Array<SizeClass>] the classes that hold memory
         def held = @held ||= reading.reject { |one| whole(one).zero? }
 
         # @return [Array(Float, Float)] in use and slack, as shares of the largest class
@@ -128,9 +128,6 @@ module Memscope
       class RubyHeap < Page
         # Of slots, by which pages are sorted.
         TENTHS = ["below 10 %", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9 %" }, "90 to 100 %"].freeze
-
-        # @return [Symbol] of views/
-        def template = :ruby_heap
       end
 
       # Every mapping with resident memory, the largest first, by owner.
@@ -140,9 +137,6 @@ module Memscope
         # Rows of the table; smaller mappings are summed up. JSON and text have all.
         MOST = 50
         private_constant :MOST
-
-        # @return [Symbol] of views/
-        def template = :mappings
 
         # @return [Array<Mapping>]
         def shown = resident.first(MOST)
@@ -165,9 +159,6 @@ module Memscope
       #
       # @api private
       class Workers < Page
-        # @return [Symbol] of views/
-        def template = :workers
-
         # @return [Array<Symbol>] the ledger rows to show: the largest of all processes together
         def rows
           sums = Hash.new(0)
@@ -183,6 +174,65 @@ module Memscope
           rss = worker.rss_bytes || 0
           own = worker.uss_bytes || rss
           shares_of(reading.filter_map(&:rss_bytes).max, own, rss - own)
+        end
+      end
+
+      # The result of a purge of one process.
+      #
+      # @api private
+      class Returned
+        include Shown
+
+        # Before and after, of one row.
+        Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
+        # Bytes: the least that is not 0.0 MiB.
+        SHOWN = 52_429
+        private_constant :SHOWN
+
+        # @return [Purge::Result]
+        attr_reader :reading
+
+        # @param reading [Purge::Result]
+        # @param asked_pid [Integer, nil] the process of the page that had the button; nil where one was chosen
+        def initialize(reading, asked_pid)
+          @reading = reading
+          @asked_pid = asked_pid || reading.pid
+        end
+
+        # @return [Boolean] whether this process served the request, but another one the page with the button
+        def other_process? = @asked_pid != reading.pid
+
+        # @return [Array<Change>] rows whose change shows in MiB, the largest change first
+        def changes
+          # At every depth: the depth of a change depends on both ledgers.
+          before, after = [reading.before, reading.after].map do |ledger|
+            ledger.each_path.to_h { |path, row| [path, row.bytes] }
+          end
+          reading.rows.select { |_path, bytes| bytes.abs >= SHOWN }
+                 .map { |path, bytes| Change.new(path, before[path], after[path], bytes) }
+        end
+
+        # @return [Integer] the sum of all other rows
+        def rest_bytes = reading.rows.sum { |_path, bytes| bytes.abs >= SHOWN ? 0 : bytes }
+
+        # @return [Hash{Symbol => String}] why a figure is unavailable or approximate, by lever
+        def reasons
+          { **reading.reasons, **reading.levers.select(&:reason).to_h { |lever| [lever.name, lever.reason] } }
+        end
+      end
+
+      # The result of a purge of several workers.
+      #
+      # @api private
+      class ReturnedByWorkers
+        include Shown
+
+        # @return [Purge::WorkerResults]
+        attr_reader :reading
+
+        # @param reading [Purge::WorkerResults]
+        def initialize(reading)
+          @reading = reading
         end
       end
     end
