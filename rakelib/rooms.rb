@@ -29,7 +29,7 @@ class Rooms
 
   LIB = {
     # Reading#to_s renders itself, and Reading#- subtracts: the two arrows that point up.
-    "kit" => { files: "lib/memscope/{version,native,native/*,record,reading,reasons,loader,ttl_cache,forks," \
+    "kit" => { files: "lib/memscope/{version,native/*,reading,reasons,collection,loader,ttl_cache,forks," \
                       "requirement}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -62,9 +61,7 @@ module Memscope
     attr_reader :settings
 
     class << self
-      # What Memscope.allocator does.
-      #
-      # @return [Allocator]
+      # (see Memscope.allocator)
       def read = capture(body)
 
       # @api private

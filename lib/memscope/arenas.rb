@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
+require_relative "collection"
 
 module Memscope
   # One arena of the allocator: an independent heap with its own locks.
@@ -176,17 +175,15 @@ module Memscope
     # @return [Integer, nil] number of indexes that jemalloc has; not all are in use
     field :limit, :count
     # @return [Array<Arena>] by index
-    collection :arenas, [Arena], counters: Arena.counters
+    collection :arenas, [Arena]
     # @return [Arena, nil] all together, as the allocator itself sums them
-    field :merged, Arena, counters: Arena.counters
+    field :merged, Arena
     # @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
     field :mmapped_bytes, :bytes
     # @return [Integer, nil] number of these blocks
     field :mmapped_blocks, :count
 
-    # What Memscope.arenas does.
-    #
-    # @return [Arenas]
+    # (see Memscope.arenas)
     def self.read = capture(Native.arenas(true))
 
     # @param index [Integer]

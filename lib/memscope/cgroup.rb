@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
 require_relative "reading"
 
 module Memscope

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "reading"
+require_relative "collection"
 
 module Memscope
   # One thing that the doctor found: the numbers that show it, how much memory it affects, how much of that can be

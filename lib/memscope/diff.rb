@@ -49,88 +49,61 @@ module Memscope
     NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
     private_constant :NO_COST
 
-    # @param earlier [Reading]
-    # @param later [Reading]
-    # @return [Diff] in the later reading's envelope, at no cost
-    # @raise [TypeError] unless both are readings of one kind
-    def self.between(earlier, later)
-      unless earlier.instance_of?(later.class)
-        raise TypeError, "#{later.class} - #{earlier.class}: only readings of one kind can be subtracted"
-      end
-
-      capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
-                changes: Comparison.new(earlier, later).changes,
-                reasons: reasons_of(earlier, later), cost: NO_COST },
-              later.envelope)
-    end
-
-    def self.reasons_of(earlier, later)
-      reasons = earlier.reasons.merge(later.reasons)
-      return reasons if earlier.pid == later.pid
-
-      { **reasons, pid: "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}" }
-    end
-    private_class_method :reasons_of
-
-    # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
-    def rows = changes.find { |change| change.id == :rows }&.changes || []
-
-    private
-
-    def parts = changes
-
-    # Pairs the numbers of two readings of one class, into bodies of Change.
-    #
-    # @api private
-    class Comparison
+    class << self
       # @param earlier [Reading]
       # @param later [Reading]
-      def initialize(earlier, later)
-        @earlier = earlier
-        @later = later
-      end
-
-      # @return [Array<Hash>]
-      def changes
-        @later.class.own_fields.filter_map do |field|
-          values = [@earlier, @later].map(&field.reader)
-          Field::NUMBERS.include?(field.type) ? number(field.name, *values, field) : any(field.name, *values, field)
+      # @return [Diff] in the later reading's envelope, at no cost
+      # @raise [TypeError] unless both are readings of one kind
+      def between(earlier, later)
+        unless earlier.instance_of?(later.class)
+          raise TypeError, "#{later.class} - #{earlier.class}: only readings of one kind can be subtracted"
         end
+
+        pids = "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}"
+        capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
+                  changes: changes_between(earlier, later), cost: NO_COST,
+                  reasons: { **earlier.reasons, **later.reasons, pid: (pids if earlier.pid != later.pid) }.compact },
+                later.envelope)
       end
 
       private
 
-      # nil where there is nothing to subtract.
-      def any(id, from, to, field)
-        case [from, to].compact.first
-        when Numeric then number(id, from, to, field)
-        when Hash then group(id, from || {}, to || {}, field)
-        when Array then list(id, from || [], to || [], field)
-        else group(id, from.to_h, to.to_h, field) if field.nested? && field.type.respond_to?(:identity)
+      # @return [Array<Hash>] bodies of Change
+      def changes_between(earlier, later)
+        later.class.own_fields.filter_map do |field|
+          from, to = [earlier, later].map(&field.reader)
+          next any(field.name, from, to, field.counters) unless Field::NUMBERS.include?(field.type)
+
+          change(field.name, from: from, to: to, counter: field.counters == true)
         end
       end
 
-      def number(id, from, to, field)
-        change(id, from: from, to: to, counter: counter?(field.counters, id))
+      # nil where there is nothing to subtract. `counters` are the keys of Hashes, at any depth, that are counters.
+      def any(id, from, to, counters)
+        case known = from.nil? ? to : from
+        when Numeric then change(id, from: from, to: to, counter: Array(counters).include?(id))
+        when Hash then group(id, from.to_h, to.to_h, counters)
+        when Array then list(id, from.to_a, to.to_a)
+        when Record then group(id, from.to_h, to.to_h, counters_of(known.class)) if known.class.respond_to?(:identity)
+        end
       end
 
-      # A Hash says by its keys which of its numbers are counters.
-      def counter?(counters, id) = counters.is_a?(Array) ? counters.include?(id) : counters
-
-      def group(id, from, to, field)
-        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], field) }
+      def group(id, from, to, counters)
+        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], counters) }
         change(id, changes: changes) unless changes.empty?
       end
 
-      # Of the lists only rows and records that have an identity hold numbers that can be paired.
-      def list(id, from, to, field)
-        item = to.first || from.first
-        return change(id, changes: rows(from, to)) if item.is_a?(Ledger::Row)
-        return unless item.class.respond_to?(:identity)
+      # Only rows and records with an identity hold numbers that can be paired.
+      def list(id, from, to)
+        record = (to.first || from.first).class
+        return change(id, changes: rows(from, to)) if record == Ledger::Row
+        return unless record.respond_to?(:identity)
 
-        identity = item.class.identity
-        group(id, *[from, to].map { |items| items.to_h { |one| [one.public_send(identity), one.to_h] } }, field)
+        pairs = [from, to].map { |items| items.to_h { |item| [item.public_send(record.identity), item.to_h] } }
+        group(id, *pairs, counters_of(record))
       end
+
+      def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
       # A row that is not there holds nothing, so it counts as 0.
       def rows(from, to)
@@ -150,6 +123,12 @@ module Memscope
         { id: id, label: label, from: from, to: to, counter: counter, changes: changes }
       end
     end
-    private_constant :Comparison
+
+    # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
+    def rows = changes.find { |change| change.id == :rows }&.changes || []
+
+    private
+
+    def parts = changes
   end
 end

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "version"
-require_relative "native"
-require_relative "reading"
 require_relative "allocator"
 require_relative "snapshot"
 require_relative "ledger"
@@ -20,6 +17,7 @@ require_relative "cgroup"
 #
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
+  directory = __dir__
   { Arena: "arenas", Arenas: "arenas", Client: "client", Configuration: "configuration", Diagnosis: "diagnosis",
     Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", Lint: "lint",
@@ -27,7 +25,7 @@ module Memscope
     Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
     Tuning: "tuning", Web: "web", Worker: "workers", Workers: "workers" }
-    .each { |name, file| autoload name, "#{__dir__}/#{file}.rb" }
+    .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self
     # @!method rss

@@ -79,13 +79,12 @@ module Memscope
       # @api private
       # @return [Array(Snapshot, SizeClasses)]
       def of_one_epoch
-        readings = Array.new(2) do
+        pair = nil
+        2.times do
           pair = [Snapshot.read, SizeClasses.capture(Native.size_classes(nil, false))]
-          return pair if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
-
-          pair
+          break if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
         end
-        readings.last
+        pair
       end
 
       # @param snapshot [Snapshot]
@@ -94,13 +93,13 @@ module Memscope
       # @return [Fragmentation]
       def of_jemalloc(snapshot, classes, heap)
         totals = snapshot.jemalloc || {}
-        allocated, active, resident, page = totals.values_at(:allocated_bytes, :active_bytes, :resident_bytes,
-                                                             :page_bytes)
+        allocated, active, resident = totals.values_at(:allocated_bytes, :active_bytes, :resident_bytes)
         build(:jemalloc, snapshot, heap, [snapshot, classes, heap],
               epoch: totals[:epoch], allocated_bytes: allocated, active_bytes: active, resident_bytes: resident,
-              active_to_allocated: ratio(active, allocated), resident_to_active: ratio(resident, active),
-              rss_to_resident: ratio(snapshot.rss_bytes, resident),
-              purgeable_bytes: page && (page * totals.values_at(:pdirty, :pmuzzy).compact.sum),
+              active_to_allocated: RubyHeap.ratio(active, allocated),
+              resident_to_active: RubyHeap.ratio(resident, active),
+              rss_to_resident: RubyHeap.ratio(snapshot.rss_bytes, resident),
+              purgeable_bytes: totals[:page_bytes]&.*(totals.values_at(:pdirty, :pmuzzy).compact.sum),
               stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
               reasons: totals[:epoch] == classes.epoch ? {} : { epoch: :epochs_mixed })
       end
@@ -114,7 +113,7 @@ module Memscope
         free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
         build(:glibc, ledger, heap, [ledger, heap],
               allocated_bytes: malloc&.detail&.fetch(:in_use_bytes, nil), resident_bytes: malloc&.bytes,
-              rss_to_resident: ratio(ledger.rss_bytes, malloc&.bytes),
+              rss_to_resident: RubyHeap.ratio(ledger.rss_bytes, malloc&.bytes),
               purgeable_bytes: trimmable, stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
               reasons: { active_bytes: "glibc counts no pages", stuck: "glibc's free blocks have no size classes" })
       end
@@ -130,10 +129,8 @@ module Memscope
       private
 
       def build(allocator, sized, heap, readings, reasons: {}, **fields)
-        capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields,
-                  **compactable(heap),
-                  reasons: { **own_reasons(readings), **reasons },
-                  cost: Cost.sum(readings.map(&:cost)) })
+        capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields, **compactable(heap),
+                  reasons: { **own_reasons(readings), **reasons }, cost: Cost.sum(readings.map(&:cost)) })
       end
 
       # With the pages that Ruby keeps empty, which go with them.
@@ -146,8 +143,6 @@ module Memscope
         { **readings.map(&:reasons).reduce({}, :merge).slice(*KEPT),
           compactable_min_bytes: heap.values_at(:compactable_min_bytes, :pinned_pages_max).compact.first }.compact
       end
-
-      def ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil
 
       def stuck_in(classes)
         partly_used = classes.select { |size_class| size_class.slab_bytes && size_class.slack_bytes&.positive? }

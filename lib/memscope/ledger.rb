@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
 require_relative "allocator"
 
 module Memscope
@@ -100,14 +98,7 @@ module Memscope
                "bytes more than the program asked for"
     private_constant :INFLATED
 
-    # What Memscope.ledger does.
-    #
-    # @param deep [Boolean]
-    # @param shared [Boolean]
-    # @param objects [Boolean]
-    # @param strict [Boolean]
-    # @return [Ledger]
-    # @raise [ArgumentError] unless each of them is true or false
+    # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false)
       check_switch(:deep, deep)
       check_switch(:shared, shared)
@@ -166,7 +157,7 @@ module Memscope
 
     # @api private
     # @return [Hash{Symbol => Integer}] bytes of the rows without children by path, which sum to the rows' bytes
-    def leaf_bytes = each_path.select { |_path, row| row.leaf? }.to_h { |path, row| [path, row.bytes] }
+    def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private
     # @return [Integer] how many rows their checks contradict

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "allocator"
-require_relative "reading"
+require_relative "collection"
 
 module Memscope
   # The settings of the allocator that serves malloc, what is wrong with them, and which ones suit this process.

@@ -10,24 +10,23 @@ module Memscope
   # @api private
   module Loader
     NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
-    INTEGER = ->(value) { value.is_a?(Integer) }
-    private_constant :NATURAL, :INTEGER
+    private_constant :NATURAL
 
-    # What a value of each type is, and what a message calls it.
+    # For each type a pattern of its values, and their description in a message.
     SCALARS = {
       bytes: [NATURAL, "an Integer of 0 or more, in bytes"],
-      signed_bytes: [INTEGER, "an Integer, in bytes"],
+      signed_bytes: [Integer, "an Integer, in bytes"],
       count: [NATURAL, "an Integer of 0 or more"],
-      integer: [INTEGER, "an Integer"],
+      integer: [Integer, "an Integer"],
       number: [->(value) { value.is_a?(Numeric) && value.finite? }, "an Integer or a finite Float"],
-      string: [->(value) { value.is_a?(String) }, "a String"],
-      symbol: [->(value) { value.is_a?(Symbol) }, "a Symbol or a String"],
+      string: [String, "a String"],
+      symbol: [Symbol, "a Symbol or a String"],
       id: [->(value) { value.is_a?(Symbol) || value.is_a?(Integer) }, "a Symbol, a String or an Integer"],
       boolean: [->(value) { [true, false].include?(value) }, "true or false"],
-      time: [INTEGER, 'a time like "2026-11-21T02:00:00.123Z"'],
-      hash: [->(value) { value.is_a?(Hash) }, "a Hash"],
-      list: [->(value) { value.is_a?(Array) }, "an Array"],
-      any: [->(_value) { true }, "a value that JSON knows"]
+      time: [Integer, 'a time like "2026-11-21T02:00:00.123Z"'],
+      hash: [Hash, "a Hash"],
+      list: [Array, "an Array"],
+      any: [Object, "a value that JSON knows"]
     }.freeze
 
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
@@ -43,20 +42,23 @@ module Memscope
       given = keyed(hash, where, record)
       given = opened(record, given, where) if record < Reading
       names = record.fields.map(&:name)
-      unknown = given.keys - names
-      refuse("#{where}, a key", unknown.first.to_s, names.join(", ")) unless unknown.empty?
+      unknown = given.keys.find { |name| !names.include?(name) }
+      refuse("#{where}, a key", unknown.to_s, names.join(", ")) if unknown
       record.fields.to_h { |field| [field.name, value(field, given[field.name], path(where, field.name))] }
     end
 
-    # @return [Hash{Symbol => Object}] of a reading, without schema and kind, which are checked
+    # Checks schema and kind of a reading.
+    #
+    # @return [Hash{Symbol => Object}] the rest
     def opened(record, given, where)
       check_schema(given[:schema], "#{where}: schema")
       refuse("#{where}: kind", given[:kind], record.kind) unless given[:kind] == record.kind
       given.to_h { |name, value| [name, enveloped(record, given, name, where) || value] }.except(:schema, :kind)
     end
 
-    # A reading inside another stands there without an envelope of its own where it shares the outer one. nil for any
-    # other value.
+    # A nested reading that shares the outer envelope is written without one.
+    #
+    # @return [Hash{Symbol => Object}, nil] the nested reading with that envelope; nil for any other value
     def enveloped(record, given, name, where)
       type = record.fields.find { |field| field.name == name }&.type
       return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
@@ -121,9 +123,11 @@ module Memscope
     end
 
     def scalar(type, given, where)
-      check, allowed = SCALARS.fetch(type)
-      loaded = converted(type, given, where)
-      check.call(loaded) ? loaded : refuse(where, given, allowed)
+      pattern, allowed = SCALARS.fetch(type)
+      case loaded = converted(type, given, where)
+      when pattern then loaded
+      else refuse(where, given, allowed)
+      end
     end
 
     def converted(type, given, where)
@@ -137,18 +141,15 @@ module Memscope
     def plain(given, where)
       case given
       when Hash then plain_hash(given, where)
-      when Array then plain_list(given, where)
+      # No path is built for an Integer, which cannot be refused: there may be a million of them.
+      when Array
+        given.map.with_index { |item, i| item.is_a?(Integer) ? item : plain(item, "#{where}[#{i}]") }.freeze
       when String, Symbol, Integer, true, false, nil then Field.plain(given)
       else given.is_a?(Float) && given.finite? ? given : refuse(where, given, "a value that JSON knows")
       end
     end
 
-    # Of Integers there may be a million: none can be refused, so that no path to them is made.
-    def plain_list(given, where)
-      given.each_with_index.map { |item, index| item.is_a?(Integer) ? item : plain(item, "#{where}[#{index}]") }.freeze
-    end
-
-    # Keys written as decimal numbers were Integers.
+    # A key in decimal digits was an Integer.
     def plain_hash(given, where)
       given.to_h do |key, value|
         text = key(key, where)
@@ -162,7 +163,7 @@ module Memscope
       refuse("#{where}, a key", key, "a String or a Symbol")
     end
 
-    # Milliseconds since 1970; nil for what is no time, an impossible day included.
+    # @return [Integer, nil] milliseconds since 1970; nil for an invalid time, such as an impossible day
     def time(given)
       parts = given.is_a?(String) && given.match(TIME)&.captures&.map(&:to_i)
       return unless parts

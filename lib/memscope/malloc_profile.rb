@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "native"
+require_relative "reading"
 
 module Memscope
   # Which Ruby lines hold malloc memory: samples one byte in `rate` with the stack of its allocation, and follows each

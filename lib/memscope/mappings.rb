@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
+require_relative "collection"
 
 module Memscope
   # One mapping of the process, and the ledger rows that own its resident memory.
@@ -36,9 +35,7 @@ module Memscope
     # @return [Array<Mapping>] by address
     collection :mappings, [Mapping]
 
-    # What Memscope.mappings does.
-    #
-    # @return [Mappings]
+    # (see Memscope.mappings)
     def self.read = capture(Native.mappings)
 
     # @api private

@@ -1,22 +1,26 @@
 # frozen_string_literal: true
 
+require_relative "allocator"
+require_relative "cgroup"
 require_relative "configuration"
+require_relative "ledger"
 require_relative "metrics/definitions"
-require_relative "metrics/collection"
+require_relative "snapshot"
+require_relative "ttl_cache"
 
 module Memscope
-  # What monitoring systems read: families of samples in base units, with bounded labels and no pid. Prometheus,
+  # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,
   # OpenTelemetry and Yabeda export them; docs/metrics.md lists all families.
   #
-  # A collection reads what costs tier T1 at most. Ledgers, and glibc's arenas, are T2: the configuration's
+  # Each reading of a collection costs tier T1 at most. Ledgers, and glibc's arenas, are T2: the configuration's
   # `metrics_ledger_interval_seconds` limits how often they are read, if at all; arenas also need `metrics_arenas`.
   #
-  # Where Puma runs workers under the memscope plugin, each of them answers for all. A family of the process then has a
-  # sample for each worker, with its index as label `worker`, and for their master, as each last reported it; none of
-  # that is read anew. What is the same for all, as the cgroup, is read by the worker that answers.
+  # With Puma workers under the memscope plugin, each worker answers for all. A family of the process then has a sample
+  # from the last report of each worker, with its index as label `worker`, and of their master; nothing of that is read
+  # anew. The worker that answers reads numbers that all have in common, such as the cgroup's.
   module Metrics
     class << self
-      # Reads, and takes the samples. Families without samples are left out.
+      # Reads the sources, and returns the families that have samples.
       #
       # @param worker [String, Integer, false, nil] the label `worker` of this process, which then answers for itself
       #   only; false for itself only and no label; nil for all of Puma's workers, or itself where there are none
@@ -47,7 +51,7 @@ module Memscope
         definition.source ? definition.samples(readings[definition.source], label) : {}
       end
 
-      # What was taken here is of what all workers have in common.
+      # Here :taken has the readings that all workers have in common.
       def clustered(definition, readings, workers)
         return {} if readings.excluded?(definition.source)
 
@@ -62,6 +66,111 @@ module Memscope
       end
 
       def configuration = Configuration.current
+    end
+
+    # The readings of one collection of families: each source at most once, and above tier T1 at most once in the
+    # configured interval.
+    #
+    # @api private
+    class Readings
+      CACHES = %i[allocator ledger arenas].to_h { |source| [source, TtlCache.new] }.freeze
+      private_constant :CACHES
+
+      # @return [Hash{Symbol => Reading}] what has been read so far
+      attr_reader :taken
+
+      # @param configuration [#metrics_ledger_interval_seconds, #metrics_arenas]
+      def initialize(configuration)
+        @interval = configuration.metrics_ledger_interval_seconds
+        @arenas = configuration.metrics_arenas
+        @taken = {}
+      end
+
+      # @param source [Symbol] of Definition#source
+      # @return [Boolean] whether the configuration excludes it
+      def excluded?(source) = source == :ledger && !@interval
+
+      # @param source [Symbol] of Definition#source
+      # @return [Reading, Hash, nil] nil where it is not to be read
+      def [](source)
+        return taken if source == :taken
+
+        @taken.fetch(source) { (reading = read(source)) && (@taken[source] = reading) }
+      end
+
+      private
+
+      # The allocator is the same for the life of the process.
+      def read(source)
+        case source
+        when :snapshot then Snapshot.read
+        when :cgroup then Cgroup.read
+        when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
+        when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
+        when :arenas then arenas if @arenas
+        end
+      end
+
+      # Tier T1 under jemalloc. Elsewhere T2, so at the interval, or not at all.
+      def arenas
+        return Arenas.read if self[:allocator].name == :jemalloc
+
+        CACHES[:arenas].fetch(@interval) { Arenas.read } if @interval
+      end
+    end
+
+    # The reports of Puma's workers, from which a collection answers for all of them.
+    #
+    # @api private
+    module Cluster
+      class << self
+        # @return [Enumerable<Worker>] of the master; none where nothing was started to report, as Workers would read
+        #   this process itself, in tier T2
+        def reports
+          return [] if Memscope.autoload?(:Workers) || !defined?(Memscope::Workers) || !Workers.current
+
+          Workers.read
+        end
+
+        # @return [Hash{String => Worker}] by label: the newest report of each index, as a phased restart has two
+        #   workers of one index for a while
+        def workers
+          all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
+          all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
+        end
+      end
+    end
+
+    # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that rows sum;
+    # asking again with the same key begins the next scrape.
+    #
+    # @api private
+    class Scrape
+      # @param worker [String, Integer, false, nil] as for Metrics.families
+      def initialize(worker: nil)
+        @worker = worker
+        @mutex = Mutex.new
+      end
+
+      # @param name [String] of a family
+      # @param key [Object] identifies the question: the same in each scrape
+      # @return [Array<Sample>] empty where the family has none
+      def samples(name, key = name)
+        families = @mutex.synchronize do
+          start unless @pid == Process.pid && !@asked.include?(key)
+          @asked[key] = true
+          @families
+        end
+        families[name]&.samples || []
+      end
+
+      private
+
+      def start
+        @families = Metrics.families(worker: @worker).to_h { |family| [family.name, family] }.freeze
+        @asked = {}
+        @pid = Process.pid
+      end
     end
   end
 end

@@ -3,20 +3,19 @@
 require_relative "requirement"
 require_relative "metrics"
 
-Memscope::Requirement.load("opentelemetry-metrics-sdk", feature: "opentelemetry-metrics-sdk",
-                                                        surface: "memscope/open_telemetry")
+Memscope::Requirement.load("memscope/open_telemetry", gem: "opentelemetry-metrics-sdk")
 
 module Memscope
   # memscope's families as observable gauges of OpenTelemetry: "memscope.ledger" with the unit By for
-  # memscope_ledger_bytes. Each process speaks for itself, as its resource says which it is.
+  # memscope_ledger_bytes. Each process exports its own numbers; its resource identifies it.
   #
   #   require "memscope/open_telemetry"
   #   OpenTelemetry::SDK.configure
   #   Memscope::OpenTelemetry.install
   #
-  # Totals are gauges too: the SDK's observable counter adds up what it is told at each collection (0.12). An instrument
-  # of that SDK has one set of attributes, and one of the same name in the same meter replaces it: so each sample with
-  # attributes has a meter of its own, "memscope/malloc/in_use", and the metric's name is the same for all.
+  # Totals are gauges too, because the SDK's observable counter (0.12) adds up the totals of successive collections. An
+  # instrument of that SDK has one set of attributes, and a second one of the same name in the same meter replaces it.
+  # So each sample with attributes has its own meter, "memscope/malloc/in_use", and all share the metric's name.
   module OpenTelemetry
     # Units as OpenTelemetry writes them.
     UNITS = { "bytes" => "By", "seconds" => "s", "bytes_per_second" => "By/s", nil => "1" }.freeze
@@ -27,11 +26,11 @@ module Memscope
     @mutex = Mutex.new
 
     class << self
-      # Makes an instrument for each sample that there is now. Calling it again adds those that there were not yet:
-      # arenas come into being as threads do.
+      # Creates an instrument for each current sample. A later call adds instruments for new samples: new threads may
+      # create arenas.
       #
       # @param meter_provider [::OpenTelemetry::SDK::Metrics::MeterProvider]
-      # @return [Integer] how many instruments were made
+      # @return [Integer] number of instruments created
       # @raise [ArgumentError] before the SDK is configured
       def install(meter_provider: ::OpenTelemetry.meter_provider)
         unless meter_provider.is_a?(::OpenTelemetry::SDK::Metrics::MeterProvider)
@@ -58,17 +57,13 @@ module Memscope
       end
 
       def instrument(meter, family, key, scrape)
-        callback = -> { scrape.ask(key) { |families| value(families, *key) } }
-        gauge = meter.create_observable_gauge(family.name.sub(SUFFIX, "").sub("_", "."), unit: UNITS.fetch(family.unit),
-                                                                                         description: family.help,
-                                                                                         callback: callback)
-        gauge.add_attributes(key.last.transform_keys(&:to_s))
-        gauge
-      end
-
-      # What is not known any more gives nil, which the SDK takes for no measurement.
-      def value(families, name, labels)
-        families[name]&.samples&.find { |sample| sample.labels == labels }&.value
+        name, labels = key
+        # The SDK records no measurement for nil, the value of a sample that no longer exists.
+        callback = -> { scrape.samples(name, key).find { |sample| sample.labels == labels }&.value }
+        gauge = meter.create_observable_gauge(name.sub(SUFFIX, "").sub("_", "."), unit: UNITS.fetch(family.unit),
+                                                                                  description: family.help,
+                                                                                  callback: callback)
+        gauge.tap { gauge.add_attributes(labels.transform_keys(&:to_s)) }
       end
     end
   end

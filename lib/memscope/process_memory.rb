@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -64,9 +63,7 @@ module Memscope
     # @return [Boolean, nil] whether this process may have transparent huge pages (THP_enabled); CRuby disables them
     field :thp_enabled?, :boolean
 
-    # What Memscope.process_memory does.
-    #
-    # @return [ProcessMemory]
+    # (see Memscope.process_memory)
     def self.read = capture(Native.process_memory("self"))
 
     # @return [Integer, nil] pages that another process maps too: Shared_Clean + Shared_Dirty

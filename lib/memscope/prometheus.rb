@@ -9,7 +9,7 @@ module Memscope
   #
   # docs/metrics.md lists the families; Metrics says what they cost.
   module Prometheus
-    # What the response's header says.
+    # The content type of the text format.
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
     HELP_ESCAPES = { "\\" => "\\\\", "\n" => "\\n" }.freeze
@@ -17,7 +17,7 @@ module Memscope
     private_constant :HELP_ESCAPES, :LABEL_ESCAPES
 
     class << self
-      # Reads, and writes the samples.
+      # Reads all families, and formats them.
       #
       # @param worker [String, Integer, false, nil] as for Metrics.families
       # @return [String] UTF-8, with a newline at the end

@@ -3,19 +3,17 @@
 require_relative "requirement"
 require_relative "metrics"
 
-Memscope::Requirement.load("prometheus-client", feature: "prometheus/client",
-                                                surface: "memscope/prometheus_collector")
+Memscope::Requirement.load("memscope/prometheus_collector", gem: "prometheus-client", feature: "prometheus/client")
 
 module Memscope
-  # memscope's families in a registry of the prometheus-client gem, so that they are on the page that the application
-  # has already:
+  # memscope's families in a registry of the prometheus-client gem, for applications that already export one:
   #
   #   require "memscope/prometheus_collector"
   #   Memscope::PrometheusCollector.register
   #
-  # They are read when the registry is: nothing is stored, whatever data store the registry has.
+  # The families are read whenever the registry is. Nothing is stored, whatever data store the registry has.
   module PrometheusCollector
-    # A family as the registry asks for it.
+    # A family with the registry's interface.
     #
     # @api private
     class Metric < ::Prometheus::Client::Metric
@@ -24,7 +22,7 @@ module Memscope
 
       # @param definition [Metrics::Definition]
       # @param scrape [Metrics::Scrape]
-      def initialize(definition, scrape) # rubocop:disable Lint/MissingSuper -- it would make a store
+      def initialize(definition, scrape) # rubocop:disable Lint/MissingSuper -- it would create a store
         @name = definition.name.to_sym
         @type = definition.type
         @docstring = definition.help
@@ -34,17 +32,14 @@ module Memscope
       end
 
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
-      def values
-        samples = @scrape.ask(name) { |families| families[name.to_s]&.samples || [] }
-        samples.to_h { |sample| [sample.labels, sample.value] }
-      end
+      def values = @scrape.samples(name.to_s).to_h { |sample| [sample.labels, sample.value] }
 
       # @param labels [Hash{Symbol => String}]
       # @return [Numeric, nil] nil where there is no such sample
       def get(labels: {}) = values[labels]
     end
 
-    # Registers all families, those included that have no samples yet.
+    # Registers all families, including those without samples yet.
     #
     # @param registry [::Prometheus::Client::Registry]
     # @param worker [String, Integer, false, nil] as for Metrics.families

@@ -4,19 +4,19 @@ require_relative "facade"
 require_relative "malloc_profile"
 
 module Memscope
-  # A Rack middleware: while a malloc profile runs, what a request allocates is tagged with its route, and
-  # `Profile#by(:tag)` says which routes hold memory. Without a profile it costs a method call.
+  # A Rack middleware that tags allocations of a request with its route while a malloc profile runs, so that
+  # `Profile#by(:tag)` shows which routes hold memory. Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
-  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: what the block calls it; nil for no tag
+  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: the block's name for it; nil for no tag
   #
-  # Put it last, so that what other middleware changes about the request has been changed. The body of a response that
-  # is made while it is sent is not tagged.
+  # Put it last, behind middleware that changes the request. Allocations of a response body that is generated while it
+  # is sent are not tagged.
   #
-  # A profile has room for few tags: never make one of a path as it was asked for. Behind the first 1,000 names all
-  # others are "other".
+  # A profile has room for few tags: never use the requested path as one. After the first 1,000 names, all others count
+  # as "other".
   class RackTags
-    # As many names are told apart.
+    # Most names that are counted separately.
     MOST = 1000
     OTHER = "other"
     private_constant :MOST, :OTHER
@@ -50,7 +50,7 @@ module Memscope
       end
     end
 
-    # Asked of the routes, which the request has not reached yet; nil for what is mounted, redirected or not there.
+    # Asks the routes, which the request has not reached yet; nil for a mounted application, a redirect or no route.
     def rails_action(env)
       return unless defined?(::Rails.application) && ::Rails.application
 

@@ -1,12 +1,11 @@
 # frozen_string_literal: true
 
 module Memscope
-  # What memscope adds to a Rails application by itself: `config.memscope`, its rake tasks, a line in the log at boot
-  # that says which allocator serves malloc, and the socket where `listen` is configured. Nothing is mounted.
+  # Adds to a Rails application: `config.memscope`, the rake tasks, a line in the log at boot that names the allocator,
+  # and the socket if `listen` is configured. It mounts nothing.
   #
-  # `config.memscope.listen = true` is the same as Memscope.configure, at any place where Rails is configured. A boot
-  # never fails for an environment variable: what is wrong with one is logged, and the setting is what lets nobody do
-  # more than was meant.
+  # `config.memscope.listen = true` is the same as Memscope.configure, wherever Rails is configured. A wrong environment
+  # variable never fails a boot: the error is logged, and the setting gets its least permissive value.
   class Railtie < ::Rails::Railtie
     config.memscope = Configuration::Direct.new
     Configuration.excuse_environment
@@ -16,7 +15,7 @@ module Memscope
     config.after_initialize { Railtie.start }
 
     class << self
-      # Logs, and listens where that is configured. Never raises: a boot does not fail for this.
+      # Logs, and listens if configured. Never raises, so that no boot fails.
       #
       # @return [void]
       def start
@@ -42,7 +41,7 @@ module Memscope
         logger.info(sentence(Memscope.allocator))
       end
 
-      # Code may have said another value, which goes before the variable.
+      # Code may have set another value, which overrides the variable.
       def outcome(setting)
         value = Configuration.so_far.public_send(setting.name)
         return "#{setting.name} is as code says" unless value == setting.safe

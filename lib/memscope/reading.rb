@@ -1,10 +1,250 @@
 # frozen_string_literal: true
 
 require_relative "reasons"
-require_relative "record"
 require_relative "version"
 
 module Memscope
+  # The extension's methods, each of which returns the body of one reading. Only this file loads the extension. Where it
+  # cannot, the same methods answer what Ruby alone knows, with the reason for the rest.
+  #
+  # @api private
+  module Native
+    begin
+      require "memscope/memscope.so"
+    rescue LoadError => e
+      require_relative "native/absent"
+      extend Absent
+
+      @absence = Absent.reason(e).freeze
+      Memscope.define_singleton_method(:rss) { nil }
+    end
+
+    # @return [String, nil] why the extension is not loaded
+    def self.absence = @absence
+  end
+  private_constant :Native
+
+  # One declared attribute of a Record: how its value is taken from the extension, which is trusted, and returned by
+  # `to_h`. Loader checks values from anywhere else.
+  #
+  # Every value is frozen, and equal after a round trip through JSON.
+  #
+  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
+  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (what JSON knows) or
+  #   :sentences (Strings by id); a Record class; or a list of one
+  # * `nullable`: whether nil ("not known") is a value
+  # * `one_of`: nil, or the only values allowed
+  # * `counters`: true for a total that only grows; for a Hash the keys that are such
+  # * `sparse`: whether `to_h` leaves the field out where it is nil
+  #
+  # @api private
+  Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse)
+
+  class Field
+    # Types of numbers.
+    NUMBERS = %i[bytes signed_bytes count integer number].freeze
+    # Text of a time in `to_h` and JSON.
+    TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
+    # Types that are frozen deeply.
+    PLAIN = %i[string hash list any sentences].freeze
+    private_constant :PLAIN
+
+    # @return [Symbol] the method that reads it: `proved?` for a Boolean
+    def reader = type == :boolean ? :"#{name}?" : name
+
+    # @return [Boolean] whether it is a Record, or a list of Records
+    def nested? = !type.is_a?(Symbol)
+
+    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which Field.plain freezes
+    def plain? = PLAIN.include?(type)
+
+    # @param value [Object] of a nested field, as the extension built it
+    # @return [Object] as the record holds it
+    def take(value)
+      return value if value.nil?
+
+      type.is_a?(Array) ? value.map { |item| record(type.first, item) }.freeze : record(type, value)
+    end
+
+    # @param value [Object] as the record holds it
+    # @return [Object] as `to_h` has it
+    def give(value)
+      case type
+      when Array then value&.map(&:to_h)
+      when Class then value&.to_h
+      when :time then value && Field.time(value).strftime(TIME)
+      else value
+      end
+    end
+
+    # @param milliseconds [Integer] since 1970
+    # @return [Time] UTC, frozen
+    def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
+
+    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
+    # @return [Object] deeply frozen, with Strings for Symbols
+    def self.plain(value)
+      case value
+      when String then text(value)
+      when Symbol then value.name
+      when Hash then value.frozen? ? value : value.transform_values { |item| plain(item) }.freeze
+      when Array then value.frozen? ? value : value.map { |item| plain(item) }.freeze
+      else value
+      end
+    end
+
+    # @param string [String] a path or a mapping's name can have any bytes
+    # @return [String] frozen, valid UTF-8; invalid bytes are replaced
+    def self.text(string)
+      return string if string.frozen? && string.encoding == Encoding::UTF_8 && string.valid_encoding?
+
+      string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
+    end
+
+    private
+
+    def record(of, value) = value.is_a?(of) ? value : of.capture(value)
+  end
+
+  # A frozen value with declared fields:
+  #
+  #   class Setting < Record
+  #     field :name, :string, null: false
+  #     field :source, :symbol, one_of: %i[default environment]
+  #   end
+  #
+  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building one takes no lock
+  # and loads nothing, so it works in a trap handler.
+  class Record
+    # Readers are aliases of this method: a closure for each would take more memory and time.
+    def read = @values.fetch(__callee__)
+    private :read
+
+    class << self
+      # @return [Array<Field>] in the order of `to_h`
+      def fields = own_fields
+
+      # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
+      #
+      # @!macro [attach] record_field
+      #   @!attribute [r] $1
+      # @return [void]
+      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false)
+        key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
+        own_fields << Field.new(key, type, null, one_of, counters, sparse).freeze
+        case type
+        when :boolean then define_method(:"#{key}?") { @values[key] }
+        when :time then define_method(name) { @values[name] && Field.time(@values[name]) }
+        else public(alias_method(name, :read))
+        end
+      end
+
+      # Builds a record from what the extension built. Nothing is checked, and a missing key is nil. Numbers and frozen
+      # values stay as they are, so that this costs microseconds.
+      #
+      # @param body [Hash{Symbol => Object}] becomes part of the record; where it is frozen, a copy does
+      def capture(body)
+        body = body.dup if body.frozen?
+        plain_names.each { |name| body[name] = Field.plain(body[name]) unless body[name].frozen? }
+        nested.each { |field| body[field.name] = field.take(body[field.name]) }
+        new(body.size == fields.size ? body : completed(body))
+      end
+
+      # Builds a record from the result of `to_h` or its JSON.
+      #
+      # @param hash [Hash] with String or Symbol keys
+      # @raise [ArgumentError] naming the class, the key, what was given and what is allowed
+      def from_h(hash) = load(hash, "#{name}.from_h")
+
+      # from_h of a record inside another.
+      #
+      # @api private
+      # @param where [String] its path, for messages
+      def load(hash, where)
+        require_relative "loader"
+        new(Loader.values(self, hash, where))
+      end
+
+      # @return [Array<Field>] declared by the class itself
+      def own_fields = @own_fields ||= []
+
+      private :new
+
+      private
+
+      def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
+
+      def plain_names = @plain_names ||= fields.select(&:plain?).map(&:name).freeze
+
+      def nested = @nested ||= fields.select(&:nested?).freeze
+    end
+
+    def initialize(values)
+      @values = values.freeze
+      freeze
+    end
+
+    # @return [Hash{Symbol => Object}] all fields, ready for JSON
+    def to_h
+      self.class.fields.each_with_object({}) do |field, hash|
+        value = @values[field.name]
+        hash[field.name] = field.give(value) unless value.nil? && field.sparse
+      end
+    end
+
+    # @return [String] loads json: in a trap handler require it beforehand
+    def to_json(*state)
+      require "json" unless defined?(::JSON)
+      JSON.generate(to_h, *state)
+    end
+
+    # @return [Boolean] whether the other is of the same class with equal fields
+    def ==(other) = other.instance_of?(self.class) && other.values == values
+    alias eql? ==
+
+    # @return [Integer]
+    def hash = [self.class, @values].hash
+
+    # @return [String] numbers and names; the sizes of lists and Hashes; no nested records
+    def inspect
+      shown = shown_values.map do |name, value|
+        "#{name}=#{value.respond_to?(:each) ? "(#{value.size})" : value.inspect}"
+      end
+      "#<#{[self.class.name, *shown].join(' ')}>"
+    end
+
+    protected
+
+    attr_reader :values
+
+    private
+
+    def shown_values
+      @values.slice(*self.class.fields.map(&:name)).reject { |_name, value| value.nil? || value.is_a?(Record) }
+    end
+  end
+
+  # Finds a part by its id, in whatever has `parts`.
+  module Lookup
+    # @param id [Symbol, Integer]
+    # @return [Record]
+    # @raise [KeyError] naming the ids there are
+    def [](id)
+      parts.find { |part| part.id == id } or
+        raise KeyError.new("no #{id.inspect} here; there are: #{ids}", receiver: self, key: id)
+    end
+
+    # @param id [Symbol, Integer]
+    # @param deeper [Array<Symbol, Integer>] ids below it
+    # @return [Record]
+    # @raise [KeyError] naming the ids there are
+    def dig(id, *deeper) = deeper.empty? ? self[id] : self[id].dig(*deeper)
+
+    private
+
+    def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
+  end
+
   # What a reading cost.
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 walks.
@@ -60,23 +300,11 @@ module Memscope
       # @return [Array<Field>] of the envelope, its own, reasons and cost
       def fields = @fields ||= [*ENVELOPE, *own_fields, *CLOSING].freeze
 
-      # @return [Array<Symbol>] names of the fields outside the envelope
-      def body_names = [*own_fields, *CLOSING].map(&:name)
-
-      # Declares the list that the reading is a Collection of.
-      #
-      # @!macro [attach] reading_collection
-      #   @!attribute [r] $1
-      # @return [void]
-      def collection(name, type, **options)
-        field(name, type, null: false, **options)
-        define_method(:parts) { @values[name] }
-        private :parts
-        include Collection
-      end
-
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
+
+      # @return [Array<Symbol>] names of the fields outside the envelope
+      def body_names = [*own_fields, *CLOSING].map(&:name)
 
       # Puts a body from the extension into an envelope of this process and moment, or into another reading's.
       #
@@ -147,25 +375,5 @@ module Memscope
     private
 
     def shown_values = { **super.except(:memscope, :ruby, :cost), at: at }
-  end
-
-  # A reading that lists one kind of record, and is Enumerable over them.
-  module Collection
-    include Enumerable
-
-    TO_H = Reading.instance_method(:to_h)
-    private_constant :TO_H
-
-    # @yield [Record] each, in the list's order
-    # @return [Enumerator<Record>, self] an Enumerator without a block
-    def each(&block)
-      return enum_for(:each) { parts.size } unless block
-
-      parts.each(&block)
-      self
-    end
-
-    # @return [Hash{Symbol => Object}] as for every reading; Enumerable's would need pairs
-    def to_h = TO_H.bind_call(self)
   end
 end

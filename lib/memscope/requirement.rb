@@ -5,12 +5,12 @@ module Memscope
   #
   # @api private
   module Requirement
+    # @param surface [String] the part that needs it
     # @param gem [String]
     # @param feature [String] the file to require
-    # @param surface [String] the part that needs it
     # @return [void]
     # @raise [LoadError] where the gem is missing, with the line for the Gemfile
-    def self.load(gem, feature:, surface:)
+    def self.load(surface, gem:, feature: gem)
       require feature
     rescue LoadError => e
       raise unless e.path == feature

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -91,11 +90,7 @@ module Memscope
     # @return [String, nil] state of the GC: "none", "marking" or "sweeping"
     field :gc_state, :string
 
-    # What Memscope.ruby_heap does.
-    #
-    # @param collect [Boolean]
-    # @return [RubyHeap]
-    # @raise [ArgumentError] unless `collect` is true or false
+    # (see Memscope.ruby_heap)
     def self.read(collect: false)
       body = Native.ruby_heap(check_switch(:collect, collect))
       body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal

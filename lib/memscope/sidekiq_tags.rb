@@ -4,15 +4,15 @@ require_relative "facade"
 require_relative "malloc_profile"
 
 module Memscope
-  # A server middleware of Sidekiq's: what a job allocates is tagged with its class, and `Profile#by(:tag)` of a malloc
-  # profile says which jobs hold memory.
+  # A server middleware for Sidekiq that tags allocations of a job with its class, so that `Profile#by(:tag)` of a
+  # malloc profile shows which jobs hold memory.
   #
   #   Sidekiq.configure_server do |config|
   #     config.server_middleware { |chain| chain.add Memscope::SidekiqTags }
   #   end
   class SidekiqTags
     # @param _job [Object]
-    # @param payload [Hash{String => Object}] of the job; of Active Job's the class that it wraps counts
+    # @param payload [Hash{String => Object}] of the job; for Active Job the tag is the wrapped class
     # @param _queue [String]
     def call(_job, payload, _queue, &)
       name = (payload["wrapped"] || payload["class"]).to_s.byteslice(0, MallocProfile::TAG_BYTES).scrub("")

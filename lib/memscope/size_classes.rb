@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
+require_relative "collection"
 
 module Memscope
   # Allocations of one size. A small class has slabs of several pages, each divided into regions; a large class has its
@@ -79,13 +78,9 @@ module Memscope
     # @return [Integer, nil] epoch of jemalloc for all these numbers
     field :epoch, :count
     # @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
-    collection :classes, [SizeClass], counters: SizeClass.counters
+    collection :classes, [SizeClass]
 
-    # What Memscope.size_classes does.
-    #
-    # @param arena [Integer, nil]
-    # @return [SizeClasses]
-    # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
+    # (see Memscope.size_classes)
     def self.read(arena: nil)
       known = Native.arenas(true)[:arenas].map { |body| body[:index] } if arena
       if known&.none?(arena)

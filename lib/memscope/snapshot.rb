@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "native"
 require_relative "reading"
 
 module Memscope
@@ -26,7 +25,7 @@ module Memscope
     ].freeze
 
     # Keys of +jemalloc+ that only rise, from the extension's table of mallctl keys.
-    JEMALLOC_COUNTERS = Native.const_defined?(:JEMALLOC_COUNTERS) ? Native::JEMALLOC_COUNTERS : [].freeze
+    JEMALLOC_COUNTERS = Native::JEMALLOC_COUNTERS
 
     # @return [Integer, nil] resident (/proc/self/statm)
     field :rss_bytes, :bytes
@@ -45,11 +44,7 @@ module Memscope
     #   malloc
     field :glibc, :hash
 
-    # What Memscope.snapshot does.
-    #
-    # @param malloc [Boolean]
-    # @return [Snapshot]
-    # @raise [ArgumentError] unless `malloc` is true or false
+    # (see Memscope.snapshot)
     def self.read(malloc: false) = capture(Native.snapshot(check_switch(:malloc, malloc)))
   end
 end

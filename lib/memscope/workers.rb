@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "native"
-require_relative "reading"
+require_relative "collection"
 require_relative "snapshot"
 require_relative "configuration"
 

@@ -3,21 +3,21 @@
 require_relative "metrics"
 require_relative "requirement"
 
-Memscope::Requirement.load("yabeda", feature: "yabeda", surface: "memscope/yabeda")
+Memscope::Requirement.load("memscope/yabeda", gem: "yabeda")
 
 module Memscope
-  # memscope's families for Yabeda's exporters, in the group :memscope, under the names that docs/metrics.md has:
+  # memscope's families for Yabeda's exporters, in the group :memscope, under the names in docs/metrics.md:
   #
   #   gem "memscope", require: ["memscope", "memscope/yabeda"]
   #
-  # They are read when Yabeda collects. All of a metric's tags are always set, the empty ones to "". Yabeda keeps a
-  # gauge's last value when what it is of has gone.
+  # They are read when Yabeda collects. Every sample has all tags of its metric; an absent one is "". Yabeda keeps the
+  # last value of a gauge whose sample has disappeared.
   module Yabeda
     @counted = {}
     @mutex = Mutex.new
 
     class << self
-      # Declares the metrics and what collects them; loading this file does it.
+      # Declares the metrics and registers `collect` with Yabeda. Loading this file does so.
       #
       # @return [void]
       def install
@@ -32,7 +32,7 @@ module Memscope
         end
       end
 
-      # Reads, and sets what was read.
+      # Reads all families, and passes their samples to Yabeda.
       #
       # @return [void]
       def collect
@@ -47,7 +47,7 @@ module Memscope
 
       # @api private
       # @param definition [Metrics::Definition]
-      # @return [Symbol] without the name of the group
+      # @return [Symbol] without the group's name
       def short_name(definition) = definition.name.delete_prefix("memscope_").to_sym
 
       private

@@ -1,28 +1,101 @@
 # frozen_string_literal: true
 
-require_relative "types"
-
 module Memscope
   class Configuration
+    # The values that a setting allows. `accept` takes a value from code, `parse` the text, never empty, of an
+    # environment variable; both return the value as the configuration holds it, frozen, or WRONG.
+    #
+    # @api private
+    Type = Struct.new(:allowed, :allowed_in_environment, :accept, :parse)
+
+    # @api private
+    module Types
+      WRONG = Object.new.freeze
+      # Spellings of a switch in the environment, in any case.
+      WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
+                "0" => false, "false" => false, "off" => false, "no" => false }.freeze
+      SECONDS = /\A\d{1,9}(\.\d{1,9})?\z/
+      private_constant :WORDS, :SECONDS
+
+      SWITCH = Type.new("true, false", WORDS.keys.join(", "),
+                        ->(value) { [true, false].include?(value) ? value : WRONG },
+                        ->(text) { WORDS.fetch(text.b.downcase, WRONG) }).freeze
+
+      # Paths are absolute, because the process may change its directory.
+      ACCEPT_PATH = lambda do |value|
+        path = value.respond_to?(:to_path) ? value.to_path : value
+        return path if path.nil?
+
+        path.is_a?(String) && path.start_with?("/") && !path.b.include?("\0") ? String.new(path).freeze : WRONG
+      end
+      private_constant :ACCEPT_PATH
+
+      PATH = Type.new("nil, an absolute path", "an absolute path", ACCEPT_PATH, ACCEPT_PATH).freeze
+
+      SWITCH_OR_PATH = Type.new("true, false, an absolute path",
+                                "#{SWITCH.allowed_in_environment}, an absolute path",
+                                ->(value) { [true, false].include?(value) ? value : ACCEPT_PATH.call(value) || WRONG },
+                                ->(text) { (text.start_with?("/") ? ACCEPT_PATH : SWITCH.parse).call(text) }).freeze
+
+      module_function
+
+      # @param without [String, nil] a character that the text must not contain
+      # @return [Type] text, or nil
+      def text(without: nil)
+        accept = lambda do |value|
+          return value if value.nil?
+          return WRONG unless value.is_a?(String) && !value.empty?
+
+          [*without, "\0"].any? { |character| value.b.include?(character) } ? WRONG : String.new(value).freeze
+        end
+        Type.new("nil, a String that is not empty#{", without #{without.inspect}" if without}",
+                 "text#{" without #{without.inspect}" if without}", accept, accept)
+      end
+
+      # ActiveSupport's durations are Numeric too.
+      #
+      # @param range [Range<Integer>]
+      # @param optional [Boolean] whether it can be nil
+      # @return [Type] a length of time
+      def seconds(range, optional: false)
+        accept = lambda do |value|
+          return value if value.nil? && optional
+          return WRONG unless value.is_a?(Numeric) && value.real? && range.cover?(value.to_f)
+
+          (value % 1).zero? ? value.to_i : value.to_f
+        end
+        allowed = "a number of seconds from #{range.begin} to #{range.end}"
+        Type.new("#{'nil, ' if optional}#{allowed}", allowed, accept,
+                 ->(text) { text.b.match?(SECONDS) ? accept.call(text.to_f) : WRONG })
+      end
+
+      # @return [Type] an object that responds to all of the methods, or nil; only code can set it
+      def responding(*methods, allowed:)
+        accept = ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } ? value : WRONG }
+        Type.new(allowed, nil, accept, nil)
+      end
+    end
+
     # One setting as data: its type, its default, the environment variable that sets it, and its meaning.
     class Setting
-      # @return [Symbol]
-      attr_reader :name
-      # @return [Object]
-      attr_reader :default
-      # @return [Object] its value where the variable is wrong and the process continues: the one that allows least
-      attr_reader :safe
-      # @return [String, nil] the environment variable; nil where only code can set it
-      attr_reader :variable
-      # @return [String] its meaning, in whole sentences
-      attr_reader :sentence
-      # @return [String] code that sets it
-      attr_reader :example
+      # @!attribute [r] name
+      #   @return [Symbol]
+      # @!attribute [r] default
+      #   @return [Object]
+      # @!attribute [r] safe
+      #   @return [Object] the least permissive value, for a process that continues although its variable is wrong
+      # @!attribute [r] variable
+      #   @return [String, nil] the environment variable; nil where only code can set it
+      # @!attribute [r] sentence
+      #   @return [String] its meaning, in whole sentences
+      # @!attribute [r] example
+      #   @return [String] code that sets it
+      attr_reader :name, :default, :safe, :variable, :sentence, :example
 
       # @param type [Type]
       # @param safe [Object]
       # @param secret [Boolean] whether its value must not be shown
-      def initialize(name, type, default:, variable:, sentence:, example:, safe: default, secret: false)
+      def initialize(name, type:, sentence:, example:, default: nil, variable: nil, safe: default, secret: false)
         @name = name
         @type = type
         @default = default
@@ -44,8 +117,8 @@ module Memscope
       # @return [Object] as the configuration holds it
       # @raise [ArgumentError]
       def check(value)
-        taken = @type.accept.call(value)
-        return taken unless Types::WRONG.equal?(taken)
+        accepted = @type.accept.call(value)
+        return accepted unless Types::WRONG.equal?(accepted)
 
         raise ArgumentError, "Memscope.configure: #{name}: given #{given(value)}, allowed: #{allowed}"
       end
@@ -73,77 +146,64 @@ module Memscope
     end
 
     # Every setting, by name, in the order in which they are documented.
-    SETTINGS = [
-      Setting.new(
-        :listen, Types::SWITCH_OR_PATH,
-        default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
+    SETTINGS = {
+      listen: {
+        type: Types::SWITCH_OR_PATH, default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
         sentence: "Whether this process answers `memscope report --pid`, `doctor`, `purge`, `top` and `ps` on a Unix " \
-                  "socket, which only its own user and root can open. A path is that of the socket, where it is not " \
-                  "to be in `socket_directory`. With `plugin :memscope` Puma's master and workers have such sockets " \
-                  "in any case: it is how workers ask their master, and how a purge reaches them."
-      ),
-      Setting.new(
-        :socket_directory, Types::PATH,
-        default: nil, variable: "MEMSCOPE_SOCKET_DIRECTORY",
-        example: '"/run/app/memscope"',
-        sentence: "Where the sockets are: a directory of this process's user, with mode 0700. By default it is " \
+                  "socket that only its own user and root can open. A path places the socket outside of " \
+                  "`socket_directory`. With `plugin :memscope` Puma's master and workers always have such sockets: " \
+                  "workers ask their master over them, and a purge reaches each worker."
+      },
+      socket_directory: {
+        type: Types::PATH, variable: "MEMSCOPE_SOCKET_DIRECTORY", example: '"/run/app/memscope"',
+        sentence: "The directory of the sockets, owned by this process's user, with mode 0700. By default it is " \
                   "`$XDG_RUNTIME_DIR/memscope`, or `memscope-UID` in the directory for temporary files."
-      ),
-      Setting.new(
-        :username, Types.text(without: ":"),
-        default: nil, safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
+      },
+      username: {
+        type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
         sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication). Without both, and " \
                   "without `authorize`, it is closed, except under Rails in development and test to a browser on the " \
                   "same machine."
-      ),
-      Setting.new(
-        :password, Types.text,
-        default: nil, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
+      },
+      password: {
+        type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
         example: 'ENV.fetch("MEMORY_PASSWORD")',
         sentence: "The password that goes with `username`."
-      ),
-      Setting.new(
-        :authorize, Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
-        default: nil, variable: nil, example: '->(request) { request.env["warden"]&.user&.admin? }',
+      },
+      authorize: {
+        type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
+        example: '->(request) { request.env["warden"]&.user&.admin? }',
         sentence: "Decides on access instead of `username` and `password`: it is called with the Rack::Request, and " \
                   "allows it by returning anything but nil or false."
-      ),
-      Setting.new(
-        :actions, Types::SWITCH,
-        default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
-        sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge. Where it is " \
-                  "false they can only read."
-      ),
-      Setting.new(
-        :worker_interval_seconds, Types.seconds(1..3600),
-        default: 10, variable: "MEMSCOPE_WORKER_INTERVAL",
-        example: "30",
+      },
+      actions: {
+        type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
+        sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge. If false, they " \
+                  "can only read."
+      },
+      worker_interval_seconds: {
+        type: Types.seconds(1..3600), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
         sentence: "How often each worker of Puma reports its memory to the master, with `plugin :memscope`."
-      ),
-      Setting.new(
-        :metrics_ledger_interval_seconds, Types.seconds(1..86_400, optional: true),
-        default: nil,
-        variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL", example: "60",
-        sentence: "The least time between two ledgers that are read for the metrics: each takes milliseconds for " \
-                  "each gigabyte. Where it is nil none is read, and the families of the ledger are not exported."
-      ),
-      Setting.new(
-        :metrics_arenas, Types::SWITCH,
-        default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
+      },
+      metrics_ledger_interval_seconds: {
+        type: Types.seconds(1..86_400, optional: true), variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL", example: "60",
+        sentence: "The least time between two ledger readings for the metrics, each of which takes milliseconds per " \
+                  "gigabyte. If nil, no ledger is read, and its families are not exported."
+      },
+      metrics_arenas: {
+        type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
         sentence: "Whether the metrics have a sample for each arena of the allocator."
-      ),
-      Setting.new(
-        :background_thread, Types::SWITCH,
-        default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
-        sentence: "Whether jemalloc's background threads are turned on again in each forked worker of Puma: a fork " \
-                  "stops them."
-      ),
-      Setting.new(
-        :logger, Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn"),
-        default: nil, variable: nil, example: "Logger.new($stderr)",
-        sentence: "Where memscope logs, for example why a request was refused. Where it is nil that is " \
-                  "`Rails.logger`, or nothing without Rails."
-      )
-    ].to_h { |setting| [setting.name, setting] }.freeze
+      },
+      background_thread: {
+        type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
+        sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."
+      },
+      logger: {
+        type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn"),
+        example: "Logger.new($stderr)",
+        sentence: "Where memscope logs, for example why a request was refused. If nil, `Rails.logger`, or nothing " \
+                  "without Rails."
+      }
+    }.to_h { |name, options| [name, Setting.new(name, **options)] }.freeze
   end
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "../native"
+require_relative "../reading"
 require_relative "../allocator"
 require_relative "../cgroup"
 

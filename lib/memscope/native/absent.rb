@@ -4,14 +4,32 @@ module Memscope
   module Native
     # Known with the extension only.
     MAX_DECAY_MS = nil
+    JEMALLOC_COUNTERS = [].freeze
 
-    # What takes the extension's place.
+    # Takes the extension's place: answers what Ruby alone knows, with the reason for the rest.
     module Absent
-      NOTHING = { wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
-      private_constant :NOTHING
+      NO_COST = { wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
+      # The tier of each reading, and what is known of it.
+      READINGS = {
+        ledger: [:T2, { source: :none, rows: [] }],
+        mappings: [:T2, { source: :none, mappings: [] }],
+        allocator: [:T0, { name: :unknown, proved: false, proof: "nothing was tried", others: [] }],
+        process_memory: [:T2, {}],
+        cgroup: [:T1, { version: :none }],
+        ruby_heap: [:T2, { slot_sizes: [] }],
+        arenas: [:T1, { allocator: :unknown, arenas: [] }],
+        tune: [:T1, { allocator: :unknown, arenas: [] }]
+      }.freeze
+      ANSWERS = {
+        allocator_settings: { settings: [], reasons: {}, confs: [], conf_variable: nil }.freeze,
+        allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
+        arena_limit: nil, file_capabilities: nil, malloc_profile: nil, stop_profile: nil, profile_inflation: nil,
+        profile_runs?: false, profile_session: 0, next_generation: 0
+      }.freeze
+      private_constant :NO_COST, :READINGS, :ANSWERS
 
-      # @param error [LoadError] what loading the extension came to
-      # @return [String] why the extension is not there
+      # @param error [LoadError] of the extension
+      # @return [String] why the extension is not loaded
       def self.reason(error)
         unless RUBY_ENGINE == "ruby"
           return "memscope's extension is written for CRuby; this is #{RUBY_ENGINE} #{RUBY_ENGINE_VERSION}"
@@ -21,33 +39,14 @@ module Memscope
         "memscope's extension could not be loaded: #{error.message}"
       end
 
-      def ledger(_deep, _shared, _objects, _strict) = answer(:T2, source: :none, rows: [])
-
-      def mappings = answer(:T2, source: :none, mappings: [])
-
-      def allocator
-        answer(:T0, name: :unknown, proved: false, proof: "nothing was tried", others: [])
-      end
-
-      def allocator_settings = { settings: [], reasons: {}, confs: [], conf_variable: nil }
-
-      def allocator_inputs = { variables: {}, secure: false, current: {}, mallopt_callers: [] }
-
-      def environment_at_load(name) = ENV.fetch(name, nil)
+      READINGS.each { |name, (tier, known)| define_method(name) { |*| answer(tier, **known) } }
+      ANSWERS.each { |name, value| define_method(name) { |*| value } }
 
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
 
-      def process_memory(_process) = answer(:T2)
-
-      def cgroup(_process, _proc_root, _cgroup_root) = answer(:T1, version: :none)
-
-      def ruby_heap(_collect) = answer(:T2, slot_sizes: [])
-
-      def arenas(_advance) = answer(:T1, allocator: :unknown, arenas: [])
-
       def size_classes(arena, _advance) = answer(:T1, allocator: :unknown, arena: arena, classes: [])
 
-      def file_capabilities(_path) = nil
+      def environment_at_load(name) = ENV.fetch(name, nil)
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Native.absence] }
 
@@ -56,28 +55,12 @@ module Memscope
         true
       end
 
-      def arena_limit = nil
-
-      def tune(*) = answer(:T1, allocator: :unknown, arenas: [])
-
-      def profile_runs? = false
-
-      def profile_session = 0
-
-      def malloc_profile = nil
-
-      def stop_profile = nil
-
-      def profile_inflation = nil
-
       def tag(_name) = yield
-
-      def next_generation = 0
 
       private
 
       def answer(tier, **known)
-        { **known, reasons: { extension: Native.absence }, cost: { tier: tier, **NOTHING } }
+        { **known, reasons: { extension: Native.absence }, cost: { tier: tier, **NO_COST } }
       end
     end
     private_constant :Absent

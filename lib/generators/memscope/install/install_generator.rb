@@ -3,16 +3,16 @@
 require "rails/generators/base"
 
 module Memscope
-  # What `rails generate` finds.
+  # Generators for `rails generate`.
   module Generators
     # `rails generate memscope:install`: an initializer with every setting, and the line that mounts the pages.
     class InstallGenerator < ::Rails::Generators::Base
-      # Columns of a comment.
+      # Columns of a comment in the initializer.
       WIDTH = 100
       private_constant :WIDTH
 
       source_root File.expand_path("templates", __dir__)
-      desc "Writes config/initializers/memscope.rb, with every setting in a comment, and says how to mount the pages."
+      desc "Writes config/initializers/memscope.rb, with every setting in a comment, and shows how to mount the pages."
 
       # @return [void]
       def write_initializer = template("memscope.rb.tt", "config/initializers/memscope.rb")

@@ -3,8 +3,7 @@
 require "zlib"
 require_relative "../../requirement"
 
-Memscope::Requirement.load("google-protobuf", feature: "google/protobuf",
-                                              surface: "Memscope::Profile#to_pprof")
+Memscope::Requirement.load("Memscope::Profile#to_pprof", gem: "google-protobuf", feature: "google/protobuf")
 require "google/protobuf/descriptor_pb"
 
 module Memscope

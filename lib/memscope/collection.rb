@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  class Reading
+    # Declares the list that the reading is a Collection of.
+    #
+    # @!macro [attach] reading_collection
+    #   @!attribute [r] $1
+    # @return [void]
+    def self.collection(name, type)
+      field(name, type, null: false)
+      define_method(:parts) { @values[name] }
+      private :parts
+      include Collection
+    end
+  end
+
+  # A reading that lists one kind of record, and is Enumerable over them.
+  module Collection
+    include Enumerable
+
+    TO_H = Reading.instance_method(:to_h)
+    private_constant :TO_H
+
+    # @yield [Record] each, in the list's order
+    # @return [Enumerator<Record>, self] an Enumerator without a block
+    def each(&block)
+      return enum_for(:each) { parts.size } unless block
+
+      parts.each(&block)
+      self
+    end
+
+    # @return [Hash{Symbol => Object}] as for every reading; Enumerable's would need pairs
+    def to_h = TO_H.bind_call(self)
+  end
+end
