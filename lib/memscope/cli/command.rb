@@ -166,9 +166,7 @@ module Memscope
       # Writes to FILE, else to standard output.
       #
       # @yieldparam unicode [Boolean] whether the text may have more than ASCII
-      def deliver
-        output ? create(yield(true)) : self.class.write(@out, yield(unicode?))
-      end
+      def deliver = output ? create(yield(true)) : self.class.write(@out, yield(unicode?))
 
       # Writes readings as JSON, one a line, or as pages.
       def deliver_readings(readings)

@@ -70,7 +70,7 @@ module Memscope
 
         rows = entries.map { |entry| cells(entry, page) }
         units = ["", "", "MiB", "MiB", "MiB", "", ""]
-        numbers = Report::Columns.new(%w[pid uid RSS PSS USS malloc listens], [units, *rows]).lines
+        numbers = page.table(%w[pid uid RSS PSS USS malloc listens], [units, *rows])
         commands = ["command", "", *entries.map { |entry| entry.process.command.to_s }]
         numbers.zip(commands).map { |line, command| "#{page.cut("#{line}  #{command}", WIDTH).rstrip}\n" }.join
       end

@@ -30,7 +30,7 @@ module Memscope
       end
 
       def perform
-        result = other? ? asking { of_other(**options) } : own
+        result = asking { other? ? of_other(**options) : own }
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
@@ -54,8 +54,6 @@ module Memscope
         result = Memscope.purge(*@levers, **options)
         say("this is the memscope process itself; for another one: memscope purge --pid N")
         result
-      rescue ArgumentError => e
-        usage_error(e.message.delete_prefix("Memscope.purge: "))
       end
     end
   end

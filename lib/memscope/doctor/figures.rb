@@ -99,9 +99,7 @@ module Memscope
       def compaction_refusal = RubyHeap.compaction_refusal(ruby_heap.ruby)
 
       # @return [Integer] the part of what a compaction empties that Ruby keeps because of a setting
-      def kept_compactable_bytes
-        @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
-      end
+      def kept_compactable_bytes = @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
 
       # @return [Integer] the part of the pages without an object that Ruby keeps because of that setting
       def kept_empty_bytes = @forecast.kept_by_setting(hidden_empty_bytes || 0)

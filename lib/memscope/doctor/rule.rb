@@ -79,9 +79,7 @@ module Memscope
         end
       end
 
-      def figure(name, figures)
-        @rule[name].is_a?(Symbol) ? figures.public_send(@rule[name]) : value(name, figures)
-      end
+      def figure(name, figures) = @rule[name].is_a?(Symbol) ? figures.public_send(@rule[name]) : value(name, figures)
 
       def value(name, *arguments)
         value = @rule[name]

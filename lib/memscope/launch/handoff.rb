@@ -113,9 +113,7 @@ module Memscope
           Order.new(order) if meant
         end
 
-        def entry(line)
-          line.undump.b.split("=", 2).map { |text| text.force_encoding(Encoding.default_external) }
-        end
+        def entry(line) = line.undump.b.split("=", 2).map { |text| text.force_encoding(Encoding.default_external) }
 
         # Once: several modes share it.
         def put_first(environment, name, value, separator)

@@ -73,9 +73,7 @@ module Memscope
 
       # @return [Boolean, nil] whether at least nine tenths had not come back; nil unless that was asked for, and where
       #   nothing was returned
-      def stayed_down?
-        settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?
-      end
+      def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?)
 
       # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
       def predicted

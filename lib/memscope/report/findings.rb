@@ -92,9 +92,7 @@ module Memscope
 
       def not_applied(number) = "  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"
 
-      def listed(words, checks)
-        checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
-      end
+      def listed(words, checks) = checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
     end
   end
 end

@@ -70,9 +70,7 @@ module Memscope
       end
 
       # A column of its own, in MiB, where it was asked for.
-      def shared(bytes)
-        "#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing
-      end
+      def shared(bytes) = ("#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing)
 
       def line(number, percent, label, items = [])
         text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
@@ -232,9 +230,7 @@ module Memscope
       def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
 
       # Those that print as more than 0.0.
-      def moved(changes)
-        changes.filter { |change| mebibytes(change.delta) != "0.0" || moved(change.changes).any? }
-      end
+      def moved(changes) = changes.filter { |change| mebibytes(change.delta) != "0.0" || moved(change.changes).any? }
     end
   end
 end

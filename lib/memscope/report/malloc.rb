@@ -35,7 +35,7 @@ module Memscope
       def table
         shown = Arena::COLUMNS.fetch(@reading.allocator)
         headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("blocks" unless jemalloc?)]
-        heading, *lines = Columns.new(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) }).lines
+        heading, *lines = @page.table(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) })
         [heading, units(heading, shown.keys), *lines, *mmapped]
       end
 
@@ -102,7 +102,7 @@ module Memscope
 
         held = @reading.reject { |size_class| size_class.in_use_bytes.zero? && size_class.slack_bytes.zero? }
         [[*("  of arena #{@reading.arena}" if @reading.arena),
-          *Columns.new(HEADINGS, [*held.map { |size_class| row(size_class) }, sum(held)]).lines]]
+          *@page.table(HEADINGS, [*held.map { |size_class| row(size_class) }, sum(held)])]]
       end
 
       def row(size_class)
@@ -202,8 +202,8 @@ module Memscope
       def sections = @reading.pages ? [table, tenths] : []
 
       def table
-        Columns.new(HEADINGS, [*@reading.slot_sizes.map { |size| row(count(size.slot_size), size) },
-                               row("all", @reading)]).lines
+        @page.table(HEADINGS, [*@reading.slot_sizes.map { |size| row(count(size.slot_size), size) },
+                               row("all", @reading)])
       end
 
       def row(name, slots)

@@ -55,6 +55,18 @@ module Memscope
         joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", server(ledger.allocator), "pid #{ledger.pid}"])
       end
 
+      # Columns right-aligned under their headings, two blanks before each; one where two would be too wide.
+      #
+      # @param headings [Array<String>]
+      # @param rows [Array<Array<String>>] each as long as the headings
+      # @return [Array<String>] lines
+      def table(headings, rows)
+        rows = [headings, *rows]
+        widths = rows.transpose.map { |column| column.map(&:length).max }
+        gap = widths.sum + (2 * widths.length) <= WIDTH ? "  " : " "
+        rows.map { |row| row.zip(widths).map { |text, width| "#{gap}#{text.rjust(width)}" }.join.rstrip }
+      end
+
       # Walks a tree in order.
       #
       # @param nodes [Array<Object>]
@@ -99,26 +111,6 @@ module Memscope
         name = [allocator.name, allocator.short_version].compact.join(" ")
         "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
       end
-    end
-
-    # A table: columns right-aligned under their headings, as far apart as the page allows.
-    class Columns
-      # @param headings [Array<String>]
-      # @param rows [Array<Array<String>>] each as long as the headings
-      def initialize(headings, rows)
-        @rows = [headings, *rows]
-        @widths = @rows.transpose.map { |column| column.map(&:length).max }
-      end
-
-      # @return [Array<String>]
-      def lines
-        @rows.map { |row| row.zip(@widths).map { |text, width| "#{gap}#{text.rjust(width)}" }.join.rstrip }
-      end
-
-      private
-
-      # Two blanks before each column; one where two would be too wide for the page.
-      def gap = @widths.sum + (2 * @widths.length) <= Page::WIDTH ? "  " : " "
     end
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.

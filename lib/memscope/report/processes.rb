@@ -27,7 +27,7 @@ module Memscope
         headings = ["MiB", "pid", *SIZES.keys, "an hour", "up"]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes), "", "", "", ""] if many?
-        Columns.new(headings, lines).lines
+        @page.table(headings, lines)
       end
 
       def many? = @reading.count > 1
@@ -61,7 +61,7 @@ module Memscope
         sums = known.map(&:rows).reduce { |all, rows| all.merge(rows) { |_id, sum, bytes| sum + bytes } }
         largest = sums.max_by(ROWS, &:last).map(&:first)
         headings = ["MiB", *largest.map { |id| id.name.tr("_", " ") }, "others", "= RSS"]
-        Columns.new(headings, known.map { |worker| row_cells(worker, largest) }).lines
+        @page.table(headings, known.map { |worker| row_cells(worker, largest) })
       end
 
       def row_cells(worker, largest)

@@ -41,11 +41,7 @@ module Memscope
       def summary = @signed ? change : state
 
       # @return [Array<String>] paragraphs: how it was measured, how much of malloc it covers, and what that costs
-      def provenance
-        return [rate] if @signed
-
-        [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
-      end
+      def provenance = @signed ? [rate] : [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
 
       private
 

@@ -78,7 +78,7 @@ module Memscope
 
       def sizes
         headings = ["MiB", "pid", "before", *(%w[after returned] unless @reading.dry_run?), "predicted"]
-        Columns.new(headings, @reading.workers.map { |part| cells(part) }).lines
+        @page.table(headings, @reading.workers.map { |part| cells(part) })
       end
 
       def cells(part)
@@ -94,9 +94,7 @@ module Memscope
         @reading.returned_bytes ? ["  #{mebibytes(@reading.returned_bytes)} MiB returned by the workers above"] : []
       end
 
-      def whys
-        explained(@reading.workers.select(&:reason).to_h { |part| ["worker #{part.index}", part.reason] })
-      end
+      def whys = explained(@reading.workers.select(&:reason).to_h { |part| ["worker #{part.index}", part.reason] })
     end
   end
 end

@@ -51,9 +51,7 @@ module Memscope
       def signed(number) = number.negative? ? count(number) : "+#{count(number)}"
 
       # @return [String] "24 ms", "0.7 ms"
-      def milliseconds(microseconds)
-        format(microseconds < 9950 ? "%.1f ms" : "%.0f ms", microseconds.fdiv(1000))
-      end
+      def milliseconds(microseconds) = format(microseconds < 9950 ? "%.1f ms" : "%.0f ms", microseconds.fdiv(1000))
 
       # @return [String] "3 pages", "1 page"
       def counted(number, plural) = "#{count(number)} #{number == 1 ? plural.delete_suffix('s') : plural}"

@@ -60,17 +60,17 @@ module Memscope
         private
 
         def authorized(env, authorize)
-          authorize.call(::Rack::Request.new(env)) ? ALLOWED : refused(403, "authorize returned false")
+          authorize.call(::Rack::Request.new(env)) ? ALLOWED : Verdict.new(403, "authorize returned false")
         end
 
         def authenticated(env, username, password)
-          return refused(403, "username is configured, but no password") if password.empty?
-          return refused(403, "password is configured, but no username") if username.empty?
+          return Verdict.new(403, "username is configured, but no password") if password.empty?
+          return Verdict.new(403, "password is configured, but no username") if username.empty?
 
           given = env["HTTP_AUTHORIZATION"].to_s
-          return refused(401, "no credentials were given") if given.empty?
+          return Verdict.new(401, "no credentials were given") if given.empty?
 
-          matches?(given, username, password) ? ALLOWED : refused(401, "wrong username or password")
+          matches?(given, username, password) ? ALLOWED : Verdict.new(401, "wrong username or password")
         end
 
         # Takes as long for a wrong name as for a wrong password.
@@ -90,7 +90,7 @@ module Memscope
 
         def unconfigured(env, rails_env)
           sentence, about = objection(env, rails_env)
-          sentence ? refused(403, "#{sentence}; #{OPENING}", about) : ALLOWED
+          sentence ? Verdict.new(403, "#{sentence}; #{OPENING}", about) : ALLOWED
         end
 
         def objection(env, rails_env)
@@ -134,7 +134,6 @@ module Memscope
           defined?(::UNIXSocket) && socket.respond_to?(:to_io) && socket.to_io.is_a?(::UNIXSocket)
         end
 
-        def refused(status, sentence, about = nil) = Verdict.new(status, sentence, about)
       end
     end
 

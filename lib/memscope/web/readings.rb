@@ -87,9 +87,7 @@ module Memscope
       end
 
       # @return [Rendered] of the reading that the block returns
-      def fetch_rendered(kind, *arguments)
-        fetch(kind, *arguments) { Rendered.new(yield, clock: @clock) }
-      end
+      def fetch_rendered(kind, *arguments) = fetch(kind, *arguments) { Rendered.new(yield, clock: @clock) }
 
       # Drops all, because the process was changed.
       #

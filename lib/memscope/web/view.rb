@@ -81,22 +81,13 @@ module Memscope
       def mib(bytes) = bytes ? mebibytes(bytes) : UNKNOWN
 
       # @return [String] "+1.2", "−3.4", "0.0"
-      def signed_mib(bytes)
-        return UNKNOWN unless bytes
-
-        text = mebibytes(bytes.abs)
-        return text if text == "0.0"
-
-        bytes.negative? ? "−#{text}" : "+#{text}"
-      end
+      def signed_mib(bytes) = bytes ? signed_mebibytes(bytes).tr("-", "−") : UNKNOWN
 
       # @return [String]
       def number(value) = value ? count(value) : UNKNOWN
 
       # @return [String] "94.1 %"
-      def percent(part, whole)
-        part && whole&.positive? ? format("%.1f %%", 100.0 * part / whole) : UNKNOWN
-      end
+      def percent(part, whole) = part && whole&.positive? ? format("%.1f %%", 100.0 * part / whole) : UNKNOWN
 
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")

@@ -177,30 +177,20 @@ module Memscope
         end
       end
 
-      # The result of a purge of one process.
+      # Bytes: the least that is not 0.0 MiB.
+      SHOWN = 52_429
+      # Before and after, of one row that a purge changed.
+      Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
+      private_constant :SHOWN, :Change
+
+      # The result of a purge of one process, and the process of the page that had the button; nil where one was chosen.
       #
       # @api private
-      class Returned
+      Returned = Struct.new(:reading, :asked_pid) do
         include Shown
 
-        # Before and after, of one row.
-        Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
-        # Bytes: the least that is not 0.0 MiB.
-        SHOWN = 52_429
-        private_constant :SHOWN
-
-        # @return [Purge::Result]
-        attr_reader :reading
-
-        # @param reading [Purge::Result]
-        # @param asked_pid [Integer, nil] the process of the page that had the button; nil where one was chosen
-        def initialize(reading, asked_pid)
-          @reading = reading
-          @asked_pid = asked_pid || reading.pid
-        end
-
         # @return [Boolean] whether this process served the request, but another one the page with the button
-        def other_process? = @asked_pid != reading.pid
+        def other_process? = !asked_pid.nil? && asked_pid != reading.pid
 
         # @return [Array<Change>] rows whose change shows in MiB, the largest change first
         def changes
@@ -224,17 +214,7 @@ module Memscope
       # The result of a purge of several workers.
       #
       # @api private
-      class ReturnedByWorkers
-        include Shown
-
-        # @return [Purge::WorkerResults]
-        attr_reader :reading
-
-        # @param reading [Purge::WorkerResults]
-        def initialize(reading)
-          @reading = reading
-        end
-      end
+      ReturnedByWorkers = Struct.new(:reading) { include Shown }
     end
   end
 end
