@@ -17,8 +17,7 @@ module Memscope
       TEXT
       FORMS = {
         process: { summary: "list the Ruby processes, and which accept connections",
-                   example: "memscope ps --json", notes: NOTES,
-                   options: TEXT.first(1) }
+                   example: "memscope ps --json", notes: NOTES, options: TEXT.first(1) }
       }.freeze
       # Seconds to wait for a process that listens.
       PATIENCE = 2

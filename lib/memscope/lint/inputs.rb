@@ -59,7 +59,8 @@ module Memscope
         # @return [HostEnvironment]
         def read(cgroup, proc_root: "/proc", sys_root: "/sys")
           capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
-                    ractors: defined?(Ractor) ? Ractor.count : 1, yjit: yjit?, parent_pid: Process.ppid,
+                    ractors: Ractor.count, parent_pid: Process.ppid,
+                    yjit: (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false,
                     cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
                     variables: { DYNO: ENV.fetch("DYNO", nil),
                                  LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact,
@@ -68,8 +69,6 @@ module Memscope
         end
 
         private
-
-        def yjit? = (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false
 
         def of_process(directory)
           status = text("#{directory}/status").to_s

@@ -16,8 +16,6 @@ module Memscope
       USUAL_MS = 10_000
       # Values of options that are off, besides their defaults.
       OFF = [nil, "never", "not supported"].freeze
-      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF
-
       # jemalloc makes as many arenas as it has room for (MALLOCX_ARENA_LIMIT in jemalloc/internal/arena_types.h).
       NUMBERS = { "narenas" => 1..4094, "max_background_threads" => 1..4, "lg_prof_sample" => 0..62,
                   "lg_prof_interval" => -1..62 }.freeze
@@ -26,7 +24,7 @@ module Memscope
                 "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
       # Options of earlier versions, and what replaced them in other units.
       REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
-      private_constant :NUMBERS, :WORDS, :REPLACED
+      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF, :NUMBERS, :WORDS, :REPLACED
 
       private
 

@@ -21,11 +21,9 @@ module Memscope
                    ->(frame) { frame.named? && !frame.name.match?(ALLOCATING) },
                    :named?.to_proc,
                    ->(_frame) { true }].freeze
-      private_constant :NO_FRAMES, :TAGS, :ALLOCATING, :PREFERRED
-
       # Of an entry; each is nil where it is unknown of one stack.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
-      private_constant :NUMBERS
+      private_constant :NO_FRAMES, :TAGS, :ALLOCATING, :PREFERRED, :NUMBERS
 
       # @param profile [Profile, Difference]
       def initialize(profile)

@@ -38,9 +38,7 @@ module Memscope
 
       # @return [Array<Entry>] lines that grew past the threshold, the largest first
       def entries
-        @entries ||= profile.by(:line).select do |entry|
-          entry.live_bytes - (ERRORS * entry.error_bytes) > @threshold
-        end
+        @entries ||= profile.by(:line).select { |entry| entry.live_bytes - (ERRORS * entry.error_bytes) > @threshold }
       end
 
       # @return [String] one sentence

@@ -77,8 +77,7 @@ module Memscope
       def remedy(finding)
         return [] unless finding.remedy
 
-        [*finding.remedy.lines(chomp: true).map { |line| "#{MARGIN}> #{line}" },
-         paragraph(finding.remedy_cost)]
+        [*finding.remedy.lines(chomp: true).map { |line| "#{MARGIN}> #{line}" }, paragraph(finding.remedy_cost)]
       end
 
       def checked

@@ -50,11 +50,10 @@ module Memscope
         def decide(env, configuration, rails_env)
           return authorized(env, configuration.authorize) if configuration.authorize
 
-          username = configuration.username
-          password = configuration.password
-          return unconfigured(env, rails_env) if username.nil? && password.nil?
+          credentials = [configuration.username, configuration.password]
+          return unconfigured(env, rails_env) if credentials.all?(&:nil?)
 
-          authenticated(env, username.to_s, password.to_s)
+          authenticated(env, *credentials.map(&:to_s))
         end
 
         private
@@ -133,7 +132,6 @@ module Memscope
         def unix_socket?(socket)
           defined?(::UNIXSocket) && socket.respond_to?(:to_io) && socket.to_io.is_a?(::UNIXSocket)
         end
-
       end
     end
 

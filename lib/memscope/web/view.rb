@@ -36,10 +36,9 @@ module Memscope
                 "/ruby_heap" => "Ruby heap", "/mappings" => "Mappings", "/workers" => "Workers",
                 "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
-      DIRECTORY = File.join(__dir__, "views")
-      private_constant :UNKNOWN, :DIRECTORY
+      private_constant :UNKNOWN
 
-      Dir[File.join(DIRECTORY, "*.erb")].each do |path|
+      Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
         class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
       end

@@ -36,8 +36,7 @@ module Memscope
           subject: "too many glibc arenas",
           affected: ->(f) { f.unreturnable_bytes(:arenas) },
           present: ->(f) { f.glibc_arenas > 2 && f.unreturnable_bytes(:arenas) >= 0.25 * f.bytes(:malloc, :arenas) },
-          floor: FLOOR, ratio: 0.10,
-          confidence: :likely,
+          floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: "It is parts of pages between used blocks, which only the same arena can reuse: a trim " \
                        "returns none of it.",
           title: ->(f, bytes) { "#{size(bytes)} is free in #{f.glibc_arenas} arenas, where few threads can use it" },
@@ -59,8 +58,7 @@ module Memscope
         glibc_holes: {
           subject: "free memory between used blocks",
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
-          floor: 2 * FLOOR, ratio: 0.30,
-          confidence: :likely,
+          floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
           recoverable: "It is parts of pages between used blocks: a trim returns none of it.",
           title: ->(_, bytes) { "#{size(bytes)} is free between used blocks; no trim returns it" },
           explanation: lambda do |f, bytes|
@@ -76,7 +74,6 @@ module Memscope
                    "requires a restart under jemalloc, which keeps blocks of one size together"]
         }
       )
-      private_constant :GLIBC_RULES
     end
   end
 end

@@ -66,9 +66,7 @@ module Memscope
           severity: ->(f) { DIRTY_CAUSE.call(f).first },
           confidence: ->(f) { DIRTY_CAUSE.call(f)[1] },
           title: ->(_, bytes) { "jemalloc keeps #{size(bytes)} of freed pages" },
-          explanation: lambda do |f, bytes|
-            "#{percent(f.of_rss(bytes))} of RSS is dirty pages: #{DIRTY_CAUSE.call(f)[2]}."
-          end,
+          explanation: ->(f, bytes) { "#{percent(f.of_rss(bytes))} of RSS is dirty pages: #{DIRTY_CAUSE.call(f)[2]}." },
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), dirty_decay_ms: f.setting(:dirty_decay_ms),
               background_thread: f.setting(:background_thread), background_threads: f.jemalloc(:background_threads),
@@ -83,9 +81,8 @@ module Memscope
         muzzy_pages: {
           subject: "pages that the kernel may take back",
           affected: ->(f) { f.bytes(:malloc, :muzzy) },
-          floor: FLOOR, ratio: 0.10,
+          floor: FLOOR, ratio: 0.10, severity: :info,
           recoverable: ->(f) { f.bytes(:malloc, :muzzy) },
-          severity: :info,
           title: ->(_, bytes) { "#{size(bytes)} counts as RSS, although the kernel may take it back" },
           explanation: lambda do |f|
             "muzzy_decay_ms is #{f.setting(:muzzy_decay_ms)}: jemalloc offers freed pages to the kernel with MADV_FREE."
@@ -120,9 +117,8 @@ module Memscope
         retained_resident: {
           subject: "returned memory that is resident again",
           affected: ->(f) { f.bytes(:malloc, :retained_resident) },
-          floor: FLOOR, ratio: 0.10,
+          floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: "jemalloc counts these pages as returned, and does not purge them again.",
-          confidence: :likely,
           title: ->(_, bytes) { "#{size(bytes)} that jemalloc returned is resident again" },
           explanation: lambda do |f|
             "The kernel fills in missing pages to make huge ones (transparent huge pages: #{f.environment.thp_mode}; " \
@@ -136,7 +132,6 @@ module Memscope
           remedy: ["MALLOC_CONF=thp:never", "requires a restart; causes more TLB misses"]
         }
       )
-      private_constant :JEMALLOC_RULES
     end
   end
 end

@@ -71,8 +71,7 @@ module Memscope
           subject: "how many workers fit",
           inapplicable: LIMITED,
           present: :capacity,
-          severity: :info,
-          confidence: :likely,
+          severity: :info, confidence: :likely,
           title: lambda do |f|
             "the container's #{size(f.limit_bytes)} has room for #{count(f.capacity)} such " \
               "process#{'es' if f.capacity != 1}"
@@ -109,7 +108,6 @@ module Memscope
           end
         }
       )
-      private_constant :KERNEL_RULES
     end
   end
 end

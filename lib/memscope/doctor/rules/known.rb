@@ -21,9 +21,7 @@ module Memscope
           subject: "a main stack that is resident to its end",
           inapplicable: ->(f) { "this is not Ruby 3.3" unless f.ruby?("3.3") },
           affected: ->(f) { f.bytes(:stacks, :main) },
-          floor: 7 * MEBIBYTE,
-          severity: :info,
-          confidence: :likely,
+          floor: 7 * MEBIBYTE, severity: :info, confidence: :likely,
           recoverable: "The stack stays resident until the process ends.",
           title: ->(_, bytes) { "the main thread's stack holds #{size(bytes)}, touched when Ruby started" },
           explanation: "Some builds of Ruby 3.3 touch all of the stack that they reserve; Ruby 3.4 does not.",
@@ -52,7 +50,6 @@ module Memscope
           remedy: ["memscope exec -- COMMAND", "requires a restart under jemalloc"]
         }
       )
-      private_constant :KNOWN_RULES
     end
   end
 end

@@ -49,14 +49,12 @@ module Memscope
           explanation: "A bare Ruby is about as large. Run the doctor again when the program has done some work."
         }
       )
-      private_constant :SMALL
 
       RUBY_RULES = table(
         rss_above_ruby: {
           subject: "RSS far above Ruby objects",
           affected: ->(f) { f.ruby_bytes && (f.rss_bytes - f.ruby_bytes) },
-          floor: 2 * FLOOR, ratio: 0.50,
-          severity: :info,
+          floor: 2 * FLOOR, ratio: 0.50, severity: :info,
           recoverable: "The findings on its parts show what can be returned.",
           title: ->(_, bytes) { "#{size(bytes)} of RSS is outside Ruby objects" },
           explanation: lambda do |f|
@@ -71,8 +69,7 @@ module Memscope
           subject: "a sparse Ruby heap",
           affected: :compactable_bytes,
           present: ->(f) { f.ruby_heap.occupancy <= 0.5 }, # the GC itself aims at 40 % free
-          floor: FLOOR, ratio: 0.10,
-          confidence: :likely,
+          floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: :compaction,
           title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap is pages with few or no objects" },
           explanation: lambda do |f|
@@ -90,9 +87,8 @@ module Memscope
         empty_heap_pages: {
           subject: "empty pages that GC.stat hides",
           affected: :hidden_empty_bytes,
-          floor: FLOOR, ratio: 0.10,
+          floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: :returned_empty_bytes,
-          confidence: :likely,
           title: ->(_, bytes) { "#{size(bytes)} of Ruby's heap is empty pages that GC.stat hides" },
           explanation: lambda do |f|
             ["They hold no object, but Ruby counts them among the pages in use and keeps them.",
@@ -107,8 +103,7 @@ module Memscope
         native_memory: {
           subject: "native memory without a Ruby object",
           affected: :untracked_bytes,
-          floor: FLOOR, ratio: 0.15,
-          severity: :info,
+          floor: FLOOR, ratio: 0.15, severity: :info,
           recoverable: "The memory is in use.",
           title: ->(_, bytes) { "#{size(bytes)} is in use, but no Ruby object accounts for it" },
           explanation: "That is #{UNTRACKED}. One reading cannot distinguish a leak from a cache; a later one can.",
@@ -122,8 +117,7 @@ module Memscope
           subject: "growth of native memory",
           inapplicable: :incomparable,
           affected: ->(f) { f.growth(&:untracked_bytes) },
-          floor: FLOOR / 2, ratio: 0.05,
-          confidence: :likely,
+          floor: FLOOR / 2, ratio: 0.05, confidence: :likely,
           recoverable: "The memory is in use; only the code that allocated it can free it.",
           title: ->(_, bytes) { "#{size(bytes)} more is in use that no Ruby object accounts for" },
           explanation: lambda do |f, bytes|
@@ -143,8 +137,7 @@ module Memscope
           subject: "growth of Ruby objects",
           inapplicable: :incomparable,
           affected: ->(f) { f.growth(&:ruby_bytes) },
-          floor: FLOOR, ratio: 0.10,
-          severity: :info,
+          floor: FLOOR, ratio: 0.10, severity: :info,
           recoverable: "Ruby objects hold it, including garbage that no GC has found yet.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f|
@@ -159,7 +152,6 @@ module Memscope
                    "takes about half a second per million objects; the file contains the program's data"]
         }
       )
-      private_constant :RUBY_RULES
     end
   end
 end

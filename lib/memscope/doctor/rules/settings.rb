@@ -28,9 +28,7 @@ module Memscope
             "#{f.idle_allocators.map(&:name).join(' and ')} is loaded, but #{f.allocator.name} serves " \
               "#{bytes.zero? ? 'malloc' : "the #{size(bytes)} of malloc"}"
           end,
-          explanation: lambda do |f|
-            f.idle_allocators.map { |other| "#{other.path}: #{other.reason}" }.join("; ")
-          end,
+          explanation: ->(f) { f.idle_allocators.map { |other| "#{other.path}: #{other.reason}" }.join("; ") },
           evidence: lambda do |f|
             { serves: f.allocator.name, path: f.allocator.path, idle: f.idle_allocators.map(&:path),
               malloc_bytes: f.bytes(:malloc), LD_PRELOAD: f.environment.variables[:LD_PRELOAD] }
@@ -72,9 +70,7 @@ module Memscope
               others = f.problems(problems).drop(1).map(&:text)
               [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE].join(" ")
             end,
-            evidence: lambda do |f|
-              { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended }
-            end,
+            evidence: ->(f) { { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended } },
             remedy: lambda do |f|
               [f.problems(problems).filter_map(&:replacement).uniq.join("\n"),
                "#{RESTART} (unless the remedy is Ruby code)"]
@@ -82,7 +78,6 @@ module Memscope
           }]
         end
       )
-      private_constant :SETTINGS
     end
   end
 end

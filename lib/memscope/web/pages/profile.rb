@@ -18,23 +18,6 @@ module Memscope
         DONE = { "start" => "started", "stop" => "stopped" }.freeze
         private_constant :LINES, :DONE
 
-        class << self
-          # @param profile [Memscope::Profile]
-          # @return [Array<Memscope::Profile::Entry>] lines with live memory, the most first
-          def lines(profile) = live(profile, :line).first(LINES)
-
-          # @param profile [Memscope::Profile]
-          # @return [Array<Memscope::Profile::Entry>] tags with live memory, the most first; empty without tags
-          def tags(profile)
-            entries = live(profile, :tag)
-            entries.size > 1 ? entries.first(LINES) : []
-          end
-
-          private
-
-          def live(profile, key) = profile.by(key).select { |entry| entry.live_bytes.positive? }
-        end
-
         # @return [Array<ClusterCalls::Outcome>, nil] of the form that this page answers
         attr_reader :outcomes
 
@@ -100,6 +83,15 @@ module Memscope
           nil
         end
 
+        # @return [Array<Memscope::Profile::Entry>] lines with live memory, the most first
+        def lines = live(:line).first(LINES)
+
+        # @return [Array<Memscope::Profile::Entry>] tags with live memory, the most first; empty without tags
+        def tags
+          entries = live(:tag)
+          entries.size > 1 ? entries.first(LINES) : []
+        end
+
         # @return [String] the profile; in a cluster, the answer to a form lists its outcomes
         def json
           return body(:json, &:to_json) unless @outcomes && cluster?
@@ -130,6 +122,8 @@ module Memscope
         def done = DONE.fetch(@form["do"].last)
 
         private
+
+        def live(key) = reading.by(key).select { |entry| entry.live_bytes.positive? }
 
         def here = states.find { |one| one.place.pid == place.pid }
 
