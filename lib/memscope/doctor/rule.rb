@@ -126,6 +126,3 @@ module Memscope
 end
 
 %w[settings glibc jemalloc ruby kernel known].each { |file| require_relative "rules/#{file}" }
-
-Memscope::Doctor::Rules.private_constant :SMALL, :SETTINGS, :GLIBC_RULES, :JEMALLOC_RULES, :RUBY_RULES, :KERNEL_RULES,
-                                         :KNOWN_RULES

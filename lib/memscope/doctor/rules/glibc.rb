@@ -74,6 +74,7 @@ module Memscope
                    "requires a restart under jemalloc, which keeps blocks of one size together"]
         }
       )
+      private_constant :GLIBC_RULES
     end
   end
 end

@@ -34,7 +34,6 @@ module Memscope
         end
         sizes.empty? ? "" : ": #{sizes.join('; ')}"
       end
-      private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :STUCK
 
       JEMALLOC_RULES = table(
         { inapplicable: JEMALLOC },
@@ -132,6 +131,7 @@ module Memscope
           remedy: ["MALLOC_CONF=thp:never", "requires a restart; causes more TLB misses"]
         }
       )
+      private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :STUCK, :JEMALLOC_RULES
     end
   end
 end

@@ -19,7 +19,6 @@ module Memscope
       # What helps where the container has too little memory.
       FEWER_WORKERS = ["WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
                        "costs throughput, or more memory"].freeze
-      private_constant :SWAP_COUNTS, :FEWER_WORKERS
 
       KERNEL_RULES = table(
         near_limit: {
@@ -108,6 +107,7 @@ module Memscope
           end
         }
       )
+      private_constant :SWAP_COUNTS, :FEWER_WORKERS, :KERNEL_RULES
     end
   end
 end

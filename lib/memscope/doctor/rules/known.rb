@@ -50,6 +50,7 @@ module Memscope
           remedy: ["memscope exec -- COMMAND", "requires a restart under jemalloc"]
         }
       )
+      private_constant :KNOWN_RULES
     end
   end
 end

@@ -36,7 +36,6 @@ module Memscope
         KEEPING_LESS.call(f.kept_empty_bytes, collect ? "8.times { GC.start }" : "Process.warmup",
                           "#{collect ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code runs")
       end
-      private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY
 
       SMALL = table(
         too_small: {
@@ -152,6 +151,8 @@ module Memscope
                    "takes about half a second per million objects; the file contains the program's data"]
         }
       )
+      private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,
+                       :SMALL, :RUBY_RULES
     end
   end
 end

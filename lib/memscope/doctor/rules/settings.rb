@@ -16,7 +16,6 @@ module Memscope
         harmful_settings: ["harmful settings", %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for threads and processors", %i[too_many_arenas]]
       }.freeze
-      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS
 
       SETTINGS = table(
         idle_allocator: {
@@ -78,6 +77,7 @@ module Memscope
           }]
         end
       )
+      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS, :SETTINGS
     end
   end
 end
