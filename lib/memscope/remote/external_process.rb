@@ -53,7 +53,6 @@ module Memscope
     private_constant :FIGURES
     fields_of :bytes, FIGURES
 
-
     # @return [Integer, nil] kernel threads
     field :threads, :count
     # @return [Array<Library>] in the order of their addresses, without one linked into the program
