@@ -11,7 +11,7 @@ class WorkersTest < MemscopeTest
     Memscope::Worker.capture({ index: 0, pid: Process.pid, role: :worker, samples: 1, reasons: {}, **fields })
   end
 
-  def workers(*all) = Memscope::Workers.of(all, since: 0.0)
+  def workers(*all) = Memscope::Workers.of(all, since: 0)
 
   # Runs a cluster as the master's thread does, until the block says so.
   def with_cluster

@@ -11,8 +11,7 @@ module Memscope
     # @return [void]
     def self.collection(name, type)
       field(name, type, null: false)
-      define_method(:parts) { @values[name] }
-      private :parts
+      parts_of(name)
       include Collection
     end
   end

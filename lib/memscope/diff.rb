@@ -27,13 +27,10 @@ module Memscope
       field :counter?, :boolean, null: false
       # @return [Array<Change>] of its parts
       field :changes, [self], null: false
+      parts_of :changes
 
       # @return [Integer, Float, nil] later less earlier; nil where either is unknown
       def delta = from && to && (to - from)
-
-      private
-
-      def parts = changes
     end
     include Lookup
 
@@ -45,9 +42,7 @@ module Memscope
     field :earlier_pid, :count, null: false
     # @return [Array<Change>] one for each number of such a reading
     field :changes, [Change], null: false
-
-    NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
-    private_constant :NO_COST
+    parts_of :changes
 
     class << self
       # @param earlier [Reading]
@@ -61,7 +56,7 @@ module Memscope
 
         pids = "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}"
         capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
-                  changes: changes_between(earlier, later), cost: NO_COST,
+                  changes: changes_between(earlier, later), cost: Cost.of(:T0),
                   reasons: { **earlier.reasons, **later.reasons, pid: (pids if earlier.pid != later.pid) }.compact },
                 later.envelope)
       end
@@ -126,9 +121,5 @@ module Memscope
 
     # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
     def rows = changes.find { |change| change.id == :rows }&.changes || []
-
-    private
-
-    def parts = changes
   end
 end

@@ -45,6 +45,7 @@ module Memscope
       field :check, Check
       # @return [Array<Row>]
       field :children, [self], null: false
+      parts_of :children
 
       include Lookup
 
@@ -69,10 +70,6 @@ module Memscope
         yield lineage.map(&:id).join("/").to_sym, self, above
         children.each { |child| child.each_path(lineage, &block) }
       end
-
-      private
-
-      def parts = children
     end
 
     include Lookup
@@ -92,6 +89,7 @@ module Memscope
     field :held_by_objects_bytes, :bytes
     # @return [Array<Row>] largest first
     field :rows, [Row], null: false
+    parts_of :rows
 
     # The reason of :malloc while jemalloc samples.
     INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
@@ -100,10 +98,7 @@ module Memscope
 
     # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false)
-      check_switch(:deep, deep)
-      check_switch(:shared, shared)
-      check_switch(:objects, objects)
-      check_switch(:strict, strict)
+      { deep: deep, shared: shared, objects: objects, strict: strict }.each { |name, value| check_switch(name, value) }
       allocator = Allocator.body
       body = Native.ledger(deep, shared, objects, strict).update(allocator: allocator)
       inflation = Native.profile_inflation
@@ -165,9 +160,5 @@ module Memscope
 
     # @return [Hash{Symbol => Object}] with the allocator without an envelope of its own
     def to_h = { **super, allocator: allocator.body }
-
-    private
-
-    def parts = rows
   end
 end

@@ -73,10 +73,9 @@ module Memscope
     #
     # @return [Lint]
     def self.read
-      began = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+      began = Cost.now
       body = body_of(Inputs.read)
-      took = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond) - began
-      capture(body.update(cost: { tier: :T2, wall_us: took, gvl_us: took, scratch_bytes: 0 }))
+      capture(body.update(cost: Cost.of(:T2, Cost.now - began)))
     end
 
     # @api private

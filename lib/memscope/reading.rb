@@ -45,18 +45,11 @@ module Memscope
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
     # Text of a time in `to_h` and JSON.
     TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
-    # Types that are frozen deeply.
+    # Types that Field.plain freezes deeply.
     PLAIN = %i[string hash list any sentences].freeze
-    private_constant :PLAIN
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
-
-    # @return [Boolean] whether it is a Record, or a list of Records
-    def nested? = !type.is_a?(Symbol)
-
-    # @return [Boolean] whether it is text, or a Hash or Array of what JSON knows, which Field.plain freezes
-    def plain? = PLAIN.include?(type)
 
     # @param value [Object] of a nested field, as the extension built it
     # @return [Object] as the record holds it
@@ -139,6 +132,11 @@ module Memscope
         end
       end
 
+      # Declares a table of fields of one type; `@!attribute` documents each.
+      #
+      # @return [void]
+      def fields_of(type, names, **attributes) = names.each { |name| field(name, type, **attributes) }
+
       # Builds a record from what the extension built. Nothing is checked, and a missing key is nil. Numbers and frozen
       # values stay as they are, so that this costs microseconds.
       #
@@ -172,11 +170,14 @@ module Memscope
 
       private
 
+      # Declares the list that Lookup and Collection search.
+      def parts_of(name) = private(define_method(:parts) { @values[name] })
+
       def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
 
-      def plain_names = @plain_names ||= fields.select(&:plain?).map(&:name).freeze
+      def plain_names = @plain_names ||= fields.select { |field| Field::PLAIN.include?(field.type) }.map(&:name).freeze
 
-      def nested = @nested ||= fields.select(&:nested?).freeze
+      def nested = @nested ||= fields.reject { |field| field.type.is_a?(Symbol) }.freeze
     end
 
     def initialize(values)
@@ -257,6 +258,16 @@ module Memscope
     field :gvl_us, :count, null: false
     # @return [Integer] scratch memory that the reading used
     field :scratch_bytes, :bytes, null: false
+
+    # @api private
+    # @return [Integer] microseconds of the monotonic clock
+    def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+
+    # @api private
+    # @param tier [Symbol]
+    # @param wall_us [Integer] duration in Ruby, which holds the GVL
+    # @return [Hash{Symbol => Object}] the body of that cost
+    def self.of(tier, wall_us = 0) = { tier: tier, wall_us: wall_us, gvl_us: wall_us, scratch_bytes: 0 }
 
     # @api private
     # @param costs [Array<Cost>] of readings that were taken one after the other

@@ -32,6 +32,7 @@ module Memscope
     field :allocator, :symbol, null: false
     # @return [Array<Decay>] those in use, by index; only the requested one
     field :arenas, [Decay], null: false
+    parts_of :arenas
     # @return [Decay, nil] with which new arenas begin; nil when one arena was requested
     field :new_arena_defaults, Decay
     # @return [Boolean, nil]
@@ -81,9 +82,5 @@ module Memscope
         raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
       end
     end
-
-    private
-
-    def parts = arenas
   end
 end

@@ -8,7 +8,6 @@ module Memscope
 
     # Takes the extension's place: answers what Ruby alone knows, with the reason for the rest.
     module Absent
-      NO_COST = { wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
       # The tier of each reading, and what is known of it.
       READINGS = {
         ledger: [:T2, { source: :none, rows: [] }],
@@ -26,7 +25,7 @@ module Memscope
         arena_limit: nil, file_capabilities: nil, malloc_profile: nil, stop_profile: nil, profile_inflation: nil,
         profile_runs?: false, profile_session: 0, next_generation: 0
       }.freeze
-      private_constant :NO_COST, :READINGS, :ANSWERS
+      private_constant :READINGS, :ANSWERS
 
       # @param error [LoadError] of the extension
       # @return [String] why the extension is not loaded
@@ -60,7 +59,7 @@ module Memscope
       private
 
       def answer(tier, **known)
-        { **known, reasons: { extension: Native.absence }, cost: { tier: tier, **NO_COST } }
+        { **known, reasons: { extension: Native.absence }, cost: Cost.of(tier) }
       end
     end
     private_constant :Absent

@@ -36,8 +36,7 @@ module Memscope
 
       # Equal in both, or their numbers could not be compared.
       SAME = %i[pid backend rate_bytes].freeze
-      NO_COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
-      private_constant :SAME, :NO_COST
+      private_constant :SAME
 
       class << self
         # @return [String] "profile_difference"
@@ -56,7 +55,7 @@ module Memscope
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
           capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
                     **wholes(earlier, later), **matched(earlier, later),
-                    reasons: reasons_of(earlier, later), cost: NO_COST }, later.envelope)
+                    reasons: reasons_of(earlier, later), cost: Cost.of(:T0) }, later.envelope)
         end
 
         private

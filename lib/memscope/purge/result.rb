@@ -56,6 +56,7 @@ module Memscope
       field :settle_seconds, :number, null: false
       # @return [Array<Lever>] in the order in which they ran
       field :levers, [Lever], null: false
+      parts_of :levers
       # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same by ledger row, its path as in Memscope.mappings; the rows sum to
@@ -80,10 +81,6 @@ module Memscope
         known = levers.filter_map(&:predicted)
         known.sum(&:begin)..known.sum(&:end)
       end
-
-      private
-
-      def parts = levers
     end
 
     # What a purge returned in each of several workers of a server: the answer of Memscope::Web in a cluster.

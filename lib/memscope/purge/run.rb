@@ -33,15 +33,13 @@ module Memscope
       # @return [Result]
       # @raise [Busy]
       def result
-        start = now
+        start = Cost.now
         @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
-        took = now - start # without the wait below
+        took = Cost.now - start # without the wait below
         Result.capture(body(settled, took))
       end
 
       private
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
 
       def predict
         ledger = read(@levers)
@@ -66,11 +64,11 @@ module Memscope
       end
 
       def run_ruby(name)
-        start = now
+        start = Cost.now
         name == :gc ? GC.start : Compaction.run
-        [now - start, nil]
+        [Cost.now - start, nil]
       rescue NotImplementedError => e # the levers were chosen before
-        [now - start, e.message]
+        [Cost.now - start, e.message]
       end
 
       def run_allocator(name)

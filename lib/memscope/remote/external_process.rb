@@ -26,26 +26,33 @@ module Memscope
     field :runs_ruby?, :boolean, null: false
     # @return [Boolean] whether it answers a Client of this user
     field :listens?, :boolean, null: false
-    # @return [Integer, nil] resident pages, shared ones in full (Rss)
-    field :rss_bytes, :bytes
-    # @return [Integer, nil] the highest RSS so far (VmHWM)
-    field :peak_rss_bytes, :bytes
-    # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
-    field :pss_bytes, :bytes
-    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
-    field :uss_bytes, :bytes
-    # @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
-    field :shared_bytes, :bytes
-    # @return [Integer, nil] resident pages without a file: heaps and stacks (Anonymous)
-    field :anonymous_bytes, :bytes
-    # @return [Integer, nil] resident pages of files (RssFile)
-    field :file_bytes, :bytes
-    # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
-    field :shared_memory_bytes, :bytes
-    # @return [Integer, nil] swapped out (Swap)
-    field :swap_bytes, :bytes
-    # @return [Integer, nil] address space (VmSize)
-    field :virtual_bytes, :bytes
+    # @!attribute [r] rss_bytes
+    #   @return [Integer, nil] resident pages, shared ones in full (Rss)
+    # @!attribute [r] peak_rss_bytes
+    #   @return [Integer, nil] the highest RSS so far (VmHWM)
+    # @!attribute [r] pss_bytes
+    #   @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
+    # @!attribute [r] uss_bytes
+    #   @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
+    # @!attribute [r] shared_bytes
+    #   @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
+    # @!attribute [r] anonymous_bytes
+    #   @return [Integer, nil] resident pages without a file: heaps and stacks (Anonymous)
+    # @!attribute [r] file_bytes
+    #   @return [Integer, nil] resident pages of files (RssFile)
+    # @!attribute [r] shared_memory_bytes
+    #   @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
+    # @!attribute [r] swap_bytes
+    #   @return [Integer, nil] swapped out (Swap)
+    # @!attribute [r] virtual_bytes
+    #   @return [Integer, nil] address space (VmSize)
+
+    # Taken from a ProcessMemory, as `threads` is.
+    FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
+                 shared_memory_bytes swap_bytes virtual_bytes].freeze
+    private_constant :FIGURES
+    fields_of :bytes, FIGURES
+
     # @return [Integer, nil] kernel threads
     field :threads, :count
     # @return [Array<Library>] in the order of their addresses, without one linked into the program
@@ -63,7 +70,7 @@ module Memscope
     # @raise [ArgumentError] unless it is the number of a process
     # @raise [Client::Unreachable] where there is no such process
     def self.read(pid, cgroup: true)
-      since = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+      began = Cost.now
       client = Client.new(pid)
       client.check
       files = Files.new(pid)
@@ -71,8 +78,7 @@ module Memscope
                    at: Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond) }
       group = Cgroup.capture(Native.cgroup(pid.to_s, "/proc", "/sys/fs/cgroup"), envelope) if cgroup
       body = files.body.update(listens: client.listens?, cgroup: group)
-      wall = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond) - since
-      capture(body.update(cost: { tier: :T2, wall_us: wall, gvl_us: wall, scratch_bytes: 0 }), envelope)
+      capture(body.update(cost: Cost.of(:T2, Cost.now - began)), envelope)
     end
 
     # @return [Array<Integer>] the processes whose program is a ruby, as far as this user can see
@@ -88,15 +94,12 @@ module Memscope
     #
     # @api private
     class Files
-      # Taken from a ProcessMemory.
-      FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
-                   shared_memory_bytes swap_bytes virtual_bytes threads].freeze
       MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,
                   musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
       # Characters of a command line that are kept.
       LONGEST = 500
-      private_constant :FIGURES, :MALLOCS, :VARIABLES, :LONGEST
+      private_constant :MALLOCS, :VARIABLES, :LONGEST
 
       # @param pid [Integer]
       def initialize(pid)
@@ -139,8 +142,8 @@ module Memscope
 
       def figures
         memory = ProcessMemory.capture(Native.process_memory(@pid.to_s))
-        @reasons.update(memory.reasons.slice(:extension, *FIGURES))
-        FIGURES.to_h { |name| [name, memory.public_send(name)] }
+        @reasons.update(memory.reasons.slice(:extension, *FIGURES, :threads))
+        [*FIGURES, :threads].to_h { |name| [name, memory.public_send(name)] }
       end
 
       def mallocs

@@ -87,20 +87,15 @@ module Memscope
 
       def too_wide
         least, most = bounds(garbage: false)
-        return garbage if small?(most) || narrow?(least, most)
-        return pinned if @heap.pinned_pages_max > @heap.pages / 4
-
-        "Ruby #{@heap.ruby} keeps free slots, and returns little more than nothing or pages of unknown slot sizes"
-      end
-
-      def garbage
-        "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage: read with " \
-          "collect: true"
-      end
-
-      def pinned
-        "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} pages hold objects that cannot " \
-          "be moved"
+        if small?(most) || narrow?(least, most)
+          "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage: read with " \
+            "collect: true"
+        elsif @heap.pinned_pages_max > @heap.pages / 4
+          "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} pages hold objects that cannot " \
+            "be moved"
+        else
+          "Ruby #{@heap.ruby} keeps free slots, and returns little more than nothing or pages of unknown slot sizes"
+        end
       end
 
       # Fewest and most pages returned. Garbage can only increase them: by the pages that it fills, and those in which

@@ -130,7 +130,7 @@ module Memscope
 
       # @return [Workers] in the master
       def read
-        since = monotonic
+        since = Cost.now
         workers = (living(@handles).keys | living(@reports).keys).filter_map { |pid| known(pid) }
         Workers.of([@watch.latest, *workers.sort_by { |worker| [worker.index, worker.booted_at.to_f] }], since: since)
       end

@@ -71,7 +71,7 @@ module Memscope
 
       # @return [Workers] the master's answer; only this process where it does not answer, or there is none
       def read
-        since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        since = Cost.now
         return alone("it has no master to which others report", since) unless @master_pid
 
         Client.new(@master_pid, timeout: PATIENCE).call(:workers)
