@@ -18,7 +18,7 @@ class FacadeDocumentationTest < MemscopeTest
   # What is loaded for people and for programs of their own, not for callers.
   SURFACES = %i[CLI Formats Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.
-  DECLARING = %i[fields field fields_of collection capture load own_fields counters body_names envelope].freeze
+  DECLARING = %i[fields field collection capture load own_fields counters body_names envelope].freeze
 
   # The comment above each public method of Memscope, by name.
   def comments

@@ -64,7 +64,7 @@ class LintJemallocRecommendationTest < LintTest
     arenas, decay = reading.recommendations
 
     assert_equal ["narenas:2", 256], [arenas.text, arenas.now]
-    assert_match(/few of 30 threads on 1\.5 of 64 CPUs by the cgroup's quota/, arenas.reason)
+    assert_match(/2 suffice for 30 threads on 1\.5 of 64 CPUs by the cgroup's quota/, arenas.reason)
     assert_equal ["dirty_decay_ms:1000", 10_000], [decay.text, decay.now]
     assert_match(/for 10 s, in a container of 512\.0 MiB/, decay.reason)
     assert_equal "MALLOC_CONF=narenas:2,dirty_decay_ms:1000", reading.recommended
@@ -314,7 +314,7 @@ class LintGlibcTest < LintTest
     end
     reading = glibc(threads: 5)
 
-    assert_match(/up to 16 arenas each keep .* only a few of 5 threads on 2 CPUs allocate/,
+    assert_match(/up to 16 arenas each keep .*, and 2 suffice for 5 threads on 2 CPUs/,
                  reading.recommendations[0].reason)
     assert_equal 16, reading.find { |setting| setting.name == "arena_max" }.value
     assert_match(/defaults suit/, glibc(threads: 1).reasons[:recommended])

@@ -40,7 +40,7 @@ class ReportTest < MemscopeTest
           831.1  100.0 %  = RSS of this reading, to the byte
 
         read in 24 ms (0.7 ms under the GVL) · kernel scan vs. statm: +0 B
-        1 of 1 check verified
+        1 of 1 check passed
     TEXT
   end
 
@@ -149,7 +149,7 @@ class ReportTest < MemscopeTest
     assert_includes unverified, "malloc (jemalloc)     unverified\n"
     assert_includes unverified.gsub(/\s+/, " "),
                     "unverified: malloc (jemalloc): mallinfo2 hblkhd says 2,097,152 B, found 2,101,248 B: +4,096 B"
-    assert_includes unverified, "1 of 2 checks verified"
+    assert_includes unverified, "1 of 2 checks passed"
   end
 
   def test_reasons_are_printed

@@ -55,7 +55,7 @@ class WorkersTest < MemscopeTest
     assert_equal [1, :single, nil, Process.pid], [read.count, alone.role, alone.index, alone.pid]
     assert_equal alone.rss_bytes, alone.uss_bytes + alone.shared_bytes
     assert_equal alone.ledger_rss_bytes, alone.rows.values.sum
-    assert_equal "only this process: it has no master to which others report", read.reasons[:workers]
+    assert_equal "only this process: it is not in a Puma cluster with plugin :memscope", read.reasons[:workers]
     assert_equal %i[unshared_since_fork_bytes rss_bytes_per_hour], alone.reasons.keys
     assert_equal read, Memscope::Workers.from_h(JSON.parse(read.to_json))
     assert_match(/\A\d{4}-\d\d-\d\dT[\d:.]+Z\z/, alone.to_h[:booted_at])

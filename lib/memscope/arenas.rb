@@ -24,32 +24,28 @@ module Memscope
     field :threads, :count, sparse: true
     # @return [Integer, nil] nanoseconds since its creation
     field :uptime_ns, :count, counters: true, sparse: true
-    # @!attribute [r] small_allocated_bytes
-    #   @return [Integer, nil] allocated from slabs, thread caches included
-    # @!attribute [r] large_allocated_bytes
-    #   @return [Integer, nil] allocated in extents of their own, thread caches included
-    # @!attribute [r] active_bytes
-    #   @return [Integer, nil] whole pages with allocations in them
-    # @!attribute [r] dirty_bytes
-    #   @return [Integer, nil] free pages that were written to; a purge returns them
-    # @!attribute [r] muzzy_bytes
-    #   @return [Integer, nil] free pages that the kernel may reclaim (MADV_FREE)
-    # @!attribute [r] mapped_bytes
-    #   @return [Integer, nil] address space in use
-    # @!attribute [r] retained_bytes
-    #   @return [Integer, nil] address space kept for reuse, without memory as far as jemalloc knows
-    # @!attribute [r] resident_bytes
-    #   @return [Integer, nil] metadata, active and dirty pages: an upper bound, as active pages may be untouched
-    # @!attribute [r] metadata_bytes
-    #   @return [Integer, nil] base and internal metadata
-    # @!attribute [r] base_bytes
-    #   @return [Integer, nil] bootstrap allocations of jemalloc itself
-    # @!attribute [r] internal_bytes
-    #   @return [Integer, nil] other allocations of jemalloc itself
-
-    fields_of :bytes, %i[small_allocated_bytes large_allocated_bytes active_bytes dirty_bytes muzzy_bytes mapped_bytes
-                         retained_bytes resident_bytes metadata_bytes base_bytes internal_bytes], sparse: true
-
+    # @return [Integer, nil] allocated from slabs, thread caches included
+    field :small_allocated_bytes, :bytes, sparse: true
+    # @return [Integer, nil] allocated in extents of their own, thread caches included
+    field :large_allocated_bytes, :bytes, sparse: true
+    # @return [Integer, nil] whole pages with allocations in them
+    field :active_bytes, :bytes, sparse: true
+    # @return [Integer, nil] free pages that were written to; a purge returns them
+    field :dirty_bytes, :bytes, sparse: true
+    # @return [Integer, nil] free pages that the kernel may reclaim (MADV_FREE)
+    field :muzzy_bytes, :bytes, sparse: true
+    # @return [Integer, nil] address space in use
+    field :mapped_bytes, :bytes, sparse: true
+    # @return [Integer, nil] address space kept for reuse, without memory as far as jemalloc knows
+    field :retained_bytes, :bytes, sparse: true
+    # @return [Integer, nil] metadata, active and dirty pages: an upper bound, as active pages may be untouched
+    field :resident_bytes, :bytes, sparse: true
+    # @return [Integer, nil] base and internal metadata
+    field :metadata_bytes, :bytes, sparse: true
+    # @return [Integer, nil] bootstrap allocations of jemalloc itself
+    field :base_bytes, :bytes, sparse: true
+    # @return [Integer, nil] other allocations of jemalloc itself
+    field :internal_bytes, :bytes, sparse: true
     # @return [Integer, nil] huge pages with metadata in them
     field :metadata_thp, :count, sparse: true
     # @return [Integer, nil] extent structures kept for reuse
@@ -65,43 +61,38 @@ module Memscope
     # @return [Integer, nil] milliseconds until muzzy pages are returned; -1 never. nil for all arenas together
     field :muzzy_decay_ms, :integer, sparse: true
 
-    # @!attribute [r] dirty_purges
-    #   @return [Integer, nil] passes that purged dirty pages
-    # @!attribute [r] dirty_madvises
-    #   @return [Integer, nil] system calls of these passes
-    # @!attribute [r] dirty_purged_pages
-    #   @return [Integer, nil] pages that they purged
-    # @!attribute [r] muzzy_purges
-    #   @return [Integer, nil] passes that returned muzzy pages
-    # @!attribute [r] muzzy_madvises
-    #   @return [Integer, nil] system calls of these passes
-    # @!attribute [r] muzzy_purged_pages
-    #   @return [Integer, nil] pages that they returned
-    # @!attribute [r] small_allocations
-    #   @return [Integer, nil] regions allocated, to fill thread caches or for callers without one
-    # @!attribute [r] small_deallocations
-    #   @return [Integer, nil] regions freed, by flushes of thread caches or by callers without one
-    # @!attribute [r] small_requests
-    #   @return [Integer, nil] requests by callers, as far as thread caches have reported them
-    # @!attribute [r] small_cache_fills
-    #   @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
-    # @!attribute [r] small_cache_flushes
-    #   @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
-    # @!attribute [r] large_allocations
-    #   @return [Integer, nil] extents allocated
-    # @!attribute [r] large_deallocations
-    #   @return [Integer, nil] extents freed
-    # @!attribute [r] large_requests
-    #   @return [Integer, nil] requests by callers, as far as thread caches have reported them
-    # @!attribute [r] large_cache_fills
-    #   @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
-    # @!attribute [r] large_cache_flushes
-    #   @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
-
-    fields_of :count, %i[dirty_purges dirty_madvises dirty_purged_pages muzzy_purges muzzy_madvises muzzy_purged_pages
-                         small_allocations small_deallocations small_requests small_cache_fills small_cache_flushes
-                         large_allocations large_deallocations large_requests large_cache_fills
-                         large_cache_flushes], counters: true, sparse: true
+    # @return [Integer, nil] passes that purged dirty pages
+    field :dirty_purges, :count, counters: true, sparse: true
+    # @return [Integer, nil] system calls of these passes
+    field :dirty_madvises, :count, counters: true, sparse: true
+    # @return [Integer, nil] pages that they purged
+    field :dirty_purged_pages, :count, counters: true, sparse: true
+    # @return [Integer, nil] passes that returned muzzy pages
+    field :muzzy_purges, :count, counters: true, sparse: true
+    # @return [Integer, nil] system calls of these passes
+    field :muzzy_madvises, :count, counters: true, sparse: true
+    # @return [Integer, nil] pages that they returned
+    field :muzzy_purged_pages, :count, counters: true, sparse: true
+    # @return [Integer, nil] regions allocated, to fill thread caches or for callers without one
+    field :small_allocations, :count, counters: true, sparse: true
+    # @return [Integer, nil] regions freed, by flushes of thread caches or by callers without one
+    field :small_deallocations, :count, counters: true, sparse: true
+    # @return [Integer, nil] requests by callers, as far as thread caches have reported them
+    field :small_requests, :count, counters: true, sparse: true
+    # @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
+    field :small_cache_fills, :count, counters: true, sparse: true
+    # @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
+    field :small_cache_flushes, :count, counters: true, sparse: true
+    # @return [Integer, nil] extents allocated
+    field :large_allocations, :count, counters: true, sparse: true
+    # @return [Integer, nil] extents freed
+    field :large_deallocations, :count, counters: true, sparse: true
+    # @return [Integer, nil] requests by callers, as far as thread caches have reported them
+    field :large_requests, :count, counters: true, sparse: true
+    # @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
+    field :large_cache_fills, :count, counters: true, sparse: true
+    # @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
+    field :large_cache_flushes, :count, counters: true, sparse: true
 
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention by mutex: operations, waits, spins,
     #   owner_switches, wait_ns, longest_wait_ns, most_waiting

@@ -27,42 +27,36 @@ module Memscope
     field :working_set_bytes, :bytes
     # @return [Integer, nil] +limit_bytes+ less this group's own working set
     field :headroom_bytes, :signed_bytes
-    # @!attribute [r] hierarchy_headroom_bytes
-    #   @return [Integer, nil] the least that any limit on the way up leaves, as other groups use of it too
-    # @!attribute [r] high_bytes
-    #   @return [Integer, nil] where the kernel begins to throttle the group: the smallest memory.high on the way up
-    #     (v2)
-    # @!attribute [r] low_bytes
-    #   @return [Integer, nil] the group's memory.low (v2)
-    # @!attribute [r] min_bytes
-    #   @return [Integer, nil] the group's memory.min (v2)
-    # @!attribute [r] swap_bytes
-    #   @return [Integer, nil] swapped out
-    # @!attribute [r] swap_limit_bytes
-    #   @return [Integer, nil] the smallest memory.swap.max on the way up (v2)
-    # @!attribute [r] memory_and_swap_limit_bytes
-    #   @return [Integer, nil] hierarchical_memsw_limit: memory and swap together (v1)
-    # @!attribute [r] anonymous_bytes
-    #   @return [Integer, nil] memory.stat: anon; v1: total_rss
-    # @!attribute [r] anonymous_huge_bytes
-    #   @return [Integer, nil] memory.stat: anon_thp; v1: total_rss_huge
-    # @!attribute [r] file_bytes
-    #   @return [Integer, nil] memory.stat: file; v1: total_cache. Shared memory included
-    # @!attribute [r] inactive_file_bytes
-    #   @return [Integer, nil] memory.stat: inactive_file; v1: total_inactive_file
-    # @!attribute [r] shared_memory_bytes
-    #   @return [Integer, nil] memory.stat: shmem; v1: total_shmem
-    # @!attribute [r] kernel_bytes
-    #   @return [Integer, nil] memory.stat: kernel (Linux 5.18); v1: memory.kmem.usage_in_bytes
-    # @!attribute [r] socket_bytes
-    #   @return [Integer, nil] memory.stat: sock; v1: memory.kmem.tcp.usage_in_bytes
-    # @!attribute [r] host_memory_bytes
-    #   @return [Integer, nil] MemTotal of the machine: the bound of a group without a limit
-
-    fields_of :bytes, %i[hierarchy_headroom_bytes high_bytes low_bytes min_bytes swap_bytes swap_limit_bytes
-                         memory_and_swap_limit_bytes anonymous_bytes anonymous_huge_bytes file_bytes inactive_file_bytes
-                         shared_memory_bytes kernel_bytes socket_bytes host_memory_bytes]
-
+    # @return [Integer, nil] the least that any limit on the way up leaves, as other groups use of it too
+    field :hierarchy_headroom_bytes, :bytes
+    # @return [Integer, nil] where the kernel begins to throttle the group: the smallest memory.high on the way up (v2)
+    field :high_bytes, :bytes
+    # @return [Integer, nil] the group's memory.low (v2)
+    field :low_bytes, :bytes
+    # @return [Integer, nil] the group's memory.min (v2)
+    field :min_bytes, :bytes
+    # @return [Integer, nil] swapped out
+    field :swap_bytes, :bytes
+    # @return [Integer, nil] the smallest memory.swap.max on the way up (v2)
+    field :swap_limit_bytes, :bytes
+    # @return [Integer, nil] hierarchical_memsw_limit: memory and swap together (v1)
+    field :memory_and_swap_limit_bytes, :bytes
+    # @return [Integer, nil] memory.stat: anon; v1: total_rss
+    field :anonymous_bytes, :bytes
+    # @return [Integer, nil] memory.stat: anon_thp; v1: total_rss_huge
+    field :anonymous_huge_bytes, :bytes
+    # @return [Integer, nil] memory.stat: file; v1: total_cache. Shared memory included
+    field :file_bytes, :bytes
+    # @return [Integer, nil] memory.stat: inactive_file; v1: total_inactive_file
+    field :inactive_file_bytes, :bytes
+    # @return [Integer, nil] memory.stat: shmem; v1: total_shmem
+    field :shared_memory_bytes, :bytes
+    # @return [Integer, nil] memory.stat: kernel (Linux 5.18); v1: memory.kmem.usage_in_bytes
+    field :kernel_bytes, :bytes
+    # @return [Integer, nil] memory.stat: sock; v1: memory.kmem.tcp.usage_in_bytes
+    field :socket_bytes, :bytes
+    # @return [Integer, nil] MemTotal of the machine: the bound of a group without a limit
+    field :host_memory_bytes, :bytes
     # @return [Float, nil] number of CPUs whose time the group may use: quota by period, the smallest on the way up
     #   (cpu.max; v1: cpu.cfs_quota_us, of the cpu controller's group)
     field :cpu_limit, :number

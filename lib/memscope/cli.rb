@@ -15,7 +15,7 @@ module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class.
   #
   # Exit status: 0 fine; from doctor 1 with findings and 2 with critical ones, from leaks 1 if memory grows; 64 a usage
-  # error, 74 a failure to read or write; from a program that memscope becomes, its own.
+  # error, 74 a failure to read or write; from a program that memscope execs, its own.
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command

@@ -11,7 +11,7 @@ module Memscope
   #
   #   Memscope::Client.new(4711).call(:ledger, deep: true)   # => Memscope::Ledger
   #
-  # The answer is not trusted: characters that a terminal obeys are replaced.
+  # The answer is not trusted: terminal control characters in it are replaced.
   class Client
     # The process cannot be reached; the message says why.
     class Unreachable < StandardError

@@ -97,7 +97,7 @@ module Memscope
         raise Late, "Memscope.configure: too late, the configuration is in use since #{@user}; allowed: before that"
       end
 
-      # The part of memscope that read it, and its caller outside of memscope.
+      # The line of memscope that first read the configuration, and its caller outside memscope.
       def user(callers)
         callers = callers.reject { |location| [__FILE__, FACADE].include?(location.path) }
         outside = callers.find { |location| !location.path.start_with?(OURS) }

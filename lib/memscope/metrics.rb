@@ -15,9 +15,9 @@ module Memscope
   # Each reading of a collection costs tier T1 at most. Ledgers, and glibc's arenas, are T2: the configuration's
   # `metrics_ledger_interval_seconds` limits how often they are read, if at all; arenas also need `metrics_arenas`.
   #
-  # With Puma workers under the memscope plugin, each worker answers for all. A family of the process then has a sample
-  # from the last report of each worker, with its index as label `worker`, and of their master; nothing of that is read
-  # anew. The worker that answers reads numbers that all have in common, such as the cgroup's.
+  # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per
+  # worker, labelled `worker` with its index, and one for the master. They come from the last reports: nothing is read
+  # again. The worker that answers reads only shared numbers, such as the cgroup's.
   module Metrics
     class << self
       # Reads the sources, and returns the families that have samples.

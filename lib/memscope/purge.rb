@@ -11,8 +11,8 @@ module Memscope
   # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more a GB.
   #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
   # - :tcache (jemalloc): flushes the cache of the calling thread only.
-  # - :decay (jemalloc): returns the unused pages whose decay time is over. It starts when jemalloc first looks at them:
-  #   when a thread allocates or frees in their arena, or runs this lever.
+  # - :decay (jemalloc): returns the unused pages whose decay time is over. That time starts when jemalloc first looks
+  #   at them: when a thread allocates or frees in their arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), which returns whole pages inside free chunks.
   # - :collect (mimalloc, tcmalloc): mi_collect(true) of the calling thread's heap; tcmalloc's free spans.

@@ -16,7 +16,7 @@ module Memscope
   # A profile has room for few tags: never use the requested path as one. After the first 1,000 names, all others count
   # as "other".
   class RackTags
-    # Most names that are counted separately.
+    # The maximum number of names counted separately.
     MOST = 1000
     OTHER = "other"
     private_constant :MOST, :OTHER

@@ -132,11 +132,6 @@ module Memscope
         end
       end
 
-      # Declares a table of fields of one type; `@!attribute` documents each.
-      #
-      # @return [void]
-      def fields_of(type, names, **attributes) = names.each { |name| field(name, type, **attributes) }
-
       # Builds a record from what the extension built. Nothing is checked, and a missing key is nil. Numbers and frozen
       # values stay as they are, so that this costs microseconds.
       #
@@ -304,7 +299,7 @@ module Memscope
     CLOSING = own_fields.last(2).freeze
     private_constant :ENVELOPE, :CLOSING
 
-    # It is built on demand.
+    # A method below builds the cost on demand.
     remove_method :cost
 
     class << self

@@ -16,9 +16,9 @@ module Memscope
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
   # Every page is HTML, JSON and text: by its extension (/arenas.json, /arenas.txt), else by the Accept header. / shows
-  # the ledger, the doctor's findings and the levers of Memscope.purge; /ledger and /doctor are its two readings;
-  # /arenas, /size_classes, /ruby_heap, /mappings and /workers one each; /metrics is for Prometheus. POST changes the
-  # process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
+  # the ledger, the doctor's findings and the levers of Memscope.purge; /ledger and /doctor serve its two readings;
+  # /arenas, /size_classes, /ruby_heap, /mappings and /workers one other each; /metrics is for Prometheus. POST changes
+  # the process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
   #
   # /profile shows the malloc profile of this process; in a Puma cluster, the profile of worker N with worker=N, else of
   # the first worker. /debug/pprof/heap serves the profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in

@@ -23,21 +23,19 @@ module Memscope
     field :booted_at, :time
     # @return [Time, nil] UTC, to the millisecond, of these numbers; nil before the first report
     field :at, :time
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident, shared pages in full
-    # @!attribute [r] pss_bytes
-    #   @return [Integer, nil] each resident page divided by the number of processes that map it, so that processes sum
-    # @!attribute [r] uss_bytes
-    #   @return [Integer, nil] pages that only this process maps: its end would free them
-    # @!attribute [r] shared_bytes
-    #   @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
-    # @!attribute [r] unshared_since_fork_bytes
-    #   @return [Integer, nil] memory shared with the parent right after the fork and not shared now, whichever of them
-    #     wrote to it; nil for a process that was not forked
-    # @!attribute [r] rss_at_boot_bytes
-    #   @return [Integer, nil] RSS at `booted_at`
-
-    fields_of :bytes, %i[rss_bytes pss_bytes uss_bytes shared_bytes unshared_since_fork_bytes rss_at_boot_bytes]
+    # @return [Integer, nil] resident, shared pages in full
+    field :rss_bytes, :bytes
+    # @return [Integer, nil] each resident page divided by the number of processes that map it, so that processes sum
+    field :pss_bytes, :bytes
+    # @return [Integer, nil] pages that only this process maps: its end would free them
+    field :uss_bytes, :bytes
+    # @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
+    field :shared_bytes, :bytes
+    # @return [Integer, nil] memory shared with the parent right after the fork and not shared now, whichever of them
+    #   wrote to it; nil for a process that was not forked
+    field :unshared_since_fork_bytes, :bytes
+    # @return [Integer, nil] RSS at `booted_at`
+    field :rss_at_boot_bytes, :bytes
 
     # @return [Hash{Symbol => Integer}, nil] top rows of the ledger: resident bytes by row
     field :rows, :hash

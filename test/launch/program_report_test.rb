@@ -101,7 +101,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
 
   def test_a_daemon_does_not_report_and_the_help_says_so
     assert_exit 0, report("--", *ruby("Process.daemon")), out: "", err: ""
-    assert_match(/No\s+report\s+if .*\sProcess\.daemon/m, report("--help").out)
+    assert_match(/does\s+not\s+report\s+if .*\sProcess\.daemon/m, report("--help").out)
   end
 
   def test_it_comes_after_the_programs_own_handlers

@@ -42,8 +42,8 @@ class MallocReportTest < MemscopeTest
     assert_match(/^  +0 +3( +12\.0){7}$/, said)
     assert_match(/^  huge 8 +3( +1\.0){7}$/, said)
     assert_match(/^  +all +3( +9\.0){7}$/, said)
-    assert_includes said, "unused pages stay dirty for 10 s, then muzzy for 0 s: arena 0\n"
-    assert_includes said, "unused pages stay dirty for 0 s, then muzzy for 0 s: arena 8\n"
+    assert_includes said, "arena 0: unused pages stay dirty for 10 s, then muzzy for 0 s\n"
+    assert_includes said, "arena 8: unused pages stay dirty for 0 s, then muzzy for 0 s\n"
     refute_includes said, "waited"
     refute_includes said, "none"
   end
@@ -56,7 +56,7 @@ class MallocReportTest < MemscopeTest
 
   def test_a_decay_that_never_comes
     assert_includes text(jemalloc(arena(0, 1, dirty_decay_ms: -1))),
-                    "unused pages stay dirty forever, then muzzy for 0 s: all arenas"
+                    "all arenas: unused pages stay dirty forever, then muzzy for 0 s"
   end
 
   def test_the_mutexes_waited_for_longest
@@ -136,10 +136,10 @@ class MallocReportTest < MemscopeTest
     end
     said = text(fragmentation(stuck: stuck))
 
-    assert_match(%r{^  active / allocated +2\.00   200\.0 MiB in pages in use over 100\.0 MiB allocated$}, said)
+    assert_match(%r{^  active / allocated +2\.00   200\.0 MiB in pages in use / 100\.0 MiB allocated$}, said)
     assert_match(/^ +40\.0   purgeable now: Memscope\.purge\(:purge\)$/, said)
     assert_match(/^ +3\.0-4\.0   returned by compaction of Ruby's heap$/, said)
-    assert_match(/^ +90\.0   stuck until whole slabs are free, or a restart$/, said)
+    assert_match(/^ +90\.0   stuck until whole slabs become free, or until a restart$/, said)
     assert_match(/^ +20\.0 in 64-byte slabs, 31 % used$/, said)
     assert_match(/^ +23\.0 in slabs of 2 other sizes$/, said)
   end
@@ -158,7 +158,7 @@ class MallocReportTest < MemscopeTest
     refute_includes said, "active"
     assert_match(/^ +-   purgeable now/, said)
     assert_match(/^ +4\.0   at most, returned by compaction/, said)
-    assert_match(/^ +90\.0   stuck until whole pages are free/, said)
+    assert_match(/^ +90\.0   stuck until whole pages become free/, said)
     assert_includes said, "  deep: no room\n"
   end
 

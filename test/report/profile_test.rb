@@ -33,7 +33,7 @@ class ProfileReportTest < MemscopeTest
     said = unwrapped(shop)
 
     assert_includes said, "129.0 MiB (+-8.0 MiB) allocated in the last 60 seconds is still live, by 258 samples."
-    assert_includes said, "One sample per 0.5 MiB allocated, on average, taken by patched imports."
+    assert_includes said, "One sample per 0.5 MiB allocated, on average, taken by GOT hooks (imports)."
     assert_includes said, "+- is one standard error; the true value lies within +-3 of them 99.7 % of the time."
     assert_includes said, "The samples account for 97 % of the growth in the allocator's own count."
     assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling is running."

@@ -1,8 +1,8 @@
 /*
  * Native.arenas and Native.size_classes: the allocator's statistics arena by arena and size class by size class.
  *
- * Everything is read into scratch memory without the GVL first; then it becomes Hashes with the names of the engine's
- * tables.
+ * Everything is first read into scratch memory without the GVL, then turned into Hashes keyed by the names in the
+ * engine's tables.
  */
 #include "bindings/reasons.h"
 

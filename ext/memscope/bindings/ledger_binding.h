@@ -26,7 +26,7 @@ struct memscope_ledger_call {
     uint64_t wall_ns, gvl_ns;
 };
 
-/* The rows of a Ledger, as its to_h has them. */
+/* The rows of a Ledger, in the form of Ledger#to_h. */
 VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
 
 /* The mappings of Mappings, likewise. */

@@ -66,9 +66,9 @@ static enum memscope_status start_sampler(enum memscope_profile_backend backend,
 }
 
 /*
- * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, which profile it has started, as
- * profile_session has it; :running where one runs; else another Symbol, the reason why it could not be started. The one
- * before is there to be read until all that can be checked has been.
+ * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, the session number of the started profile
+ * (see profile_session); :running if a profile is already running; else a Symbol that names why it could not start. The
+ * previous profile stays readable until the new one is ready to start.
  */
 static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS

@@ -19,7 +19,7 @@
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
-/* frames: an Array of Hashes; numbers: of each word, and of each frame as an Array, its index there. */
+/* list: an Array of Hashes, one per frame; numbers: the index in list of each word, and of each frame as an Array. */
 struct frames {
     VALUE list, numbers;
     struct memscope_symbols *symbols;

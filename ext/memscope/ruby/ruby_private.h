@@ -21,7 +21,7 @@
 void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t stride, void *data), void *data);
 #endif
 
-/* The same without finishing anything: exported by 3.1, 3.2 and 3.3, gone in 3.4. Preferred where it is there. */
+/* The same, but leaves a GC in progress alone: exported by 3.1, 3.2 and 3.3, gone in 3.4. Preferred where it exists. */
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP
 void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *end, size_t stride, void *data),
                                             void *data);

@@ -57,7 +57,7 @@ static const bool thread_ended = false;
  * - thread_ended: where Ruby does not clear what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), it
  *   is still set when the thread has ended and its execution context is freed.
  * - the GVL: the control frame stack of a thread without it is the thread's own, but compaction moves its referents
- *   beside it (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
+ *   concurrently (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
  * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, before the reference
  *   is updated (gc_sweep_continue in line 5737; gc_update_references comes last), and during marking nothing more may
  *   be pinned.
@@ -249,7 +249,7 @@ static void at_vm_exit(ruby_vm_t *unused) {
     atomic_store(&ruby_ended, true);
 }
 
-/* The readers of other threads are gone with them; what they had begun to intern takes a place and no more. */
+/* Other threads do not exist in the child, nor do their readers; an entry that one had begun to intern stays unused. */
 static void in_forked_child(void) {
     atomic_store(&readers, readers_here);
 }

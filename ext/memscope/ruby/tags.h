@@ -1,5 +1,5 @@
 /*
- * Memscope.tag: what the running fiber works for.
+ * Memscope.tag: names the work (request, job) that the running fiber does.
  */
 #ifndef MEMSCOPE_TAGS_H
 #define MEMSCOPE_TAGS_H

@@ -39,7 +39,7 @@ module Memscope
       # Options of several commands.
       PROCESS = [["--pid N", Integer, "process N, started with MEMSCOPE_LISTEN=1"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
-      TEXT = [["--json", "print JSON, one object a line"],
+      TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
       HELP = ["-h", "--help", "print this"].freeze
       private_constant :WIDTH, :LONGEST, :PROCESS, :TEXT, :HELP

@@ -15,7 +15,7 @@ module Memscope
         process: { summary: "diagnose the memory of a process, with remedies",
                    example: "memscope doctor --json --output diagnosis.json", notes: NOTES,
                    options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since FILE, a --json diagnosis"],
-                             ["--settings", "instead, check the allocator's settings"]] },
+                             ["--settings", "check the allocator's settings instead"]] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
                    notes: PROGRAM_NOTES }

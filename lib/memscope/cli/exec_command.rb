@@ -7,11 +7,12 @@ module Memscope
     # `memscope exec`: becomes a program whose malloc a chosen allocator is proved to serve.
     class ExecCommand < Command
       NOTES = <<~TEXT.freeze
-        COMMAND starts only if the allocator is proved to serve malloc in its
-        environment. A Ruby program proves it again before its script. For any other
-        program, the dynamic linker reports which malloc it binds; a malloc that the
-        program does not export stays invisible. The exit status is 74 without proof,
-        127 if COMMAND is not found, 126 if it cannot be executed, otherwise its own.
+        COMMAND starts only if memscope has verified that the allocator will serve its
+        malloc. A Ruby program repeats the check before it runs its script. For other
+        programs, the dynamic linker says which malloc they would bind; memscope cannot
+        see a malloc that a program does not export. The exit status is 74 if the check
+        fails, 127 if COMMAND is not found, 126 if it cannot be executed, otherwise
+        COMMAND's own.
 
         Without --allocator, the first of these that exists decides: the variable
         #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
@@ -19,7 +20,7 @@ module Memscope
         holds a value of --allocator; "off" starts COMMAND unchanged.
       TEXT
       FORMS = {
-        program: { summary: "start a program under a proven jemalloc, or another allocator",
+        program: { summary: "start a program after verifying that jemalloc serves its malloc",
                    example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
                    options: [["--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library"],
                              ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],

@@ -13,10 +13,11 @@ module Memscope
       # Seconds, by default.
       WARM_UP = 1.0
       NOTES = <<~TEXT
-        When COMMAND ends, memscope collects garbage and prints, by line, the live memory
-        that was allocated after the warm-up, with its age in generations. The
-        exit status is 1 if a line kept more than the threshold by two standard errors
-        of the estimate, 74 if COMMAND ended in its warm-up, otherwise COMMAND's own.
+        When COMMAND ends, memscope collects garbage and prints, by line, the live
+        memory that was allocated after the warm-up, with its age in generations. The
+        exit status is 1 if the estimate for a line exceeds the threshold by more than
+        two standard errors, 74 if COMMAND ended during the warm-up, otherwise
+        COMMAND's own.
 
         COMMAND should repeat the same work. --warmup, --after or, in COMMAND,
         Memscope::MallocProfile.next_generation ends the warm-up. The report goes to
@@ -28,7 +29,7 @@ module Memscope
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
                    notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
                    options: [*SAMPLING, ["--threshold BYTES", Integer, "the most that a line may keep"],
-                             ["--warmup SECONDS", Float, "ignore allocations until then (default: 1)"],
+                             ["--warmup SECONDS", Float, "ignore the first SECONDS (default: 1)"],
                              ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze
       private_constant :FORMS, :RATE, :THRESHOLD, :WARM_UP, :NOTES

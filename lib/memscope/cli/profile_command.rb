@@ -9,10 +9,11 @@ module Memscope
     # of a Ruby program, from its first line until it ends.
     class ProfileCommand < Command
       NOTES = <<~TEXT
-        Process N must allow actions (its setting `actions`). Earlier allocations are
-        unknown. The default backend is jemalloc's profiler, which must be ready from
-        the start (memscope exec --profile). A profile that is already running continues
-        with its own backend and rate; the report then shows its change in N seconds.
+        Process N must allow actions (its setting `actions`). The profile does not see
+        allocations made before it started. The default backend is jemalloc's profiler,
+        which must be enabled when the process starts (memscope exec --profile). If a
+        profile is already running, it continues with its own backend and rate, and the
+        report shows only what changes in N seconds.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         memscope collects garbage first, so that the report shows only live memory. The
@@ -22,21 +23,22 @@ module Memscope
         exit! or is killed does not report, nor do other programs that COMMAND starts.
         For a running process that listens, use --pid. The exit status is COMMAND's own.
 
-        Without --backend, the program starts under a jemalloc with its profiler ready,
-        if there is one, else with the backend imports; the report names the backend.
+        Without --backend, the program starts with jemalloc and its profiler enabled, if
+        such a jemalloc is installed; else with the backend imports. The report names
+        the backend.
       TEXT
-      SAMPLING = [["--backend NAME", "jemalloc, or imports (for any malloc)"],
+      SAMPLING = [["--backend NAME", "jemalloc, or imports (GOT hooks)"],
                   ["--rate BYTES", Integer, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")], TEXT.last].freeze
-      GENERATIONS = ["--generations SECONDS", Float, "begin a generation at this interval"].freeze
+      GENERATIONS = ["--generations SECONDS", Float, "start a new generation at this interval"].freeze
       DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
-                             ["--from FILE", "instead, read FILE, a --format=json profile"]] },
+                             ["--from FILE", "print FILE (--format=json) instead"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,

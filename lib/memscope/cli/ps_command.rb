@@ -10,13 +10,13 @@ module Memscope
       include Report::Quantity
 
       NOTES = <<~TEXT
-        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) accepts --pid of
-        report, doctor, purge, profile and top. Others show the kernel's view only: "?"
-        marks a malloc that is mapped but not proven to serve. Only root sees the
-        processes of other users in full.
+        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) can be reached by
+        report, doctor, purge, profile and top --pid. For other processes, ps shows only
+        the kernel's view: "?" marks a malloc that is mapped but may not be in use. Only
+        root sees other users' processes in full.
       TEXT
       FORMS = {
-        process: { summary: "list the Ruby processes, and which accept connections",
+        process: { summary: "list Ruby processes, and show which of them listen",
                    example: "memscope ps --json", notes: NOTES, options: TEXT.first(1) }
       }.freeze
       # Seconds to wait for a process that listens.

@@ -8,8 +8,9 @@ module Memscope
     # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the one that runs it.
     class PurgeCommand < Command
       NOTES = <<~TEXT.freeze
-        The levers run in this order: #{Purge::LEVERS.join(', ')}.
-        By default, every lever runs that the process supports. Without --pid, memscope
+        A lever is one way to return memory. The levers run in this order:
+        #{Purge::LEVERS.join(', ')}.
+        By default, all levers that the process supports run. Without --pid, memscope
         purges itself.
       TEXT
       FORMS = {
@@ -17,7 +18,7 @@ module Memscope
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
                              ["--arena N", Integer, "one jemalloc arena (for decay and purge)"],
-                             ["--settle S", Float, "read again S seconds later"], *TEXT] }
+                             ["--settle S", Float, "measure again after S seconds"], *TEXT] }
       }.freeze
       private_constant :FORMS, :NOTES
 

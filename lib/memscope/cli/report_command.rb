@@ -8,20 +8,19 @@ module Memscope
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports,
-        once, even if it execs other Ruby programs. No report if it calls exit!, is
-        killed, execs another kind of program, ignores RUBYOPT, or becomes a daemon by
+        once, even if it execs other Ruby programs. It does not report if it calls
+        exit!, is killed, execs another kind of program, ignores RUBYOPT, or calls
         Process.daemon. The exit status is COMMAND's own. With --every, Ruby does not
-        detect a deadlock of all threads.
+        detect deadlocks, because a thread of memscope always waits.
       TEXT
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "add the malloc memory that objects report" }.freeze
       # The readings other than the ledger, by the calls that read them.
-      READINGS = { mappings: "each mapping and its owners", arenas: "malloc's arenas",
-                   size_classes: "slab use by size (jemalloc)", fragmentation: "free memory, by how to return it",
-                   workers: "each process of the Puma cluster" }.freeze
+      READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc slabs",
+                   fragmentation: "fragmentation", workers: "Puma processes" }.freeze
       EVERY = [*TEXT, ["--every SECONDS", Float, "report at this interval too"]].freeze
-      OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "instead, #{text}" } }
+      OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "#{text}, instead of the ledger" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
         process: { summary: "print where the memory of a process is, to the byte",

@@ -11,7 +11,7 @@ module Memscope
     class TopCommand < Command
       NOTES = <<~TEXT
         Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket and a
-        process that listens. Other processes show the kernel's view only.
+        process that listens. For other processes, top shows only the kernel's view.
       TEXT
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",

@@ -76,8 +76,8 @@ module Memscope
       # @return [Integer, nil] pages without an object that Ruby counts among those in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
-      # @return [Integer, nil] pages that compaction empties, and those that Ruby keeps empty; those without an object
-      #   that Ruby counts among those in use are not among them
+      # @return [Integer, nil] bytes of the pages that compaction empties or that Ruby keeps empty; without
+      #   hidden_empty_bytes
       def compactable_bytes
         return unless ruby_heap.compactable_bytes
 

@@ -4,12 +4,12 @@ require_relative "../report/quantity"
 
 module Memscope
   module Doctor
-    # One rule, as data. What depends on the process is a lambda of its Figures, or for the first four of these the name
-    # of a figure; the lambda of a text gets the bytes affected as its second argument.
+    # One rule, as data. An entry that depends on the process is a lambda that takes its Figures; the first four entries
+    # can also be the name of a figure. The lambda of a text takes the affected bytes as a second argument.
     #
     # * inapplicable: a String where the rule does not apply to this process, and why; nil where it does.
-    # * affected: the bytes that it is about; nil where they are unknown.
-    # * present: a further condition, or the only one where it is about no amount.
+    # * affected: the bytes that the rule concerns; nil if unknown.
+    # * present: a further condition, or the only one if the rule concerns no number of bytes.
     # * recoverable: an Integer, a Range, or a String: why nothing in this process returns the bytes.
     # * id, subject: its name, and what it looks for.
     # * floor, ratio, of: the bytes must reach the floor, and this share of another figure (of the RSS). Both: a large

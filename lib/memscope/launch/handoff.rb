@@ -115,7 +115,7 @@ module Memscope
 
         def entry(line) = line.undump.b.split("=", 2).map { |text| text.force_encoding(Encoding.default_external) }
 
-        # Once: several modes share it.
+        # Puts the value first, and keeps no second copy: several modes share the variable.
         def put_first(environment, name, value, separator)
           environment[name] = [value, *environment[name].split(separator) - [value]].join(separator)
         end

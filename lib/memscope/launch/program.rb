@@ -32,8 +32,8 @@ module Memscope
       ASSIGNMENT = /\A[^-=][^=]*=/
       # The kernel ignores set-gid on a file that its group may not execute (bprm_fill_uid of Linux, fs/exec.c).
       GROUP_MAY_EXECUTE = 0o010
-      # By the first bytes of an ELF file (elf(5)), where to find: in its header, the position, size and number of its
-      # segments' headers; in one of these, the segment's type, position and size.
+      # Templates for String#unpack, by the first bytes of an ELF file (elf(5)): of the file header, for the position,
+      # size and number of the program headers; of a program header, for the segment's type, position and size.
       ELF = { "\x7FELF\x01".b => ["@28L@42S2", "L@4L@16L"], "\x7FELF\x02".b => ["@32Q@54S2", "L@8Q@32Q"] }.freeze
       # The type of the segment that names the dynamic linker, and the longest path that the kernel takes there.
       PT_INTERP = 3

@@ -10,7 +10,7 @@ module Memscope
     # A forked process continues with its copy of the profile and reports it when it ends, as a worker of Puma's does;
     # `memscope leaks` judges the first process only.
     class ProgramProfile
-      # The forks of one process that report.
+      # How many forks of one process report.
       MOST_FORKS = 64
       private_constant :MOST_FORKS
 

@@ -30,8 +30,8 @@ module Memscope
           raise Refusal, "MALLOC_CONF is for jemalloc, and this is #{allocator}"
         end
 
-        # Ends this process unless the expected allocator serves it. Proves it in a copy, so that nothing of memscope
-        # stays here.
+        # Ends this process unless the expected allocator serves it. Checks that in a forked copy, so that nothing of
+        # memscope stays here.
         #
         # @param order [Handoff::Order] of `memscope exec`
         # @return [void]

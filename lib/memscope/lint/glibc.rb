@@ -9,7 +9,7 @@ module Memscope
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # In a smaller container it matters how many freed large blocks glibc keeps.
       SMALL_CONTAINER = 1024 * MEBIBYTE
-      # Both thresholds at first (DEFAULT_MMAP_THRESHOLD_MIN); setting one fixes both.
+      # The initial value of both thresholds (DEFAULT_MMAP_THRESHOLD_MIN); setting one stops both from adapting.
       THRESHOLD = 131_072
       # Above these an option does harm, or nothing: the problem and its reason.
       KEEPS = [:never_returned, "glibc keeps this much free memory in each arena"].freeze

@@ -207,7 +207,7 @@ module Memscope
 
       def replacement = recommended || (target == link ? "rm #{link}" : "unset #{target}")
 
-      # In place of one text: the recommended one, or the same without its mistakes.
+      # What replaces one conf text: the recommended conf, or the given one without its mistakes.
       def replacement_of(conf)
         return replacement if conf.source == target
         return unless conf.source == link

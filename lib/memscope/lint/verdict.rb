@@ -50,9 +50,8 @@ module Memscope
         return if limit <= @environment.arenas || (@pairs.key?(name) && !excessive)
 
         pair(name, @environment.arenas,
-             "up to #{limit} arenas each keep freed memory of their own, but only " \
-             "#{@environment.arenas == 1 ? 'one' : 'a few'} of #{crowd} allocate#{'s' if @environment.arenas == 1} " \
-             "at the same time")
+             "up to #{limit} arenas each keep their own freed memory, and #{@environment.arenas} " \
+             "suffice#{'s' if @environment.arenas == 1} for #{crowd}")
       end
 
       def crowd

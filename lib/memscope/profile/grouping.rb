@@ -6,7 +6,7 @@ module Memscope
     #
     # @api private
     class Grouping
-      # Where stacks are counted; all of one key together.
+      # What stacks are counted under; stacks of one key are counted together.
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"

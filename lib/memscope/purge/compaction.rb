@@ -26,7 +26,7 @@ module Memscope
       Outcome = Struct.new(:passes, :pages_before, :pages_after, :wall_ms)
       private_constant :Outcome
 
-      # The last pass in any case.
+      # The maximum number of passes.
       PASSES = 30
 
       class << self

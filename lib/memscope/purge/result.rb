@@ -72,8 +72,8 @@ module Memscope
       # @return [Integer, nil] bytes that had not come back after `settle_seconds`; nil unless that was asked for
       def settled_bytes = settled&.rss_bytes && (before.rss_bytes - settled.rss_bytes)
 
-      # @return [Boolean, nil] whether at least nine tenths had not come back; nil unless that was asked for, and where
-      #   nothing was returned
+      # @return [Boolean, nil] whether at least nine tenths stayed returned; nil if `settle` was not given or nothing
+      #   was returned
       def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?)
 
       # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0

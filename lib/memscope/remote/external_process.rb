@@ -26,33 +26,26 @@ module Memscope
     field :runs_ruby?, :boolean, null: false
     # @return [Boolean] whether it answers a Client of this user
     field :listens?, :boolean, null: false
-    # @!attribute [r] rss_bytes
-    #   @return [Integer, nil] resident pages, shared ones in full (Rss)
-    # @!attribute [r] peak_rss_bytes
-    #   @return [Integer, nil] the highest RSS so far (VmHWM)
-    # @!attribute [r] pss_bytes
-    #   @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
-    # @!attribute [r] uss_bytes
-    #   @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
-    # @!attribute [r] shared_bytes
-    #   @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
-    # @!attribute [r] anonymous_bytes
-    #   @return [Integer, nil] resident pages without a file: heaps and stacks (Anonymous)
-    # @!attribute [r] file_bytes
-    #   @return [Integer, nil] resident pages of files (RssFile)
-    # @!attribute [r] shared_memory_bytes
-    #   @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
-    # @!attribute [r] swap_bytes
-    #   @return [Integer, nil] swapped out (Swap)
-    # @!attribute [r] virtual_bytes
-    #   @return [Integer, nil] address space (VmSize)
-
-    # Taken from a ProcessMemory, as `threads` is.
-    FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
-                 shared_memory_bytes swap_bytes virtual_bytes].freeze
-    private_constant :FIGURES
-    fields_of :bytes, FIGURES
-
+    # @return [Integer, nil] resident pages, shared ones in full (Rss)
+    field :rss_bytes, :bytes
+    # @return [Integer, nil] the highest RSS so far (VmHWM)
+    field :peak_rss_bytes, :bytes
+    # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
+    field :pss_bytes, :bytes
+    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
+    field :uss_bytes, :bytes
+    # @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
+    field :shared_bytes, :bytes
+    # @return [Integer, nil] resident pages without a file: heaps and stacks (Anonymous)
+    field :anonymous_bytes, :bytes
+    # @return [Integer, nil] resident pages of files (RssFile)
+    field :file_bytes, :bytes
+    # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
+    field :shared_memory_bytes, :bytes
+    # @return [Integer, nil] swapped out (Swap)
+    field :swap_bytes, :bytes
+    # @return [Integer, nil] address space (VmSize)
+    field :virtual_bytes, :bytes
     # @return [Integer, nil] kernel threads
     field :threads, :count
     # @return [Array<Library>] in the order of their addresses, without one linked into the program
@@ -99,7 +92,10 @@ module Memscope
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
       # Characters of a command line that are kept.
       LONGEST = 500
-      private_constant :MALLOCS, :VARIABLES, :LONGEST
+      # Taken from a ProcessMemory.
+      FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
+                   shared_memory_bytes swap_bytes virtual_bytes threads].freeze
+      private_constant :FIGURES, :MALLOCS, :VARIABLES, :LONGEST
 
       # @param pid [Integer]
       def initialize(pid)
@@ -142,8 +138,8 @@ module Memscope
 
       def figures
         memory = ProcessMemory.capture(Native.process_memory(@pid.to_s))
-        @reasons.update(memory.reasons.slice(:extension, *FIGURES, :threads))
-        [*FIGURES, :threads].to_h { |name| [name, memory.public_send(name)] }
+        @reasons.update(memory.reasons.slice(:extension, *FIGURES))
+        FIGURES.to_h { |name| [name, memory.public_send(name)] }
       end
 
       def mallocs

@@ -140,7 +140,7 @@ module Memscope
 
       def agreement
         all = checked
-        "#{all.count { |row| row.check.verified? }} of #{counted(all.length, 'checks')} verified" unless all.empty?
+        "#{all.count { |row| row.check.verified? }} of #{counted(all.length, 'checks')} passed" unless all.empty?
       end
     end
 

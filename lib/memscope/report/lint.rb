@@ -25,7 +25,8 @@ module Memscope
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
         [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from" if shown.any?),
          *shown.map { |setting| setting_line(setting) },
-         *("  #{shown.empty? ? 'All' : 'The other'} #{others.size} settings have their default values." if others.any?)]
+         *("  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values." \
+           if others.any?)]
       end
 
       def shown?(setting)

@@ -34,7 +34,7 @@ module Memscope
 
       def table
         shown = Arena::COLUMNS.fetch(@reading.allocator)
-        headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("blocks" unless jemalloc?)]
+        headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("free blocks" unless jemalloc?)]
         heading, *lines = @page.table(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) })
         [heading, units(heading, shown.keys), *lines, *mmapped]
       end
@@ -59,14 +59,14 @@ module Memscope
              "allocated directly with mmap"]
       end
 
-      # "dirty pages stay 10 s, muzzy pages 0 s: in all arenas".
+      # "all arenas: unused pages stay dirty for 10 s, then muzzy for 0 s".
       def decay
         return [] unless jemalloc?
 
         groups = @reading.group_by { |arena| [arena.dirty_decay_ms, arena.muzzy_decay_ms] }
         groups.map do |(dirty, muzzy), arenas|
           where = groups.size == 1 ? "all arenas" : "arena#{'s' if arenas.size > 1} #{arenas.map(&:index).join(', ')}"
-          @page.wrapped("unused pages stay dirty #{time(dirty)}, then muzzy #{time(muzzy)}: #{where}")
+          @page.wrapped("#{where}: unused pages stay dirty #{time(dirty)}, then muzzy #{time(muzzy)}")
         end
       end
 
@@ -153,7 +153,7 @@ module Memscope
         RATIOS.filter_map do |name, (ratio, *parts)|
           value = @reading.public_send(ratio) or next
           sizes = parts.map { |part| "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}" }
-          "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{sizes.join(' over ')}"
+          "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{sizes.join(' / ')}"
         end
       end
 
@@ -163,7 +163,7 @@ module Memscope
         ["      MiB   free but resident",
          line(cell(@reading.purgeable_bytes), "purgeable now: Memscope.purge(#{lever.inspect})"),
          line(range, "#{'at most, ' unless @reading.compactable_min_bytes}#{compaction}"),
-         line(cell(@reading.stuck_bytes), "stuck until whole #{place} are free, or a restart"), *sizes]
+         line(cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"), *sizes]
       end
 
       def line(number, meaning) = "#{number.rjust(9)}   #{meaning}"
@@ -213,7 +213,7 @@ module Memscope
       end
 
       def tenths
-        ["  pages by the share of their slots that is live, in tenths, emptiest first:",
+        ["  pages by their share of live slots, in steps of 10 %, emptiest first:",
          "  #{@reading.pages_by_tenths.map { |pages| count(pages) }.join('  ')}"]
       end
     end

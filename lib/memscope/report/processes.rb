@@ -24,7 +24,7 @@ module Memscope
       def sections = [sizes, rows, legend, [*old, *whys]]
 
       def sizes
-        headings = ["MiB", "pid", *SIZES.keys, "an hour", "up"]
+        headings = ["MiB", "pid", *SIZES.keys, "per hour", "up"]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes), "", "", "", ""] if many?
         @page.table(headings, lines)

@@ -10,7 +10,7 @@ module Memscope
       NOUNS = { line: %w[line lines], method: %w[method methods], native: ["native function", "native functions"],
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
                 tag: %w[tag tags], thread: %w[thread threads] }.freeze
-      BACKENDS = { jemalloc: "jemalloc's profiler", imports: "patched imports" }.freeze
+      BACKENDS = { jemalloc: "jemalloc's profiler", imports: "GOT hooks (imports)" }.freeze
       # Of numbers that the page does not have.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze

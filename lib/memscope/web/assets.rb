@@ -13,7 +13,7 @@ module Memscope
                 "uPlot.iife.min.js" => "text/javascript; charset=utf-8", "uPlot.min.css" => "text/css; charset=utf-8",
                 "icon.svg" => "image/svg+xml" }.freeze
 
-      # The file that another one begins with.
+      # The file that is served as the beginning of another.
       BEGINNINGS = { "memscope.css" => "base.css" }.freeze
 
       Asset = Struct.new(:type, :body, :digest)

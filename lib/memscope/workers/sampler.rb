@@ -13,7 +13,7 @@ module Memscope
     #
     # @api private
     class Trend
-      # Most readings that are kept.
+      # The maximum number of readings kept.
       KEPT = 32
       # Fewest readings for a trend.
       LEAST = 5

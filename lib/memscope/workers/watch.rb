@@ -9,7 +9,7 @@ module Memscope
     #
     # @api private
     class Watch
-      # Most of a core that readings use.
+      # The largest share of a core that readings may use.
       SHARE = 0.005
       # Seconds to wait for the master. A request of the application, or a scrape, waits as long.
       PATIENCE = 2
@@ -72,7 +72,7 @@ module Memscope
       # @return [Workers] the master's answer; only this process where it does not answer, or there is none
       def read
         since = Cost.now
-        return alone("it has no master to which others report", since) unless @master_pid
+        return alone("it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
 
         Client.new(@master_pid, timeout: PATIENCE).call(:workers)
       rescue StandardError => e

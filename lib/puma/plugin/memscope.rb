@@ -4,7 +4,7 @@ require "puma/plugin"
 
 # `plugin :memscope` in config/puma.rb: each worker reports its memory to the master, and Memscope.workers returns all
 # reports, in the master and in every worker. For that, and for a purge of every worker from the page, all of them
-# listen as Memscope.listen does, whatever the setting `listen` is. With prune_bundler also
+# listen as Memscope.listen does, whatever the setting `listen` is. With prune_bundler, also set
 # `extra_runtime_dependencies ["memscope", "json"]`.
 #
 # `start` runs before the application is loaded, and so do the hooks in a worker where it is not preloaded: they must

@@ -2,7 +2,7 @@
  * The one status enum that every reader of the engine returns.
  *
  * The engine never raises, aborts or prints: it fills plain structs and returns a status, which the binding turns into
- * a reason (a reading) or an exception (an action).
+ * a reason (for a reading) or an exception (for an action).
  */
 #ifndef MEMSCOPE_STATUS_H
 #define MEMSCOPE_STATUS_H

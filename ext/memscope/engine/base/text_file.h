@@ -15,8 +15,8 @@
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length);
 
 /*
- * Parses an unsigned decimal number at *cursor and moves *cursor past it. False, with *cursor unmoved, without a digit
- * or when the number does not fit.
+ * Parses an unsigned decimal number at *cursor and moves *cursor past it. False, with *cursor unmoved, if there is
+ * no digit or the number does not fit.
  */
 bool memscope_text_decimal(const char **cursor, uint64_t *value);
 

@@ -305,7 +305,7 @@ enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file 
 
 /* --- Loaded images */
 
-/* What PT_DYNAMIC says; 0 where it does not. */
+/* The entries of PT_DYNAMIC; 0 for an absent one. */
 struct dynamic {
     uint64_t symbols, names, names_size, gnu_hash, hash;
 };

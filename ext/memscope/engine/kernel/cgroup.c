@@ -300,7 +300,7 @@ static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_
         *limit = *ancestor;
 }
 
-/* Usage less inactive files; the unknown figure where one of the two is unknown. */
+/* Usage minus inactive files; if one of the two is unknown, a copy of that one, for its reason. */
 static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
                                                     const struct memscope_cgroup_figure *inactive) {
     struct memscope_cgroup_figure used = *current;

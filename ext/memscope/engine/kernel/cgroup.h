@@ -73,8 +73,8 @@ struct memscope_cgroup {
     /*
      * working_set: usage less inactive files, which the kernel drops first; orchestrators compare it with the limit
      * before they evict. headroom: limit less working set, in two's complement, so negative above the limit.
-     * hierarchy_headroom: the least headroom on the way up, which siblings share. Each is the missing figure where it
-     * is unknown.
+     * hierarchy_headroom: the least headroom of this group and its ancestors, which siblings share. A value that cannot
+     * be computed is a copy of the figure that it lacks.
      */
     struct memscope_cgroup_figure working_set, headroom, hierarchy_headroom;
     enum memscope_status pressure_status;

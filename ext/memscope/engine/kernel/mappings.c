@@ -9,7 +9,7 @@
 
 #include "base/text_file.h"
 
-/* Holds the longest line: a path of PATH_MAX, each character escaped to four, behind the numbers. */
+/* Holds the longest line: the numbers, then a path of PATH_MAX characters, each escaped to four. */
 #define WINDOW ((size_t)32 << 10)
 
 static bool accept(const char **cursor, char character) {
@@ -99,8 +99,8 @@ static enum memscope_status begin(struct parser *parser, const struct memscope_m
 }
 
 /*
- * The kernel hands out the file in parts, and between two of them a mapping may grow over the last one listed: that one
- * stays, and only the new part is added.
+ * The kernel returns the file in parts. Between two parts, the mapping listed last may be merged into a larger one: its
+ * entry stays, and only the rest of the larger mapping is added.
  */
 static enum memscope_status parse_mapping(struct parser *parser, const char *line) {
     struct memscope_mappings *mappings = parser->mappings;

@@ -25,7 +25,7 @@ struct memscope_mappings {
     size_t count;
 };
 
-/* Memory for a list and for its names. Both grow during a read, so they must differ. Names live as long as theirs. */
+/* Memory for a list and for its names. Both grow during a read, so they must differ. Names live as long as `names`. */
 struct memscope_mappings_memory {
     struct memscope_scratch *list;
     struct memscope_scratch *names;
@@ -33,7 +33,7 @@ struct memscope_mappings_memory {
 
 /*
  * Parses the text of a maps or smaps file (smaps is maps with more lines). MEMSCOPE_MALFORMED for a line of another
- * form, and for a last line without an end.
+ * form, and for a last line without a newline.
  */
 enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              const struct memscope_mappings_memory *memory,

@@ -21,7 +21,7 @@ struct memscope_statm {
 enum memscope_status memscope_statm_read(struct memscope_statm *statm);
 
 /*
- * The page by which a forked child differs from its parent: the only memory of this room besides the library's data.
+ * The page whose content tells a forked child from its parent: the only memory of this directory besides static data.
  * Both 0 before the first memscope_statm_read.
  */
 void memscope_process_own_page(uintptr_t *start, uintptr_t *end);

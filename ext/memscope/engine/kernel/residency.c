@@ -137,7 +137,7 @@ static enum memscope_status scan_ranges(int descriptor, uintptr_t end, struct co
     return status;
 }
 
-/* The zero page is neither exclusive nor file-backed; so is an anonymous page shared with a forked relative. */
+/* The zero page is neither exclusive nor file-backed; nor is an anonymous page shared with a parent or child. */
 static bool may_be_zero_page(uint64_t entry) {
     return (entry & (ENTRY_FILE_OR_SHARED | ENTRY_EXCLUSIVE)) == 0;
 }
@@ -183,8 +183,8 @@ static enum memscope_status read_mapping(struct pagemap_pass *pass, const struct
 }
 
 /*
- * use_smaps: mappings carry Rss. A mapping of none is passed over, and one whose present pages are more than its Rss
- * holds zero pages; they are left out when what remains is not less than its Rss.
+ * use_smaps: mappings carry Rss. A mapping with no Rss is skipped. One with more present pages than its Rss holds zero
+ * pages; they are left out if the remaining pages are not fewer than its Rss.
  */
 static enum memscope_status read_mappings(struct pagemap_pass *pass, const struct memscope_mappings *mappings,
                                           bool use_smaps) {

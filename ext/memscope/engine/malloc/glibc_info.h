@@ -56,7 +56,7 @@ struct memscope_glibc_arenas_memory {
 enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
                                                 struct memscope_glibc_arenas *arenas);
 
-/* Likewise from a text of malloc_info's. MEMSCOPE_MALFORMED for any other text, or without its end. */
+/* The same from text that malloc_info wrote. MEMSCOPE_MALFORMED for any other text, or a truncated one. */
 enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length,
                                                  const struct memscope_glibc_arenas_memory *memory,
                                                  struct memscope_glibc_arenas *arenas);

@@ -190,6 +190,6 @@ const char *memscope_glibc_settings(memscope_setting_visitor visit, void *contex
     for (size_t index = 0; index < TUNABLE_COUNT; index++)
         visit(&settings[index], context);
     visit_unknown_tunables(visit, context);
-    return "glibc's malloc does not report its settings: these follow from the environment by glibc's rules, and a "
-           "program that calls mallopt changes them unseen";
+    return "glibc's malloc does not report its settings: these are derived from the environment by glibc's rules, "
+           "and changes made with mallopt are not visible";
 }

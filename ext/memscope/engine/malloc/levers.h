@@ -1,5 +1,5 @@
 /*
- * How an allocator returns memory, one lever per way. Ruby's own levers (GC, compaction) are in Ruby.
+ * Levers: an allocator's ways to return memory. Ruby's own levers (GC, compaction) are implemented in Ruby.
  *
  * Running one takes the allocator's locks and may take long (malloc_trim: 275 ms for 213 of 1218 MB): call it without
  * the GVL.

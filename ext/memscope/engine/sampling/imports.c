@@ -52,8 +52,9 @@ static bool store(const struct memscope_import_slot *slot, void *function) {
 /*
  * The linker lists an object before it has bound it, under a lock that cannot be taken here (glibc 2.36 elf/dl-open.c,
  * dl_open_worker_begin). A page made read-only meanwhile would make the linker fault. An object can be found by address
- * once the linker has finished with it (the same function; seen in 2.36, 2.41 and 2.43). Before 2.35, a slot for a call
- * shows it: until then it holds the file's content, an address without the load bias.
+ * once the linker has finished with it (the same function; seen in 2.36, 2.41 and 2.43). Before 2.35, a call's
+ * slot shows whether its object is relocated: if not, the slot holds the file's content, an address without the load
+ * bias.
  */
 static bool is_relocated(const struct change *change, const struct memscope_import_slot *slot, uintptr_t value) {
     uintptr_t bias = change->object->load_bias;

@@ -53,7 +53,7 @@ enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scr
  */
 uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks);
 
-/* The parser alone, of size bytes. Keeps no reference to text. */
+/* Only parses: size bytes of text, to which it keeps no reference. */
 enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t size, struct memscope_scratch *scratch,
                                                      struct memscope_sampled_stacks *stacks);
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# At once, not when first used: the reader's thread may be stopped at any moment, and RubyGems complains about a thread
-# that ends while it requires.
+# Required up front, not on first use: the reader's thread may be stopped at any moment, and RubyGems complains about a
+# thread that ends in the middle of a require.
 require_relative "../../client"
 require_relative "../../remote/external_process"
 require_relative "../../purge"

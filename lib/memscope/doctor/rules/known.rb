@@ -3,7 +3,7 @@
 module Memscope
   module Doctor
     module Rules
-      # Versions with a known defect that this process can meet.
+      # Versions with a known defect that can affect this process.
       KNOWN_RULES = table(
         wasteful_yjit: {
           subject: "a YJIT that makes all of its memory resident",

@@ -118,8 +118,8 @@ module Memscope
             comment: [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) } }
         end
 
-        # The format has room for one; pprof too keeps the largest when it merges. The numbers are estimates already,
-        # each by the rate of its own profile, so the period does not affect their sums.
+        # The format has room for one period; pprof, too, keeps the largest when it merges. The numbers are already
+        # estimates, each by the rate of its own profile, so the period does not affect their sums.
         def period = @parts.map { |profile, _labels| profile.rate_bytes }.max
 
         def origin(profile)

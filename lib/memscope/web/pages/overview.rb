@@ -14,19 +14,19 @@ module Memscope
         # Leaves that are free, but resident.
         FREE = %i[free_slots empty_pages slab_slack page_slack thread_caches dirty muzzy free top
                   retained_resident].freeze
-        # Share of the RSS from which a row is shown with its children: one of an owner, and one further down.
+        # A row is shown expanded from this share of the RSS on: a top-level row, and a row below one.
         OPEN = 0.1
         OPEN_BELOW = 0.4
         # Severities as words, and as shapes.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
-        # Of the doctor's rules without a finding.
+        # Headings for the rules without a finding, by outcome.
         OUTCOMES = { clear: "OK", unknown: "Unknown", inapplicable: "Not applicable" }.freeze
         # Name and effect of each lever.
         LEVERS = {
           gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages. Pauses Ruby's threads, for a " \
                                            "second or more per GB."],
-          tcache: ["Flush the thread cache", "Empties the cache of this request's thread into unused pages."],
+          tcache: ["Flush the thread cache", "Frees the cached blocks of this request's thread for Decay and Purge."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
@@ -104,7 +104,7 @@ module Memscope
           Branch.new(row, mark, owner, held(row), rss&.positive? ? row.bytes.fdiv(rss) : 0.0, below)
         end
 
-        # Less the bytes that are counted there but not resident: they may lie in free memory.
+        # The free bytes of a row, minus its bytes that are not resident, since those may lie in free memory.
         def held(row)
           leaves = row.each_leaf.select { |leaf| FREE.include?(leaf.id) || leaf.bytes.negative? }
           leaves.sum(&:bytes).clamp(0, [row.bytes, 0].max)

@@ -23,8 +23,8 @@ module Memscope
 
         # @param readings [Readings]
         # @param request [Request]
-        # @param form [Hash{String => Array<String>}] the one posted, or the query
-        # @param outcomes [Array<ClusterCalls::Outcome>, nil] its
+        # @param form [Hash{String => Array<String>}] the posted form, or the query
+        # @param outcomes [Array<ClusterCalls::Outcome>, nil] the outcomes of the posted form
         def initialize(readings, request, form: request.query, outcomes: nil)
           super(readings, request)
           @form = form

@@ -126,7 +126,7 @@ module Memscope
       #
       # @api private
       class RubyHeap < Page
-        # Of slots, by which pages are sorted.
+        # Headings of the table: a page's share of live slots.
         TENTHS = ["below 10 %", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9 %" }, "90 to 100 %"].freeze
       end
 
@@ -177,7 +177,7 @@ module Memscope
         end
       end
 
-      # Bytes: the least that is not 0.0 MiB.
+      # The smallest number of bytes that does not print as 0.0 MiB.
       SHOWN = 52_429
       # Before and after, of one row that a purge changed.
       Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
