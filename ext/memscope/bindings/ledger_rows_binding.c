@@ -99,7 +99,7 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
         break;
     case MEMSCOPE_ROW_not_resident:
         if (ledger->bytes[row] < 0)
-            memscope_hash_set(detail, "why", rb_str_new_cstr("counted above but not resident (untouched or swapped)"));
+            memscope_hash_set(detail, "why", rb_str_new_cstr("counted above but not resident"));
         break;
     case MEMSCOPE_ROW_unattributed:
         add_unattributed_mappings(detail, ledger);
