@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "minitest/autorun"
+require "etc"
 require "fileutils"
 require "open3"
 require "tmpdir"
@@ -32,7 +33,9 @@ class CTestsTest < Minitest::Test
 
     def build(flavour)
       directory = File.join(scratch, flavour.to_s).tap { |path| FileUtils.mkdir_p(path) }
-      run_command(*FLAVOURS.fetch(flavour), *FLAGS, "-c", *SOURCES, chdir: directory)
+      SOURCES.each_slice((SOURCES.size / Float(Etc.nprocessors)).ceil).map do |part|
+        Thread.new { run_command(*FLAVOURS.fetch(flavour), *FLAGS, "-c", *part, chdir: directory) }
+      end.each(&:join)
       Dir[File.join(directory, "*.o")]
     end
 
