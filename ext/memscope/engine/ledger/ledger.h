@@ -70,7 +70,7 @@ struct memscope_ledger {
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
     enum memscope_status own_memory_status;  /* not OK: no arenas, mmapped chunks, threads, empty pages are found */
-    enum memscope_status own_memory_refusal; /* why it was read through a pipe; MEMSCOPE_OK when it was not */
+    enum memscope_status own_memory_refusal; /* why it was read without a memfd; MEMSCOPE_OK when it was not */
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;
