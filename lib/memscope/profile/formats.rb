@@ -4,7 +4,7 @@ require_relative "../profile"
 
 module Memscope
   class Profile < Reading
-    # The formats that a profile can be written in, by the names that the CLI and the web pages take.
+    # The formats that a profile can be written in, by the names that the command line takes.
     #
     # @api private
     module Formats
