@@ -76,9 +76,9 @@ module Memscope
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
-      own_memory_piped: "/proc/self/mem: %s; memscope reads its memory through a pipe, equally exact but slower",
+      own_memory_piped: "/proc/self/mem: %s; memscope reads its memory through a pipe, as exact but slower",
       own_memory_unread: "/proc/self/mem: %s; pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
-      pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is equally exact but slower",
+      pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
       pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping: in a mapping of several " \
                         "owners, bytes without a certain owner are unattributed",
       ractors_alive: "other Ractors are alive and run during this reading: the Ruby rows are coarse",
