@@ -3,8 +3,8 @@
 module Memscope
   module Doctor
     module Rules
-      # glibc keeps free memory in the arena that it came from. A trim returns whole pages of it, and nothing between
-      # used blocks.
+      # glibc keeps free memory in the arena that it came from. A trim returns the whole pages in it, but not the parts
+      # of pages between used blocks.
       GLIBC_RULES = table(
         { inapplicable: GLIBC },
         trimmable: {
