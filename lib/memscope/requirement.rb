@@ -9,7 +9,7 @@ module Memscope
     # @param gem [String]
     # @param feature [String] the file to require
     # @return [void]
-    # @raise [LoadError] where the gem is missing, with the line for the Gemfile
+    # @raise [LoadError] if the gem is missing; the message has the line for the Gemfile
     def self.load(surface, gem:, feature: gem)
       require feature
     rescue LoadError => e

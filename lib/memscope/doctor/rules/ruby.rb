@@ -62,7 +62,7 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
           end,
-          remedy: ["puts Memscope.ledger(deep: true, objects: true)", "takes some milliseconds"]
+          remedy: ["puts Memscope.ledger(deep: true, objects: true)", "takes a few milliseconds"]
         },
         compactable_heap: {
           subject: "a sparse Ruby heap",
@@ -110,7 +110,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
           end,
-          remedy: ["Memscope.doctor(since: earlier) # earlier = Memscope.doctor", "takes some milliseconds"]
+          remedy: ["Memscope.doctor(since: earlier) # earlier = Memscope.doctor", "takes a few milliseconds"]
         },
         native_growth: {
           subject: "growth of native memory",
