@@ -6,7 +6,7 @@
 
 #define NESTING_LIMIT 16
 
-/* Larger for a better name. What comes first here counts most. */
+/* Larger for a better name; the first criterion counts most. */
 static unsigned preference(const struct memscope_function *function) {
     return (function->exported ? 4u : 0u) | (function->name[0] != '_' ? 2u : 0u) | (function->strong ? 1u : 0u);
 }

@@ -92,8 +92,7 @@ static enum memscope_status list_objects(struct memscope_symbols *symbols) {
 enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols) {
     enum memscope_status status;
 
-    *symbols = (struct memscope_symbols){.memory = {.descriptor = -1},
-                                         .debug_directory = MEMSCOPE_DEBUG_DIRECTORY};
+    *symbols = (struct memscope_symbols){.memory = {.descriptor = -1}, .debug_directory = MEMSCOPE_DEBUG_DIRECTORY};
     status = memscope_scratch_open(&symbols->scratch);
     if (status != MEMSCOPE_OK)
         return status;

@@ -1,10 +1,10 @@
 /*
  * Which function of which loaded object an address is in.
  *
- * Covers the functions that an object exports (its .dynsym, in memory), and all others where its file, or a separate
- * debug file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone
- * truncates would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by
- * equal program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
+ * Covers the functions that an object exports (its .dynsym, in memory), and all others if its file, or a separate debug
+ * file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone truncates
+ * would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by equal
+ * program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_SYMBOLS_H
 #define MEMSCOPE_SYMBOLS_H
@@ -22,7 +22,7 @@
 /* The pointers are valid until the symbols are closed. */
 struct memscope_symbol {
     const char *name;   /* NULL if no known function covers the address */
-    uintptr_t offset;   /* of the address from the function's start; without a name, from the load bias */
+    uintptr_t offset;   /* distance of the address from the function's start; without a name, from the load bias */
     const char *object; /* path, as the linker names it; "linux-vdso.so.1" or the like for the vDSO */
     bool complete;      /* a .symtab was read: an address without a name then lies between functions */
     /*

@@ -303,7 +303,7 @@ static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_
         *limit = *ancestor;
 }
 
-/* Usage minus inactive files; if one of the two is unknown, a copy of that one, for its reason. */
+/* Usage minus inactive files; if one of the two figures is unknown, a copy of it, which carries the reason. */
 static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
                                                     const struct memscope_cgroup_figure *inactive) {
     struct memscope_cgroup_figure used = *current;
@@ -351,7 +351,7 @@ static bool climb(char *directory, const char *top) {
     return true;
 }
 
-/* Applies the limit that one group sets itself. */
+/* Applies one group's own limit. */
 static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                         const struct memscope_cgroup_figure *own, bool is_settled) {
     struct memscope_cgroup_figure *limit = &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];

@@ -56,7 +56,7 @@ const struct memscope_mapping *memscope_mappings_find(const struct memscope_mapp
 
 /*
  * Whether the mapping is private, has no file, and is not one that the kernel names ("[heap]", "[stack]", "[vdso]");
- * "[anon:…]" is a name that a program gave.
+ * "[anon:…]" is a name that a program gave it.
  */
 bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping);
 

@@ -135,7 +135,7 @@ void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
     *end = page ? (uintptr_t)page + page_length() : 0;
 }
 
-/* NULL where no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
+/* NULL if no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
 static struct fork_page *map_fork_page(void) {
     struct fork_page *none = NULL;
     struct fork_page *page = mmap(NULL, page_length(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* One walk over all objects, and one object's part of it. */
+/* A walk over all objects, and its state for the current object. */
 struct change {
     const struct memscope_import *imports;
     size_t count;

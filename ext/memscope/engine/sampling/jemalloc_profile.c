@@ -63,7 +63,7 @@ static uint64_t *parse_words(const char **line, struct memscope_scratch *scratch
 }
 
 /*
- * jeprof's arithmetic: how many blocks each sampled one stands for, by the probability of sampling one of their mean
+ * jeprof's arithmetic: each sampled block stands for 1/p blocks, with p the probability of sampling one of the mean
  * size.
  */
 static double scale(uint64_t objects, uint64_t bytes, double rate) {
@@ -150,8 +150,8 @@ static bool promotes_to_pages(void) {
 }
 
 /*
- * Sampled blocks smaller than limit get an extent of a multiple of unit, plus pad: the page by which cache_oblivious
- * shifts its start.
+ * Sampled blocks smaller than limit get an extent of a multiple of unit, plus pad: one page with cache_oblivious, which
+ * shifts the block's start.
  */
 struct promotion {
     double limit, unit, pad;

@@ -41,7 +41,7 @@ void memscope_jemalloc_profile_stop(void);
 /*
  * Live blocks now, estimated as jeprof does. Frees are tracked after stop, too. jemalloc writes its profile into a
  * memfd (3 ms for 1,000 stacks of 46 frames), from which it is read. Call it without the GVL, in one thread at a time,
- * and not while another thread forks. MEMSCOPE_MALFORMED for a profile that has not the form of 5.3's.
+ * and not while another thread forks. MEMSCOPE_MALFORMED for a profile in any other form than 5.3's.
  */
 enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
                                                     struct memscope_sampled_stacks *stacks);

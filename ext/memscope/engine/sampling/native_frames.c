@@ -177,7 +177,7 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
 
 /*
  * Written and read by all threads without a lock. A torn read, with parts of different rules, fails the check of lock,
- * but for one chance in 2^64.
+ * except with a probability of 2^-64.
  */
 static struct kept_rule {
     _Atomic(uint64_t) lock;   /* a checksum: lock_of(address, rule, source) */
@@ -295,7 +295,7 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
     return rule;
 }
 
-/* False if the rule does not tell. The words it reads are in other functions' frames. */
+/* False if the rule does not tell. Not sanitized, because the words it reads are in other functions' frames. */
 __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
     uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
 

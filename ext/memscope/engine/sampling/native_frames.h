@@ -35,8 +35,8 @@ bool memscope_native_frames_unwinder(const struct memscope_shared_object *object
 size_t memscope_native_frames_resident_bytes(void);
 
 /*
- * Learns the VM entry points that leaf_only stops at: the count functions, at most 4, that are innermost on the stack
- * below this library's own frames. Called once, before the first unwinding.
+ * Learns the VM entry points that leaf_only stops at: the innermost count functions on the stack, at most 4, without
+ * the leading frames of this library. Called once, before the first unwinding.
  */
 void memscope_native_frames_learn_callers(unsigned count);
 
@@ -49,8 +49,8 @@ void memscope_native_frames_skip_object_of(const void *address);
  * On an alternate signal stack, false if too little room is left: a guard page or other data may lie below it. On any
  * other stack, reads a byte 4 KB below: at the end of the stack the read faults, and Ruby turns a fault on the stack
  * pointer's page into an exception (signal.c 3.1.2, check_stack_overflow in line 832) that jumps out of malloc. This
- * has to happen before a lock or anything else is held. (Without the probe, 160 stack overflows did no harm: for harm,
- * a sample has to reach the end of the stack while it holds something.)
+ * has to happen before a lock or anything else is held. (Without the probe, 160 stack overflows did no harm: to do
+ * harm, a sample must reach the end of the stack while it holds something.)
  */
 bool memscope_probe_stack(void);
 

@@ -58,7 +58,7 @@ static inline uint32_t memscope_word_line(uint64_t word) {
  */
 typedef unsigned (*memscope_stack_reader)(uint64_t *words, unsigned room);
 
-/* What one stack holds. */
+/* One stack, and the sums of its samples. */
 struct memscope_sampled_stack {
     const uint64_t *words;
     uint32_t length;
