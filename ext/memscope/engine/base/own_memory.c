@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WINDOW_BYTES ((size_t)64 << 10) /* the copy out of it comes from the processor's cache */
+#define WINDOW_BYTES ((size_t)64 << 10) /* small, so that the copy out of it comes from the processor's cache */
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 0x0001U
 #endif
@@ -19,7 +19,7 @@
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 and newer may refuse a memfd without it (vm.memfd_noexec) */
 #endif
 
-/* syscall, since sanitizers check what they see a program write. Three zeros are offset 0 in every ABI. */
+/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros are offset 0 in every ABI. */
 static bool read_through_window(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
     for (size_t done = 0; done < size;) {
         size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
@@ -45,7 +45,7 @@ static bool reads(const struct memscope_own_memory *memory) {
     return memscope_own_memory_read(memory, (uintptr_t)&probe, &seen, sizeof seen) && seen == probe;
 }
 
-/* glibc has memfd_create and its flags since 2.27. */
+/* Uses syscall because glibc has memfd_create and its flags only since 2.27. */
 static int create_file(void) {
     int descriptor = (int)syscall(SYS_memfd_create, "memscope", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 
