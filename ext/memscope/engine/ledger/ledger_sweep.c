@@ -153,7 +153,7 @@ static void sweep_ranges(struct sweep *sweep) {
     finish_heap_page(sweep);
 }
 
-/* ---- the sweep where only each mapping's Rss is known --------------------------------------------------------- */
+/* ---- the sweep when only each mapping's Rss is known ---------------------------------------------------------- */
 
 /* Address space of one mapping by owner; how much of each share is resident is known within two bounds only. */
 struct shares {

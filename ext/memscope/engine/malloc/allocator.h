@@ -28,8 +28,8 @@ enum memscope_allocator_name {
 struct memscope_allocator {
     enum memscope_allocator_name name;
     bool proved;
-    char version[128];                    /* upstream's; "" where it reports none */
-    char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" where not known */
+    char version[128];                    /* as upstream reports it; "" if it reports none */
+    char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" if not known */
     char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence; for an unknown allocator, what is missing */
 };
 
@@ -59,7 +59,7 @@ struct memscope_other_allocator {
     enum memscope_allocator_name name;
     char prefix[64]; /* of its functions' names: "" or "_rjem_" */
     char path[MEMSCOPE_ALLOCATOR_PATH];
-    char version[128]; /* "" where not known */
+    char version[128]; /* "" if not known */
     const char *reason;
 };
 

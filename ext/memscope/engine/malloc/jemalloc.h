@@ -31,7 +31,7 @@ struct memscope_jemalloc_stats {
 };
 #undef STAT
 
-/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: all arenas together, in place of an index. */
+/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: passed instead of an index for all arenas together. */
 #define MEMSCOPE_ALL_ARENAS 4096
 
 /* Whether a mallctl is bound at all; who serves malloc is allocator.h's question. */

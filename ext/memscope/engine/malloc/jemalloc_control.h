@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "malloc/jemalloc.h"
 
-/* arenas.narenas: every index is below it, though not every arena is in use. 0 where no jemalloc serves malloc. */
+/* arenas.narenas: every index is below it, though not every arena is in use. 0 if no jemalloc serves malloc. */
 unsigned memscope_jemalloc_arena_count(void);
 
 /*
