@@ -2,8 +2,8 @@
 
 module Memscope
   class Configuration
-    # The values that a setting allows. `accept` takes a value from code, `parse` the text, never empty, of an
-    # environment variable; both return the value as the configuration holds it, frozen, or WRONG.
+    # The values that a setting allows. `accept` takes a value from code, `parse` the text of an environment variable,
+    # which is never empty; both return the value as the configuration holds it, frozen, or WRONG.
     #
     # @api private
     Type = Struct.new(:allowed, :allowed_in_environment, :accept, :parse)
@@ -83,7 +83,7 @@ module Memscope
       # @!attribute [r] default
       #   @return [Object]
       # @!attribute [r] safe
-      #   @return [Object] the least permissive value, for a process that continues although its variable is wrong
+      #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
       # @!attribute [r] variable
       #   @return [String, nil] the environment variable; nil where only code can set it
       # @!attribute [r] sentence
@@ -124,8 +124,8 @@ module Memscope
       end
 
       # @param environment [Hash{String => String}, ENV]
-      # @return [Array(Object, String)] the value (the default where the variable is not set or empty, `safe` where it
-      #   is wrong), and what is wrong with the variable, or nil
+      # @return [Array(Object, String)] the value (the default if the variable is unset or empty, `safe` if it is
+      #   wrong), and what is wrong with the variable, or nil
       def read(environment)
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?
