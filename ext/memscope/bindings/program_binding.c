@@ -1,5 +1,5 @@
 /*
- * Native.file_capabilities: what Ruby's File::Stat does not know of a program.
+ * Native.file_capabilities: whether a program has file capabilities, which File::Stat does not tell.
  */
 #include "values.h"
 
