@@ -47,6 +47,14 @@ module Memscope
       # @api private
       def run(levers, **options) = Run.new(levers, **options).result
 
+      # Predicts all levers by readings that were taken already.
+      #
+      # @api private
+      # @param ledger [Ledger] a deep one of this process
+      # @param heap [RubyHeap]
+      # @return [Result] of a dry run
+      def forecast(ledger, heap) = Run.new([], arena: nil, dry_run: true, settle: 0).forecast(ledger, heap)
+
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can
       def missing = { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }

@@ -16,11 +16,12 @@ module Memscope
         # @param ledger [Ledger] a deep one for :trim
         # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
         #   false, the forecast changes nothing in the process
+        # @param heap [RubyHeap, nil] one that was read already; nil to read one for :compact
         # @return [Forecast]
-        def of(lever, arena, ledger, collect:)
+        def of(lever, arena, ledger, collect:, heap: nil)
           case lever
           when :gc then new(nil, "cannot be predicted: garbage is only known after a collection")
-          when :compact then compaction(collect, ledger.allocator.name)
+          when :compact then compaction(heap || RubyHeap.read(collect: collect), collect, ledger.allocator.name)
           when :tcache then new(0..0, "flushed blocks become unused pages, which decay and purge return")
           when :decay then decay(arena)
           when :purge then purge(arena, ledger)
@@ -31,8 +32,8 @@ module Memscope
 
         private
 
-        def compaction(collect, allocator)
-          known = RubyHeap::CompactionForecast.new(RubyHeap.read(collect: collect))
+        def compaction(heap, collect, allocator)
+          known = RubyHeap::CompactionForecast.new(heap)
           trims = "Process.warmup also trims free malloc memory, which is not included"
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
                      (trims if known.range && allocator == :glibc && Process.respond_to?(:warmup))].compact

@@ -39,6 +39,16 @@ module Memscope
         Result.capture(body(settled, took))
       end
 
+      # @param ledger [Ledger] deep if :trim is one of the levers
+      # @param heap [RubyHeap]
+      # @return [Result] of a dry run by these readings
+      def forecast(ledger, heap)
+        start = Cost.now
+        @ledgers << ledger
+        @done = @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, heap: heap, collect: false)) }
+        Result.capture(body(nil, Cost.now - start))
+      end
+
       private
 
       def predict

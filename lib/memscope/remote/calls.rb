@@ -36,6 +36,7 @@ module Memscope
       cgroup: Call.new(:Cgroup, []),
       lint: Call.new(:Lint, []),
       doctor: Call.new(:Diagnosis, []),
+      diagnosis_with_forecast: Call.new(nil, []),
       workers: Call.new(:Workers, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run]),
       malloc_profile_state: Call.new(nil, []),
@@ -52,7 +53,7 @@ module Memscope
     ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.
-    OWN = [*ACTIONS, :malloc_profile_state, :malloc_profile_snapshot].freeze
+    OWN = [*ACTIONS, :diagnosis_with_forecast, :malloc_profile_state, :malloc_profile_snapshot].freeze
 
     # Nesting levels of a request's JSON: the request, its options, the list of levers.
     DEPTH = 3
@@ -121,6 +122,13 @@ module Memscope
         refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
         levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
+      end
+
+      # What the pages show of another process: the forecast is by the readings of the diagnosis.
+      def diagnosis_with_forecast
+        diagnosis = Memscope.doctor
+        forecast = Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap)
+        { diagnosis: diagnosis.to_h, forecast: forecast.to_h }
       end
 
       def malloc_profile_state = MallocProfile::Lease.state

@@ -7,33 +7,64 @@ require_relative "response"
 
 module Memscope
   module Web
-    # The requests that change processes: POST /purge and POST /profile. Both take the parameter worker: a worker's
-    # index, or "all" (the default).
+    # The requests that change processes: POST /purge, POST /profile and POST /doctor. The first two take the parameter
+    # worker: a worker's index, or "all" (the default). With the parameter pid, the process that the page with the
+    # button showed, no other process is changed.
     #
     # @api private
     module Actions
       ALL = "all"
       LEVERS = Purge::LEVERS.map(&:name).freeze
       PROFILE = %w[start stop].freeze
-      private_constant :ALL, :LEVERS, :PROFILE
+      COLLECT = "gc"
+      RELOAD = "Reload the page."
+      PLUGIN = "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
+      private_constant :ALL, :LEVERS, :PROFILE, :COLLECT, :RELOAD, :PLUGIN
+
+      # A purge that was asked for, and can run: levers (empty for all), dry_run, worker (as given) and the places.
+      Plan = Struct.new(:levers, :dry_run, :worker, :places)
 
       class << self
-        # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only; pid: the
-        #   process that the page with the button showed
+        # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only; worker; pid
         # @param calls [ClusterCalls]
-        # @return [Pages::Returned, Pages::ReturnedByWorkers]
-        # @raise [HttpError]
-        def purge(form, calls)
+        # @return [Plan]
+        # @raise [HttpError] for wrong parameters, or if the request reached another process than that of the page
+        def plan(form, calls)
           levers = levers(form.fetch("lever", []))
           worker = form["worker"]&.last
-          result = calls.purge(levers, dry_run: form["dry_run"]&.last == "1", worker: worker)
-          return Pages::ReturnedByWorkers.new(result) if result.is_a?(Purge::WorkerResults)
+          places = calls.choose(worker)
+          check(places, form)
+          Plan.new(levers, form["dry_run"]&.last == "1", worker, places)
+        end
 
-          Pages::Returned.new(result, (form["pid"]&.last.to_s[/\A\d{1,10}\z/]&.to_i unless worker))
+        # @param plan [Plan]
+        # @param calls [ClusterCalls]
+        # @yieldparam place [ClusterCalls::Place] each process before its purge
+        # @return [Pages::Returned, Pages::ReturnedByWorkers]
+        # @raise [HttpError]
+        def purge(plan, calls, &)
+          result = calls.purge(plan.levers, dry_run: plan.dry_run, worker: plan.worker, &)
+          (result.is_a?(Purge::WorkerResults) ? Pages::ReturnedByWorkers : Pages::Returned).new(result)
         rescue ArgumentError => e
           raise HttpError.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
         rescue Purge::Busy => e
           raise HttpError.new(409, "#{e.message.sub(/\A./, &:upcase)}.", { "retry-after" => "1" })
+        end
+
+        # @param form [Hash{String => Array<String>}]
+        # @return [Boolean] whether it asks for a full GC before the page is read
+        def collect?(form) = form["do"]&.last == COLLECT
+
+        # @param form [Hash{String => Array<String>}] do: gc; worker, pid
+        # @param calls [ClusterCalls]
+        # @return [Purge::Result] of a full GC in the process of the page
+        # @raise [HttpError]
+        def collect(form, calls)
+          raise HttpError.parameter("do", form["do"]&.last, COLLECT) unless collect?(form)
+
+          place = calls.place(form)
+          check([place], form)
+          purge(Plan.new([:gc], false, place.index&.to_s), calls).reading
         end
 
         # @param form [Hash{String => Array<String>}] do: start or stop; backend, rate
@@ -42,10 +73,11 @@ module Memscope
         # @raise [HttpError] for wrong parameters, or if every process failed
         def profile(form, calls)
           action = form["do"]&.last
-          raise HttpError.parameter("do", action, PROFILE.join(", ")) unless PROFILE.include?(action)
+          raise HttpError.parameter("do", action, [*PROFILE, COLLECT].join(", ")) unless PROFILE.include?(action)
 
           options = profile_options(form) if action == "start"
           places = calls.choose(form["worker"]&.last)
+          check(places, form)
           outcomes = options ? calls.start_profile(places, **options) : calls.stop_profile(places)
           return outcomes if outcomes.any?(&:done?)
 
@@ -53,6 +85,15 @@ module Memscope
         end
 
         private
+
+        # Without the plugin any process of a server may get the request; and a worker may have been replaced.
+        def check(places, form)
+          pid = form["pid"]&.last or return
+          return if places.size > 1 || places.first.pid.to_s == pid
+
+          raise HttpError.new(409, "Nothing was done: the page was of process #{pid[/\A\d{1,10}\z/] || 'unknown'}, but " \
+                                   "the request reached #{places.first}. #{places.first.index ? RELOAD : PLUGIN}")
+        end
 
         # @return [Array<Symbol>] empty for all levers that this process has
         def levers(given)

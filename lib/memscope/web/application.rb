@@ -19,6 +19,7 @@ module Memscope
     # @api private
     class Application
       CLOSED = "Access denied. See the application log for how to allow it."
+      FAILED = "This page failed. See the application log."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
       METRICS = "text/plain; version=0.0.4; charset=utf-8"
       # The pages that GET shows.
@@ -28,9 +29,9 @@ module Memscope
       # The method that answers each path; assets are handled by `asset`.
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
                 **PAGES.transform_values { :page } }.freeze
-      ACTIONS = { "/purge" => :purge, "/profile" => :profile }.freeze
+      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
-      private_constant :CLOSED, :CHALLENGE, :METRICS, :PAGES, :READS, :ACTIONS, :HANDLERS
+      private_constant :CLOSED, :FAILED, :CHALLENGE, :METRICS, :PAGES, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -70,12 +71,14 @@ module Memscope
       end
 
       def answered(request)
-        allowed(request)
-      rescue HttpError => e
-        error(e, request)
+        begin
+          allowed(request)
+        rescue HttpError => e
+          error(e, request)
+        end
       rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
-        log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
-        Response.sentence(500, request.format, "This page failed. See the application log.")
+        log_failure(request, e)
+        Response.sentence(500, request.format, FAILED)
       end
 
       def allowed(request)
@@ -97,12 +100,16 @@ module Memscope
         case request.format
         when :json then Response.of(200, :json, "#{page.json}\n")
         when :text then Response.of(200, :text, page.text)
-        else html(200, page, View.new(request, actions: @configuration.call.actions))
+        else html(200, page, view(request))
         end
       end
 
+      def view(request, actions: @configuration.call.actions)
+        View.new(request, actions: actions, calls: -> { ClusterCalls.new(@readings) })
+      end
+
       def error(error, request)
-        return html(error.status, error, View.new(request, actions: false), error.headers) if request.format == :html
+        return html(error.status, error, view(request, actions: false), error.headers) if request.format == :html
 
         Response.sentence(error.status, request.format, error.message, error.headers)
       end
@@ -123,13 +130,47 @@ module Memscope
 
       def purge(request)
         form = action_form(request)
-        shown(changing { Actions.purge(form, ClusterCalls.new(@readings)) }, request)
+        calls = ClusterCalls.new(@readings)
+        plan = Actions.plan(form, calls)
+        return purging(request, plan, calls) if request.format == :html
+
+        shown(changing { Actions.purge(plan, calls) }, request)
+      end
+
+      # Says what runs while it runs: a purge can take half a minute.
+      def purging(request, plan, calls)
+        view = view(request)
+        Response.parts(Forgery.header(request, view.token)) do |send|
+          before, after = view.around(plan)
+          send.call(before)
+          result = reported(request) { changing { Actions.purge(plan, calls) { |place| send.call(view.step(place)) } } }
+          send.call(view.render(result.template, result) + after)
+        end
+      end
+
+      # @return [Object] what the block returns; the error where it fails, since the status has been sent
+      def reported(request)
+        yield
+      rescue HttpError => e
+        e
+      rescue StandardError, ScriptError => e
+        log_failure(request, e)
+        HttpError.new(500, FAILED)
       end
 
       def profile(request)
         form = action_form(request)
+        return shown(collected(Pages::Profile, request, form), request) if Actions.collect?(form)
+
         outcomes = changing { Actions.profile(form, ClusterCalls.new(@readings)) }
         shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
+      end
+
+      def collect(request) = shown(collected(Pages::OfDiagnosis, request, action_form(request)), request)
+
+      def collected(page, request, form)
+        result = changing { Actions.collect(form, ClusterCalls.new(@readings)) }
+        page.new(@readings, request, form: form, collected: result)
       end
 
       # @return [Hash{String => Array<String>}] the fields of a form that may change the process; `worker` may also be
@@ -150,6 +191,10 @@ module Memscope
         yield
       ensure
         @readings.forget
+      end
+
+      def log_failure(request, error)
+        log(request, "failed: #{error.message.lines.first&.chomp} (#{error.class}) at #{error.backtrace&.first}")
       end
 
       def log_refusal(request, verdict)

@@ -14,9 +14,9 @@ module Memscope
     #
     # @api private
     class ClusterCalls
-      # Seconds. :purge, and :profile (to start or stop one), are for all other workers together; :snapshot and :state
-      # for one worker.
-      TIMEOUTS = { purge: 30.0, profile: 10.0, snapshot: 20.0, state: 2.0 }.freeze
+      # Seconds. :purge, and :profile (to start or stop one), are for all other workers together; :reading, :snapshot and
+      # :state for one worker.
+      TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, snapshot: 20.0, state: 2.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends by itself.
@@ -30,6 +30,9 @@ module Memscope
       Place = Struct.new(:index, :pid) do
         # @return [Boolean]
         def here? = pid == Process.pid
+
+        # @return [String, nil] what names this process in a query; nil without a cluster
+        def query = ("worker=#{index}" if index)
 
         # @return [Hash{String => String}] the labels of its samples in a profile of several processes
         def labels = { "worker" => index.to_s, "pid" => pid.to_s }
@@ -64,6 +67,9 @@ module Memscope
       #   case the block, which would cost a ledger, is not called
       def self.workers = Memscope::Workers.current ? yield.select { |worker| worker.role == :worker } : []
 
+      # @return [Array<Worker>] empty without a cluster
+      attr_reader :workers
+
       # @param readings [Readings]
       # @param workers [Array<Worker>] empty without a cluster
       # @param timeouts [Hash{Symbol => Float}] overrides of TIMEOUTS
@@ -75,6 +81,39 @@ module Memscope
 
       # @return [Boolean]
       def cluster? = @workers.any?
+
+      # @return [Array<Place>] one for each index: the younger worker of two, as during a restart
+      def places = @workers.map(&:index).uniq.flat_map { |index| choose(index.to_s) }
+
+      # The process of a page, no matter which one serves the request.
+      #
+      # @param form [Hash{String => Array<String>}] worker: an index; or pid: that of a worker; neither for the first
+      #   worker
+      # @return [Place]
+      # @raise [HttpError] for an unknown worker
+      def place(form)
+        worker, pid = form.values_at("worker", "pid").map { |values| values&.last }
+        return choose(worker, all: false).first if worker || pid.nil?
+
+        all = choose(nil)
+        all.find { |place| place.pid.to_s == pid } or
+          raise HttpError.parameter("pid", pid, all.map(&:pid).join(", "))
+      end
+
+      # @param place [Place]
+      # @param kind [Symbol] a key of Readings::KINDS
+      # @param options [Hash{Symbol => Object}] of the kind
+      # @return [Object] the reading of that process, possibly some seconds old
+      # @raise [HttpError] if the process does not answer
+      # @raise [ArgumentError] for wrong options
+      def read(place, kind, **options)
+        sharers = [@workers.size, 1].max
+        return @readings.fetch(kind, sharers: sharers, **options) if place.here?
+
+        @readings.fetch(kind, place.pid, sharers: sharers, **options) do
+          answered(place) { relayed(kind, ask(place.pid, @timeouts[:reading], kind, **options)) }
+        end
+      end
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all
       # @param all [Boolean] whether "all" is allowed with several workers
@@ -95,12 +134,15 @@ module Memscope
       # @param levers [Array<Symbol>] empty for all
       # @param dry_run [Boolean]
       # @param worker [String, nil] as given to `choose`
+      # @yieldparam place [Place] each process before it is called
       # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
       # @raise [HttpError] for an unknown worker, or if the only one that was called did not answer
       # @raise [ArgumentError, Purge::Busy] as Memscope.purge
-      def purge(levers, dry_run:, worker: nil)
+      def purge(levers, dry_run:, worker: nil, &announce)
         places = choose(worker)
-        return purge_each(places, levers, dry_run) unless places.one?
+        return purge_each(places, levers, dry_run, announce) unless places.one?
+
+        announce&.call(places.first)
         return Memscope.purge(*levers, dry_run: dry_run) if places.first.here?
 
         answered(places.first) { ask(places.first.pid, @timeouts[:purge], :purge, levers: levers, dry_run: dry_run) }
@@ -158,12 +200,20 @@ module Memscope
 
       private
 
+      def relayed(kind, answer)
+        kind == :diagnosis_with_forecast ? Readings::Diagnosed.load(answer) : answer
+      rescue ArgumentError => e
+        raise Client::Failed, "its answer is not understood: #{e.message}"
+      end
+
       def allowed(all) = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
 
-      def purge_each(places, levers, dry_run)
+      def purge_each(places, levers, dry_run, announce)
         since = now
         options = { levers: levers, dry_run: dry_run }
-        outcomes = in_turn(places, @timeouts[:purge], :purge, options) { Memscope.purge(*levers, dry_run: dry_run) }
+        outcomes = in_turn(places, @timeouts[:purge], :purge, options, announce) do
+          Memscope.purge(*levers, dry_run: dry_run)
+        end
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
@@ -180,9 +230,10 @@ module Memscope
       end
 
       # A process that fails hides no result of the others; one that does not answer leaves the others their time.
-      def in_turn(places, seconds, name, options = {})
+      def in_turn(places, seconds, name, options = {}, announce = nil)
         deadline = now + seconds
         places.map.with_index do |place, index|
+          announce&.call(place)
           left = [deadline - now, 0].max
           share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
           Outcome.new(place, place.here? ? yield : ask(place.pid, share, name, **options))

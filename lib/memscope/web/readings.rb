@@ -1,13 +1,14 @@
 # frozen_string_literal: true
 
+require_relative "../purge"
 require_relative "../ttl_cache"
 
 module Memscope
   module Web
-    # Readings for all requests. One thread at a time takes a reading of each kind; threads that wait for it share the
-    # result. A reading is kept for ten times as long as reading and rendering took, but for a second at least, so that
-    # any number of requests costs at most a tenth of the time. Errors are kept as well. A forked child takes its own
-    # readings.
+    # Readings for all requests. One thread at a time takes a reading; threads that wait for the same one share it. A
+    # reading is kept for ten times as long as reading and rendering took, so that any number of requests costs at most
+    # a tenth of the time, but for a second at least and for half a minute at most: a reading that takes more than three
+    # seconds costs more than that tenth. Errors are kept as well. A forked child takes its own readings.
     #
     # @api private
     class Readings
@@ -21,16 +22,35 @@ module Memscope
       # Kinds that are made of the workers' last reports to their master. Waiting for the master does not count as work.
       # SHORTEST does not apply: once another worker has served newer counters, older ones would make them seem to fall.
       REPORTED = %i[workers metrics].freeze
+      # Kinds that are cheap enough to be read while another thread takes another reading.
+      CHEAP = %i[ledger workers metrics].freeze
       WALL = TtlCache::MONOTONIC
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
-      private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
+      private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :CHEAP, :WALL, :OWN_WORK
 
-      # How each kind is read.
+      # A diagnosis, and what the levers would return, both by the same ledger.
+      Diagnosed = Struct.new(:diagnosis, :forecast) do
+        # @return [Diagnosed] of this process
+        def self.read
+          diagnosis = Memscope.doctor
+          new(diagnosis, Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap))
+        end
+
+        # @param answer [Hash] of the call :diagnosis_with_forecast in another process
+        # @return [Diagnosed]
+        # @raise [ArgumentError]
+        def self.load(answer)
+          raise ArgumentError, "no diagnosis" unless answer.is_a?(Hash)
+
+          new(Diagnosis.from_h(answer["diagnosis"]), Purge::Result.from_h(answer["forecast"]))
+        end
+      end
+
+      # How each kind is read in this process.
       KINDS = {
         **%i[ledger arenas ruby_heap mappings workers].to_h { |call| [call, -> { Memscope.public_send(call) }] },
-        diagnosis: -> { Memscope.doctor },
-        forecast: -> { Memscope.purge(dry_run: true) },
-        size_classes: ->(arena) { Memscope.size_classes(arena: arena) },
+        diagnosis_with_forecast: -> { Diagnosed.read },
+        size_classes: ->(arena:) { Memscope.size_classes(arena: arena) },
         metrics: -> { Memscope::Prometheus.text }
       }.freeze
 
@@ -72,19 +92,24 @@ module Memscope
         @clock = clock
         @own_work = own_work
         @mutex = Mutex.new
+        @one_at_a_time = Mutex.new
         @caches = {}
       end
 
       # @param kind [Symbol] a key of KINDS; or any other, with a block that takes the reading
+      # @param key [Array<Object>] what else tells this reading from others of its kind
+      # @param sharers [Integer] how many processes take this reading, each for its own clients: all of them together
+      #   cost at most a tenth of the time
+      # @param options [Hash{Symbol => Object}] of the kind
       # @return [Object] the reading, possibly some seconds old
-      def fetch(kind, *arguments)
+      def fetch(kind, *key, sharers: 1, **options, &block)
         reported = REPORTED.include?(kind)
-        cache = cache([kind, *arguments], reported ? @own_work : @clock)
+        cache = cache([kind, *key, options], reported ? @own_work : @clock)
         ttl = lambda do |took|
           took += cache.value.seconds if cache.value.is_a?(Rendered)
-          (REST * took).clamp(reported ? 0.0 : SHORTEST, LONGEST)
+          (REST * took * sharers).clamp(reported ? 0.0 : SHORTEST, LONGEST)
         end
-        cache.fetch(ttl) { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
+        cache.fetch(ttl) { read(kind, options, &block) }
       end
 
       # @return [Rendered] the reading that the block returns, and its bodies
@@ -96,6 +121,14 @@ module Memscope
       def forget = @mutex.synchronize { @caches = {} }
 
       private
+
+      # A block asks another process, which answers one call at a time itself.
+      def read(kind, options)
+        return yield if block_given?
+        return @kinds.fetch(kind).call(**options) if CHEAP.include?(kind)
+
+        @one_at_a_time.synchronize { @kinds.fetch(kind).call(**options) }
+      end
 
       def cache(key, work)
         @mutex.synchronize do

@@ -2,6 +2,7 @@
 
 require "json"
 require "rack"
+require "time"
 
 module Memscope
   module Web
@@ -35,6 +36,19 @@ module Memscope
       def template = :error
     end
 
+    # A body whose parts are sent as they come.
+    #
+    # @api private
+    class Parts
+      # @yieldparam send [#call] sends a String
+      def initialize(&block)
+        @block = block
+      end
+
+      # @yieldparam part [String]
+      def each(&) = @block.call(lambda(&))
+    end
+
     # Rack responses, with the headers that all of them carry.
     #
     # The referrer policy is same-origin: under no-referrer, browsers would send even the pages' own forms with
@@ -51,6 +65,11 @@ module Memscope
                 text: "text/plain; charset=utf-8" }.freeze
       private_constant :POLICY, :HEADERS, :TYPES
 
+      # Proxies and Rack::ETag would wait for the whole body: nginx is told not to, and Rack::ETag (of Rack 2) passes
+      # over what has a time of modification.
+      AT_ONCE = { "x-accel-buffering" => "no" }.freeze
+      private_constant :AT_ONCE
+
       module_function
 
       # @param format [Symbol, String] :html, :json, :text, or a media type
@@ -58,6 +77,13 @@ module Memscope
       def of(status, format, body, headers = {})
         [status, { **HEADERS, "content-type" => TYPES.fetch(format, format), "content-length" => body.bytesize.to_s,
                               **headers }, [body]]
+      end
+
+      # @yieldparam send [#call] sends a part of the page
+      # @return [Array(Integer, Hash, Parts)] HTML that is sent while it is made
+      def parts(headers = {}, &)
+        headers = { **HEADERS, "content-type" => TYPES[:html], **AT_ONCE, "last-modified" => Time.now.httpdate, **headers }
+        [200, headers, Parts.new(&)]
       end
 
       # @return [Array(Integer, Hash, Array<String>)] JSON if `format` is :json, else text

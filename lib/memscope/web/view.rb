@@ -44,6 +44,10 @@ module Memscope
         class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
       end
 
+      # Stands for the content in a layout that is sent in two parts.
+      CONTENT = "\0"
+      private_constant :CONTENT
+
       # @return [Request]
       attr_reader :request
       # @return [Boolean] whether the levers have buttons
@@ -53,9 +57,11 @@ module Memscope
 
       # @param request [Request]
       # @param actions [Boolean]
-      def initialize(request, actions:)
+      # @param calls [#call] returns the ClusterCalls
+      def initialize(request, actions:, calls:)
         @request = request
         @actions = actions
+        @calls = calls
         @token = Forgery.cookie(request.env) || Forgery.token
       end
 
@@ -63,19 +69,45 @@ module Memscope
       # @return [Markup]
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 
-      # @param page [#title, #template]
+      # @param page [#title, #template] with a `place`, if it shows one process
       # @return [Markup] a whole page
       def page(page)
+        @place = page.place if page.respond_to?(:place)
+        @refresh = (link("/doctor") if page.respond_to?(:diagnosed?) && !page.diagnosed?)
         @title = page.title
         @content = render(page.template, page)
         render(:layout)
       end
 
-      # @return [String] a link to a path of this application
-      def link(path) = path == "/" && !request.base.empty? ? request.base : "#{request.base}#{path}"
+      # @param plan [Actions::Plan]
+      # @return [Array(Markup, Markup)] the page of a purge, before and after what is sent while it runs
+      def around(plan)
+        @title = "Purge"
+        @content = Markup.new(CONTENT)
+        before, after = render(:layout).split(CONTENT)
+        [Markup.new(before) + render(:purging, plan), Markup.new(after)]
+      end
+
+      # @param place [ClusterCalls::Place]
+      # @return [Markup] says that its purge begins
+      def step(place) = Markup.new("<p class=\"step\">#{Markup.of(place.to_s.capitalize)} …</p>\n")
+
+      # @return [Array<ClusterCalls::Place>] the workers to choose from; empty without a cluster
+      def places = @places ||= @calls.call.then { |calls| calls.cluster? ? calls.places : [] }
+
+      # @return [String, nil] the index of the worker that all links keep; nil without a cluster
+      def worker = @place ? @place.index&.to_s : request.query["worker"]&.last.to_s[/\A\d{1,4}\z/]
+
+      # @param path [String] of a page of this application
+      # @param worker [Integer, String, nil] the worker that the page is to show
+      # @return [String] a link to it
+      def link(path, worker: self.worker)
+        base = path == "/" && !request.base.empty? ? request.base : "#{request.base}#{path}"
+        worker ? "#{base}?worker=#{worker}" : base
+      end
 
       # @return [String] a link to an asset
-      def asset(name) = link(Assets.path(name))
+      def asset(name) = "#{request.base}#{Assets.path(name)}"
 
       # @return [String] MiB without the unit
       def mib(bytes) = bytes ? mebibytes(bytes) : UNKNOWN
@@ -100,10 +132,7 @@ module Memscope
 
       # @return [String, nil] a link to this page in another format, for the same worker; nil if the page answers a form
       def data_link(extension)
-        return if request.verb == "POST"
-
-        worker = request.query["worker"]&.last.to_s[/\A\d{1,4}\z/] if request.path == "/profile"
-        "#{link(request.path == '/' ? '/ledger' : request.path)}.#{extension}#{"?worker=#{worker}" if worker}"
+        link("#{request.path == '/' ? '/ledger' : request.path}.#{extension}") unless request.verb == "POST"
       end
 
       # @param overview [Pages::Overview]
@@ -123,6 +152,24 @@ module Memscope
       # @param text [String] may contain code in backquotes
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
+
+      # @param seconds [Array(Float, Float)]
+      # @return [String] "10 to 70 ms", "0.2 to 1.6 s"
+      def pause(seconds)
+        least, most = seconds
+        return "#{format('%.1f', least)} to #{format('%.1f', most)} s" if most >= 1
+
+        [least, most].map { |one| (one * 100).ceil * 10 }.uniq.join(" to ").concat(" ms")
+      end
+
+      # @param finding [Finding]
+      # @param pid [Integer]
+      # @return [String] its remedy, as a command of the shell if it is a purge
+      def remedy(finding, pid)
+        finding.remedy.gsub(/^Memscope\.purge(?:\(([^)]*)\))?(?=\s*(?:#|$))/) do
+          ["memscope purge --pid #{pid}", *$1&.scan(/\w+/)].join(" ")
+        end
+      end
 
       # @return [String] the predicted effect of a lever
       def predicted(lever)

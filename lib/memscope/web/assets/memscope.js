@@ -1,7 +1,55 @@
-// Draws the ledger's rows over time while the page is open, by reading /ledger.json every five seconds. Everything
-// else on the pages works without this script.
+// What the pages do beyond links and forms: the overview fetches its findings, then the verdicts of the other workers,
+// one after the other; and it draws the ledger's rows over time while it is open. Everything else, and the whole
+// overview by another link, works without this script.
 (() => {
   "use strict";
+
+  // Without credentials, which a page's own address can have (http://user:password@host): fetch refuses those.
+  const get = async (path, type) => {
+    const response = await fetch(new URL(path, location.origin), { headers: { accept: type } });
+    if (!response.ok) throw new Error("HTTP " + response.status);
+    return response;
+  };
+  const getPage = async (path) =>
+    new DOMParser().parseFromString(await (await get(path, "text/html")).text(), "text/html");
+
+  // The parts that are not known at once, of the same process as the page.
+  const complete = async (main) => {
+    const pending = document.getElementById("pending");
+    try {
+      const found = await getPage(main.dataset.rest);
+      const [here, there] = [document, found].map((one) => one.getElementById("hero").dataset.pid);
+      if (here !== there) throw new Error("process " + there + " answered instead of " + here + "; reload the page");
+      ["processes", "hero", "ledger", "side", "foot"].forEach((id) => {
+        const part = found.getElementById(id);
+        if (part) document.getElementById(id)?.replaceWith(document.adoptNode(part));
+      });
+      if (location.hash) document.querySelector(location.hash)?.scrollIntoView();
+    } catch (error) {
+      pending.textContent = "No diagnosis: " + error.message + ".";
+      document.getElementById("side").removeAttribute("aria-busy");
+    }
+  };
+
+  // A worker's verdict is in its own row of its own page.
+  const judge = async () => {
+    for (const link of document.querySelectorAll("a[data-verdict]")) {
+      const row = link.closest("tr");
+      try {
+        const found = await getPage(link.getAttribute("href"));
+        const cell = found.querySelector('#processes tr[data-pid="' + row.dataset.pid + '"] .of-verdict');
+        if (!cell || cell.querySelector("[data-verdict]")) continue;
+        cell.querySelectorAll("a").forEach((badge) => badge.setAttribute("href", link.getAttribute("href") + "#findings"));
+        link.closest("td").replaceWith(document.adoptNode(cell));
+      } catch (error) {
+        link.textContent = "unknown: " + error.message;
+      }
+    }
+  };
+
+  const main = document.getElementById("main");
+  if (main.dataset.rest) complete(main).then(judge);
+  else judge();
 
   const section = document.getElementById("time");
   if (!section || typeof uPlot !== "function") return;
@@ -73,7 +121,17 @@
     return item;
   };
 
+  // Another process of the server can answer if the server's processes do not know each other.
+  let others = 0;
+  const missed = (ledger) => {
+    others += 1;
+    text.textContent = "Process " + ledger.pid + " answered instead of " + section.dataset.pid + ", " + others +
+      (others === 1 ? " time" : " times") + ": the chart leaves it out." + (times.length ? "" : " Nothing is drawn yet.");
+    section.hidden = false;
+  };
+
   const take = (ledger) => {
+    if (ledger.pid !== Number(section.dataset.pid)) { missed(ledger); return; }
     const at = Date.parse(ledger.at) / 1000;
     if (ledger.rss_bytes === null || times.at(-1) === at) return;
     times.push(at);
@@ -88,9 +146,7 @@
   const read = async () => {
     if (document.hidden) return;
     try {
-      const response = await fetch(section.dataset.source, { headers: { accept: "application/json" } });
-      if (!response.ok) throw new Error("HTTP " + response.status);
-      take(await response.json());
+      take(await (await get(section.dataset.source, "application/json")).json());
     } catch (error) {
       text.textContent = "Stopped at " + clock(Date.now() / 1000) + ": " + error.message + ".";
       section.hidden = false;

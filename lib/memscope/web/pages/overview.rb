@@ -7,7 +7,8 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The ledger, the findings and the levers. Ledger and findings are of one diagnosis.
+      # What is painted at once: the processes of the cluster, and the ledger of one of them. The page then shows
+      # itself again as OfDiagnosis, which takes longer.
       #
       # @api private
       class Overview < Page
@@ -23,9 +24,8 @@ module Memscope
         OUTCOMES = { clear: "Checked, not found", unknown: "Unknown", inapplicable: "Not applicable" }.freeze
         # Name and effect of each lever.
         LEVERS = {
-          gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],
-          compact: ["Compact Ruby's heap", "Moves objects together and frees pages. Pauses Ruby's threads, for a " \
-                                           "second or more per GB."],
+          gc: ["Collect garbage", "One full GC."],
+          compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
           tcache: ["Flush the thread cache", "Frees the cached blocks of this request's thread for Decay and Purge."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
@@ -43,32 +43,26 @@ module Memscope
         # @return [Symbol] the template in views/
         def template = :overview
 
-        # @return [Ledger] a cheap one, without a diagnosis, for clients that poll
+        # @return [Ledger] a cheap one
         def reading = read(:ledger)
 
         # @return [String]
-        def text = [ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
+        def text
+          diagnosis = diagnosed.diagnosis
+          [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
+        end
 
-        # @return [Diagnosis]
-        def diagnosis = @diagnosis ||= read(:diagnosis)
+        # @return [Boolean] whether the page has the findings and the forecast
+        def diagnosed? = false
 
-        # @return [Ledger] the one that the diagnosis is based on
-        def ledger = diagnosis.evidence.ledger
+        # @return [Ledger] the one that the page shows
+        def ledger = @ledger ||= reading
 
-        # @return [Cgroup]
-        def cgroup = diagnosis.evidence.cgroup
-
-        # @return [Purge::Result] the result of a dry run
-        def forecast = @forecast ||= read(:forecast)
-
-        # @return [Array<Worker>] the workers that a purge reaches by default; empty without a cluster
-        def workers = @workers ||= ClusterCalls.workers { read(:workers) }
+        # @return [Memscope::Workers, nil] the master and all workers; nil without a cluster
+        def processes = (@readings.fetch(:workers) if calls.cluster?)
 
         # @return [String, nil] why this process of a cluster knows no other worker
-        def alone = (read(:workers).reasons[:workers] if workers.one?)
-
-        # @return [Integer, nil] the number of the worker that this page shows
-        def index = workers.find { |worker| worker.pid == ledger.pid }&.index
+        def alone = (processes.reasons[:workers] if calls.workers.one?)
 
         # @return [Array<Branch>] the visible top-level rows
         def branches
@@ -86,17 +80,9 @@ module Memscope
         # @return [Integer] the sum of the rows
         def sum_bytes = ledger.rows.sum(&:bytes)
 
-        # @return [Array<Finding>]
-        def unhealthy = diagnosis.select(&:unhealthy?)
-
-        # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
-        #   is predicted; without decay, whose bytes purge returns too
-        def returnable
-          known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
-          [known.sum(&:begin), known.sum(&:end)]
-        end
-
         private
+
+        def diagnosed = @diagnosed ||= read(:diagnosis_with_forecast)
 
         def branch(row, mark, owner)
           below = row.children.select(&:visible?).map { |child| branch(child, nil, owner) }
@@ -120,12 +106,51 @@ module Memscope
         def text = reading.to_s(unicode: true)
       end
 
-      # The overview, with the diagnosis as JSON and as text.
+      # The whole overview: the ledger, the findings and the forecast of the levers, all by one deep ledger; with the
+      # diagnosis as JSON and as text.
       #
       # @api private
       class OfDiagnosis < OfLedger
+        # Seconds that a full GC takes for each byte of Ruby's heap, at least and at most, as Purge::Compaction measured.
+        PAUSE = [0.1, 0.8].map { |seconds| seconds / (512 << 20) }.freeze
+        # How many full GCs a compaction takes, at least and at most.
+        PASSES = { false => [5, 12], true => [2, 11] }.fetch(Process.respond_to?(:warmup))
+        private_constant :PAUSE, :PASSES
+
+        # @return [Boolean]
+        def diagnosed? = true
+
         # @return [Diagnosis]
-        def reading = diagnosis
+        def reading = diagnosed.diagnosis
+        alias diagnosis reading
+
+        # @return [Ledger] the one that the diagnosis is based on
+        def ledger = diagnosis.evidence.ledger
+
+        # @return [Cgroup]
+        def cgroup = diagnosis.evidence.cgroup
+
+        # @return [Purge::Result] of a dry run
+        def forecast = diagnosed.forecast
+
+        # @return [Array<Finding>]
+        def unhealthy = diagnosis.select(&:unhealthy?)
+
+        # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
+        #   is predicted; without decay, whose bytes purge returns too
+        def returnable
+          known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
+          [known.sum(&:begin), known.sum(&:end)]
+        end
+
+        # @param levers [Array<Symbol>]
+        # @return [Array(Float, Float), nil] how many seconds they stop all Ruby threads of the process, at least and at
+        #   most; nil if the size of Ruby's heap is unknown
+        def pause(*levers)
+          heap = ledger.rows.find { |row| row.id == :ruby_heap }&.bytes or return
+          passes = levers.map { |lever| { gc: [1, 1], compact: PASSES }.fetch(lever, [0, 0]) }.transpose.map(&:sum)
+          PAUSE.zip(passes).map { |seconds, times| seconds * times * heap }
+        end
       end
     end
   end

@@ -25,24 +25,18 @@ module Memscope
         # @param request [Request]
         # @param form [Hash{String => Array<String>}] the posted form, or the query
         # @param outcomes [Array<ClusterCalls::Outcome>, nil] the outcomes of the posted form
-        def initialize(readings, request, form: request.query, outcomes: nil)
-          super(readings, request)
-          @form = form
+        # @param collected [Purge::Result, nil]
+        def initialize(readings, request, form: request.query, outcomes: nil, collected: nil)
+          super(readings, request, form: form, collected: collected)
           @outcomes = outcomes
-          @calls = ClusterCalls.new(readings)
         end
 
         # @return [Boolean]
         def cluster? = @calls.cluster?
 
-        # @return [ClusterCalls::Place] the process of this page
+        # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the one of the query
         # @raise [HttpError] for an unknown worker
-        def place
-          @place ||= begin
-            given = @form["worker"]&.last
-            @calls.choose(@outcomes && given == "all" ? nil : given, all: false).first
-          end
-        end
+        def place = @place ||= @calls.place(@outcomes && @form["worker"]&.last == "all" ? @request.query : @form)
 
         # @return [Array<ClusterCalls::Outcome>] the states of all workers
         def states = @states ||= @calls.profile_states(@calls.choose(nil))
@@ -118,7 +112,7 @@ module Memscope
         # @raise [HttpError] if none was started
         def body(form, &) = kept.body(form, &)
 
-        # @return [String] what the form did: "started" or "stopped"
+        # @return [String] what the form did in each worker: "started" or "stopped"
         def done = DONE.fetch(@form["do"].last)
 
         private

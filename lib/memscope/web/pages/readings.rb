@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../arenas"
+require_relative "../cluster"
 require_relative "../response"
 
 module Memscope
@@ -33,19 +34,34 @@ module Memscope
       class Page
         include Shown
 
+        # @return [ClusterCalls]
+        attr_reader :calls
+        # @return [Purge::Result, nil] of the full GC that the form asked for before this page is read
+        attr_reader :collected
+
         # @param readings [Readings]
         # @param request [Request]
-        def initialize(readings, request)
+        # @param form [Hash{String => Array<String>}] the posted form, or the query
+        # @param collected [Purge::Result, nil]
+        def initialize(readings, request, form: request.query, collected: nil)
           @readings = readings
           @request = request
+          @form = form
+          @collected = collected
+          @calls = ClusterCalls.new(readings)
         end
+
+        # @return [ClusterCalls::Place] the process that the page shows
+        # @raise [HttpError] for an unknown worker
+        def place = @place ||= @calls.place(@form)
 
         # @return [Reading] the source of JSON and text
         def reading = @reading ||= read(template)
 
         private
 
-        def read(kind, *arguments) = @readings.fetch(kind, *arguments)
+        # @raise [HttpError] if the process does not answer
+        def read(kind, **options) = @calls.read(place, kind, **options)
 
         # @return [Array(Float, Float)] the parts as shares of `largest`; zeros if that is zero or nil
         def shares_of(largest, *parts) = parts.map { |part| largest&.positive? ? part.fdiv(largest) : 0.0 }
@@ -92,7 +108,7 @@ module Memscope
         # @return [Memscope::SizeClasses]
         # @raise [HttpError]
         def reading
-          @reading ||= read(:size_classes, arena)
+          @reading ||= read(:size_classes, arena: arena)
         rescue ArgumentError => e
           raise HttpError.new(400, "#{e.message.sub(/\A.*?arena: given/, 'arena: given')}.")
         end
@@ -161,6 +177,12 @@ module Memscope
       #
       # @api private
       class Workers < Page
+        # @return [nil] the page shows all processes
+        def place = nil
+
+        # @return [Memscope::Workers]
+        def reading = @reading ||= @readings.fetch(:workers)
+
         # @return [Array<Symbol>] the ledger rows to show: those with the most bytes in all processes together
         def rows
           sums = Hash.new(0)
@@ -185,15 +207,11 @@ module Memscope
       Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
       private_constant :SHOWN, :Change
 
-      # The result of a purge of one process. `asked_pid` is the process that the page with the button showed; nil if
-      # the form named a worker.
+      # The result of a purge of one process.
       #
       # @api private
-      Returned = Struct.new(:reading, :asked_pid) do
+      Returned = Struct.new(:reading) do
         include Shown
-
-        # @return [Boolean] whether the process that was purged is not the one that the page with the button showed
-        def other_process? = !asked_pid.nil? && asked_pid != reading.pid
 
         # @return [Array<Change>] rows whose change shows in MiB, the largest change first
         def changes
