@@ -225,6 +225,15 @@ class ProfileFormatsTest < MemscopeTest
     end
   end
 
+  def test_pprof_counts_by_what_called_malloc
+    message = pprof(Profiles.profile(Profiles.body([[%i[malloc xmalloc string put main], 8]])))
+    names = message.sample.first.location_id.map { |id| message.location.find { |one| one.id == id } }
+                   .map { |location| message.function.find { |one| one.id == location.line.first.function_id } }
+                   .map { |function| message.string_table[function.name] }
+
+    assert_equal ["rb_str_plus", "Cache#put", "<main>"], names
+  end
+
   def test_pprof_labels
     message = pprof(Profiles.profile(Profiles.whole([], [Profiles.stack([], 1, 0, tag: "checkout", thread: "main")])))
     labels = message.sample.first.label.to_h { |label| texts(message, [label.key, label.str]) }

@@ -31,6 +31,10 @@ module Profiles
     rails: ruby("ActiveRecord::Base.find", "/srv/bundler/gems/rails-0123456789ab/activerecord/base.rb", 1),
     set: ruby("Set#add", "#{RbConfig::CONFIG['rubylibdir']}/set.rb", 400),
     tap: ruby("Kernel#tap", "<internal:kernel>", 90),
+    thread: ruby("block in Puma::ThreadPool#spawn_thread", "#{GEMS}/puma-6.6.1/lib/puma/thread_pool.rb", 155),
+    each: frame(:ruby, "Array#each"),
+    head: ruby("Rack::Head#call", "#{GEMS}/rack-3.1.8/lib/rack/head.rb", 15),
+    callback: ruby("AbstractController::Callbacks#process_action", "#{GEMS}/actionpack-7.2.3/lib/callbacks.rb", 120),
     no_gvl: frame(:state, "[no GVL]"),
     unnamed: native("libpq.so.5+0x1a2b", "/usr/lib/libpq.so.5")
   }.freeze

@@ -205,13 +205,13 @@ class WebApplicationTest < WebCase
   end
 
   def test_the_token_is_given_once_and_kept
-    first = get("/")
+    first = get("/doctor")
     cookie = first["set-cookie"]
 
     assert_match(%r{\Amemscope_token=[\w-]{43}; path=/memscope; httponly; samesite=strict\z}, cookie)
     assert_includes first.body, %(name="token" value="#{cookie[/=([\w-]{43})/, 1]}")
     assert_match(/; secure\z/, get("/nothing", { "rack.url_scheme" => "https" })["set-cookie"])
-    second = get("/", { "HTTP_COOKIE" => "other=1; memscope_token=#{TOKEN}; x" })
+    second = get("/doctor", { "HTTP_COOKIE" => "other=1; memscope_token=#{TOKEN}; x" })
 
     assert_nil second["set-cookie"]
     assert_includes second.body, TOKEN
@@ -242,7 +242,7 @@ class WebApplicationTest < WebCase
   def test_a_lever_that_is_refused_says_why
     app = application
     refused = Memscope::Purge.missing.slice(:compact).compact
-    page = get("/", BROWSER, on: app).body
+    page = get("/doctor", BROWSER, on: app).body
 
     assert_equal refused.empty?, page.include?('name="lever" value="compact"')
     refused.each_value { |reason| assert_includes page, "<p class=\"fine\">#{reason}.</p>" }
@@ -256,12 +256,80 @@ class WebApplicationTest < WebCase
     assert_nil JSON.parse(response.body)["after"]
   end
 
-  def test_the_page_says_that_another_process_of_the_cluster_has_purged
+  # Processes that do not know each other serve one page after the other.
+  def test_no_other_process_than_that_of_the_page_is_changed
     app = application
-    said = "Another worker (pid #{Process.pid}) served this request and purged its own memory."
+    gc = { "do" => "gc" }
+    { "/purge" => { "lever" => "gc" }, "/doctor" => gc, "/profile" => gc }.each do |path, form|
+      collected = GC.count
+      refused = GC.disable.then { post({ **form, "pid" => "1" }, path: path, on: app) }
 
-    assert_includes post({ "lever" => "gc", "pid" => "1" }, on: app).body, said
-    refute_includes post({ "lever" => "gc", "pid" => Process.pid.to_s }, on: app).body, "Another worker"
+      assert_equal [409, collected], [refused.status, GC.count], path
+      assert_includes refused.body, "Nothing was done: the page was of process 1, but the request reached this " \
+                                    "process (pid #{Process.pid})."
+      GC.enable
+
+      assert_equal 200, post({ **form, "pid" => Process.pid.to_s }, path: path, on: app).status
+    end
+  ensure
+    GC.enable
+  end
+
+  def test_a_purge_says_that_it_runs_before_it_does
+    env = Rack::MockRequest.env_for("/purge", method: "POST", params: { lever: "gc" }).merge(OWN)
+    status, headers, body = application.call(env)
+    collected = GC.count
+    parts = body.to_enum.map { |part| [part, GC.count] }
+
+    assert_equal [200, "no", nil], [status, headers["x-accel-buffering"], headers["content-length"]]
+    assert_includes parts.first[0], "Purging 1 process"
+    assert_operator parts.last[1], :>, collected
+    assert_match(/MiB returned|RSS grew by/, parts.last[0])
+    assert_match(%r{<html.*<main.*</main>.*</html>}m, parts.map(&:first).join)
+  end
+
+  def test_garbage_is_collected_before_the_overview_is_read
+    shown = post({ "do" => "gc" }, { **OWN, **BROWSER }, path: "/doctor")
+
+    assert_match(/Garbage collected: .*threads of process #{Process.pid} stopped for \d/, shown.body)
+    assert_includes shown.body, "findings-title"
+    assert_equal 400, post({ "do" => "dance" }, path: "/doctor").status
+  end
+
+  # The diagnosis is another request: by a script, by what a browser without scripts does, or by a link.
+  def test_the_overview_is_painted_by_a_plain_ledger
+    readings, counts = counting(ledger: -> { Memscope.ledger }, diagnosis_with_forecast: -> { flunk })
+    page = get("/", BROWSER, on: application(readings: readings)).body
+
+    assert_equal({ ledger: 1 }, counts)
+    assert_includes page, '<noscript><meta http-equiv="refresh" content="0; url=/memscope/doctor"></noscript>'
+    assert_includes page, '<main id="main" tabindex="-1" data-rest="/memscope/doctor">'
+    assert_includes page, '<a class="fine" href="/memscope/doctor">'
+  end
+
+  # The forecast is by the ledger of the diagnosis.
+  def test_a_finding_and_the_lever_that_it_names_predict_the_same
+    diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
+
+    assert_same diagnosed.diagnosis.evidence.ledger, diagnosed.forecast.before
+    trim = diagnosed.forecast.levers.find { |lever| lever.name == :trim }
+    malloc = diagnosed.diagnosis.evidence.ledger.rows.find { |row| row.id == :malloc }
+
+    assert_equal malloc.detail[:trimmable_bytes], trim&.predicted_bytes
+  end
+
+  def test_one_thread_at_a_time_takes_a_costly_reading
+    running = most = 0
+    slow = lambda do
+      most = [most, running += 1].max
+      sleep 0.05
+      running -= 1
+    end
+    readings, counts = counting(arenas: slow, mappings: slow, diagnosis_with_forecast: slow)
+    counting_kinds = %i[arenas mappings diagnosis_with_forecast]
+    counting_kinds.map { |kind| Thread.new { readings.fetch(kind) } }.each(&:join)
+
+    assert_equal [1, 3], [most, counts.size]
   end
 
   def test_forms_that_are_none
@@ -363,15 +431,18 @@ class WebApplicationTest < WebCase
     app = application(actions: false)
 
     assert_equal 403, post({ "lever" => "gc" }, on: app).status
-    refute_match(/<button/, get("/", on: app).body)
+    refute_match(/<button/, get("/doctor", on: app).body)
   end
 
   def test_two_purges_at_once_are_one
     app = application
     Memscope::Purge.with_exclusive_purge do
-      response = Thread.new { post({ "lever" => "gc" }, on: app) }.value
+      program, person = [JSON_PLEASE, BROWSER].map do |env|
+        Thread.new { post({ "lever" => "gc" }, { **OWN, **env }, on: app) }.value
+      end
 
-      assert_equal [409, "1"], [response.status, response["retry-after"]]
+      assert_equal [409, "1"], [program.status, program["retry-after"]]
+      assert_includes person.body, "Another thread of this process is purging or tuning"
     end
   end
 

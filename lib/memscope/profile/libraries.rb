@@ -24,7 +24,10 @@ module Memscope
       # The C library, Ruby, allocators and language runtimes.
       RUNTIME = /\A(?:lib(?:c|m|dl|rt|pthread|ruby|jemalloc|mimalloc|tcmalloc|stdc\+\+|gcc_s)\b|
                      ld-|ruby\d*(?:\.\d+)?\z|memscope\.)/x
-      private_constant :GEM, :CHECKOUT, :INTERNAL, :OWN, :RUNTIME
+      # The gems that a request or a job passes through on its way to the application.
+      FRAMEWORK = /\A(?:rack(?:-[\w-]+)?|puma|rails|railties|sidekiq|zeitwerk|action(?:pack|view|mailer|cable)|
+                       active(?:support|job|record|model))[ ]/x
+      private_constant :GEM, :CHECKOUT, :INTERNAL, :OWN, :RUNTIME, :FRAMEWORK
 
       module_function
 
@@ -53,6 +56,10 @@ module Memscope
       # @param path [String, nil] of a shared object
       # @return [Boolean] whether it allocates on behalf of its callers
       def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
+
+      # @param library [String, nil] of a Ruby line
+      # @return [Boolean] whether it is of Rack, Puma, Rails or Sidekiq
+      def framework?(library) = library.to_s.match?(FRAMEWORK)
 
       # @return [String, nil] "nokogiri 1.15.4"
       def gem(path)

@@ -147,8 +147,9 @@ module Memscope
       # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference,
       # their changes, red for growth and blue for shrinkage.
       #
+      # @param back [String, nil] the address that a link "Back to the profile" leads to; nil for no link
       # @return [String] HTML
-      def to_html = Formats::FlameGraph.new(self).to_s
+      def to_html(back: nil) = Formats::FlameGraph.new(self, back: back).to_s
     end
   end
 end

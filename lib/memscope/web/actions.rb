@@ -34,6 +34,7 @@ module Memscope
           worker = form["worker"]&.last
           places = calls.choose(worker)
           check(places, form)
+          check_levers(levers) if places.one? && places.first.here?
           Plan.new(levers, form["dry_run"]&.last == "1", worker, places)
         end
 
@@ -62,7 +63,7 @@ module Memscope
         def collect(form, calls)
           raise HttpError.parameter("do", form["do"]&.last, COLLECT) unless collect?(form)
 
-          place = calls.place(form)
+          place = calls.place(form.slice("worker"))
           check([place], form)
           purge(Plan.new([:gc], false, place.index&.to_s), calls).reading
         end
@@ -91,8 +92,15 @@ module Memscope
           pid = form["pid"]&.last or return
           return if places.size > 1 || places.first.pid.to_s == pid
 
-          raise HttpError.new(409, "Nothing was done: the page was of process #{pid[/\A\d{1,10}\z/] || 'unknown'}, but " \
-                                   "the request reached #{places.first}. #{places.first.index ? RELOAD : PLUGIN}")
+          asked = pid[/\A\d{1,10}\z/] || "unknown"
+          raise HttpError.new(409, "Nothing was done: the page was of process #{asked}, but the request reached " \
+                                   "#{places.first}. #{places.first.index ? RELOAD : PLUGIN}")
+        end
+
+        # Before the answer begins, whose status cannot be changed later.
+        def check_levers(levers)
+          lever, reason = Purge.missing.slice(*levers).compact.first
+          raise HttpError.new(400, "lever: #{lever} is refused: #{reason}.") if lever
         end
 
         # @return [Array<Symbol>] empty for all levers that this process has

@@ -14,8 +14,8 @@ module Memscope
     #
     # @api private
     class ClusterCalls
-      # Seconds. :purge, and :profile (to start or stop one), are for all other workers together; :reading, :snapshot and
-      # :state for one worker.
+      # Seconds. :purge, and :profile (to start or stop one), are for all other workers together; the others for one
+      # worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, snapshot: 20.0, state: 2.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r

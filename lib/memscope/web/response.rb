@@ -46,7 +46,7 @@ module Memscope
       end
 
       # @yieldparam part [String]
-      def each(&) = @block.call(lambda(&))
+      def each(&send) = @block.call(send)
     end
 
     # Rack responses, with the headers that all of them carry.
@@ -82,8 +82,8 @@ module Memscope
       # @yieldparam send [#call] sends a part of the page
       # @return [Array(Integer, Hash, Parts)] HTML that is sent while it is made
       def parts(headers = {}, &)
-        headers = { **HEADERS, "content-type" => TYPES[:html], **AT_ONCE, "last-modified" => Time.now.httpdate, **headers }
-        [200, headers, Parts.new(&)]
+        modified = { "last-modified" => Time.now.httpdate }
+        [200, { **HEADERS, "content-type" => TYPES[:html], **AT_ONCE, **modified, **headers }, Parts.new(&)]
       end
 
       # @return [Array(Integer, Hash, Array<String>)] JSON if `format` is :json, else text

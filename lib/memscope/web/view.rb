@@ -166,8 +166,8 @@ module Memscope
       # @param pid [Integer]
       # @return [String] its remedy, as a command of the shell if it is a purge
       def remedy(finding, pid)
-        finding.remedy.gsub(/^Memscope\.purge(?:\(([^)]*)\))?(?=\s*(?:#|$))/) do
-          ["memscope purge --pid #{pid}", *$1&.scan(/\w+/)].join(" ")
+        finding.remedy.gsub(/^Memscope\.purge(?:\([^)]*\))?(?=\s*(?:#|$))/) do |call|
+          ["memscope purge --pid #{pid}", *call.scan(/(?<=:)\w+/)].join(" ")
         end
       end
 

@@ -75,6 +75,22 @@ class FlameGraphTest < MemscopeTest
     end
   end
 
+  # What the application calls stays: it may be what allocates.
+  def test_frames_on_the_way_to_the_application_are_one
+    way = %i[head callback head each thread]
+    stacks = [[[:string, :plus, :put, *way], 60], [[:string, :callback, :put, *way], 40]]
+    served = Profiles.profile(Profiles.body(stacks))
+    opened(served) do |page|
+      assert_equal 1, widths(page).fetch("Rack, Puma, Rails, Sidekiq".split(",").first)
+      refute(frames(page).keys.any? { |title| title.start_with?("Rack::Head#call", "Array#each", "block in Puma") })
+      assert_in_delta 0.4, widths(page).fetch("AbstractController::Callbacks#process_action"), 0.01
+      press(page, "#fold")
+
+      assert_equal 1, widths(page).fetch("block in Puma::ThreadPool#spawn_thread")
+    end
+    opened(shop) { |page| assert_nil page.evaluate("document.getElementById('fold')") }
+  end
+
   def test_of_nothing_there_is_no_graph
     opened(Profiles.profile(Profiles.whole([], []))) do |page|
       assert_equal "No sampled allocation is still live.", page.text(".lede")

@@ -49,6 +49,20 @@ class WebProfileTest < WebCase
 
     assert_equal 200, graph.status
     assert_match(/script-src 'sha256-/, graph["content-security-policy"])
+    assert_includes graph.body, '<a href="../profile">Back to the profile</a>'
+  end
+
+  def test_garbage_is_collected_before_the_page_is_read
+    start
+    keep
+    collected = GC.count
+    shown = post({ "do" => "gc", "pid" => Process.pid.to_s }, path: "/profile", on: @application)
+
+    assert_equal 200, shown.status
+    assert_operator GC.count, :>, collected
+    assert_match(/Garbage collected: RSS (?:fell|rose) by .*all Ruby threads of process #{Process.pid} stopped for/,
+                 shown.body)
+    assert_includes shown.body, "Stop the profile"
   end
 
   # Counts the renderings in the block: by kind of body.
@@ -122,7 +136,7 @@ class WebProfileTest < WebCase
     { { rate: "3" } => [400, "rate: given 3, allowed: #{range}."], { rate: "0" } => [400, "rate: given 0, allowed"],
       { rate: "-512" } => [400, "rate: given -512, allowed"], { rate: "x" } => [400, 'rate: given "x", allowed'],
       { backend: "hope" } => [400, 'backend: given "hope", allowed: auto, jemalloc, imports.'],
-      { do: "dance" } => [400, 'do: given "dance", allowed: start, stop.'],
+      { do: "dance" } => [400, 'do: given "dance", allowed: start, stop, gc.'],
       { worker: "1" } => [400, 'worker: given "1", allowed: all.'],
       { backend: "jemalloc" } => [409, "or use backend: :imports"],
       { do: "stop" } => [409, "no malloc profile is running here."] }.each do |fields, (status, sentence)|

@@ -12,8 +12,31 @@
     return Math.abs(bytes) >= 1024 ? grouped(bytes / 1024, 0) + " KiB" : bytes + " B";
   };
 
+  // One node for a run of frames on the way to the application's last line; frames of the standard library may lie
+  // between them. What the application calls is not folded.
+  const FOLDED = -2;
+  const folded = (path) => {
+    const end = path.findLastIndex((frame) => frames[frame][1] === 0);
+    const kept = [];
+    let run = [];
+    let between = [];
+    path.forEach((frame, index) => {
+      if (index < end && frames[frame][3]) {
+        run.push(...between, frame);
+        between = [];
+      } else if (index < end && run.length && frames[frame][1] === 2) {
+        between.push(frame);
+      } else {
+        kept.push(...(run.length > 2 ? [FOLDED] : run), ...between, frame);
+        run = [];
+        between = [];
+      }
+    });
+    return kept;
+  };
+
   // In a difference, the width is the size of the change in either direction.
-  const node = (frame) => ({ frame, name: frame < 0 ? "all" : frames[frame][0], value: 0, bytes: 0, samples: 0,
+  const node = (frame) => ({ frame, name: frame === FOLDED ? "Rack, Puma, Rails, Sidekiq" : frame < 0 ? "all" : frames[frame][0], value: 0, bytes: 0, samples: 0,
     variance: 0, below: new Map() });
   const count = (into, bytes, samples, error) => {
     into.value += Math.abs(bytes);
@@ -27,12 +50,13 @@
     one.children.forEach(finish);
     return one;
   };
-  const tree = (inverted) => {
+  const tree = (inverted, fold) => {
     const root = node(-1);
     stacks.forEach(([path, bytes, samples, error]) => {
       let one = root;
       count(one, bytes, samples, error);
-      (inverted ? path : [...path].reverse()).forEach((frame) => {
+      const rooted = fold ? folded([...path].reverse()) : [...path].reverse();
+      (inverted ? rooted.reverse() : rooted).forEach((frame) => {
         if (!one.below.has(frame)) one.below.set(frame, node(frame));
         one = one.below.get(frame);
         count(one, bytes, samples, error);
@@ -87,7 +111,7 @@
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const draw = () => {
     chart?.destroy();
-    const data = tree(element("invert").checked);
+    const data = tree(element("invert").checked, element("fold")?.checked);
     whole = data.value;
     chart = flamegraph.default().width(area.clientWidth).cellHeight(20).inverted(true).minFrameSize(1)
       .transitionDuration(still ? 0 : 200).setColorMapper(colour).setLabelHandler(label)
@@ -99,6 +123,7 @@
 
   element("search").addEventListener("input", search);
   element("invert").addEventListener("change", draw);
+  element("fold")?.addEventListener("change", draw);
   element("reset").addEventListener("click", () => {
     element("search").value = "";
     search();

@@ -47,8 +47,10 @@ module Memscope
         end
 
         # @param profile [Profile, Difference]
-        def initialize(profile)
+        # @param back [String, nil] the address of the page that the link "Back" leads to
+        def initialize(profile, back: nil)
           @profile = profile
+          @back = back
           @difference = profile.difference?
           @text = Report::ProfilePage.new(profile)
         end
@@ -65,6 +67,8 @@ module Memscope
         def largest = @difference ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
 
         def bytes(number) = @difference ? signed_mebibytes(number) : mebibytes(number)
+
+        def foldable? = @profile.frames.any? { |frame| Libraries.framework?(frame.library) }
 
         def share(entry) = entry.share ? format("%.1f %%", 100 * entry.share) : ""
 
@@ -88,7 +92,10 @@ module Memscope
 
         def path(frames) = frames.empty? ? [@profile.frames.size] : frames
 
-        def frame(frame) = [frame.name, colour(frame), frame.place || frame.library]
+        # Frames of frameworks, which can be folded, have a 1 more.
+        def frame(frame)
+          [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
+        end
 
         # The index of one of KINDS.
         def colour(frame)

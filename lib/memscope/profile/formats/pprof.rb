@@ -2,6 +2,7 @@
 
 require "zlib"
 require_relative "../../requirement"
+require_relative "../leaves"
 
 Memscope::Requirement.load("Memscope::Profile#to_pprof", gem: "google-protobuf", feature: "google/protobuf")
 require "google/protobuf/descriptor_pb"
@@ -141,8 +142,9 @@ module Memscope
 
         def samples(profile, labels)
           ids = profile.frames.map { |frame| location(frame).id }
+          leaves = Leaves.new(profile.frames)
           profile.stacks.map do |stack|
-            Messages::Sample.new(location_id: ids.values_at(*stack.frames), label: labels(stack, labels),
+            Messages::Sample.new(location_id: ids.values_at(*leaves.trim(stack)), label: labels(stack, labels),
                                  value: @numbers.values.map { |number| stack.public_send(number) })
           end
         end

@@ -111,7 +111,8 @@ module Memscope
       #
       # @api private
       class OfDiagnosis < OfLedger
-        # Seconds that a full GC takes for each byte of Ruby's heap, at least and at most, as Purge::Compaction measured.
+        # Seconds that a full GC takes for each byte of Ruby's heap, at least and at most: measured, see
+        # Purge::Compaction.
         PAUSE = [0.1, 0.8].map { |seconds| seconds / (512 << 20) }.freeze
         # How many full GCs a compaction takes, at least and at most.
         PASSES = { false => [5, 12], true => [2, 11] }.fetch(Process.respond_to?(:warmup))

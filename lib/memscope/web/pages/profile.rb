@@ -104,7 +104,9 @@ module Memscope
 
         # @return [String]
         # @raise [HttpError] if none was started
-        def flame_graph = body(:flame_graph, &:to_html)
+        def flame_graph
+          body(:flame_graph) { |profile| profile.to_html(back: ["../profile", place.query].compact.join("?")) }
+        end
 
         # @param form [Symbol] key of the body, such as :json
         # @yieldparam profile [Memscope::Profile]
