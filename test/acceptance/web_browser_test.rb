@@ -6,7 +6,7 @@ require_relative "../support/web_server"
 
 # The pages in a real browser, from a real server.
 class WebBrowserTest < MemscopeTest
-  PATHS = ["", "/arenas", "/size_classes", "/ruby_heap", "/mappings", "/profile", "/nothing",
+  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/mappings", "/profile", "/nothing",
            *("/workers" if Memscope.respond_to?(:workers))].freeze
   PHONE = { width: 390, height: 844 }.freeze
   DESK = { width: 1280, height: 900 }.freeze
@@ -26,7 +26,7 @@ class WebBrowserTest < MemscopeTest
     (() => {
       const one = document.activeElement;
       const style = getComputedStyle(one);
-      return [one.tagName, one.value || one.outerHTML.slice(0, 80),
+      return [one.tagName, one.value ? one.name + "=" + one.value : one.outerHTML.slice(0, 80),
               style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
     })()
   JS
@@ -60,6 +60,9 @@ class WebBrowserTest < MemscopeTest
       assert_empty page.urls.grep_v(/\A#{url}/), path
     end
   end
+
+  # The overview, once it has what is not painted at once.
+  def completed(page) = page.until_found("findings") { page.evaluate("!!document.getElementById('findings')") }
 
   PATHS.each do |path|
     define_method("test_the_page_at_#{path.delete('/')}") do
@@ -95,6 +98,8 @@ class WebBrowserTest < MemscopeTest
         assert_in_delta whole, covered, 1
       end
 
+      completed(page)
+
       assert_equal "100.0 %", page.text(".total .share")
     end
   end
@@ -103,6 +108,8 @@ class WebBrowserTest < MemscopeTest
     server.get("/garbage?64")
     before = server.rss_bytes
     visit(**PHONE) do |page|
+      completed(page)
+
       assert_match(/\d+\.\d MiB/, page.text("#predicted-trim"))
       page.click("button[value=trim]")
       said = Float(page.text("h1 .figure"))
@@ -120,7 +127,7 @@ class WebBrowserTest < MemscopeTest
     WebServer.run(env: { "RAILS_ENV" => "test" }, preload: preload) do |server|
       server.get("/garbage?64")
       Browser.page do |page|
-        page.go_to("http://localhost:#{server.port}/memscope")
+        page.go_to("http://localhost:#{server.port}/memscope/doctor")
         page.click("button[value=purge]")
 
         assert_operator Float(page.text("h1 .figure")), :>, 30
@@ -131,14 +138,15 @@ class WebBrowserTest < MemscopeTest
 
   def test_the_keyboard_alone_reaches_everything_and_pulls_a_lever
     visit(**DESK) do |page|
+      completed(page)
       page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
       reachable = page.evaluate(REACHABLE)
       stops = Array.new(reachable) { page.press(:Tab).then { page.evaluate(FOCUSED) } }
 
       assert_equal reachable, stops.uniq.size
       assert_empty stops.reject(&:last), "without a ring around it"
-      assert_includes stops.map { |stop| stop[1] }, "gc"
-      page.evaluate("document.querySelector('button[value=gc]').focus()")
+      assert_includes stops.map { |stop| stop[1] }, "lever=gc"
+      page.evaluate("document.querySelector('button[name=lever][value=gc]').focus()")
       page.leaving { page.press(:Enter) }
 
       assert_match(/returned|RSS grew by/, page.text("h1"))
@@ -155,7 +163,11 @@ class WebBrowserTest < MemscopeTest
         refute_match(/javascript/i, page.text("body"))
       end
       page.go_to(url)
-      page.click("button[value=gc]")
+      completed(page)
+
+      assert_equal "#{url}/doctor", page.evaluate("location.href")
+      page.push("#levers summary")
+      page.click("#levers button[value=gc]")
 
       assert_match(/returned|RSS grew by/, page.text("h1"))
     end
@@ -168,6 +180,35 @@ class WebBrowserTest < MemscopeTest
       assert_match(/\A\d+\.\d MiB now, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
       assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
                    page.evaluate("document.querySelectorAll('.legend .chip').length")
+    end
+  end
+
+  def test_threads_stop_only_after_a_second_click
+    visit do |page|
+      completed(page)
+
+      refute page.evaluate("document.querySelector('button[name=lever][value=gc]').checkVisibility()")
+      page.push("#levers summary")
+
+      assert_match(/\AAll Ruby threads of the process stop meanwhile: about \d.* (ms|s) for its heap/,
+                   page.text("#levers .confirm .fine"))
+      page.click("#levers button[value=gc]")
+
+      assert_match(/returned|RSS grew by/, page.text("h1"))
+      refute page.evaluate("document.querySelector('.progress').checkVisibility()")
+    end
+  end
+
+  # Without the plugin no process of a server knows the others.
+  def test_a_chart_leaves_out_what_another_process_answers
+    visit do |page|
+      completed(page)
+      page.evaluate("document.getElementById('time').dataset.pid = 1")
+      page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+      page.until_found("a word about it") { page.text("#time-text").to_s.include?("answered instead of 1") }
+
+      assert_match(/\AProcess #{server.pid} answered instead of 1, 1 time: the chart leaves it out\./,
+                   page.text("#time-text"))
     end
   end
 

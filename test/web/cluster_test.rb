@@ -70,6 +70,96 @@ class WebClusterTest < WebCase
                  refused(cluster(old, seconds: 1)).then { |error| [error.status, error.message[/.*: (?=process)/]] })
   end
 
+  def calls(workers, **timeouts)
+    Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: workers, timeouts: timeouts)
+  end
+
+  # No matter which process serves the request.
+  def test_a_page_is_of_one_process
+    other = listening
+    calls = calls([worker(other.pid, 0), worker(Process.pid, 1)])
+    { {} => other.pid, { "worker" => ["0"] } => other.pid, { "worker" => ["1"] } => Process.pid,
+      { "pid" => [Process.pid.to_s] } => Process.pid }.each do |form, pid|
+      place = calls.place(form)
+
+      assert_equal pid, place.pid, form
+      %i[ledger arenas ruby_heap mappings].each { |kind| assert_equal pid, calls.read(place, kind).pid, kind }
+    end
+    %w[worker pid].each do |name|
+      error = assert_raises(Memscope::Web::HttpError) { calls.place({ name => ["7"] }) }
+
+      assert_equal 400, error.status
+      assert_match(/\A#{name}: given "7", allowed: \d+, \d+\.\z/, error.message)
+    end
+  end
+
+  def test_a_diagnosis_of_another_process_has_its_forecast
+    other = listening
+    calls = calls([worker(other.pid, 0), worker(Process.pid, 1)])
+    diagnosed = calls.read(calls.place({}), :diagnosis_with_forecast)
+
+    assert_equal [other.pid, other.pid], [diagnosed.diagnosis, diagnosed.forecast].map(&:pid)
+    assert_equal diagnosed.diagnosis.evidence.ledger, diagnosed.forecast.before
+    assert_equal Memscope.purge(dry_run: true).levers.map(&:name), diagnosed.forecast.levers.map(&:name)
+  end
+
+  def test_what_is_wrong_with_an_option_is_said_by_the_other_process_too
+    other = listening
+    calls = calls([worker(other.pid, 0)])
+
+    assert_raises(ArgumentError) { calls.read(calls.place({}), :size_classes, arena: 9999) }
+  end
+
+  # A signal may reach one of its threads later than a request reaches another.
+  def halt(process)
+    Process.kill(:STOP, process.pid)
+    sleep 0.01 until File.read("/proc/#{process.pid}/stat").match?(/\) T /)
+  end
+
+  # It is not asked again at once by the next request.
+  def test_a_worker_that_does_not_answer
+    stopped = listening
+    halt(stopped)
+    calls = calls([worker(stopped.pid, 0)], reading: 0.3)
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    errors = Array.new(3) do
+      assert_raises(Memscope::Web::HttpError) { calls.read(calls.place({}), :ledger) }
+    end
+
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 0.9
+    assert_equal [[502, "Worker 0 (pid #{stopped.pid}) failed: process #{stopped.pid} does not answer within 0.3 s."]],
+                 errors.map { |error| [error.status, error.message] }.uniq
+  ensure
+    Process.kill(:CONT, stopped.pid)
+  end
+
+  # Each of the cluster's processes reads for its own clients.
+  def test_all_workers_together_cost_no_more_than_one
+    now = 0.0
+    taken = 0
+    kinds = { ledger: -> { (now += 0.25).then { taken += 1 } } }
+    readings = Memscope::Web::Readings.new(kinds, clock: -> { now })
+    calls = Memscope::Web::ClusterCalls.new(readings, workers: Array.new(4) { |index| worker(Process.pid, index) })
+    read = -> { calls.read(calls.place({}), :ledger) }
+    read.call
+    now += 9.9
+    read.call
+
+    assert_equal 1, taken
+    now += 0.2
+    read.call
+
+    assert_equal 2, taken
+  end
+
+  def test_each_process_is_announced_before_its_purge
+    other = listening
+    announced = []
+    calls([worker(other.pid, 0), worker(Process.pid, 1)]).purge(%i[gc], dry_run: true) { |place| announced << place.pid }
+
+    assert_equal [other.pid, Process.pid], announced
+  end
+
   def test_a_process_that_allows_no_actions
     other = listening(env: { "MEMSCOPE_ACTIONS" => "off" })
     found = purge(cluster(worker(other.pid, 0), worker(Process.pid, 1)))

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/browser"
+require_relative "../support/puma_server"
+
+# What a person sees of a cluster in a browser: all workers, and everything else of the one that is chosen.
+class WebClusterBrowserTest < MemscopeTest
+  # Evaluated in a page: the pids of headline, chart and actions.
+  PIDS = <<~JS
+    ["#hero", "#time"].map((one) => document.querySelector(one).dataset.pid)
+      .concat([...document.querySelectorAll("input[name=pid]")].map((one) => one.value)).map(Number)
+  JS
+  # Evaluated in a page: the links to other pages that do not keep the worker.
+  STRAY = <<~JS
+    [...document.querySelectorAll("header a, #findings a, #foot a")].map((one) => one.getAttribute("href"))
+      .filter((href) => href.startsWith("/") && !href.endsWith("?worker=1"))
+  JS
+  VERDICTS = "[...document.querySelectorAll('#processes .of-verdict .badge')].map((one) => one.innerText)"
+
+  def setup
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    skip_under_sanitizer
+    super
+  end
+
+  def completed(page) = page.until_found("findings") { page.evaluate("!!document.getElementById('findings')") }
+
+  # The address has the credentials, as a person types it.
+  def test_one_worker_after_the_other
+    PumaServer.run("workers 2", env: { "MALLOC_ARENA_MAX" => "2" }) do |server|
+      workers = server.workers_when("both workers") { |all| all.count { |one| one.rss_bytes && one.index } == 2 }
+      Browser.page do |page|
+        page.go_to("http://ops:sesame@127.0.0.1:#{server.port}/memscope")
+        assert_overview(page, workers[0].pid)
+        page.click("#processes a[href$='worker=1']")
+        assert_overview(page, workers[1].pid)
+
+        assert_empty page.evaluate(STRAY)
+        assert_other_pages(page, workers[1].pid)
+        assert_purge(page, workers[1].pid)
+
+        assert_empty page.complaints
+      end
+    end
+  end
+
+  private
+
+  def assert_overview(page, pid)
+    completed(page)
+
+    assert_equal [pid], page.evaluate(PIDS).uniq
+    page.until_found("verdicts of both") { page.evaluate(VERDICTS).size >= 2 }
+    page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
+
+    assert_match(/\A\d+\.\d MiB now/, page.text("#time-text"))
+    assert_empty page.evaluate(Browser::STRUCTURE)
+    page.look(width: 375, height: 800)
+
+    assert_operator page.evaluate("document.documentElement.scrollWidth"), :<=, 375
+    assert_operator page.evaluate("document.querySelector('.processes tbody td:nth-child(4)').getBoundingClientRect().right"),
+                    :<=, 375, "MiB/h is visible on a phone"
+    page.look(width: 1280, height: 900)
+  end
+
+  def assert_other_pages(page, pid)
+    %w[arenas ruby_heap mappings profile].each do |name|
+      page.click("header a[href*='/#{name}']")
+
+      assert_match(%r{/#{name}\?worker=1\z}, page.evaluate("location.href"))
+      assert_equal "Worker 1 #{pid}", page.text("nav.of a[aria-current]")
+      assert_empty page.evaluate(Browser::STRUCTURE)
+      assert_empty page.evaluate(STRAY).grep_v(/worker=0/)
+    end
+  end
+
+  def assert_purge(page, pid)
+    page.click("header a.name")
+    completed(page)
+    page.click("#levers button[value=trim]")
+
+    assert_match(/returned|RSS grew by/, page.text("h1"))
+    assert_includes page.text(".lede:not(.progress *)"), "Process #{pid} had"
+    page.click(".button")
+    assert_overview(page, pid)
+  end
+end
