@@ -90,13 +90,59 @@ class ArenasTest < MemscopeTest
                    "writable_bytes" => heap["aspace mprotect size"], "heaps" => heap["aspace subheaps size"],
                    "index" => heap["index"] }
 
-      assert_equal expected.compact, arena.except("allocated_bytes", "free_sizes").compact
+      assert_equal expected.compact, arena.except("allocated_bytes", "resident_bytes", "free_sizes").compact
       assert_equal(heap["sizes"].to_a, arena["free_sizes"].to_a.map { |size| free_size(size) })
       assert_equal heap["system current size"] - heap["total rest size"] - heap["total fast size"].to_i,
                    arena["allocated_bytes"]
     end
     assert_equal xml.totals.values_at("total mmap size", "total mmap count"),
                  reading.values_at("mmapped_bytes", "mmapped_blocks")
+  end
+
+  # Address space stays after a trim; what is resident does not. Each thread has its own arena, of its own size.
+  RESIDENT = <<~RUBY
+    mebibytes = [4, 12, 20, 28]
+    steps = Queue.new
+    threads = mebibytes.map do |size|
+      Thread.new do
+        Thread.current[:kept] = Array.new(size * 1024) { "x" * 1000 }
+        steps << :filled
+        sleep
+      end
+    end
+    threads.each { steps.pop }
+    read = lambda do
+      arenas = Memscope.arenas
+      ledger = Memscope.ledger
+      malloc = ledger.rows.find { |row| row.id == :malloc }
+      rows = malloc.children.to_h { |row| [row.id, row.bytes] }
+      [arenas.map { |arena| [arena.resident_bytes, arena.system_bytes] }, arenas.merged.resident_bytes,
+       rows.values_at(:main_heap, :arenas), arenas.reasons[:resident_bytes]]
+    end
+    2.times { read.call }
+    full = read.call
+    threads.each { |thread| thread[:kept].clear }
+    GC.start
+    Memscope.purge(:trim)
+    puts JSON.generate([full, read.call])
+  RUBY
+
+  def test_what_is_resident_of_glibcs_arenas
+    skip_under_sanitizer
+    full, trimmed = ChildProcess.run(RESIDENT, env: { "MALLOC_ARENA_MAX" => "5" }, requires: %w[json memscope]).json
+    [full, trimmed].each do |arenas, merged, (main_heap, others), reason|
+      assert_nil reason
+      assert_equal merged, arenas.sum(&:first)
+      assert_in_delta main_heap, arenas.first.first, 262_144
+      assert_in_delta others, arenas.drop(1).sum(&:first), 262_144
+    end
+    filled = full.first.drop(1).map { |resident, _system| resident / 1_048_576.0 }.sort
+
+    filled.last(4).zip([4, 12, 20, 28]).each { |resident, size| assert_in_delta size, resident, 4 }
+    full.first.drop(1).zip(trimmed.first.drop(1)).each do |(before, _), (after, system)|
+      assert_operator after, :<, (before / 2) + 1_048_576
+      assert_operator after, :<=, system
+    end
   end
 
   def free_size(size)
@@ -278,7 +324,7 @@ class ArenasTest < MemscopeTest
 
     assert_in_delta 2.0, fragmentation.active_to_allocated
     assert_nil fragmentation.resident_to_active
-    assert_match(/numbers may be of two/, fragmentation.reasons[:epoch])
+    assert_match(/numbers may be from two epochs/, fragmentation.reasons[:epoch])
   end
 
   def test_fragmentation_has_the_heap_as_a_range

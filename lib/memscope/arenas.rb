@@ -18,6 +18,10 @@ module Memscope
     # @return [Boolean, nil] whether jemalloc reserves the arena for large allocations (opt.oversize_threshold)
     field :huge?, :boolean, sparse: true
 
+    # @return [Integer, nil] resident memory: under glibc as the kernel counts the arena's heaps; under jemalloc its own
+    #   upper bound (metadata, active and dirty pages), as active pages may be untouched
+    field :resident_bytes, :bytes, sparse: true
+
     # @!group jemalloc
 
     # @return [Integer, nil] threads assigned to the arena
@@ -38,8 +42,6 @@ module Memscope
     field :mapped_bytes, :bytes, sparse: true
     # @return [Integer, nil] address space kept for reuse, without memory as far as jemalloc knows
     field :retained_bytes, :bytes, sparse: true
-    # @return [Integer, nil] metadata, active and dirty pages: an upper bound, as active pages may be untouched
-    field :resident_bytes, :bytes, sparse: true
     # @return [Integer, nil] base and internal metadata
     field :metadata_bytes, :bytes, sparse: true
     # @return [Integer, nil] bootstrap allocations of jemalloc itself
@@ -127,11 +129,11 @@ module Memscope
 
     # The columns of a table of arenas, by allocator: heading => field.
     COLUMNS = {
-      jemalloc: { "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
+      jemalloc: { "resident" => :resident_bytes, "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
                   "muzzy" => :muzzy_bytes, "retained" => :retained_bytes, "metadata" => :metadata_bytes,
                   "caches" => :tcache_bytes }.freeze,
-      glibc: { "system" => :system_bytes, "peak" => :system_max_bytes, "allocated" => :allocated_bytes,
-               "free" => :free_bytes, "fast" => :fast_bytes }.freeze
+      glibc: { "resident" => :resident_bytes, "allocated" => :allocated_bytes, "free" => :free_bytes,
+               "fast" => :fast_bytes, "system" => :system_bytes, "peak" => :system_max_bytes }.freeze
     }.freeze
 
     # The fields that metrics export for each arena.

@@ -32,8 +32,10 @@ class WebClusterBrowserTest < MemscopeTest
       workers = server.workers_when("both workers") { |all| all.count { |one| one.rss_bytes && one.index } == 2 }
       Browser.page do |page|
         page.go_to("http://ops:sesame@127.0.0.1:#{server.port}/memscope")
+
         assert_overview(page, workers[0].pid)
         page.click("#processes a[href$='worker=1']")
+
         assert_overview(page, workers[1].pid)
 
         assert_empty page.evaluate(STRAY)
@@ -83,6 +85,7 @@ class WebClusterBrowserTest < MemscopeTest
     assert_match(/returned|RSS grew by/, page.text("h1"))
     assert_includes page.text(".lede:not(.progress *)"), "Process #{pid} had"
     page.click(".button")
+
     assert_overview(page, pid)
   end
 end

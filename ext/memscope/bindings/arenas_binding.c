@@ -7,6 +7,7 @@
 #include "bindings/reasons.h"
 
 #include "init.h"
+#include "ledger/glibc_resident.h"
 #include "malloc/allocator.h"
 #include "malloc/glibc_info.h"
 #include "malloc/jemalloc.h"
@@ -18,6 +19,7 @@ struct arenas_call {
     unsigned arena; /* whose size classes are asked for */
     enum memscope_allocator_name allocator;
     enum memscope_status status;
+    enum memscope_status resident_status; /* of glibc's arenas */
     struct memscope_scratch scratch, sizes;
     struct memscope_jemalloc_arenas jemalloc;
     struct memscope_jemalloc_classes jemalloc_classes;
@@ -44,6 +46,8 @@ static void read_call(void *argument) {
     struct arenas_call *call = argument;
 
     call->status = read_by_allocator(call);
+    if (call->status == MEMSCOPE_OK && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
+        call->resident_status = memscope_glibc_read_resident(&call->glibc);
 }
 
 static VALUE known_value(const struct memscope_jemalloc_key *key, uint64_t value, uint64_t page_bytes) {
@@ -135,6 +139,7 @@ static VALUE glibc_arena_to_hash(const struct memscope_glibc_arenas *arenas, con
     memscope_hash_set(hash, "system_max_bytes", ULL2NUM(arena->system_max_bytes));
     memscope_hash_set(hash, "address_space_bytes", ULL2NUM(arena->address_space_bytes));
     memscope_hash_set(hash, "writable_bytes", ULL2NUM(arena->writable_bytes));
+    memscope_hash_set(hash, "resident_bytes", arena->has_resident ? ULL2NUM(arena->resident_bytes) : Qnil);
     memscope_hash_set(hash, "heaps", arena->heaps > 0 ? ULL2NUM(arena->heaps) : Qnil);
     memscope_hash_set(hash, "free_bytes", ULL2NUM(arena->free_bytes));
     memscope_hash_set(hash, "free_blocks", ULL2NUM(arena->free_blocks));
@@ -201,6 +206,15 @@ static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_aren
                               memscope_reason_of("jemalloc_lacks", rb_sprintf("stats.arenas.<i>.%s", keys[index].key)));
 }
 
+static VALUE why_not_resident(const struct arenas_call *call) {
+    if (call->resident_status != MEMSCOPE_OK && call->resident_status != MEMSCOPE_MALFORMED)
+        return memscope_unread("arenas", call->resident_status);
+    for (size_t index = 0; index < call->glibc.count; index++)
+        if (!call->glibc.list[index].has_resident)
+            return memscope_reason("arenas_changing");
+    return Qnil;
+}
+
 static void set_glibc_gaps(VALUE reasons, const struct memscope_glibc_arenas *arenas) {
     memscope_set_reason(reasons, "jemalloc", "jemalloc_not_serving");
     if (!arenas->merged.has_fastbins)
@@ -215,6 +229,8 @@ static VALUE reasons_to_hash(const struct arenas_call *call) {
         set_jemalloc_gaps(reasons, &call->jemalloc);
     if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC)
         set_glibc_gaps(reasons, &call->glibc);
+    if (listed && call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !NIL_P(why_not_resident(call)))
+        memscope_hash_set(reasons, "resident_bytes", why_not_resident(call));
     if (call->jemalloc_classes.large_by_pages)
         memscope_set_reason(reasons, "in_use_bytes", "large_classes_rounded");
     if (!NIL_P(absent))

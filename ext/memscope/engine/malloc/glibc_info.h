@@ -29,8 +29,10 @@ struct memscope_glibc_arena {
     uint64_t system_max_bytes;        /* the most that system_bytes ever was */
     uint64_t address_space_bytes;     /* reserved */
     uint64_t writable_bytes;          /* of these, made writable */
-    uint64_t heaps;                   /* how many heaps it has; 0 for the main arena, and if not reported */
-    size_t first_size, size_count;    /* its part of memscope_glibc_arenas.sizes */
+    bool has_resident;
+    uint64_t resident_bytes;       /* set by ledger/glibc_resident.h: malloc_info does not know it */
+    uint64_t heaps;                /* how many heaps it has; 0 for the main arena, and if not reported */
+    size_t first_size, size_count; /* its part of memscope_glibc_arenas.sizes */
 };
 
 struct memscope_glibc_arenas {

@@ -71,11 +71,21 @@ module Memscope
       #
       # @api private
       class Arenas < Page
+        # The field below each heading, by allocator; what is only address space comes last.
+        COLUMNS = {
+          jemalloc: { "Resident" => :resident_bytes, "Allocated" => :allocated_bytes, "Active" => :active_bytes,
+                      "Dirty" => :dirty_bytes, "Muzzy" => :muzzy_bytes, "Metadata" => :metadata_bytes,
+                      "Caches" => :tcache_bytes, "Retained address space" => :retained_bytes }.freeze,
+          glibc: { "Resident" => :resident_bytes, "Allocated" => :allocated_bytes, "Address space" => :system_bytes,
+                   "Peak address space" => :system_max_bytes }.freeze
+        }.freeze
+        private_constant :COLUMNS
+
         # @return [Boolean]
         def jemalloc? = reading.allocator == :jemalloc
 
         # @return [Hash{String => Symbol}] the field below each heading
-        def columns = Arena::COLUMNS.fetch(reading.allocator, {})
+        def columns = COLUMNS.fetch(reading.allocator, {})
 
         # @return [Array<Arena>] all arenas, then their sum
         def rows = [*reading, reading.merged]
@@ -87,17 +97,11 @@ module Memscope
           !jemalloc? && arena.index.zero? ? "Main" : "#{'Huge ' if arena.huge?}#{arena.index}"
         end
 
-        # @return [Array(Float, Float)] in use and held, as shares of the largest arena
+        # @return [Array(Float, Float)] what is resident, in use and unused, as shares of the largest arena
         def shares(arena)
-          used = arena.allocated_bytes || 0
-          shares_of(reading.map { |one| whole(one) }.max, used, [whole(arena) - used, 0].max)
-        end
-
-        private
-
-        def whole(arena)
-          parts = jemalloc? ? %i[active_bytes dirty_bytes muzzy_bytes] : %i[system_bytes]
-          parts.sum { |field| arena.public_send(field) || 0 }
+          resident = arena.resident_bytes || 0
+          used = (arena.allocated_bytes || 0).clamp(0, resident)
+          shares_of(reading.filter_map(&:resident_bytes).max, used, resident - used)
         end
       end
 
