@@ -129,7 +129,7 @@ module Memscope
 
     # The columns of a table of arenas, by allocator: heading => field.
     COLUMNS = {
-      jemalloc: { "resident" => :resident_bytes, "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
+      jemalloc: { "allocated" => :allocated_bytes, "active" => :active_bytes, "dirty" => :dirty_bytes,
                   "muzzy" => :muzzy_bytes, "retained" => :retained_bytes, "metadata" => :metadata_bytes,
                   "caches" => :tcache_bytes }.freeze,
       glibc: { "resident" => :resident_bytes, "allocated" => :allocated_bytes, "free" => :free_bytes,

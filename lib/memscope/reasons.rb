@@ -31,7 +31,7 @@ module Memscope
       version_unknown: "this allocator reports no version",
       # Arenas, size classes and totals.
       arena_absent: "arena %d does not exist or is not initialized",
-      arenas_changing: "an arena was made or grew while the arenas were read, or this glibc's list of arenas is unknown",
+      arenas_changing: "an arena was made or grew while they were read, or this glibc's list of arenas is unknown",
       arena_names_absent: "arenas have names from jemalloc 5.3.1 on",
       epochs_mixed: "another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs",
       fastbins_absent: "this glibc has no fastbins (removed in 2.43)",

@@ -16,6 +16,8 @@ class WebClusterBrowserTest < MemscopeTest
     [...document.querySelectorAll("header a, #findings a, #foot a")].map((one) => one.getAttribute("href"))
       .filter((href) => href.startsWith("/") && !href.endsWith("?worker=1"))
   JS
+  # Evaluated in a page: the right edge of the growth of the first process.
+  GROWTH = "document.querySelector('.processes tbody td:nth-child(4)').getBoundingClientRect().right"
   VERDICTS = "[...document.querySelectorAll('#processes .of-verdict .badge')].map((one) => one.innerText)"
 
   def setup
@@ -61,8 +63,7 @@ class WebClusterBrowserTest < MemscopeTest
     page.look(width: 375, height: 800)
 
     assert_operator page.evaluate("document.documentElement.scrollWidth"), :<=, 375
-    assert_operator page.evaluate("document.querySelector('.processes tbody td:nth-child(4)').getBoundingClientRect().right"),
-                    :<=, 375, "MiB/h is visible on a phone"
+    assert_operator page.evaluate(GROWTH), :<=, 375, "MiB/h is visible on a phone"
     page.look(width: 1280, height: 900)
   end
 

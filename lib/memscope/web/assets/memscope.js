@@ -47,9 +47,27 @@
     }
   };
 
+  // Browsers give the clipboard to pages from https and from this machine only.
+  const copyable = () => {
+    if (!navigator.clipboard) return;
+    document.querySelectorAll("#findings pre").forEach((box) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copy";
+      button.textContent = "Copy";
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(box.textContent);
+        button.textContent = "Copied";
+      });
+      box.after(button);
+    });
+  };
+
   const main = document.getElementById("main");
-  if (main.dataset.rest) complete(main).then(judge);
-  else judge();
+  (main.dataset.rest ? complete(main) : Promise.resolve()).then(() => {
+    copyable();
+    return judge();
+  });
 
   const section = document.getElementById("time");
   if (!section || typeof uPlot !== "function") return;
