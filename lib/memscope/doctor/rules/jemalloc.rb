@@ -75,7 +75,7 @@ module Memscope
           end,
           remedy: lambda do |f, bytes|
             ["Memscope.purge(:purge)\n#{DIRTY_CAUSE.call(f)[3]}",
-             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages used again fault back in"]
+             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in"]
           end
         },
         muzzy_pages: {
