@@ -8,21 +8,6 @@ module Memscope
       #
       # @api private
       module Parsing
-        # @param json [String] from `to_json`
-        # @return [Profile, Difference]
-        # @raise [ArgumentError] where it is not JSON, truncated, or of another kind
-        def from_json(json)
-          unless json.is_a?(String)
-            raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"
-          end
-
-          require "json"
-          from_h(JSON.parse(json))
-        rescue JSON::ParserError => e
-          raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
-                               "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
-        end
-
         # @api private
         # @return [Profile, Difference] checked: stacks name existing frames, and their numbers sum to the whole
         def load(hash, where)
@@ -95,9 +80,6 @@ module Memscope
 
       # @return [Integer] the sum of all stacks' live bytes
       def total_live_bytes = live_bytes
-
-      # @return [Integer] one standard error of that sum
-      def total_error_bytes = error_bytes
 
       # @return [Boolean] whether the bytes allocated and freed since profiling began are known
       def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
