@@ -202,7 +202,7 @@ module Memscope
       def [](name) = @given[name]
 
       # @param recommended [String, nil] what to paste in place of variables that the allocator ignores
-      # @return [Array<Problem>] of variables that do not do what their names promise
+      # @return [Array<Array>] of variables that do not do what their names promise, as Verdict#problem takes them
       def problems(recommended)
         return [] if @serving == :unknown
         return ignored(recommended) if @inputs.secure?
@@ -269,9 +269,7 @@ module Memscope
         end
       end
 
-      def problem(id, severity, text, replacement = "unset #{text[/\A\w+/]}")
-        Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
-      end
+      def problem(id, severity, text, replacement = "unset #{text[/\A\w+/]}") = [id, severity, text, replacement]
     end
     private_constant :Variables
   end
