@@ -64,11 +64,7 @@ module Memscope
         def rows = [*reading, reading.merged]
 
         # @return [String]
-        def name(arena)
-          return "All" unless arena.index
-
-          !jemalloc? && arena.index.zero? ? "Main" : "#{'Huge ' if arena.huge?}#{arena.index}"
-        end
+        def name(arena) = reading.label(arena).capitalize
 
         # @return [Array(Float, Float)] in use and held, as shares of the largest arena
         def shares(arena)
