@@ -241,6 +241,15 @@ module Memscope
     def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
   end
 
+  # The monotonic clock.
+  #
+  # @api private
+  module Clock
+    # @param unit [Symbol] as of Process.clock_gettime
+    # @return [Float, Integer]
+    def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
+  end
+
   # What a reading cost.
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 walks.
@@ -256,7 +265,7 @@ module Memscope
 
     # @api private
     # @return [Integer] microseconds of the monotonic clock
-    def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+    def self.now = Clock.now(:microsecond)
 
     # @api private
     # @param tier [Symbol]
@@ -308,6 +317,22 @@ module Memscope
 
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
+
+      # Builds a reading from its JSON.
+      #
+      # @param json [String] from `to_json`
+      # @raise [ArgumentError] where it is not JSON, truncated, or of another kind
+      def from_json(json)
+        unless json.is_a?(String)
+          raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"
+        end
+
+        require "json"
+        from_h(JSON.parse(json))
+      rescue JSON::ParserError => e
+        raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
+                             "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
+      end
 
       # @return [Array<Symbol>] names of the fields outside the envelope
       def body_names = [*own_fields, *CLOSING].map(&:name)

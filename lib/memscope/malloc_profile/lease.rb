@@ -98,9 +98,9 @@ module Memscope
 
         def watch(token, seconds)
           # It inherits the mask of start, under which it could not be killed.
-          thread = Thread.new { Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) } }
-          thread.name = "memscope profile"
-          thread.thread_variable_set(:fork_safe, true)
+          Forks.background("memscope profile") do
+            Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) }
+          end
         end
 
         def expire(token, seconds)

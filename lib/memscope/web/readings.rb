@@ -20,7 +20,7 @@ module Memscope
       # The workers' last reports to their master. Waiting for the master does not count as work. They are not kept for
       # SHORTEST: another worker may have served newer counters, which would then seem to fall.
       REPORTED = %i[workers metrics].freeze
-      WALL = TtlCache::MONOTONIC
+      WALL = Clock.method(:now)
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
 

@@ -88,7 +88,7 @@ module Memscope
         memory = ProcessMemory.read
         snapshot = Snapshot.read
         arenas = read_arenas(ledger.allocator.name)
-        @trend.add(Process.clock_gettime(Process::CLOCK_MONOTONIC), memory.rss_bytes) if memory.rss_bytes
+        @trend.add(Clock.now, memory.rss_bytes) if memory.rss_bytes
         Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
                          reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory), **rows(ledger),
