@@ -241,13 +241,16 @@ module Memscope
     def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
   end
 
-  # The monotonic clock.
+  # The monotonic clock, and the time of day.
   #
   # @api private
   module Clock
     # @param unit [Symbol] as of Process.clock_gettime
     # @return [Float, Integer]
     def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
+
+    # @return [Integer] milliseconds since 1970
+    def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
   end
 
   # What a reading cost.
@@ -366,7 +369,7 @@ module Memscope
         body[:memscope] = VERSION
         body[:ruby] = RUBY_VERSION
         body[:pid] = Process.pid
-        body[:at] = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+        body[:at] = Clock.time
         body
       end
     end

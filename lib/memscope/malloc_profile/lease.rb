@@ -74,15 +74,15 @@ module Memscope
         end
 
         # @return [Boolean] whether the running profile is a lease
-        def held? = !@token.nil? && MallocProfile.running? && MallocProfile.session == @session
+        def held? = !@token.nil? && MallocProfile.running? && Native.profile_session == @session
 
         # @return [Boolean] whether it was started as shared
         def shared? = @shared == true && held?
 
-        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running; shared; jemalloc: whether its
-        #   profiler is ready
+        # @return [Hash{Symbol => Object}] session: the number of the profile that is running, or was the last, 0 for
+        #   none; running; shared; jemalloc: whether its profiler is ready
         def state
-          { session: MallocProfile.session, running: MallocProfile.running?, shared: shared?,
+          { session: Native.profile_session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
         end
 

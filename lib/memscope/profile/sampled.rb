@@ -16,7 +16,7 @@ module Memscope
             %i[live_bytes samples].each do |number|
               sum = sampled.stacks.sum(&number)
               given = sampled.public_send(number)
-              refuse("#{where}: #{number}", given, "#{sum}, the sum of the stacks'") unless given == sum
+              Loader.refuse("#{where}: #{number}", given, "#{sum}, the sum of the stacks'") unless given == sum
             end
           end
         end
@@ -26,17 +26,13 @@ module Memscope
         def check(stack, sampled, where)
           allowed = 0...sampled.frames.size
           wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
-          refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
+          Loader.refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
           return if sampled.difference?
 
           Stack::GROWING.each do |number|
             value = stack.public_send(number)
-            refuse("#{where}.#{number}", value, "an Integer of 0 or more") if value&.negative?
+            Loader.refuse("#{where}.#{number}", value, "an Integer of 0 or more") if value&.negative?
           end
-        end
-
-        def refuse(what, given, allowed)
-          raise ArgumentError, "#{what}: given #{given.inspect}, allowed: #{allowed}"
         end
       end
 

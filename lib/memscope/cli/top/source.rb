@@ -25,7 +25,7 @@ module Memscope
         end
 
         # @return [Boolean] whether no later reading can differ
-        def over? = false
+        def over? = @over || false
 
         # @return [Frame]
         def read
@@ -75,9 +75,6 @@ module Memscope
           super()
           @client = client
         end
-
-        # @return [Boolean] whether the process has ended
-        def over? = @over || false
 
         # @param order [Symbol] a key of LEVERS
         # @return [Frame]

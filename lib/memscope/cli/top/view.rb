@@ -61,8 +61,8 @@ module Memscope
         def change(first, bytes)
           return "" unless first && bytes
 
-          text = mebibytes(bytes - first)
-          text == "0.0" ? "" : text.sub(/\A(?=\d)/, "+")
+          text = signed_mebibytes(bytes - first)
+          text == "0.0" ? "" : text
         end
 
         # Scaled from the least to the most of its values; level if they are equal.

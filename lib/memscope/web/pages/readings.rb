@@ -200,11 +200,6 @@ module Memscope
 
         # @return [Integer] the sum of all other rows
         def rest_bytes = reading.rows.sum { |_path, bytes| bytes.abs >= SHOWN ? 0 : bytes }
-
-        # @return [Hash{Symbol => String}] why a figure is unavailable or approximate, by lever
-        def reasons
-          { **reading.reasons, **reading.levers.select(&:reason).to_h { |lever| [lever.name, lever.reason] } }
-        end
       end
 
       # The result of a purge of several workers.
