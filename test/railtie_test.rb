@@ -124,7 +124,8 @@ class RailtieTest < MemscopeTest
                   'MEMSCOPE_USERNAME: given "a:b", allowed: text without ":"; ' \
                   "Memscope::Web lets nobody in by username and password",
                   "MEMSCOPE_ACTIONS: given \"of\", allowed: #{words}; actions is false",
-                  "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; background_thread is as code says"],
+                  "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; " \
+                  "background_thread keeps the value set in code"],
                  lines.filter_map { |line| line[/\AWARN memscope 0\.1\.0: (.*)/, 1] })
   end
 

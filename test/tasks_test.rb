@@ -14,7 +14,7 @@ class TasksTest < MemscopeTest
 
     assert_predicate ran, :success?, ran
     assert_includes ran.out, "= RSS of this reading, to the byte"
-    assert_match(/^memscope:report: of this rake process itself \(pid \d+\)$/, ran.err)
+    assert_match(/^memscope:report: for this rake process itself \(pid \d+\)$/, ran.err)
   end
 
   def test_report_as_json
@@ -29,7 +29,7 @@ class TasksTest < MemscopeTest
 
     assert_predicate ran, :success?, ran
     assert_match(/^  gc .* holds the GVL$/, ran.out)
-    assert_match(/^memscope:purge: of this rake process itself \(pid \d+\)$/, ran.err)
+    assert_match(/^memscope:purge: for this rake process itself \(pid \d+\)$/, ran.err)
   end
 
   def test_purge_as_json
@@ -59,7 +59,7 @@ class TasksTest < MemscopeTest
 
     assert_predicate ran, :success?, ran
     assert_includes ran.out, "Nothing wrong"
-    assert_match(/^memscope:doctor: of this rake process itself \(pid \d+\)$/, ran.err)
+    assert_match(/^memscope:doctor: for this rake process itself \(pid \d+\)$/, ran.err)
   end
 
   def test_doctor_fails_where_something_is_wrong
@@ -85,7 +85,7 @@ class TasksTest < MemscopeTest
     ran = child('require "rake"; Rake::TaskManager.record_task_metadata = true; require "memscope/tasks"; ' \
                 'puts Rake::Task["memscope:report"].comment')
 
-    assert_equal "Print where the memory is, of this rake process or PID= (FORMAT=json)\n", ran.out
+    assert_equal "Print where the memory of this rake process, or of PID=, is (FORMAT=json)\n", ran.out
   end
 
   %i[arenas size_classes].each do |name|
@@ -120,7 +120,7 @@ class TasksTest < MemscopeTest
       [run_beside(:report, directory), run_beside(:report, directory, { "FORMAT" => "json" }).json,
        run_beside(:purge, directory, { "FORMAT" => "json", "LEVERS" => "gc", "DRY_RUN" => "1" }).json]
     end
-    pid = out.err[/^memscope:report: of process (\d+)$/, 1]
+    pid = out.err[/^memscope:report: for process (\d+)$/, 1]
 
     refute_nil pid, out
     assert_includes out.out, "pid #{pid}"
@@ -176,7 +176,7 @@ class TasksTest < MemscopeTest
 
   def test_metrics_of_a_pid
     assert_includes run_task(:metrics, env: { "PID" => "1" }).err,
-                    "PID: given 1, allowed: none; a server's metrics are its page /metrics"
+                    "PID: given 1, allowed: none; a server's metrics are on its page /metrics"
   end
 
   def test_metrics_are_text

@@ -3,24 +3,24 @@
 require_relative "reading"
 
 module Memscope
-  # Which allocator serves this process's malloc, the proof, and its settings.
+  # Which allocator serves this process's malloc, the proof of that, and the allocator's settings.
   #
   # A loaded library proves nothing: an allocator is named only when a block from malloc has been shown to be its own.
   class Allocator < Reading
-    # Every name that can be found.
+    # All possible names.
     NAMES = %i[jemalloc glibc mimalloc tcmalloc musl unknown].freeze
 
     # One setting of the allocator that serves malloc.
     class Setting < Record
-      # @return [String] by the allocator's own name
+      # @return [String] the allocator's own name for it
       field :name, :string, null: false
-      # @return [Integer, String, Boolean, nil] the effective value; nil where the allocator does not report it and its
-      #   rules do not determine it (the reading's reasons say why, under the setting's name), or has no such setting
+      # @return [Integer, String, Boolean, nil] the effective value; nil if the allocator neither reports it nor has
+      #   rules that determine it (the reading's reasons say why, under the setting's name), or has no such setting
       field :value, :any
-      # @return [String] of the value: "MALLOC_CONF", "/etc/malloc.conf", "malloc_conf" (the program's variable),
+      # @return [String] what set the value: "MALLOC_CONF", "/etc/malloc.conf", "malloc_conf" (the program's variable),
       #   "--with-malloc-conf" (compiled into jemalloc), "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", …, "default"
       field :source, :string, null: false
-      # @return [String, nil] text of the strongest source that names it
+      # @return [String, nil] the text for it in the highest-priority source that names it
       field :given, :string
       # @return [String, nil] why that text has no effect
       field :ignored, :string
@@ -34,7 +34,7 @@ module Memscope
       field :version, :string
       # @return [String] the shared object, or the executable
       field :path, :string, null: false
-      # @return [String] of the names of its functions, for instance "_rjem_"; empty for none
+      # @return [String] the prefix of its function names, for instance "_rjem_"; empty if they have none
       field :prefix, :string, null: false
       # @return [String] why it does not serve malloc
       field :reason, :string, null: false
@@ -48,13 +48,13 @@ module Memscope
     field :path, :string
     # @return [Boolean] false for :unknown only
     field :proved?, :boolean, null: false
-    # @return [String] the evidence; for :unknown why there is none
+    # @return [String] the evidence; for :unknown, why there is none
     field :proof, :string, null: false
     field :settings, [Setting], null: false
     # @return [Array<Other>] allocators in the process that do not serve malloc
     field :others, [Other], null: false
 
-    # A list in `to_h`, as settings have an order.
+    # `to_h` keeps the field's list, because settings have an order; the reader below returns them by name.
     remove_method :settings
 
     # @return [Hash{Symbol => Setting}] frozen, by name
@@ -73,7 +73,7 @@ module Memscope
 
       private
 
-      # The settings and their reasons: allocators take them once, when the process starts.
+      # The settings and their reasons, read once: allocators take their settings when the process starts.
       def at_start
         given = Native.allocator_settings
         given = MallocConf.attribute(**given) if given[:conf_variable]
@@ -82,7 +82,7 @@ module Memscope
       end
     end
 
-    # @return [String, nil] without what a build adds: "5.3.0" of "5.3.0-0-g54eaed1d8b56"
+    # @return [String, nil] the version without the build's suffix: "5.3.0" for "5.3.0-0-g54eaed1d8b56"
     def short_version = version && (version[/\A\d+(\.\d+)+/] || version)
 
     def initialize(values)

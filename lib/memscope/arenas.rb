@@ -186,7 +186,7 @@ module Memscope
     # (see Memscope.arenas)
     def self.read = capture(Native.arenas(true))
 
-    # As often as jemalloc is asked, whose statistics are tier T1; elsewhere T2, so at an interval, or not at all.
+    # Tier T1 under jemalloc. T2 under other allocators, hence read at an interval, or not at all.
     #
     # @api private
     # @param cache [TtlCache]

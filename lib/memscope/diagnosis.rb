@@ -6,26 +6,27 @@ module Memscope
   # One thing that the doctor found: the numbers that show it, how much memory it affects, how much of that can be
   # returned, and how.
   class Finding < Record
-    # From the worst on.
+    # The worst first.
     SEVERITIES = %i[critical warning info].freeze
 
-    # @return [Symbol] of the rule
+    # @return [Symbol] the rule's id
     field :id, :symbol, null: false
     # @return [Symbol] one of SEVERITIES; an :info leaves the process healthy
     field :severity, :symbol, null: false, one_of: SEVERITIES
-    # @return [Symbol] :certain where the numbers prove it, :likely where another cause is possible
+    # @return [Symbol] :certain if the numbers prove it, :likely if another cause is possible
     field :confidence, :symbol, null: false, one_of: %i[certain likely]
     # @return [String] one line, with the bytes
     field :title, :string, null: false
     # @return [String] what the numbers mean, for people
     field :explanation, :string, null: false
-    # @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds they reached
+    # @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds that
+    #   `affected_bytes` reached
     field :evidence, :hash, null: false
-    # @return [Integer, nil] memory that it affects; nil where it is about no amount
+    # @return [Integer, nil] memory that the finding affects; nil if it is not about an amount of memory
     field :affected_bytes, :bytes
-    # @return [Integer, nil] what the remedy returns, at least; nil where nothing in this process returns it
+    # @return [Integer, nil] the least that the remedy returns; nil if nothing in this process returns the memory
     field :recoverable_bytes, :bytes
-    # @return [Integer, nil] what it returns at most; equal where the amount is exact
+    # @return [Integer, nil] the most that the remedy returns; equal to recoverable_bytes if the amount is exact
     field :recoverable_max_bytes, :bytes
     # @return [String, nil] why recoverable_bytes is nil
     field :unrecoverable_reason, :string
@@ -34,7 +35,7 @@ module Memscope
     # @return [String, nil] what the remedy costs: "requires a restart; causes more TLB misses"
     field :remedy_cost, :string
 
-    # @return [Boolean] whether it makes a process unhealthy
+    # @return [Boolean] whether the finding makes the process unhealthy
     def unhealthy? = severity != :info
   end
 
@@ -48,7 +49,7 @@ module Memscope
   class Diagnosis < Reading
     # One rule, and its outcome.
     class Check < Record
-      # @return [Symbol] the rule's, which its finding has too
+      # @return [Symbol] the rule's id, which is also the id of its finding
       field :id, :symbol, null: false
       # @return [String] what the rule looks for
       field :subject, :string, null: false
@@ -59,7 +60,7 @@ module Memscope
       field :reason, :string
     end
 
-    require_relative "doctor/evidence" # a part of it, and a class inside this one
+    require_relative "doctor/evidence" # the type of a field, and nested in this class
 
     # @return [Array<Finding>]
     collection :findings, [Finding]
@@ -68,14 +69,14 @@ module Memscope
     # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 
-    # @return [Boolean, nil] whether no finding is a warning or critical; nil where the RSS is unknown
+    # @return [Boolean, nil] whether no finding is a warning or critical; nil if there is none, but the RSS is unknown
     def healthy?
       return false if findings.any?(&:unhealthy?)
 
       true if evidence.ledger.rss_bytes
     end
 
-    # @return [Symbol, nil] of the worst finding: :critical, :warning or :info
+    # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
   end
 end

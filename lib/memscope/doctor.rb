@@ -7,7 +7,7 @@ require_relative "doctor/rule"
 module Memscope
   # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.
   #
-  # The rules are in doctor/rules/: what each looks for, from which amount on it matters, and what helps.
+  # The rules are in doctor/rules/: what each looks for, above which amount that matters, and what helps.
   module Doctor
     class << self
       # Judges evidence. A pure function: nothing is read.
@@ -15,7 +15,7 @@ module Memscope
       # @param evidence [Diagnosis::Evidence]
       # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON, to judge growth as well
       # @return [Diagnosis]
-      # @raise [ArgumentError] when `since` is anything else
+      # @raise [ArgumentError] if `since` is anything else
       def diagnose(evidence, since: nil)
         figures = Figures.new(evidence, earlier(since)&.evidence)
         checks, findings = Rules.all.map { |rule| rule.judge(figures) }.transpose

@@ -6,8 +6,8 @@ module Memscope
   #
   # @api private
   module Forks
-    # Ruby calls `_fork` for every fork that continues as Ruby, and documents it for libraries that have threads to
-    # restart. It does not call it for Process.daemon.
+    # Ruby calls `_fork` for every fork whose child goes on running Ruby, and documents it as the hook for libraries
+    # that have threads to restart. Process.daemon does not call it.
     module Hook
       # @api private
       def _fork = super.tap { |pid| Forks.call(pid.zero? ? :child : :parent) }

@@ -3,8 +3,8 @@
 require_relative "reading"
 
 module Memscope
-  # Which Ruby lines hold malloc memory: samples one byte in `rate` with the stack of its allocation, and follows each
-  # sampled block until it is freed.
+  # Which Ruby lines hold malloc memory: samples one allocated byte in `rate` on average, records the stack of its
+  # allocation, and tracks each sampled block until it is freed.
   #
   # One profile runs at a time, for the whole process, whichever thread starts it. A forked child continues its own copy
   # of its parent's profile until the child stops it; then it can start another one.
@@ -17,12 +17,12 @@ module Memscope
     RATE = 1 << 19
     # The allowed rates. Smaller ones would sample nearly every block.
     RATES = (1 << 9)..(1 << 30)
-    # The longest name of a tag.
+    # The maximum length of a tag's name.
     TAG_BYTES = 64
     # The backends that start takes.
     BACKENDS = %i[auto jemalloc imports].freeze
 
-    # The options that jemalloc's backend needs at its start; they cost nothing until a profile starts.
+    # The options that jemalloc must have been started with for its backend; they cost nothing until a profile starts.
     CONF = "prof:true,prof_active:false,prof_accum:true"
 
     # Why jemalloc's profiler cannot be used, and the remedy.
@@ -30,7 +30,7 @@ module Memscope
       off: "this process was started without jemalloc's profiler: start it with " \
            "`memscope exec --profile -- COMMAND`, or with MALLOC_CONF=#{CONF}",
       not_built: "this jemalloc was built without its profiler (--enable-prof)",
-      no_hook: "this jemalloc is older than 5.3.0, the first whose profiler takes stacks of Ruby",
+      no_hook: "this jemalloc is older than 5.3.0, the first whose profiler can record Ruby stacks",
       other: "no jemalloc serves malloc here: start the process with `memscope exec --profile -- COMMAND`"
     }.freeze
     private_constant :OBSTACLES
@@ -45,13 +45,13 @@ module Memscope
 
     class << self
       # @param rate [Integer] bytes from one sample to the next on average, a power of two from 512 to 2^30
-      # @param backend [Symbol] `:jemalloc`, its own profiler, where it was started with `prof:true`; `:imports`, which
-      #   needs no settings: it patches the imports of malloc and free in all loaded libraries; `:auto` is `:jemalloc`,
-      #   with the remedy in the error where that is unavailable
+      # @param backend [Symbol] `:jemalloc`: jemalloc's own profiler, available if jemalloc was started with
+      #   `prof:true`; `:imports`: patches the imports of malloc and free in all loaded libraries, and needs no
+      #   settings; `:auto`: the same as `:jemalloc`. If that is unavailable, the error names the remedy
       # @return [void]
-      # @raise [ArgumentError] for another rate or backend
-      # @raise [Unavailable] where a profile is already running, in a forked child also its parent's, or cannot run.
-      #   A running profile continues.
+      # @raise [ArgumentError] for any other rate or backend
+      # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the one continued from its
+      #   parent) or cannot run. A running profile continues.
       def start(rate: RATE, backend: :auto)
         start_session(rate: rate, backend: backend)
         nil
@@ -69,7 +69,7 @@ module Memscope
         refuse_jemalloc if backend == :jemalloc && Native.jemalloc_profiling != :on
         prepare
         started = Native.start_profile(backend, rate.bit_length - 1)
-        raise Unavailable, RUNS_ALREADY if started == :running # another thread was faster
+        raise Unavailable, RUNS_ALREADY if started == :running # another thread started one first
         return started if started.is_a?(Integer)
 
         raise Unavailable, "the malloc profile could not be started: #{Reasons.sentence(started)}"
@@ -86,11 +86,12 @@ module Memscope
         refuse("backend", backend, BACKENDS.map(&:inspect).join(", ")) unless BACKENDS.include?(backend)
       end
 
-      # @return [Profile] at the moment when it was stopped
-      # @raise [Unavailable] where none is running, and where another thread started the next one before this was read
+      # @return [Profile] the profile as of the moment it was stopped
+      # @raise [Unavailable] if no profile is running, or if another thread started the next one before the stopped
+      #   one was read
       def stop = read_stopped(Native.stop_profile)
 
-      # As Memscope.malloc_profile.
+      # Implements Memscope.malloc_profile.
       #
       # @return [Profile]
       def record(rate: RATE, backend: :auto)
@@ -98,7 +99,7 @@ module Memscope
 
         started = stopped = nil
         begin
-          # An interrupt waits until `started` is set: no profile is left running.
+          # Interrupts are deferred until `started` is set, so that no profile is left running.
           Thread.handle_interrupt(Object => :never) { started = start_session(rate: rate, backend: backend) }
           yield
         ensure
@@ -107,7 +108,7 @@ module Memscope
         stopped ? read_stopped(stopped) : snapshot
       end
 
-      # As Memscope.tag.
+      # Implements Memscope.tag.
       def tag(name, &block)
         raise ArgumentError, "Memscope.tag: no block given" unless block
 
@@ -123,7 +124,7 @@ module Memscope
       def running? = Native.profile_runs?
 
       # @return [Profile] the one that is running, or the last one
-      # @raise [Unavailable] where none was started
+      # @raise [Unavailable] if none was started
       def snapshot
         read(Native.malloc_profile) || raise(Unavailable, "no malloc profile was started: " \
                                                           "Memscope::MallocProfile.start")
@@ -153,7 +154,7 @@ module Memscope
         raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{given.inspect}, allowed: #{allowed}"
       end
 
-      # Symbol#name allocates once a Symbol.
+      # Symbol#name allocates only once per Symbol.
       def tag_name(name)
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
@@ -174,8 +175,9 @@ module Memscope
           Native.learn_vm_entry_points
           true
         end.value
-        Profile.const_get(:Libraries) # now: a trap handler that reads the profile can load nothing
-        # Before 3.2 automatic compaction can move the objects that such a thread's frames point to at any time.
+        Profile.const_get(:Libraries) # loaded now: a trap handler that reads the profile cannot load files
+        # Before Ruby 3.2, automatic compaction can at any time move objects that the frames of a thread without the GVL
+        # point to.
         Native.read_frames_without_gvl(RUBY_VERSION >= "3.2" || !GC.auto_compact)
       end
     end

@@ -12,20 +12,21 @@ module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,
   # OpenTelemetry and Yabeda export them; docs/metrics.md lists all families.
   #
-  # Each reading of a collection costs tier T1 at most. Ledgers, and glibc's arenas, are T2: the configuration's
-  # `metrics_ledger_interval_seconds` limits how often they are read, if at all; arenas also need `metrics_arenas`.
+  # The readings of a collection cost tier T1 at most, except ledgers and glibc's arenas, which are T2: the
+  # configuration's `metrics_ledger_interval_seconds` limits how often these are read, if at all; arenas also need
+  # `metrics_arenas`.
   #
   # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per
-  # worker, labelled `worker` with its index, and one for the master. They come from the last reports: nothing is read
-  # again. The worker that answers reads only shared numbers, such as the cgroup's.
+  # worker, whose index is the label `worker`, and one for the master. These samples come from the last reports: nothing
+  # is read again. The worker that answers reads only shared numbers, such as the cgroup's.
   module Metrics
     class << self
       # Reads the sources, and returns the families that have samples.
       #
-      # @param worker [String, Integer, false, nil] the label `worker` of this process, which then answers for itself
-      #   only; false for itself only and no label; nil for all of Puma's workers, or itself where there are none
+      # @param worker [String, Integer, false, nil] for this process only, with this value as the label `worker`; false
+      #   for this process only, without the label; nil for all of Puma's workers, or for this process if there are none
       # @return [Array<Family>]
-      # @raise [ArgumentError] for another worker
+      # @raise [ArgumentError] for any other `worker`
       def families(worker: nil)
         own_label = check_worker(worker)
         workers = worker.nil? ? Cluster.workers : {}
@@ -51,7 +52,7 @@ module Memscope
         definition.source ? definition.samples(readings[definition.source], label) : {}
       end
 
-      # Here :taken has the readings that all workers have in common.
+      # Here :taken has only sources that are the same for all workers: no other source is read.
       def clustered(definition, readings, workers)
         return {} if readings.excluded?(definition.source)
 
@@ -66,15 +67,15 @@ module Memscope
       end
     end
 
-    # The readings of one collection of families: each source at most once, and above tier T1 at most once in the
-    # configured interval.
+    # The readings of one collection of families: each source is read at most once, and those above tier T1 at most once
+    # in the configured interval, whatever the number of collections.
     #
     # @api private
     class Readings
       CACHES = %i[allocator ledger arenas].to_h { |source| [source, TtlCache.new] }.freeze
       private_constant :CACHES
 
-      # @return [Hash{Symbol => Reading}] what has been read so far
+      # @return [Hash{Symbol => Reading}] the readings so far, by source
       attr_reader :taken
 
       # @param configuration [#metrics_ledger_interval_seconds, #metrics_arenas]
@@ -84,12 +85,12 @@ module Memscope
         @taken = {}
       end
 
-      # @param source [Symbol] of Definition#source
+      # @param source [Symbol] as Definition#source
       # @return [Boolean] whether the configuration excludes it
       def excluded?(source) = source == :ledger && !@interval
 
-      # @param source [Symbol] of Definition#source
-      # @return [Reading, Hash, nil] nil where it is not to be read
+      # @param source [Symbol] as Definition#source
+      # @return [Reading, Hash, nil] nil if the configuration excludes it
       def [](source)
         return taken if source == :taken
 
@@ -115,16 +116,16 @@ module Memscope
     # @api private
     module Cluster
       class << self
-        # @return [Enumerable<Worker>] of the master; none where nothing was started to report, as Workers would read
-        #   this process itself, in tier T2
+        # @return [Enumerable<Worker>] the master's reports; none if no reporting was started, since Workers.read would
+        #   then read this process itself, in tier T2
         def reports
           return [] if Memscope.autoload?(:Workers) || !defined?(Memscope::Workers) || !Workers.current
 
           Workers.read
         end
 
-        # @return [Hash{String => Worker}] by label: the newest report of each index, as a phased restart has two
-        #   workers of one index for a while
+        # @return [Hash{String => Worker}] by label: for each index, the worker that booted last, since two workers have
+        #   the same index for a while in a phased restart
         def workers
           all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
           all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
@@ -132,8 +133,8 @@ module Memscope
       end
     end
 
-    # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that rows sum;
-    # asking again with the same key begins the next scrape.
+    # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that the rows sum
+    # to the RSS; the second question with the same key begins the next scrape.
     #
     # @api private
     class Scrape
@@ -143,9 +144,9 @@ module Memscope
         @mutex = Mutex.new
       end
 
-      # @param name [String] of a family
+      # @param name [String] the name of a family
       # @param key [Object] identifies the question: the same in each scrape
-      # @return [Array<Sample>] empty where the family has none
+      # @return [Array<Sample>] empty if the family has none
       def samples(name, key = name)
         families = @mutex.synchronize do
           start unless @pid == Process.pid && !@asked.include?(key)

@@ -14,8 +14,9 @@ module Memscope
   #   Memscope::OpenTelemetry.install
   #
   # Totals are gauges too, because the SDK's observable counter (0.12) adds up the totals of successive collections. An
-  # instrument of that SDK has one set of attributes, and a second one of the same name in the same meter replaces it.
-  # So each sample with attributes has its own meter, "memscope/malloc/in_use", and all share the metric's name.
+  # instrument of that SDK has one set of attributes, and a second instrument with the same name in the same meter
+  # replaces the first. So each sample with attributes has an instrument in a meter of its own,
+  # "memscope/malloc/in_use", and all of these instruments have the metric's name.
   module OpenTelemetry
     # Units as OpenTelemetry writes them.
     UNITS = { "bytes" => "By", "seconds" => "s", "bytes_per_second" => "By/s", nil => "1" }.freeze
@@ -26,8 +27,8 @@ module Memscope
     @mutex = Mutex.new
 
     class << self
-      # Creates an instrument for each current sample. A later call adds instruments for new samples: new threads may
-      # create arenas.
+      # Creates an instrument for each current sample. A later call adds instruments for new samples, such as those of
+      # arenas that new threads have created.
       #
       # @param meter_provider [::OpenTelemetry::SDK::Metrics::MeterProvider]
       # @return [Integer] number of instruments created

@@ -3,12 +3,12 @@
 require_relative "reading"
 
 module Memscope
-  # Which Ruby lines hold malloc memory: the allocations sampled since profiling began that are still live. Each number
-  # is an estimate, beside its standard error and its number of samples.
+  # Which Ruby lines hold malloc memory: the allocations sampled since profiling began that are still live. The
+  # numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
   #
   #   profile = Memscope::MallocProfile.snapshot
   #   profile.by(:line).first               # => the line that holds most
-  #   puts profile                          # the same for people
+  #   puts profile                          # a text report of these lines
   #   (later - profile).by(:line).first     # => the line that grew most
   #   File.write("heap.html", profile.to_html)
   class Profile < Reading
@@ -24,22 +24,23 @@ module Memscope
 
     # The cost of sampling itself.
     class Overhead < Record
-      # @return [Integer] since profiling began, freed ones included
+      # @return [Integer] taken since profiling began, including those of blocks that have since been freed
       field :samples_taken, :count, null: false
-      # @return [Integer] of taking them
+      # @return [Integer] wall time spent taking samples, summed over all threads
       field :nanoseconds, :count, null: false
       # @return [Integer] resident memory of the tables of stacks, frames, names and live samples, in whole pages
       field :table_bytes, :bytes, null: false
-      # @return [Integer] for which a table had no room; their bytes are missing from the estimates
+      # @return [Integer] samples for which a table had no room; their bytes are missing from the estimates
       field :dropped_samples, :count, null: false
-      # @return [Integer] of sampled blocks, noticed too late: they may count as live
+      # @return [Integer] frees of sampled blocks that were missed, and found only when the same address was sampled
+      #   again; until then the block counted as live
       field :lost_frees, :count, null: false
-      # @return [Integer, nil] growth of the allocator's active bytes by sampling: jemalloc places each sampled
-      #   small block in its own extent
+      # @return [Integer, nil] what sampling adds to the allocator's active bytes: jemalloc places each sampled small
+      #   block in an extent of its own
       field :inflated_bytes, :bytes
       # @return [Integer, nil] imports of malloc and free that call memscope instead
       field :patched_imports, :count
-      # @return [Integer, nil] programs and libraries with these imports
+      # @return [Integer, nil] loaded objects (the executable and shared libraries) that have such imports
       field :patched_objects, :count
     end
 
@@ -47,26 +48,26 @@ module Memscope
     field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
     # @return [Integer] bytes allocated between two samples, on average
     field :rate_bytes, :count, null: false
-    # @return [Boolean] whether it was running when this was read
+    # @return [Boolean] whether profiling was still running at the time of this reading
     field :running?, :boolean, null: false
     # @return [Time] UTC, to the millisecond, when profiling began
     field :started_at, :time, null: false
-    # @return [Integer] the current one, which new allocations belong to
+    # @return [Integer] the current generation, to which new allocations belong
     field :generation, :count, null: false
-    # @return [Array<Frame>] of all stacks
+    # @return [Array<Frame>] the frames of all stacks
     field :frames, [Frame], null: false
-    # @return [Array<Stack>] of live allocations; their numbers sum to `live_bytes` and `samples`
+    # @return [Array<Stack>] the stacks of sampled allocations; their numbers sum to `live_bytes` and `samples`
     field :stacks, [Stack], null: false
     # @return [Integer] allocated since profiling began and not freed
     field :live_bytes, :bytes, null: false
-    # @return [Integer] live ones, the basis of all estimates
+    # @return [Integer] samples of live blocks, the basis of the estimates
     field :samples, :count, null: false
     # @return [Integer] one standard error of `live_bytes`
     field :error_bytes, :bytes, null: false
-    # @return [Integer, nil] all live bytes by the allocator's own count, older blocks included
+    # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
     field :allocator_live_bytes, :bytes
-    # @return [Float, nil] `live_bytes` as a share of the growth in the allocator's count meanwhile; nil where that
-    #   is too little to compare
+    # @return [Float, nil] `live_bytes` as a share of the growth of the allocator's own count since profiling began; nil
+    #   if that growth is unknown or too small for a comparison
     field :coverage, :number
     # @return [Overhead]
     field :overhead, Overhead, null: false
@@ -84,7 +85,7 @@ module Memscope
     # @param other [Profile] the earlier one
     # @return [Difference]
     # @raise [TypeError] unless the other is a profile
-    # @raise [ArgumentError] when it is of another process, rate or backend
+    # @raise [ArgumentError] if the other's process, rate or backend differs
     def -(other) = Difference.between(other, self)
 
     private

@@ -21,7 +21,7 @@ module Memscope
       #
       # @param worker [String, Integer, false, nil] as for Metrics.families
       # @return [String] UTF-8, with a newline at the end
-      # @raise [ArgumentError] for another worker
+      # @raise [ArgumentError] for any other `worker`
       def text(worker: nil) = format(Metrics.families(worker: worker))
 
       # @param families [Array<Metrics::Family>]

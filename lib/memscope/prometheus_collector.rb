@@ -11,7 +11,7 @@ module Memscope
   #   require "memscope/prometheus_collector"
   #   Memscope::PrometheusCollector.register
   #
-  # The families are read whenever the registry is. Nothing is stored, whatever data store the registry has.
+  # The families are read whenever the registry is read. Nothing is stored, whichever data store is configured.
   module PrometheusCollector
     # A family with the registry's interface.
     #
@@ -35,7 +35,7 @@ module Memscope
       def values = @scrape.samples(name.to_s).to_h { |sample| [sample.labels, sample.value] }
 
       # @param labels [Hash{Symbol => String}]
-      # @return [Numeric, nil] nil where there is no such sample
+      # @return [Numeric, nil] nil if there is no such sample
       def get(labels: {}) = values[labels]
     end
 
@@ -44,7 +44,7 @@ module Memscope
     # @param registry [::Prometheus::Client::Registry]
     # @param worker [String, Integer, false, nil] as for Metrics.families
     # @return [void]
-    # @raise [::Prometheus::Client::Registry::AlreadyRegisteredError] where one of the names is taken
+    # @raise [::Prometheus::Client::Registry::AlreadyRegisteredError] if one of the names is taken
     def self.register(registry = ::Prometheus::Client.registry, worker: nil)
       scrape = Metrics::Scrape.new(worker: worker)
       Metrics::DEFINITIONS.each { |definition| registry.register(Metric.new(definition, scrape)) }

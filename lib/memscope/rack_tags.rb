@@ -8,13 +8,13 @@ module Memscope
   # `Profile#by(:tag)` shows which routes hold memory. Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
-  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: the block's name for it; nil for no tag
+  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: what the block returns; nil for no tag
   #
-  # Put it last, behind middleware that changes the request. Allocations of a response body that is generated while it
-  # is sent are not tagged.
+  # Put it last, after any middleware that changes the request. Allocations of a response body that is generated while
+  # it is sent are not tagged.
   #
-  # A profile has room for few tags: never use the requested path as one. After the first 1,000 names, all others count
-  # as "other".
+  # A profile has room for few tags: never use the requested path as a tag. After the first 1,000 names, all others
+  # count as "other".
   class RackTags
     # The maximum number of names counted separately.
     MOST = 1000
@@ -22,7 +22,7 @@ module Memscope
     private_constant :MOST, :OTHER
 
     # @param app [#call]
-    # @yieldparam env [Hash] of Rack
+    # @yieldparam env [Hash] Rack's environment
     # @yieldreturn [String, nil]
     def initialize(app, &name)
       @app = app
@@ -31,7 +31,7 @@ module Memscope
       @mutex = Mutex.new
     end
 
-    # @param env [Hash] of Rack
+    # @param env [Hash] Rack's environment
     # @return [Array(Integer, Hash, #each)]
     def call(env)
       name = MallocProfile.running? ? bounded(@name.call(env)) : nil
@@ -50,7 +50,7 @@ module Memscope
       end
     end
 
-    # Asks the routes, which the request has not reached yet; nil for a mounted application, a redirect or no route.
+    # Asks the router, which the request has not reached yet; nil for a mounted application, a redirect or no route.
     def rails_action(env)
       return unless defined?(::Rails.application) && ::Rails.application
 

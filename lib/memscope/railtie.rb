@@ -4,8 +4,8 @@ module Memscope
   # Adds to a Rails application: `config.memscope`, the rake tasks, a line in the log at boot that names the allocator,
   # and the socket if `listen` is configured. It mounts nothing.
   #
-  # `config.memscope.listen = true` is the same as Memscope.configure, wherever Rails is configured. A wrong environment
-  # variable never fails a boot: the error is logged, and the setting gets its least permissive value.
+  # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
+  # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.
   class Railtie < ::Rails::Railtie
     config.memscope = Configuration::Direct.new
     Configuration.excuse_environment
@@ -44,7 +44,7 @@ module Memscope
       # Code may have set another value, which overrides the variable.
       def outcome(setting)
         value = Configuration.so_far.public_send(setting.name)
-        return "#{setting.name} is as code says" unless value == setting.safe
+        return "#{setting.name} keeps the value set in code" unless value == setting.safe
 
         case setting.name
         when :username, :password then "Memscope::Web lets nobody in by username and password"

@@ -324,7 +324,7 @@ module Memscope
       # Builds a reading from its JSON.
       #
       # @param json [String] from `to_json`
-      # @raise [ArgumentError] where it is not JSON, truncated, or of another kind
+      # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
       def from_json(json)
         unless json.is_a?(String)
           raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"

@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Memscope
-  # The sentences of reasons, by the ids that the extension names.
+  # The sentences for reasons, by the ids that the extension uses.
   #
-  # A reason is a sentence, or what stands for one: an id, or an Array of an id and the arguments of its sentence. An
+  # A reason is a sentence, an id that stands for one, or an Array of an id and the arguments of its sentence. An
   # argument is a reason, a number, or an Array of these, which becomes a list. Safe in a trap handler.
   #
   # @api private
   module Reasons
     SENTENCES = {
-      # Statuses of the engine, mostly arguments of others.
+      # Statuses of the engine, mostly used as arguments of other sentences.
       ok: "read",
       unsupported: "not supported on this platform",
       denied: "refused by the kernel",
@@ -32,12 +32,12 @@ module Memscope
       # Arenas, size classes and totals.
       arena_absent: "arena %d does not exist or is not initialized",
       arena_names_absent: "arenas have names from jemalloc 5.3.1 on",
-      epochs_mixed: "another caller advanced jemalloc's epoch during the reading: numbers may be of two epochs",
+      epochs_mixed: "another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs",
       fastbins_absent: "this glibc has no fastbins (removed in 2.43)",
       gc_heaps_absent: "this Ruby has no GC.stat_heap",
       glibc_without_classes: "glibc has no size classes: it splits free memory to the requested size",
-      large_classes_rounded: "an upper bound for large classes: this jemalloc rounds large allocations up to pages " \
-                             "only (opt.disable_large_size_classes)",
+      large_classes_rounded: "an upper bound for large classes: this jemalloc rounds large allocations up only to " \
+                             "whole pages (opt.disable_large_size_classes)",
       malloc_info_absent: "this C library has no malloc_info",
       mallinfo_absent: "mallinfo2 is missing (glibc before 2.33) or returns only zeros",
       mallinfo_not_requested: "not requested: snapshot(malloc: true) reads mallinfo2",
@@ -76,10 +76,10 @@ module Memscope
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
-      own_memory_piped: "/proc/self/mem: %s; memscope reads its memory through a pipe, as exact but slower",
-      own_memory_unread: "/proc/self/mem: %s; pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
+      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem, as exact but slower",
+      own_memory_unread: "memfd: %s; /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are unattributed",
       pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
-      pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known per mapping only: in a mapping of several " \
+      pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping: in a mapping of several " \
                         "owners, bytes without a certain owner are unattributed",
       ractors_alive: "other Ractors are alive and run during this reading: the Ruby rows are coarse",
       stacks_unread: "thread stacks: %s; they are unattributed",
@@ -88,7 +88,7 @@ module Memscope
       coverage_contradicted: "the allocator's live memory has grown by %d bytes less than the samples say: older " \
                              "memory was freed, or blocks are freed by calls that this backend does not see",
       freed_not_counted: "jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF",
-      growth_too_small: "the allocator's live memory has grown by less than 16 samples stand for",
+      growth_too_small: "the allocator's live memory has grown by less than 16 samples represent",
       live_bytes_unknown: "this allocator does not report its live memory",
       profile_unread: "%s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)",
       # Levers and tuning.
@@ -104,7 +104,7 @@ module Memscope
     }.freeze
 
     class << self
-      # @param reasons [Hash{Symbol => Object}] a frozen one of the last call costs nothing
+      # @param reasons [Hash{Symbol => Object}] the same frozen Hash as in the last call costs nothing
       # @return [Hash{Symbol => String, nil}] frozen
       # @raise [KeyError] for an unknown id
       def sentences(reasons)

@@ -8,9 +8,9 @@ module Memscope
     # @param surface [String] the part that needs it
     # @param gem [String]
     # @param feature [String] the file to require
-    # @param version [String, nil] those of the gem that will do: ">= 2.2"
+    # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
     # @return [void]
-    # @raise [LoadError] where the gem is missing, with the line for the Gemfile
+    # @raise [LoadError] if the gem is missing; the message has the line for the Gemfile
     def self.load(surface, gem:, feature: gem, version: nil)
       require feature
     rescue LoadError => e

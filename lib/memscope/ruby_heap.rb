@@ -103,8 +103,8 @@ module Memscope
     def self.compaction_refusal(ruby = RUBY_VERSION)
       return unless UNSAFE_TO_COMPACT.include?(ruby)
 
-      "GC.compact can crash Ruby #{ruby} (ruby/ruby#7081): upgrade to 3.1.4, 3.2.1 or newer; until then only a " \
-        "restart returns these pages"
+      "GC.compact can crash Ruby #{ruby} (ruby/ruby#7081): upgrade to 3.1.4, 3.2.1 or newer; until then, only a " \
+        "restart returns the pages that compaction would empty"
     end
 
     # @return [Integer, nil] of all pages, empty ones included where their number is known

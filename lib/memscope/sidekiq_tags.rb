@@ -12,7 +12,7 @@ module Memscope
   #   end
   class SidekiqTags
     # @param _job [Object]
-    # @param payload [Hash{String => Object}] of the job; for Active Job the tag is the wrapped class
+    # @param payload [Hash{String => Object}] the payload of the job; for Active Job the tag is the wrapped class
     # @param _queue [String]
     def call(_job, payload, _queue, &)
       name = MallocProfile.shortened((payload["wrapped"] || payload["class"]).to_s)

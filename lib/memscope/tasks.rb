@@ -21,7 +21,7 @@ module Memscope
 
     # Each task with its description in `rake -T`.
     TASKS = {
-      report: "Print where the memory is, of this rake process or PID= (FORMAT=json)",
+      report: "Print where the memory of this rake process, or of PID=, is (FORMAT=json)",
       doctor: "Diagnose the memory, and fail if there are findings (PID=, FORMAT=json)",
       arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
@@ -30,7 +30,7 @@ module Memscope
     }.freeze
     # The values of FORMAT; the metrics are always text.
     FORMATS = %w[text json].freeze
-    # The messages of other processes may hold anything.
+    # Messages from other processes may contain any characters.
     UNPRINTABLE = /[^[:print:]]+/
     PID = /\A[1-9]\d{0,9}\z/
     private_constant :UNPRINTABLE, :PID
@@ -57,13 +57,13 @@ module Memscope
         require_relative "../memscope"
         client = client()
         target = client ? "process #{client.pid}" : "this rake process itself (pid #{Process.pid})"
-        warn "memscope:#{task}: of #{target}"
+        warn "memscope:#{task}: for #{target}"
         print_of(client, task)
       rescue ArgumentError, Failure, LoadError => e
         abort "memscope:#{task}: #{e.message.gsub(UNPRINTABLE, ' ')}"
       end
 
-      # @return [Client, nil] of the process PID; nil without PID
+      # @return [Client, nil] a client of the process PID; nil without PID
       def client
         pid = ENV.fetch("PID", "")
         return if pid.empty?
@@ -108,7 +108,7 @@ module Memscope
       end
 
       def metrics(client)
-        refuse("PID", client.pid, "none; a server's metrics are its page /metrics") if client
+        refuse("PID", client.pid, "none; a server's metrics are on its page /metrics") if client
 
         Memscope::Prometheus.text
       end

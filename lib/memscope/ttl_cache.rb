@@ -9,9 +9,9 @@ module Memscope
     # @return [Object] the last value, of any age
     attr_reader :value
 
-    # @param keep_errors [Boolean] whether an error is kept, and raised again, as long as a value
+    # @param keep_errors [Boolean] whether an error is kept for as long as a value would be, and raised again
     # @param clock [#call] returns seconds
-    # @param work [#call] returns seconds, by the clock that measures the work of a read
+    # @param work [#call] returns seconds; the clock that measures how long a read works
     def initialize(keep_errors: false, clock: Clock.method(:now), work: clock)
       @keep_errors = keep_errors
       @clock = clock
@@ -19,8 +19,8 @@ module Memscope
       @mutex = Mutex.new
     end
 
-    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or computes them from the seconds of work that
-    #   the value took
+    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or what computes them from the seconds, by
+    #   `work`, that the value took
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
     def fetch(ttl, &)

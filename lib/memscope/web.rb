@@ -12,14 +12,15 @@ module Memscope
   #   mount Memscope::Web => "/memscope"            # in config/routes.rb
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
-  # Every page is HTML, JSON and text: by its extension (/arenas.json, /arenas.txt), else by the Accept header. / shows
-  # the ledger, the doctor's findings and the levers of Memscope.purge; /ledger and /doctor serve its two readings;
-  # /arenas, /size_classes, /ruby_heap, /mappings and /workers one other each; /metrics is for Prometheus. POST changes
-  # the process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop.
+  # Every page is served as HTML, JSON or text: by its extension (/arenas.json, /arenas.txt), else by the Accept header.
+  # / shows the ledger, the doctor's findings and the levers of Memscope.purge; /ledger and /doctor are the same page in
+  # HTML, and one of the two readings each in JSON and text. /arenas, /size_classes, /ruby_heap, /mappings and /workers
+  # show one reading each; /metrics is for Prometheus. POST changes the process: /purge with lever=NAME, or lever=all;
+  # /profile with do=start or do=stop.
   #
-  # /profile shows the malloc profile of this process; in a Puma cluster, the profile of worker N with worker=N, else of
-  # the first worker. /debug/pprof/heap serves the profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in
-  # a cluster, the merged profile of all workers; with seconds=N, the change in the next N seconds.
+  # /profile shows the malloc profile of this process; in a Puma cluster, the profile of worker N with worker=N, else
+  # that of the first worker. /debug/pprof/heap serves the profile to Pyroscope, Parca and `go tool pprof` as Go
+  # programs do; in a cluster, the merged profile of all workers; with seconds=N, the change in the next N seconds.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
@@ -29,13 +30,13 @@ module Memscope
     @building = Mutex.new
 
     class << self
-      # @param env [Hash] of Rack
-      # @return [Array(Integer, Hash, #each)] of Rack
+      # @param env [Hash] Rack's environment
+      # @return [Array(Integer, Hash, #each)] a Rack response
       def call(env) = application.call(env)
 
       # Adds a middleware before the application; the first one added sees a request first.
       #
-      # All further arguments are for the middleware's `new`, after the application.
+      # All further arguments are passed to the middleware's `new`, after the application.
       #
       # @param middleware [Class]
       # @return [void]

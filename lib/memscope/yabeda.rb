@@ -10,8 +10,8 @@ module Memscope
   #
   #   gem "memscope", require: ["memscope", "memscope/yabeda"]
   #
-  # They are read when Yabeda collects. Every sample has all tags of its metric; an absent one is "". Yabeda keeps the
-  # last value of a gauge whose sample has disappeared.
+  # They are read when Yabeda collects. Every sample has all tags of its metric; a tag without a value is "". Yabeda
+  # keeps the last value of a gauge whose sample has disappeared.
   module Yabeda
     @counted = {}
     @mutex = Mutex.new
@@ -47,7 +47,7 @@ module Memscope
 
       # @api private
       # @param definition [Metrics::Definition]
-      # @return [Symbol] without the group's name
+      # @return [Symbol] the family's name without the group's
       def short_name(definition) = definition.name.delete_prefix("memscope_").to_sym
 
       private

@@ -96,7 +96,7 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
                                              memscope_status_reason(ledger->own_memory_status)));
     else if (ledger->own_memory_refusal != MEMSCOPE_OK)
         memscope_hash_set(reasons, "own_memory",
-                          memscope_reason_of("own_memory_piped", memscope_status_reason(ledger->own_memory_refusal)));
+                          memscope_reason_of("own_memory_slow", memscope_status_reason(ledger->own_memory_refusal)));
     if (ledger->jemalloc_status == MEMSCOPE_OK)
         add_jemalloc_reasons(reasons, ledger);
     return reasons;

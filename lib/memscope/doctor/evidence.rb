@@ -17,13 +17,13 @@ module Memscope
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false
-      # @return [Snapshot, nil] a tenth of a second later, only where jemalloc holds many freed pages and no
-      #   background thread runs: it shows whether the process returns pages
+      # @return [Snapshot, nil] taken a tenth of a second after the first, only if jemalloc holds many freed pages and
+      #   no background thread runs: shows whether the process returns pages
       field :second_snapshot, Snapshot, sparse: true
-      # @return [Array<Hash{Symbol => Integer}>, nil] of jemalloc's arenas: index, threads, allocated_bytes,
-      #   dirty_bytes and dirty_decay_ms; nil where jemalloc does not serve malloc
+      # @return [Array<Hash{Symbol => Integer}>, nil] for each of jemalloc's arenas: index, threads, allocated_bytes,
+      #   dirty_bytes and dirty_decay_ms; nil if jemalloc does not serve malloc
       field :arenas, :list, sparse: true
-      # @return [Fragmentation, nil] under jemalloc: what is stuck, by size
+      # @return [Fragmentation, nil] under jemalloc: memory stuck in slabs, by block size
       field :fragmentation, Fragmentation, sparse: true
       # @return [RubyHeap]
       field :ruby_heap, RubyHeap, null: false
@@ -31,20 +31,20 @@ module Memscope
       field :process_memory, ProcessMemory, null: false
       # @return [Cgroup]
       field :cgroup, Cgroup, null: false
-      # @return [Lint] what is wrong with the allocator's settings, and the process's environment
+      # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
 
-      # Bytes of freed pages, and seconds.
+      # A second snapshot is taken if this many bytes are freed pages, and after this many seconds.
       MANY = 16 * 1_048_576
       MOMENT = 0.1
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
       private_constant :MANY, :MOMENT, :OF_ARENAS
 
-      # Reads it all. Tier T2.
+      # Takes all of the readings. Tier T2.
       #
       # @return [Evidence]
       def self.read
-        lint = Lint.read # first: it reads the CPU time, which the others use up
+        lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
         ledger = Ledger.read(deep: true, objects: true)
         snapshot = Snapshot.read
         heap = RubyHeap.read
@@ -67,7 +67,7 @@ module Memscope
       end
       private_class_method :of_jemalloc, :second_snapshot
 
-      # @return [Hash{Symbol => Object}] what the readings cost together
+      # @return [Hash{Symbol => Object}] the costs of the readings together, without second_snapshot and arenas
       def cost
         Cost.sum([ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact.map(&:cost))
       end

@@ -5,20 +5,21 @@ require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Doctor
-    # The numbers that the rules use, each taken or derived from the evidence; nil where the evidence has none.
+    # The numbers that the rules use, each taken or derived from the evidence; nil if the evidence lacks it.
     #
     # @api private
     class Figures
       extend Forwardable
 
-      # A process that has used more CPU time than this has done some work: to load and run the doctor takes a tenth.
+      # A process that has used more CPU time than this has done some work: loading and running the doctor
+      # takes a tenth of it.
       SOME_WORK_SECONDS = 1.0
       private_constant :SOME_WORK_SECONDS
 
       # @return [Diagnosis::Evidence]
       attr_reader :evidence
 
-      # @return [Figures, nil] of the earlier diagnosis
+      # @return [Figures, nil] the figures of the earlier diagnosis
       attr_reader :earlier
 
       # @!method rss_bytes
@@ -39,7 +40,7 @@ module Memscope
 
       def jemalloc? = allocator.name == :jemalloc
 
-      # @return [Integer, nil] of the ledger's row at that path; nil without such a row
+      # @return [Integer, nil] bytes of the ledger's row at that path; nil if there is no such row
       def bytes(*path) = row(*path)&.bytes
 
       # @return [Object, nil] a count in the detail of the ledger's row at that path
@@ -48,7 +49,7 @@ module Memscope
       # @return [Integer, nil]
       def threads = process_memory.threads
 
-      # @return [Float] the share of the RSS
+      # @return [Float] these bytes as a share of the RSS
       def of_rss(bytes) = rss_bytes&.positive? ? bytes.fdiv(rss_bytes) : 0.0
 
       # @return [Object, nil] a setting of the allocator that serves malloc
@@ -56,11 +57,12 @@ module Memscope
 
       # --- Ruby
 
-      # @return [Integer, nil] live slots, and what objects report to hold through malloc; nil where not every one was
-      #   asked
+      # @return [Integer, nil] bytes of live slots, plus what objects report holding through malloc; nil if some objects
+      #   were left out
       def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
 
-      # @return [Integer, nil] in use in malloc, beyond what objects report to hold; nil where not every one was asked
+      # @return [Integer, nil] bytes in use in malloc beyond what objects report holding; nil if some objects were
+      #   left out
       def untracked_bytes
         in_use = detail(:malloc, :in_use_bytes)
         held = ledger.held_by_objects_bytes unless objects_left_out?
@@ -70,13 +72,13 @@ module Memscope
       # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance
       def ruby?(series) = ledger.ruby.start_with?("#{series}.")
 
-      # @return [Integer] by how much Ruby lets malloc grow before it collects garbage: that much is free now and then
+      # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after one
       def gc_room = snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
 
-      # @return [Integer, nil] pages without an object that Ruby counts among those in use
+      # @return [Integer, nil] bytes of pages without any object that Ruby nevertheless counts as in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
-      # @return [Integer, nil] bytes of the pages that compaction empties or that Ruby keeps empty; without
+      # @return [Integer, nil] bytes of the pages that compaction empties or that Ruby keeps empty, excluding
       #   hidden_empty_bytes
       def compactable_bytes
         return unless ruby_heap.compactable_bytes
@@ -84,7 +86,8 @@ module Memscope
         [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max + ruby_heap.empty_bytes
       end
 
-      # @return [Range, String] what the documented compaction returns of them, or why that cannot be predicted
+      # @return [Range, String] how many of these bytes Memscope.purge(:compact) returns, or why no forecast is
+      #   possible
       def compaction
         return "#{compaction_refusal}." if compaction_refusal
 
@@ -98,30 +101,30 @@ module Memscope
       # @return [String, nil] why this Ruby's heap is never compacted
       def compaction_refusal = RubyHeap.compaction_refusal(ruby_heap.ruby)
 
-      # @return [Integer] the part of what a compaction empties that Ruby keeps because of a setting
+      # @return [Integer] bytes of the pages that a compaction empties but Ruby keeps because of free_slots_max_ratio
       def kept_compactable_bytes = @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
 
-      # @return [Integer] the part of the pages without an object that Ruby keeps because of that setting
+      # @return [Integer] the part of hidden_empty_bytes that Ruby keeps because of that setting
       def kept_empty_bytes = @forecast.kept_by_setting(hidden_empty_bytes || 0)
 
-      # @return [Integer, nil] the part of the pages without an object that garbage collections return
+      # @return [Integer, nil] the part of hidden_empty_bytes that garbage collections return
       def returned_empty_bytes = hidden_empty_bytes && @forecast.returned_of_empty(hidden_empty_bytes)
 
       # --- The allocator
 
-      # @return [Integer, nil] resident in malloc, but in no used block
+      # @return [Integer, nil] resident bytes of malloc that are not part of a used block
       def unused_bytes
         in_use = detail(:malloc, :in_use_bytes)
         in_use && [bytes(:malloc) - in_use, 0].max
       end
 
-      # @return [Array<Allocator::Other>] those that could serve malloc
+      # @return [Array<Allocator::Other>] allocators that do not serve malloc, but could
       def idle_allocators = allocator.others.select { |other| other.prefix.empty? }
 
-      # @return [Array<Allocator::Other>] those that serve one library only
+      # @return [Array<Allocator::Other>] allocators that serve only one library
       def private_allocators = allocator.others - idle_allocators
 
-      # @return [String, nil] the allocator in LD_PRELOAD that is not in this process
+      # @return [String, nil] the allocator that LD_PRELOAD names but that is not in this process
       def missing_preload
         name = environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
         name unless name.nil? || [allocator, *allocator.others].any? { |found| found.name.name == name }
@@ -133,26 +136,27 @@ module Memscope
 
       # --- glibc
 
-      # @return [Integer, nil] what malloc_trim returns
+      # @return [Integer, nil] bytes that malloc_trim would return to the kernel
       def trimmable_bytes = detail(:malloc, :trimmable_bytes)
 
-      # @return [Integer, nil] free in a heap, by the row's id, but in parts of pages that no trim returns
+      # @return [Integer, nil] bytes that are free in a heap (given by its row's id), but in parts of pages, which no
+      #   trim returns
       def unreturnable_bytes(heap)
         free = %i[free thread_caches top].map { |id| bytes(:malloc, heap, id) }
         trimmable = detail(:malloc, heap, :free, :trimmable_bytes)
         [free.sum - trimmable, 0].max if trimmable && free.all?
       end
 
-      # @return [Integer] beside the main heap
+      # @return [Integer] the number of arenas, without the main heap
       def glibc_arenas = detail(:malloc, :arenas, :arenas) || 0
 
       # --- jemalloc
 
-      # @return [Integer, nil] a total of jemalloc's
+      # @return [Integer, nil] a total from jemalloc's statistics
       def jemalloc(name) = snapshot.jemalloc&.[](name)
 
-      # @return [Range, nil] how much of jemalloc's dirty pages is resident, at least and at most: jemalloc also counts
-      #   pages that were never written to, which are among those that are counted but not resident
+      # @return [Range, nil] resident bytes of jemalloc's dirty pages, from the least to the most possible: jemalloc
+      #   also counts pages never written to as dirty, and the ledger's row :not_resident includes these
       def dirty_bytes
         dirty = bytes(:malloc, :dirty)
         dirty && ([dirty + (bytes(:malloc, :not_resident) || 0), 0].max..[dirty, bytes(:malloc)].min)
@@ -161,26 +165,26 @@ module Memscope
       # @return [Boolean] whether a background thread purges
       def background_threads? = (jemalloc(:background_threads) || 0).positive?
 
-      # @return [Boolean] whether background threads are set to run, but did not survive the fork
+      # @return [Boolean] whether background threads are enabled, but did not survive the fork
       def background_threads_lost? = environment.forked? && setting(:background_thread) == true && !background_threads?
 
-      # @return [Integer] freed pages in arenas without a thread, where nothing returns them
+      # @return [Integer] bytes of freed pages in arenas without a thread, where no allocating thread returns them
       def stranded_dirty_bytes = dirty_in { |arena| arena[:threads]&.zero? }
 
-      # @return [Integer] freed pages in arenas that keep them for ever
+      # @return [Integer] bytes of freed pages in arenas that never return them (dirty_decay_ms:-1)
       def undecaying_dirty_bytes = dirty_in { |arena| arena[:dirty_decay_ms] == -1 }
 
-      # @return [Array<Fragmentation::Stuck>] the block sizes that most memory is stuck in
+      # @return [Array<Fragmentation::Stuck>] the three block sizes with the most stuck memory
       def stuck = evidence.fragmentation&.stuck&.first(3) || []
 
-      # @return [Boolean, nil] whether pages were purged between the two snapshots; nil where there was no second one
+      # @return [Boolean, nil] whether pages were purged between the two snapshots; nil without a second snapshot
       def purging_now?
         later = evidence.second_snapshot&.jemalloc
         later && later[:dirty_npurge] > jemalloc(:dirty_npurge)
       end
 
-      # @return [Boolean] whether the process was forked, has hardly worked since, and returns no pages: a worker that
-      #   serves requests frees pages all the time, and looks as idle between two requests
+      # @return [Boolean] whether the process was forked, has used hardly any CPU time since, and returns no pages. The
+      #   CPU time rules out a worker between two requests, which returns no pages at that moment either
       def idle_since_fork?
         environment.forked? && purging_now? == false && (environment.cpu_seconds || 0) < SOME_WORK_SECONDS
       end
@@ -188,7 +192,7 @@ module Memscope
       # @return [Boolean] whether pages were purged since the earlier diagnosis
       def purged_since_earlier? = purged_since_earlier&.positive? || false
 
-      # @return [Boolean] whether none were, though all should have been
+      # @return [Boolean] whether no pages were purged since the earlier diagnosis, although all of them were due
       def decay_overdue?
         purged_since_earlier&.zero? && seconds * 1000 > setting(:dirty_decay_ms) &&
           [earlier.jemalloc(:pdirty), jemalloc(:pdirty)].min >= jemalloc(:pdirty) / 2
@@ -208,17 +212,17 @@ module Memscope
 
       # @yieldparam figures [Figures]
       # @yieldreturn [Integer, nil]
-      # @return [Integer, nil] by how much something grew since the earlier diagnosis; 0 where it fell
+      # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
       def growth
         before = yield(earlier)
         now = yield(self)
         before && now && [now - before, 0].max
       end
 
-      # @return [Float] since the earlier diagnosis
+      # @return [Float] time since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f
 
-      # @return [Integer, nil] what the parent's thread caches held before the fork, less what this process's hold
+      # @return [Integer, nil] bytes in the parent's thread caches before the fork, minus those in this process's
       def stranded_cache_bytes
         return unless earlier && earlier.ledger.pid == environment.parent_pid
 
@@ -231,7 +235,7 @@ module Memscope
       # @return [Integer, nil]
       def limit_bytes = cgroup.limit_bytes
 
-      # @return [Integer, nil] what the kernel cannot reclaim without killing
+      # @return [Integer, nil] bytes of the container that the kernel cannot reclaim without killing a process
       def working_set_bytes = cgroup.working_set_bytes || cgroup.current_bytes
 
       # @return [Integer, nil]
@@ -253,7 +257,7 @@ module Memscope
 
       def dirty_in(&block) = (evidence.arenas || []).select(&block).sum { |arena| arena[:dirty_bytes] || 0 }
 
-      # Pages; nil where the two diagnoses cannot be compared.
+      # Number of pages; nil if the two diagnoses cannot be compared.
       def purged_since_earlier
         jemalloc(:dirty_purged) - earlier.jemalloc(:dirty_purged) if jemalloc? && incomparable.nil? && earlier.jemalloc?
       end

@@ -4,16 +4,18 @@ require_relative "../report/quantity"
 
 module Memscope
   module Doctor
-    # One rule, as data. An entry that depends on the process is a lambda that takes its Figures; the first four entries
-    # can also be the name of a figure. The lambda of a text takes the affected bytes as a second argument.
+    # One rule, as data. An entry that depends on the process is a lambda that takes the process's Figures; the first
+    # four entries below can also be the name of a figure. The lambda of a text, or of the remedy, can take the affected
+    # bytes as a second argument.
     #
-    # * inapplicable: a String where the rule does not apply to this process, and why; nil where it does.
+    # * inapplicable: why the rule does not apply to this process, a String; nil if it applies.
     # * affected: the bytes that the rule concerns; nil if unknown.
     # * present: a further condition, or the only one if the rule concerns no number of bytes.
-    # * recoverable: an Integer, a Range, or a String: why nothing in this process returns the bytes.
+    # * recoverable: the bytes that the remedy returns, an Integer or a Range; or a String, why nothing in this process
+    #   returns them.
     # * id, subject: its name, and what it looks for.
-    # * floor, ratio, of: the bytes must reach the floor, and this share of another figure (of the RSS). Both: a large
-    #   share of little memory is not worth a remedy, nor is a small share of much.
+    # * floor, ratio, of: the bytes must reach both the floor and this share of the figure `of` (by default the RSS):
+    #   neither a large share of little memory nor a small share of much memory is worth a remedy.
     # * remedy: an Array of Finding's remedy and remedy_cost, or a lambda.
     # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
@@ -38,7 +40,7 @@ module Memscope
       end
 
       # @param figures [Figures]
-      # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding, which is nil unless it was found
+      # @return [Array(Hash, Hash)] the body of a Diagnosis::Check, and that of a Finding, or nil if nothing was found
       def judge(figures)
         reason = figure(:inapplicable, figures)
         return [check(:inapplicable, reason), nil] if reason
@@ -102,7 +104,7 @@ module Memscope
       GLIBC = ->(f) { "glibc does not serve malloc" unless f.glibc? }
       JEMALLOC = ->(f) { "jemalloc does not serve malloc" unless f.jemalloc? }
       LIMITED = ->(f) { "the container has no limit that memscope can read" unless f.cgroup.limit_bytes }
-      # What the kernel says about huge pages, for the evidence.
+      # The kernel's numbers and settings of huge pages, for the evidence.
       HUGE = lambda do |f|
         { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.environment.thp_mode,
           huge_page_gaps: f.environment.thp_gaps }
@@ -115,7 +117,7 @@ module Memscope
 
         private
 
-        # Rules from their attributes by id, after those that all of them share.
+        # Makes rules from their attributes by id; `shared` holds attributes of all of them, which a rule can override.
         def table(shared = {}, **rules) = rules.map { |id, own| Rule.new(id: id, **shared, **own) }.freeze
 
         # "61 %"

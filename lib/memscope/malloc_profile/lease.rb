@@ -7,20 +7,21 @@ require_relative "../malloc_profile"
 module Memscope
   module MallocProfile
     # A profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web. The requester may
-    # die before the profile is over, so it ends by itself.
+    # die before the profile is over, so the profile ends by itself.
     #
     # @api private
     module Lease
       # The allowed duration, in seconds.
       SECONDS = (0.001..86_400)
-      # Seconds that it continues after that, for the requester to stop it.
+      # Seconds that the profile continues beyond its duration, so that the requester has time to stop it.
       GRACE = 10
 
       @lock = Mutex.new
 
       class << self
         # @param seconds [Numeric]
-        # @param shared [Boolean] whether stop_shared may stop it: several processes serve one page
+        # @param shared [Boolean] whether stop_shared may stop it without the token: any of several processes may serve
+        #   the page that stops it
         # @return [String] the token that stops it
         # @raise [ArgumentError] for an invalid duration, rate or backend
         # @raise [Unavailable] as MallocProfile.start
@@ -31,7 +32,7 @@ module Memscope
           end
 
           @lock.synchronize do
-            # An interrupt waits until the thread that ends the profile is there.
+            # Interrupts are deferred until the thread that ends the profile exists.
             Thread.handle_interrupt(Object => :never) do
               @session = MallocProfile.start_session(rate: rate, backend: backend)
               @hooked ||= Forks.listen(child: -> { forked }) && true
@@ -45,7 +46,7 @@ module Memscope
 
         # @param token [String] from start
         # @return [Profile]
-        # @raise [Unavailable] where it is over
+        # @raise [Unavailable] if the profile of this token has already ended
         def stop(token)
           @lock.synchronize do
             unless token && token == @token && held?
@@ -57,7 +58,7 @@ module Memscope
           end
         end
 
-        # Stops it for any process of the cluster.
+        # Stops a shared profile on behalf of any process of the cluster.
         #
         # @return [Profile]
         # @raise [Unavailable] unless one is running that was started as shared
@@ -79,8 +80,8 @@ module Memscope
         # @return [Boolean] whether it was started as shared
         def shared? = @shared == true && held?
 
-        # @return [Hash{Symbol => Object}] session: the number of the profile that is running, or was the last, 0 for
-        #   none; running; shared; jemalloc: whether its profiler is ready
+        # @return [Hash{Symbol => Object}] session: the number of the running profile, or else of the last one, 0 if
+        #   there was none; running; shared; jemalloc: whether jemalloc's profiler is ready
         def state
           { session: Native.profile_session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
@@ -88,7 +89,7 @@ module Memscope
 
         private
 
-        # A child continues its parent's profile, but lacks the thread that would end it.
+        # A forked child continues its parent's profile, but lacks the thread that would end it: ends it here.
         def forked
           held = held?
           @token = nil
@@ -97,7 +98,7 @@ module Memscope
         end
 
         def watch(token, seconds)
-          # It inherits the mask of start, under which it could not be killed.
+          # The thread inherits the interrupt mask of start, under which it could not be killed.
           Forks.background("memscope profile") do
             Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) }
           end

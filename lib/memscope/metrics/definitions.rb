@@ -28,8 +28,8 @@ module Memscope
 
     # The declaration of one family: its name, its meaning, and where its samples come from.
     #
-    # A name ends in the base unit, where it has one; the name of a counter ends in _total. Labels are a closed list;
-    # memscope itself bounds their values (rows, arenas, workers, kinds), users never do.
+    # A name ends in its base unit, if it has one; the name of a counter ends in _total. Labels are a closed list; their
+    # values are bounded by memscope itself (rows, arenas, workers, kinds) and never come from users.
     class Definition
       # Sources that are the same for all workers.
       SHARED = %i[allocator cgroup].freeze
@@ -46,16 +46,16 @@ module Memscope
       # @!attribute [r] labels
       #   @return [Array<Symbol>] without :worker, which `label_names` adds
       # @!attribute [r] source
-      #   @return [Symbol, nil] of the reading of Readings that has it; nil where only workers' reports do
+      #   @return [Symbol, nil] the key in Readings of the reading that has it; nil if only workers' reports have it
       attr_reader :name, :type, :unit, :help, :labels, :source
 
       # @param name [String]
       # @param help [String]
       # @param source [Symbol, nil]
-      # @param read [Symbol, Proc, nil] returns a number of the reading, or with labels a Hash of their values to
-      #   numbers; nil is unknown, and has no sample
-      # @param report [Symbol, Proc, nil] the same of a worker's report; by default what `read` returns of the snapshot
-      #   in the report
+      # @param read [Symbol, Proc, nil] returns a number from the reading or, if there are labels, a Hash from their
+      #   values to numbers; nil is unknown, and has no sample
+      # @param report [Symbol, Proc, nil] the same from a worker's report; with the source :snapshot by default what
+      #   `read` returns for the report's snapshot
       # @param labels [Array<Symbol>]
       def initialize(name, help, source, read = nil, report: nil, labels: [])
         @name = "memscope_#{name}".freeze
@@ -78,9 +78,9 @@ module Memscope
       # @return [Array<Symbol>] all labels that a sample may have
       def label_names = shared? ? labels : [*labels, :worker]
 
-      # @param reading [Reading, nil] of `source`
+      # @param reading [Reading, nil] the reading of `source`
       # @param worker [String, nil] the label of this process; nil for none
-      # @return [Hash{Hash{Symbol => String} => Numeric}] by labels; a Hash, so that no two samples have the same
+      # @return [Hash{Hash{Symbol => String} => Numeric}] by labels; a Hash, so that no two samples have the same labels
       def samples(reading, worker)
         worker = nil if shared?
         reading ? labelled(@read.call(reading), worker) : {}
@@ -109,7 +109,7 @@ module Memscope
     #
     # @api private
     module Tables
-      # Keys of GC.stat. One that this Ruby does not have has no sample.
+      # Keys of GC.stat. A key that this Ruby does not have yields no sample.
       GC = {
         "gc_live_slots" => [:heap_live_slots, "Slots of Ruby's heap that hold an object, uncollected garbage included"],
         "gc_free_slots" => [:heap_free_slots, "Slots of Ruby's heap without an object"],
@@ -145,7 +145,8 @@ module Memscope
         "jemalloc_arenas" => [:narenas, "Arenas"],
         "jemalloc_background_threads" => [:background_threads, "Threads of jemalloc that purge unused pages"]
       }.freeze
-      # By a label: the label, its values with the keys of Snapshot#jemalloc, and help. Pages are counted in pages.
+      # Families with a label: the label, the key of Snapshot#jemalloc for each of its values, and help. Keys for the
+      # label :pages count pages; `jemalloc_parts` converts these to bytes.
       JEMALLOC_PARTS = {
         "jemalloc_unused_bytes" =>
           [:pages, { dirty: :pdirty, muzzy: :pmuzzy },
@@ -178,7 +179,7 @@ module Memscope
         host_memory_bytes: "Memory of the machine: the bound of a group without a limit"
       }.freeze
 
-      # Of Arena::LEVELS. A level that the allocator does not count has no sample.
+      # Fields from Arena::LEVELS. A level that the allocator does not count has no sample.
       ARENA = {
         allocated_bytes: "Allocated from the arena",
         active_bytes: "In its pages with allocations in them (jemalloc)",
@@ -194,7 +195,7 @@ module Memscope
         fast_bytes: "Free blocks of small sizes, which are not merged (glibc)"
       }.freeze
 
-      # What only workers report.
+      # Families that only the workers' reports have.
       WORKER = {
         "worker_pss_bytes" =>
           [:pss_bytes, "Resident memory, with each page divided by the number of processes that map it"],
@@ -212,7 +213,7 @@ module Memscope
           [->(worker) { worker.at&.to_f&.round(3) }, "When it last reported, in seconds since 1970"]
       }.freeze
 
-      # Keys of Cost, of the readings of a collection and of the workers' reports.
+      # Keys of Cost, for the readings of a collection and for those in the workers' reports.
       READING = {
         "reading_seconds" => [:wall_us, "Duration of the latest reading of each kind"],
         "reading_gvl_seconds" => [:gvl_us, "How much of that held the GVL"]
@@ -232,7 +233,7 @@ module Memscope
     end
     private_constant :Tables
 
-    # All families, in the order of their export. The cost of readings is last: it is of those that were taken.
+    # All families, in the order of their export. The costs of the readings are last, when all readings have been taken.
     #
     # @return [Array<Definition>]
     DEFINITIONS = [

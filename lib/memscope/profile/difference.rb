@@ -6,35 +6,35 @@ module Memscope
   class Profile < Reading
     # The growth of each place between two profiles of one process: later - earlier.
     #
-    # Errors are added in quadrature, as of independent estimates: an upper bound, for a block that is live in both
-    # profiles is the same sample in both, and cancels out. Unchanged stacks are left out, with their errors.
+    # Errors are added in quadrature, as if the estimates were independent. That is an upper bound: a block that is live
+    # in both profiles is the same sample in both, and cancels out. Unchanged stacks and their errors are left out.
     class Difference < Reading
       include Sampled
 
-      # @return [Symbol] of both profiles
+      # @return [Symbol] the backend of both profiles
       field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
-      # @return [Integer] of both profiles
+      # @return [Integer] the rate of both profiles
       field :rate_bytes, :count, null: false
-      # @return [Float] from the earlier profile to the later
+      # @return [Float] time from the earlier profile to the later
       field :seconds, :number, null: false
-      # @return [Integer] the later profile's current one
+      # @return [Integer] the later profile's current generation
       field :generation, :count, null: false
-      # @return [Integer] all live bytes then
+      # @return [Integer] all live bytes of the earlier profile
       field :earlier_live_bytes, :bytes, null: false
-      # @return [Integer] and later
+      # @return [Integer] all live bytes of the later profile
       field :later_live_bytes, :bytes, null: false
-      # @return [Array<Frame>] of all stacks
+      # @return [Array<Frame>] the frames of all stacks
       field :frames, [Frame], null: false
-      # @return [Array<Stack>] with the growth of each; unchanged ones are left out
+      # @return [Array<Stack>] the stacks with their growth; unchanged ones are left out
       field :stacks, [Stack], null: false
-      # @return [Integer] later less earlier
+      # @return [Integer] live bytes of the later profile minus those of the earlier
       field :live_bytes, :signed_bytes, null: false
-      # @return [Integer] later less earlier
+      # @return [Integer] live samples of the later profile minus those of the earlier
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
 
-      # Equal in both, or their numbers could not be compared.
+      # These must be equal in both profiles for their numbers to be comparable.
       SAME = %i[pid backend rate_bytes].freeze
       private_constant :SAME
 
@@ -44,9 +44,9 @@ module Memscope
 
         # @param earlier [Profile]
         # @param later [Profile]
-        # @return [Difference] in the later one's envelope; nothing was read for it, so it costs nothing
+        # @return [Difference] in the later profile's envelope; its cost is zero, because nothing was read for it
         # @raise [TypeError] unless both are profiles
-        # @raise [ArgumentError] unless both are of one process, rate and backend
+        # @raise [ArgumentError] unless both have the same process, rate and backend
         def between(earlier, later)
           unless earlier.instance_of?(Profile)
             raise TypeError, "#{later.class} - #{earlier.class}: only a profile can be subtracted from a profile"
@@ -73,7 +73,7 @@ module Memscope
             live_bytes: later.live_bytes - earlier.live_bytes }
         end
 
-        # Pairs the stacks of both, whose frames have different indexes.
+        # Matches the stacks of both profiles, in which the same frame can have different indexes.
         def matched(earlier, later)
           ids = {}
           pairs = [[later, 1], [earlier, -1]].flat_map do |profile, sign|
@@ -89,7 +89,7 @@ module Memscope
             generation: stack.generation }
         end
 
-        # With the square of its error; nil where nothing changed.
+        # The growth of one stack and the square of its error; nil if nothing changed.
         def growth(identity, signed)
           numbers = Stack::GROWING.to_h do |name|
             values = signed.map { |stack, sign| stack.public_send(name)&.*(sign) }

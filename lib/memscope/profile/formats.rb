@@ -4,7 +4,7 @@ require_relative "../profile"
 
 module Memscope
   class Profile < Reading
-    # The formats that a profile can be written in, by the names that the surfaces take.
+    # The formats that a profile can be written in, by the names that the command line takes.
     #
     # @api private
     module Formats
@@ -13,19 +13,19 @@ module Memscope
       autoload :Pprof, File.join(__dir__, "formats/pprof.rb") # which needs a gem
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 
-      # The method that writes each.
+      # The method that writes each format.
       ALL = { text: :to_s, json: :to_json, collapsed: :to_collapsed, speedscope: :to_speedscope, pprof: :to_pprof,
               firefox: :to_firefox, html: :to_html }.freeze
-      # Those that do not end in a newline.
+      # Formats whose text does not end in a newline.
       LINE = %i[json speedscope firefox].freeze
       private_constant :LINE
 
       module_function
 
       # @param profile [Profile, Profile::Difference]
-      # @param name [Symbol] of ALL
+      # @param name [Symbol] a key of ALL
       # @return [String]
-      # @raise [LoadError] where pprof's gem is missing, naming the line for the Gemfile
+      # @raise [LoadError] if pprof's gem is missing; the message has the line for the Gemfile
       def write(profile, name)
         text = profile.public_send(ALL.fetch(name))
         LINE.include?(name) ? "#{text}\n" : text
@@ -33,14 +33,15 @@ module Memscope
 
       # The profiles of several processes as one.
       #
-      # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the labels
-      #   for all of its samples
+      # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile or Difference, each with the
+      #   labels for all of its samples
       # @param comments [Array<String>]
       # @return [String] as Sampled#to_pprof
-      # @raise [LoadError] likewise
+      # @raise [LoadError] as write
       def merged_pprof(parts, comments: []) = Pprof.new(parts, comments: comments).to_s
 
-      # "outer;inner 4096", a line for each stack. Frames and lines are separated by characters that no name keeps.
+      # "outer;inner 4096", a line for each stack. In names, the separators (";", and newlines like all other white
+      # space) are replaced.
       #
       # @param profile [Profile, Difference]
       # @return [String]

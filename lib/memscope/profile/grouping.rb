@@ -6,22 +6,22 @@ module Memscope
     #
     # @api private
     class Grouping
-      # What stacks are counted under; stacks of one key are counted together.
+      # The place that a stack is counted under; stacks with equal keys are counted together.
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"
-      # Lines that tag other lines, which the memory belongs to.
+      # Methods that only apply a tag: memory belongs to the nearest other line.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
-      # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are in the stacks of all that it
-      # allocates.
+      # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
+      # allocation that it makes.
       ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_)?|objspace_)x?(?:m|c|re)alloc/
-      # A stack is counted under its nearest native function of the first kind that it has: one outside the runtime,
-      # a named one that is no allocation function, a named one, any.
+      # Kinds of native functions, the most preferred first: outside the runtime; named and not an allocation function;
+      # named; any. A stack is counted under the nearest function of the most preferred kind that it contains.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },
                    ->(frame) { frame.named? && !frame.name.match?(ALLOCATING) },
                    :named?.to_proc,
                    ->(_frame) { true }].freeze
-      # Of an entry; each is nil where it is unknown of one stack.
+      # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
       private_constant :NO_FRAMES, :TAGS, :ALLOCATING, :PREFERRED, :NUMBERS
 
@@ -48,7 +48,7 @@ module Memscope
 
       # @!group Where a stack is counted
 
-      # A line counts once, be it in a method or in a block of it.
+      # A line is one place, whether it runs in a method or in a block of that method.
       #
       # @param stack [Stack]
       # @return [Place, String]
@@ -108,7 +108,7 @@ module Memscope
 
       private
 
-      # Once a frame, not once for each stack that it is in.
+      # Classifies each frame once, rather than once for each stack that contains it.
       def classify
         @files = @frames.map(&:file?)
         @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
@@ -132,13 +132,13 @@ module Memscope
 
       def sum(numbers) = numbers.include?(nil) ? nil : numbers.sum
 
-      # The name of most bytes: a line may be in a method and in a block of it.
+      # The name that accounts for most bytes: a line can have several, of a method and of a block in it.
       def heaviest(pairs)
         weights = pairs.each_with_object(Hash.new(0)) { |pair, all| all[yield(*pair)] += pair.first.live_bytes.abs }
         weights.except(nil).min_by { |name, weight| [-weight, name] }&.first
       end
 
-      # In a difference the growth, without the shrinkage.
+      # The total that shares refer to: in a difference, only the growth, without the shrinkage.
       def whole(bytes) = @difference ? bytes.select(&:positive?).sum : bytes.sum
 
       def share(bytes, whole)

@@ -8,8 +8,8 @@ module Memscope
     # The memory that a program allocated after its warm-up and still holds at its end, judged line by line against a
     # threshold. The warm-up is generation 0: loaded code and filled caches do not count.
     #
-    # An estimate has to exceed the threshold by two of its standard errors, which chance alone does in one of forty
-    # cases at most.
+    # An estimate has to exceed the threshold by two of its standard errors; by chance alone, that happens in at most
+    # one case in forty.
     #
     # @api private
     class Leaks
@@ -18,7 +18,7 @@ module Memscope
       ERRORS = 2
       private_constant :ERRORS
 
-      # @return [Profile] of the allocations after the warm-up
+      # @return [Profile] the part of the profile that was allocated between the warm-up and the program's end
       attr_reader :profile
 
       # @param whole [Profile]

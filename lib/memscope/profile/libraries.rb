@@ -4,7 +4,7 @@ require "rbconfig"
 
 module Memscope
   class Profile < Reading
-    # The library of a file, by its path.
+    # Which library a file belongs to, judged by the file's path.
     #
     # @api private
     module Libraries
@@ -16,7 +16,7 @@ module Memscope
       # …/bundler/gems/rails-1c2d3e4f5a6b/…
       CHECKOUT = %r{/bundler/gems/(?:extensions/[^/]+/[^/]+/)?(?<name>[^/]+)-(?<version>\h{7,40})/}
       INTERNAL = /\A<internal:/
-      # The directories of this Ruby; one of gems within them is matched before.
+      # The directories of this Ruby; gems installed below them are matched before these.
       OWN = %w[rubylibdir rubyarchdir vendordir].filter_map { |name| RbConfig::CONFIG[name] }.map { |path| "#{path}/" }
                                                 .freeze
       # memscope's own code, as a gem or a checkout.
@@ -29,7 +29,7 @@ module Memscope
       module_function
 
       # @param frame [Hash{Symbol => Object}] from the extension
-      # @return [Hash{Symbol => Object}] with the library, for a line of Ruby
+      # @return [Hash{Symbol => Object}] with its library added, if it is a line of Ruby
       def attributed(frame)
         line = frame[:path] if frame[:kind] == :ruby && frame[:library].nil?
         line ? frame.merge(library: of_line(line)) : frame
@@ -46,7 +46,8 @@ module Memscope
       end
 
       # @param path [String, nil] of a shared object
-      # @return [String, nil] the gem's name for a gem's extension, else the file's
+      # @return [String, nil] name and version of the gem for a gem's extension, STANDARD for one of Ruby's own,
+      #   otherwise the file's name
       def of_object(path) = path && (gem(path) || (standard?(path) ? STANDARD : File.basename(path)))
 
       # @param path [String, nil] of a shared object

@@ -2,14 +2,14 @@
 
 module Memscope
   class Profile < Reading
-    # What a profile and a difference of two have in common: frames, stacks, and all that is derived from them.
+    # The common part of a profile and of the difference of two: frames, stacks, and everything derived from them.
     module Sampled
       # The class methods.
       #
       # @api private
       module Parsing
         # @api private
-        # @return [Profile, Difference] checked: stacks name existing frames, and their numbers sum to the whole
+        # @return [Profile, Difference] checked: stacks refer to existing frames, and their numbers sum to the totals
         def load(hash, where)
           super.tap do |sampled|
             sampled.stacks.each_with_index { |stack, index| check(stack, sampled, "#{where}: stacks[#{index}]") }
@@ -42,18 +42,20 @@ module Memscope
       # @api private
       def self.included(base) = base.extend(Parsing)
 
-      # Groups of stacks, the largest first. Their numbers sum to the whole's.
+      # Groups of stacks, the largest first. Their numbers sum to the totals.
       #
-      # - :line, the line nearest to the allocation that is in a Ruby file, lines of Memscope.tag and of the tagging
-      #   middleware excluded; without one, the state that explains why, or the native function
+      # - :line, the line of a Ruby file nearest to the allocation, where possible not one of Memscope.tag or of the
+      #   tagging middleware; if there is none, the state that explains why, or the native function
       # - :method, the method of that line
-      # - :native, the native function nearest to the allocation that is neither C's, Ruby's nor the allocator's
-      # - :library, the gem, "Ruby standard library", "application" or the shared object that this is in
+      # - :native, the native function nearest to the allocation, preferably outside the C library, Ruby and the
+      #   allocator
+      # - :library, the library of the nearest native function outside these three, or else of that line: a gem, "Ruby
+      #   standard library", "application" or a shared object
       # - :stack, :generation, :tag, :thread
       #
-      # @param grouping [Symbol] of GROUPINGS
+      # @param grouping [Symbol] one of GROUPINGS
       # @return [Array<Entry>]
-      # @raise [ArgumentError] for any other
+      # @raise [ArgumentError] for any other grouping
       def by(grouping)
         unless GROUPINGS.include?(grouping)
           raise ArgumentError, "#{self.class}#by: grouping: given #{grouping.inspect}, allowed: " \
@@ -63,12 +65,12 @@ module Memscope
         Grouping.new(self).entries(grouping)
       end
 
-      # Sums over stacks with the same frames, for formats that know no thread, tag or generation.
+      # Sums over stacks with the same frames, for formats that have no thread, tag or generation.
       #
       # @api private
       # @yieldparam stack [Stack]
-      # @yieldreturn [Integer, nil] its number
-      # @return [Hash{Array<Integer> => Integer}] by frames, in order of appearance, without sums of 0
+      # @yieldreturn [Integer, nil] the stack's number to add up
+      # @return [Hash{Array<Integer> => Integer}] the sums by frames, in order of appearance, without sums of 0
       def by_frames
         sums = stacks.each_with_object(Hash.new(0)) { |stack, all| all[stack.frames] += yield(stack) || 0 }
         sums.reject { |_frames, sum| sum.zero? }
@@ -84,10 +86,10 @@ module Memscope
       # @return [Boolean] whether its numbers are growth
       def difference? = is_a?(Difference)
 
-      # The whole for people. 80 columns; plain ASCII where the locale is not UTF-8.
+      # A report for people: 80 columns; plain ASCII unless the locale is UTF-8.
       #
-      # @param by [Symbol] of GROUPINGS
-      # @param limit [Integer] how many entries
+      # @param by [Symbol] one of GROUPINGS
+      # @param limit [Integer] the maximum number of entries
       # @return [String]
       # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
       def to_s(by: :line, limit: 20)
@@ -98,8 +100,8 @@ module Memscope
         super
       end
 
-      # A line for each stack, the outermost frame first, and its live bytes: for flamegraph.pl, inferno and others. In
-      # a Difference the growth of its live bytes.
+      # A line for each stack: its frames, the outermost first, and its live bytes (in a Difference, their growth). For
+      # flamegraph.pl, inferno and others.
       #
       # @return [String]
       def to_collapsed = Formats.collapsed(self)
@@ -112,7 +114,7 @@ module Memscope
       # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto. Requires the gem google-protobuf.
       #
       # @return [String] binary
-      # @raise [LoadError] without that gem, naming the line for the Gemfile
+      # @raise [LoadError] without that gem; the message has the line for the Gemfile
       def to_pprof = Formats.merged_pprof([[self, {}]])
 
       # For https://profiler.firefox.com: its processed format.
@@ -120,8 +122,8 @@ module Memscope
       # @return [String] JSON
       def to_firefox = Formats::Firefox.new(self).to_s
 
-      # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference the
-      # changes, red for growth and blue for shrinkage.
+      # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference,
+      # their changes, red for growth and blue for shrinkage.
       #
       # @return [String] HTML
       def to_html = Formats::FlameGraph.new(self).to_s

@@ -14,11 +14,11 @@ module Memscope
       field :path, :string
       # @return [Integer, nil]
       field :lineno, :count
-      # @return [String, nil] of a Ruby line "nokogiri 1.15.4", "Ruby standard library" or "application"; of a native
-      #   function the path of its object
+      # @return [String, nil] for a Ruby line, "nokogiri 1.15.4", "Ruby standard library" or "application"; for a native
+      #   function, the path of its shared object or executable
       field :library, :string
 
-      # Names of methods and files come frozen, in the encoding that the program uses.
+      # The extension returns the names of methods and files frozen, in whatever encoding the program uses.
       #
       # @api private
       def self.capture(body)
@@ -38,12 +38,12 @@ module Memscope
       def to_s = [name, place].compact.join(" ")
     end
 
-    # Allocations of one place, one thread, one tag and one generation. In a Difference all numbers are growth, but for
-    # `error_bytes`.
+    # Allocations with the same frames, thread, tag and generation. In a Difference, all numbers except `error_bytes`
+    # are growth.
     class Stack < Record
       # @return [Array<Integer>] indexes into the profile's frames, the allocating function first
       field :frames, :list, null: false
-      # @return [String, nil] of Memscope.tag
+      # @return [String, nil] set by Memscope.tag
       field :tag, :string
       # @return [String, nil] the thread's name
       field :thread, :string
@@ -53,7 +53,7 @@ module Memscope
       field :live_bytes, :signed_bytes, null: false
       # @return [Integer] estimate
       field :live_objects, :integer, null: false
-      # @return [Integer] live ones, the basis of both estimates
+      # @return [Integer] samples of live blocks, the basis of both estimates
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
@@ -66,31 +66,31 @@ module Memscope
       # @return [Integer, nil]
       field :freed_objects, :integer
 
-      # Those that are growth in a Difference.
+      # The numbers that are growth in a Difference.
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
     end
 
-    # The memory of one line, method, library …. In a Difference all numbers but `error_bytes` are growth.
+    # The memory of one line, method, library …. In a Difference, all numbers except `error_bytes` are growth.
     class Entry < Record
-      # @return [String] of a line its method; else the method's, the function's, the library's …
+      # @return [String] for a line, its method; otherwise the name of the method, function, library …
       field :name, :string, null: false
-      # @return [String, nil] the Ruby file; of a native function its object
+      # @return [String, nil] the Ruby file; for a native function, its shared object or executable
       field :path, :string
-      # @return [Integer, nil] of a line or a stack
+      # @return [Integer, nil] for a line; for a stack, of its nearest line; otherwise nil
       field :lineno, :count
       # @return [Integer] estimate
       field :live_bytes, :signed_bytes, null: false
       # @return [Integer] estimate
       field :live_objects, :integer, null: false
-      # @return [Integer, nil] since profiling began, freed or not; nil where the allocator counts none
+      # @return [Integer, nil] since profiling began, freed or not; nil if jemalloc does not count freed memory
       field :allocated_bytes, :signed_bytes
       # @return [Integer, nil] since profiling began
       field :freed_bytes, :signed_bytes
-      # @return [Integer] live ones, the basis of the estimates
+      # @return [Integer] samples of live blocks, the basis of the estimates
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
-      # @return [Float, nil] of all live bytes; in a Difference of all growth, and nil without growth
+      # @return [Float, nil] share of all live bytes; in a Difference, of all growth, and nil if this entry did not grow
       field :share, :number
       # @return [String, nil] the native function that allocated most of it: "deflateInit2_ (libz.so.1)"
       field :native, :string

@@ -10,7 +10,7 @@ module Memscope
                 "unshared" => :unshared_since_fork_bytes }.freeze
       # How many rows are shown; the others are one column.
       ROWS = 5
-      # The table shows these by a dash.
+      # The table shows these as a dash.
       DASHED = %i[rss_bytes_per_hour unshared_since_fork_bytes].freeze
       private_constant :SIZES, :ROWS, :DASHED
 

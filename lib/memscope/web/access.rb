@@ -9,14 +9,15 @@ module Memscope
   module Web
     # Who may use the pages.
     #
-    # `authorize` alone decides where it is configured, else `username` and `password`. Without any of these the pages
-    # are closed, except under Rails in development and test, to a browser on the same machine: peer and Host must be
-    # loopback (under DNS rebinding the Host is the attacker's), and nothing may hint at a proxy, whose peer is unknown.
+    # If `authorize` is configured, it alone decides; otherwise `username` and `password` do. If none of these is
+    # configured, the pages are closed, except under Rails in development and test to a browser on the same machine:
+    # peer and Host must be loopback (under DNS rebinding the Host is the attacker's), and nothing may hint at a proxy,
+    # since the client behind a proxy is unknown.
     #
     # @api private
     module Access
-      # A decision. A refusal has the status of the response, and a reason for the log: a sentence, in which "%s" stands
-      # for something from the request.
+      # A decision. A refusal has the status of the response, and a reason for the log: a sentence that may contain
+      # "%s", for which `reason` inserts `about`.
       Verdict = Struct.new(:status, :sentence, :about) do
         # @return [Boolean]
         def allowed? = status.nil?
@@ -28,7 +29,7 @@ module Memscope
       ALLOWED = Verdict.new.freeze
       # The values of Rails.env under which the pages may be open without authorization.
       OPEN = %w[development test].freeze
-      # Servers report the peers of Unix sockets as 127.0.0.1.
+      # Keys of the client's socket in Rack's environment: servers report the peer of a Unix socket as 127.0.0.1.
       SOCKETS = %w[puma.socket unicorn.socket].freeze
       HOST = /\A(?:\[(?<host>[0-9a-f:.]+)\]|(?<host>[a-z0-9.-]+))(?::\d{1,5})?\z/i
       # Headers that proxies, load balancers and tunnels add.
@@ -43,7 +44,7 @@ module Memscope
                        :OPENING
 
       class << self
-        # @param env [Hash] of Rack
+        # @param env [Hash] Rack's environment
         # @param configuration [Configuration, #authorize, #username, #password]
         # @param rails_env [String, nil] nil without Rails
         # @return [Verdict]
@@ -135,9 +136,9 @@ module Memscope
       end
     end
 
-    # Whether a POST comes from memscope's own pages. Sec-Fetch-Site decides where the browser sends it, which it does
-    # to https and to localhost; else Origin; else, for browsers too old for both, and for programs, the form's token,
-    # which must be the cookie's. So no process of a cluster needs a secret in common with the others.
+    # Whether a POST comes from memscope's own pages. If the browser sent Sec-Fetch-Site (it does to https and to
+    # localhost), that decides; otherwise Origin; otherwise (browsers too old for both, and programs) the form's token,
+    # which must equal the cookie's. So the processes of a cluster need no shared secret.
     #
     # @api private
     module Forgery
@@ -152,15 +153,15 @@ module Memscope
         # @return [String] 256 random bits
         def token = SecureRandom.urlsafe_base64(32)
 
-        # @param env [Hash] of Rack
-        # @return [String, nil] the token in its cookie
+        # @param env [Hash] Rack's environment
+        # @return [String, nil] the token in the request's cookie
         def cookie(env) = env["HTTP_COOKIE"].to_s.b[COOKIES, 1]
 
-        # Only this application can read the cookie, and browsers send it only with requests from its own pages.
+        # No script can read the cookie, and browsers send it only with requests from pages of the same site.
         #
         # @param request [Request]
         # @param token [String]
-        # @return [Hash{String => String}] the header that sets the cookie; empty where the browser has it
+        # @return [Hash{String => String}] the header that sets the cookie; empty if the browser sent one
         def header(request, token)
           return {} if cookie(request.env)
 
@@ -169,9 +170,9 @@ module Memscope
                             "#{'; secure' if request.secure?}" }
         end
 
-        # @param env [Hash] of Rack
-        # @param token [String, nil] the form's
-        # @return [Access::Verdict, nil] why it is refused
+        # @param env [Hash] Rack's environment
+        # @param token [String, nil] the token in the form
+        # @return [Access::Verdict, nil] why the request is refused; nil if it is not
         def objection(env, token)
           site, origin = env.values_at("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN")
           if site
@@ -185,7 +186,7 @@ module Memscope
 
         private
 
-        # The scheme may differ where a proxy has ended TLS.
+        # Does not compare schemes: they differ behind a proxy that terminates TLS.
         def own?(origin, env)
           scheme, authority = origin.downcase.split("://", 2)
           port = DEFAULT_PORTS[scheme]
@@ -223,10 +224,10 @@ module Memscope
         @kinds = {}
       end
 
-      # Counts one.
+      # Counts one refusal.
       #
-      # @param kind [Object] nothing that comes from the request
-      # @return [String, nil] the end of the line; nil if no line is due
+      # @param kind [Object] the kind of refusal; nothing that comes from the request
+      # @return [String, nil] what to append to the log line ("" or " (and 3 more ...)"); nil if nothing is to be logged
       def add(kind)
         now = @clock.call
         @mutex.synchronize do

@@ -7,8 +7,8 @@ require_relative "response"
 
 module Memscope
   module Web
-    # The requests that change processes: POST /purge and POST /profile. Both take worker: the index of one, or "all",
-    # the default.
+    # The requests that change processes: POST /purge and POST /profile. Both take the parameter worker: a worker's
+    # index, or "all" (the default).
     #
     # @api private
     module Actions
@@ -19,7 +19,7 @@ module Memscope
 
       class << self
         # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only; pid: the
-        #   process of the page that has the button
+        #   process that the page with the button showed
         # @param calls [ClusterCalls]
         # @return [Pages::Returned, Pages::ReturnedByWorkers]
         # @raise [HttpError]
@@ -39,7 +39,7 @@ module Memscope
         # @param form [Hash{String => Array<String>}] do: start or stop; backend, rate
         # @param calls [ClusterCalls]
         # @return [Array<ClusterCalls::Outcome>]
-        # @raise [HttpError] for wrong parameters, or where every process failed
+        # @raise [HttpError] for wrong parameters, or if every process failed
         def profile(form, calls)
           action = form["do"]&.last
           raise HttpError.parameter("do", action, PROFILE.join(", ")) unless PROFILE.include?(action)
@@ -54,7 +54,7 @@ module Memscope
 
         private
 
-        # Empty for all that this process has.
+        # @return [Array<Symbol>] empty for all levers that this process has
         def levers(given)
           unknown = given - LEVERS - [ALL]
           return given.include?(ALL) ? [] : given.map(&:to_sym) if given.any? && unknown.empty?
@@ -62,7 +62,7 @@ module Memscope
           raise HttpError.parameter("lever", unknown.first, [*LEVERS, ALL].join(", "))
         end
 
-        # Checks all of them before anything starts anywhere.
+        # Checks every option before a profile starts in any process.
         def profile_options(form)
           given = form["backend"]&.last || "auto"
           backend = MallocProfile::BACKENDS.find { |name| name.name == given }

@@ -24,7 +24,7 @@ module Memscope
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
                 "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
                 "/mappings" => Pages::Mappings, "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
-      # The methods that answer, by path; assets are not among them.
+      # The method that answers each path; assets are handled by `asset`.
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
                 **PAGES.transform_values { :page } }.freeze
       ACTIONS = { "/purge" => :purge, "/profile" => :profile }.freeze
@@ -45,7 +45,7 @@ module Memscope
         @heap_profile = HeapProfile.new
       end
 
-      # @param env [Hash] of Rack
+      # @param env [Hash] Rack's environment
       # @return [Array(Integer, Hash, Array<String>)]
       def call(env)
         request = Request.new(env)
@@ -56,7 +56,7 @@ module Memscope
 
       private
 
-      # An error allows nobody.
+      # An error while deciding refuses the request.
       def verdict(env)
         Access.decide(env, @configuration.call, @rails_env.call)
       rescue StandardError => e
@@ -72,7 +72,7 @@ module Memscope
         allowed(request)
       rescue HttpError => e
         error(e, request)
-      rescue StandardError, ScriptError => e # ScriptError where a part of memscope cannot be loaded
+      rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
         Response.sentence(500, request.format, "This page failed. See the application log.")
       end
@@ -114,7 +114,7 @@ module Memscope
 
       def heap_profile(request) = @heap_profile.response(request, @readings)
 
-      # With a policy of its own, which names its scripts.
+      # Has its own Content-Security-Policy, with the hashes of its inline scripts and styles.
       def flame_graph(request)
         body = Pages::Profile.new(@readings, request).flame_graph
         Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
@@ -131,7 +131,8 @@ module Memscope
         shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
       end
 
-      # @return [Hash{String => Array<String>}] of a form that may change the process; worker also of the query
+      # @return [Hash{String => Array<String>}] the fields of a form that may change the process; `worker` may also be
+      #   in the query
       def action_form(request)
         raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
 
@@ -143,7 +144,7 @@ module Memscope
         raise HttpError.new(403, "Invalid or expired form token. Reload the page and retry.")
       end
 
-      # Outdates all readings.
+      # Drops all cached readings afterwards, even if the block raises.
       def changing
         yield
       ensure
@@ -155,7 +156,7 @@ module Memscope
         log(request, "refused: #{verdict.reason}", ending) if ending
       end
 
-      # One line, whatever the request contains.
+      # Logs exactly one line, whatever the request contains.
       def log(request, text, ending = "")
         peer = request.env["REMOTE_ADDR"].to_s[0, 60]
         line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"

@@ -4,7 +4,7 @@ require "digest"
 
 module Memscope
   module Web
-    # Style, script and icon, read when this file is loaded: no part of a request becomes a path.
+    # Styles, scripts and the icon, read when this file is loaded, so that no part of a request becomes a file's path.
     #
     # @api private
     module Assets
@@ -22,21 +22,21 @@ module Memscope
         body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
         [name, Asset.new(type, body, Digest::SHA256.hexdigest(body)[0, 16].freeze).freeze]
       end.freeze
-      # The URL contains a digest of the content.
+      # Immutable, since the URL contains a digest of the content.
       CACHING = { "cache-control" => "private, max-age=31536000, immutable" }.freeze
       private_constant :BEGINNINGS, :Asset, :ALL, :CACHING
 
       module_function
 
-      # @param name [String] of TYPES
-      # @return [String] its path below the mount point
+      # @param name [String] a key of TYPES
+      # @return [String] the asset's path below the mount point
       def path(name) = "/assets/#{name}?#{ALL.fetch(name).digest}"
 
-      # @param path [String, nil] of the request
+      # @param path [String, nil] the request's path
       # @return [String, nil] a key of TYPES; nil for any other path
       def find(path) = TYPES.keys.find { |name| path == "/assets/#{name}" }
 
-      # @param name [String] of TYPES
+      # @param name [String] a key of TYPES
       # @return [Array(Integer, Hash, Array<String>)]
       def response(name) = Response.of(200, ALL[name].type, ALL[name].body, CACHING)
     end

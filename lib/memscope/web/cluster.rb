@@ -14,11 +14,12 @@ module Memscope
     #
     # @api private
     class ClusterCalls
-      # Seconds: to purge, or to start or stop a profile, in all other workers together; and to read from one.
+      # Seconds. :purge, and :profile (to start or stop one), are for all other workers together; :snapshot and :state
+      # for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, snapshot: 20.0, state: 2.0 }.freeze
-      # The least share of the seconds that each worker gets, while they last.
+      # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
-      # Seconds after which a profile that was started here ends by itself.
+      # Seconds after which a profile that was started from a page ends by itself.
       PROFILE_SECONDS = 3600
       # In place of a worker's index: all of them.
       ALL = "all"
@@ -31,22 +32,22 @@ module Memscope
         # @return [Boolean]
         def here? = pid == Process.pid
 
-        # @return [Hash{String => String}] of its samples in a profile of several processes
+        # @return [Hash{String => String}] the labels of its samples in a profile of several processes
         def labels = { "worker" => index.to_s, "pid" => pid.to_s }
 
         # @return [String]
         def to_s = index ? "worker #{index} (pid #{pid})" : "this process (pid #{pid})"
       end
 
-      # The result of a call, or the reason of its failure.
+      # The result of a call, or the reason why it failed.
       Outcome = Struct.new(:place, :result, :reason) do
         # @param place [Place]
-        # @return [Outcome] of the block
+        # @return [Outcome] the outcome of the block
         def self.attempt(place)
           new(place, yield)
         rescue HttpError => e
           new(place, nil, e.message)
-        rescue ArgumentError => e # a profile that another one has replaced
+        rescue ArgumentError => e # the profile has been replaced by another one
           new(place, nil, "#{place}: #{e.message}")
         end
 
@@ -55,13 +56,13 @@ module Memscope
 
         # @yieldparam place [Place]
         # @yieldparam result [Object]
-        # @return [Outcome] of the block; itself where it failed already
+        # @return [Outcome] the outcome of the block; self if this one has already failed
         def follow = done? ? self.class.attempt(place) { yield(place, result) } : self
       end
 
       # @yieldreturn [Workers]
-      # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, where a
-      #   reading of the workers would cost a ledger
+      # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, in which
+      #   case the block, which would cost a ledger, is not called
       def self.workers = Memscope::Workers.current ? yield.select { |worker| worker.role == :worker } : []
 
       # @param readings [Readings]
@@ -78,8 +79,8 @@ module Memscope
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all
       # @param all [Boolean] whether "all" is allowed with several workers
-      # @return [Array<Place>] at least one; of two workers with one index, as in a restart, the younger
-      # @raise [HttpError] for another worker
+      # @return [Array<Place>] at least one; if two workers have the given index, as during a restart, the younger
+      # @raise [HttpError] for an unknown worker
       def choose(given, all: true)
         all ||= !cluster?
         workers = @workers
@@ -95,8 +96,8 @@ module Memscope
       # @param levers [Array<Symbol>] empty for all
       # @param dry_run [Boolean]
       # @param worker [String, nil] as given to `choose`
-      # @return [Purge::Result, Purge::WorkerResults] the second of several workers
-      # @raise [HttpError] for another worker, or where the only one did not answer
+      # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
+      # @raise [HttpError] for an unknown worker, or if the only one that was called did not answer
       # @raise [ArgumentError, Purge::Busy] as Memscope.purge
       def purge(levers, dry_run:, worker: nil)
         places = choose(worker)
@@ -107,14 +108,14 @@ module Memscope
       end
 
       # @param places [Array<Place>]
-      # @param options [Hash] of MallocProfile.start
+      # @param options [Hash] options of MallocProfile.start
       # @return [Array<Outcome>]
       def start_profile(places, **options)
         options = { seconds: PROFILE_SECONDS, shared: true, **options }
         in_turn(places, @timeouts[:profile], :malloc_profile_start, options) { MallocProfile::Lease.start(**options) }
       end
 
-      # Stops profiles that a page started, of this worker or of another.
+      # Stops profiles that were started from a page, whichever worker served it.
       #
       # @param places [Array<Place>]
       # @return [Array<Outcome>]
@@ -123,14 +124,14 @@ module Memscope
       end
 
       # @param places [Array<Place>]
-      # @return [Array<Outcome>] of profile_state
+      # @return [Array<Outcome>] each with the place's profile_state
       def profile_states(places) = places.map { |place| Outcome.attempt(place) { profile_state(place) } }
 
-      # Never cached: another worker may have started or stopped it a moment ago.
+      # Never cached: another worker may have started or stopped the profile a moment ago.
       #
       # @param place [Place]
       # @return [Hash{Symbol => Object}] as MallocProfile::Lease.state
-      # @raise [HttpError] where it does not answer
+      # @raise [HttpError] if the process does not answer
       def profile_state(place)
         return MallocProfile::Lease.state if place.here?
 
@@ -138,8 +139,8 @@ module Memscope
       end
 
       # @param place [Place]
-      # @return [Profile] the one that runs, or the last
-      # @raise [HttpError] where there is none, or the process does not answer
+      # @return [Profile] the running profile, or the last one
+      # @raise [HttpError] if there is none, or the process does not answer
       def profile(place)
         answered(place) do
           place.here? ? MallocProfile.snapshot : ask(place.pid, @timeouts[:snapshot], :malloc_profile_snapshot)
@@ -147,9 +148,9 @@ module Memscope
       end
 
       # @param place [Place]
-      # @param state [Hash{Symbol => Object}] its present one
-      # @return [Readings::Rendered] of the profile in this state, some moments ago
-      # @raise [HttpError] where there is none, or the process does not answer
+      # @param state [Hash{Symbol => Object}] the place's present profile_state
+      # @return [Readings::Rendered] the profile in this state, possibly read some seconds ago
+      # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(place, state)
         raise none(place) if state[:session].zero?
 
@@ -179,7 +180,7 @@ module Memscope
           scratch_bytes: own&.scratch_bytes || 0 }
       end
 
-      # The failure of one hides no result of the others; one that does not answer leaves the others their time.
+      # A process that fails hides no result of the others; one that does not answer leaves the others their time.
       def in_turn(places, seconds, name, options = {})
         deadline = Clock.now + seconds
         places.map.with_index do |place, index|
@@ -216,7 +217,7 @@ module Memscope
     class HeapProfile
       TYPE = "application/octet-stream"
       HEADERS = { "content-disposition" => 'attachment; filename="heap.pb.gz"' }.freeze
-      # Seconds of a delta.
+      # The longest delta, in seconds.
       LONGEST = 300
       NONE = "No malloc profile runs in %s. Start one on the page /profile, or with Memscope::MallocProfile.start."
       private_constant :TYPE, :HEADERS, :LONGEST, :NONE
@@ -248,7 +249,7 @@ module Memscope
 
       private
 
-      # @return [Array(String, Integer)] the worker, and the seconds of a delta; nil where they were not given
+      # @return [Array(String, Integer)] the worker, and the seconds of a delta; each nil if it was not given
       def parameters(request)
         worker, seconds, debug = request.query.values_at("worker", "seconds", "debug").map { |values| values&.last }
         unless [nil, "", "0"].include?(debug)
@@ -261,7 +262,7 @@ module Memscope
         raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
       end
 
-      # @return [Array<ClusterCalls::Outcome>] the states of running profiles, and unknown states
+      # @return [Array<ClusterCalls::Outcome>] those of running profiles, and those that failed
       def running(states)
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)
@@ -274,7 +275,7 @@ module Memscope
         encoded(calls, states.map { |one| one.follow { |place, state| calls.kept_profile(place, state).reading } })
       end
 
-      # Occupies one thread of the server for these seconds, never two.
+      # Occupies one of the server's threads for these seconds; never two at once.
       def delta(calls, states, seconds)
         raise HttpError.new(503, "Another request is taking a delta.", { "retry-after" => seconds.to_s }) unless
           @delta.try_lock

@@ -4,15 +4,15 @@ require "cgi/escape"
 
 module Memscope
   module Web
-    # HTML: text that is not escaped again.
+    # HTML that is already escaped.
     #
     # @api private
     class Markup < String
-      # @return [Markup] itself; String's would return a String
+      # @return [Markup] self; String#to_s would return a plain String
       def to_s = self
 
       # @param value [Object]
-      # @return [Markup] it as text of a page or of an attribute
+      # @return [Markup] the value, escaped for use as text or in an attribute; a Markup unchanged
       def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
     end
 
@@ -24,7 +24,8 @@ module Memscope
       # Pixels.
       BAR = 56
       METER = 10
-      # Percent of a bar: from LEGIBLE on, a number fits on a phone; from WIDE on, there is room to spare.
+      # Widths of a part, in percent of the bar: from LEGIBLE on, its number fits on a phone; from WIDE on, there is
+      # room to spare.
       LEGIBLE = 3
       WIDE = 10
       # Decimals of a percentage: the percentages of a bar sum to exactly 100.
@@ -54,7 +55,7 @@ module Memscope
       #
       # @param used [Numeric] share from 0 to 1
       # @param held [Numeric] unused, share from 0 to 1
-      # @param id [Symbol] of the ledger's row whose colour it has
+      # @param id [Symbol] the ledger row whose colour the meter has
       # @return [Markup]
       def meter(used, held = 0, id: :malloc)
         solid, hatched = [used, held].map { |share| (100.0 * share.clamp(0, 1)).round(DECIMALS) }
@@ -63,8 +64,8 @@ module Memscope
             rect("held", solid, hatched, METER, HATCHED))
       end
 
-      # @param id [Symbol] of a ledger's row
-      # @return [String]
+      # @param id [Symbol] the id of a ledger row
+      # @return [String] the CSS class of the row's colour
       def row_class(id) = "row-#{id.to_s[/\A\w+/]}"
 
       def segment(part, left, width)
@@ -74,7 +75,7 @@ module Memscope
         width < LEGIBLE || part.mark.nil? ? drawn : drawn + number(part, left, width)
       end
 
-      # In the middle, or at the left where it is wide.
+      # The part's number: in the middle, or at the left if the part is wide.
       def number(part, left, width)
         place = width < WIDE ? %(x="#{percent(left + (width / 2))}") : %(x="#{percent(left)}" dx="16")
         %(<text class="mark #{row_class(part.id)}" #{place} y="#{BAR / 2}" text-anchor="middle" ) +

@@ -4,27 +4,28 @@ require_relative "../ttl_cache"
 
 module Memscope
   module Web
-    # Readings for all requests. One thread takes a reading at a time, and the threads that wait share it. A reading is
-    # kept for a second, or for ten times as long as reading and rendering took, so that any number of requests costs at
-    # most a tenth of the time. Errors are kept as well. A forked child takes its own readings.
+    # Readings for all requests. One thread at a time takes a reading of each kind; threads that wait for it share the
+    # result. A reading is kept for ten times as long as reading and rendering took, but for a second at least, so that
+    # any number of requests costs at most a tenth of the time. Errors are kept as well. A forked child takes its own
+    # readings.
     #
     # @api private
     class Readings
       # Seconds.
       SHORTEST = 1.0
       LONGEST = 30.0
-      # A reading is kept so many times as long as it took.
+      # A reading is kept for this many times the seconds that it took.
       REST = 10
-      # The most recently used readings that are kept.
+      # How many readings are kept: those used most recently.
       MOST = 64
-      # The workers' last reports to their master. Waiting for the master does not count as work. They are not kept for
-      # SHORTEST: another worker may have served newer counters, which would then seem to fall.
+      # Kinds that are made of the workers' last reports to their master. Waiting for the master does not count as work.
+      # SHORTEST does not apply: once another worker has served newer counters, older ones would make them seem to fall.
       REPORTED = %i[workers metrics].freeze
       WALL = Clock.method(:now)
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
 
-      # How each is read.
+      # How each kind is read.
       KINDS = {
         **%i[ledger arenas ruby_heap mappings workers].to_h { |call| [call, -> { Memscope.public_send(call) }] },
         diagnosis: -> { Memscope.doctor },
@@ -33,7 +34,7 @@ module Memscope
         metrics: -> { Memscope::Prometheus.text }
       }.freeze
 
-      # A reading with the bodies that were rendered from it, and the seconds that this took.
+      # A reading with the bodies that were rendered from it, and the seconds that rendering took.
       class Rendered
         # @return [Reading]
         attr_reader :reading
@@ -50,9 +51,9 @@ module Memscope
           @mutex = Mutex.new
         end
 
-        # @param form [Symbol]
+        # @param form [Symbol] key of the body, such as :json
         # @yieldparam reading [Reading]
-        # @return [String] the block's first result for this form
+        # @return [String] what the block returned when it was first called for this form
         def body(form)
           @mutex.synchronize do
             @bodies[form] ||= begin
@@ -65,7 +66,7 @@ module Memscope
 
       # @param kinds [Hash{Symbol => Proc}]
       # @param clock [#call] returns seconds
-      # @param own_work [#call] returns seconds that this thread has worked
+      # @param own_work [#call] returns the calling thread's CPU time in seconds
       def initialize(kinds = KINDS, clock: WALL, own_work: OWN_WORK)
         @kinds = kinds
         @clock = clock
@@ -74,7 +75,7 @@ module Memscope
         @caches = {}
       end
 
-      # @param kind [Symbol] of KINDS; or any other, with a block that reads it
+      # @param kind [Symbol] a key of KINDS; or any other, with a block that takes the reading
       # @return [Object] the reading, possibly some seconds old
       def fetch(kind, *arguments)
         reported = REPORTED.include?(kind)
@@ -86,10 +87,10 @@ module Memscope
         cache.fetch(ttl) { block_given? ? yield : @kinds.fetch(kind).call(*arguments) }
       end
 
-      # @return [Rendered] of the reading that the block returns
+      # @return [Rendered] the reading that the block returns, and its bodies
       def fetch_rendered(kind, *arguments) = fetch(kind, *arguments) { Rendered.new(yield, clock: @clock) }
 
-      # Drops all, because the process was changed.
+      # Drops all readings, because the process was changed.
       #
       # @return [void]
       def forget = @mutex.synchronize { @caches = {} }

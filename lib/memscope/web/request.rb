@@ -9,9 +9,9 @@ module Memscope
     #
     # @api private
     class Request
-      # By extension.
+      # Formats by extension.
       FORMATS = { "html" => :html, "json" => :json, "txt" => :text }.freeze
-      # In the order of preference.
+      # Media types by format, in order of preference.
       TYPES = { html: "text/html", json: "application/json", text: "text/plain" }.freeze
       FORM = "application/x-www-form-urlencoded"
       # Bytes.
@@ -25,16 +25,16 @@ module Memscope
       # @return [String] its beginning, quoted, for a log line
       def self.excerpt(text) = text.to_s[0, 60].inspect
 
-      # @return [Hash] of Rack
+      # @return [Hash] Rack's environment
       attr_reader :env
       # @return [String] where the application is mounted: "/memscope", or ""
       attr_reader :base
-      # @return [String] below that, without the extension that names a format
+      # @return [String] the path below `base`, without the extension that names a format
       attr_reader :path
       # @return [Symbol] :html, :json or :text
       attr_reader :format
 
-      # @param env [Hash] of Rack
+      # @param env [Hash] Rack's environment
       def initialize(env)
         @env = env
         @base = env["SCRIPT_NAME"].to_s.chomp("/")
@@ -51,7 +51,7 @@ module Memscope
       # @return [Boolean]
       def secure? = ::Rack::Request.new(env).ssl?
 
-      # @return [Hash{String => Array<String>}] of the query
+      # @return [Hash{String => Array<String>}] the query's parameters
       # @raise [HttpError]
       def query
         text = env["QUERY_STRING"].to_s
@@ -60,7 +60,7 @@ module Memscope
         decoded(text, "query")
       end
 
-      # @return [Hash{String => Array<String>}] of the body
+      # @return [Hash{String => Array<String>}] the fields of the form in the body
       # @raise [HttpError]
       def form
         type = env["CONTENT_TYPE"].to_s[/\A[^;,\s]*/].to_s
@@ -78,7 +78,7 @@ module Memscope
         [name || (path.empty? ? "/" : path), extension]
       end
 
-      # The format with the highest quality; HTML where the client accepts anything.
+      # The format with the highest quality value, the first in TYPES of equal ones; HTML without an Accept header.
       def accepted(header)
         ranges = header.split(",").to_h { |range| ranged(range) }
         return :html if ranges.empty?
@@ -98,7 +98,7 @@ module Memscope
         declared = env["CONTENT_LENGTH"].to_s
         raise HttpError.new(400, "The length of the form is not a number.") unless declared.match?(/\A\d{0,18}\z/)
 
-        # Where a middleware has read the form already, as Rails' Rack::MethodOverride does, the env keeps its text.
+        # If a middleware has already read the form, as Rails' Rack::MethodOverride does, the env keeps the form's text.
         text = env["rack.request.form_vars"]
         text ||= env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM
         too_long = declared.to_i > LONGEST_FORM || text.to_s.bytesize > LONGEST_FORM

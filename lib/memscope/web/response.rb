@@ -5,7 +5,7 @@ require "rack"
 
 module Memscope
   module Web
-    # An allowed request that gets an error response: its status, and a sentence for the client.
+    # The error response to a request that was allowed in: its status, and a sentence for the client.
     #
     # @api private
     class HttpError < StandardError
@@ -31,13 +31,13 @@ module Memscope
       # @return [String] "Not found"
       def title = ::Rack::Utils::HTTP_STATUS_CODES.fetch(status).gsub(/(?<= )[A-Z]/, &:downcase)
 
-      # @return [Symbol] of views/
+      # @return [Symbol] the template in views/
       def template = :error
     end
 
     # Rack responses, with the headers that all of them carry.
     #
-    # The referrer policy is same-origin and not no-referrer, under which browsers send the pages' own forms with
+    # The referrer policy is same-origin: under no-referrer, browsers would send even the pages' own forms with
     # "Origin: null".
     #
     # @api private
@@ -60,7 +60,7 @@ module Memscope
                               **headers }, [body]]
       end
 
-      # @return [Array(Integer, Hash, Array<String>)] JSON where the client asked for that, else text
+      # @return [Array(Integer, Hash, Array<String>)] JSON if `format` is :json, else text
       def sentence(status, format, sentence, headers = {})
         return of(status, :text, "#{sentence}\n", headers) unless format == :json
 
@@ -68,7 +68,7 @@ module Memscope
       end
 
       # @param verbs [Array<String>]
-      # @return [Array(Integer, Hash, Array<String>)] the verbs that a path allows
+      # @return [Array(Integer, Hash, Array<String>)] names the verbs that a path allows
       def options(verbs) = [204, { **HEADERS, "allow" => verbs.join(", ") }, []]
     end
   end

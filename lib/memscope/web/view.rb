@@ -12,7 +12,8 @@ module Memscope
     #
     # @api private
     class Template < ERB
-      # As a method in the scope of its caller; the constants of ERB's own def_method would be ERB's.
+      # The template as a method definition, to be evaluated in the caller's scope. With ERB's own def_method, constants
+      # would resolve inside ERB.
       #
       # @param signature [String]
       # @return [String] Ruby
@@ -31,7 +32,7 @@ module Memscope
     class View
       include Report::Quantity
 
-      # In the order of the navigation.
+      # Titles by path, in the order of the navigation.
       PAGES = { "/" => "Overview", "/arenas" => "Arenas", "/size_classes" => "Size classes",
                 "/ruby_heap" => "Ruby heap", "/mappings" => "Mappings", "/workers" => "Workers",
                 "/profile" => "Profile" }.freeze
@@ -47,7 +48,7 @@ module Memscope
       attr_reader :request
       # @return [Boolean] whether the levers have buttons
       attr_reader :actions
-      # @return [String] of this page's forms: the token in the cookie, else a new one
+      # @return [String] the token of this page's forms: the one in the cookie, else a new one
       attr_reader :token
 
       # @param request [Request]
@@ -91,13 +92,13 @@ module Memscope
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")
 
-      # @return [String] with a full stop, and with a capital unless the name of a malloc comes first
+      # @return [String] the text with a full stop, and with a capital unless it begins with an allocator's name
       def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
 
-      # @return [String] "malloc › main heap" of a row's path
+      # @return [String] a row's path in words: "malloc › main heap"
       def path_words(path) = path.to_s.split("/").map { |id| id.tr("_", " ") }.join(" › ")
 
-      # @return [String, nil] this page in another format, of the same worker; nil for the answer to a form
+      # @return [String, nil] a link to this page in another format, for the same worker; nil if the page answers a form
       def data_link(extension)
         return if request.verb == "POST"
 
@@ -119,7 +120,7 @@ module Memscope
         [branch.share - held, held]
       end
 
-      # @param text [String] with code in backquotes
+      # @param text [String] may contain code in backquotes
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 

@@ -3,16 +3,16 @@
 require "puma/plugin"
 
 # `plugin :memscope` in config/puma.rb: each worker reports its memory to the master, and Memscope.workers returns all
-# reports, in the master and in every worker. For that, and for a purge of every worker from the page, all of them
-# listen as Memscope.listen does, whatever the setting `listen` is. With prune_bundler, also set
+# reports, in the master and in every worker. For this, and so that the pages can purge every worker, all of these
+# processes listen as Memscope.listen does, whatever the setting `listen` is. With prune_bundler, also set
 # `extra_runtime_dependencies ["memscope", "json"]`.
 #
-# `start` runs before the application is loaded, and so do the hooks in a worker where it is not preloaded: they must
-# not require "memscope", only parts of it. Otherwise Bundler's own require would find it loaded, and Rails would miss
-# the railtie.
+# `start` runs before the application is loaded, and so do the hooks in a worker if the application is not preloaded:
+# none of them may require "memscope", only parts of it. Otherwise Bundler's own require would find "memscope" already
+# loaded, and Rails would miss the railtie.
 Puma::Plugin.create do
-  # Not `config`, which receives Puma's DSL: for a plugin with that method, Puma removes the first option from the
-  # configuration file (5.6 to 8.0, DSL#_offer_plugins), which may be `workers`.
+  # The plugin defines `start` and not `config`, to which Puma would pass its DSL: if a plugin has `config`, Puma (5.6
+  # to 8.0, DSL#_offer_plugins) drops the first option of the configuration file, which may be `workers`.
   def start(launcher)
     require "memscope/workers/cluster"
     return in_background { Memscope::Workers.watch } unless launcher.options[:workers].to_i.positive?
@@ -28,7 +28,7 @@ Puma::Plugin.create do
   private
 
   def hook(dsl, cluster)
-    # Puma 6 looks for `workers` in the options of the command line, and warns that hooks will not run.
+    # Puma 6 looks for `workers` only in the options of the command line, and would warn that the hooks will not run.
     dsl.silence_fork_callback_warning if dsl.respond_to?(:silence_fork_callback_warning)
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot
     dsl.public_send(boot) { |index| cluster.boot_worker(index) }

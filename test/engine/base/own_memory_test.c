@@ -8,6 +8,7 @@
 #ifdef __linux__
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #define NOBODY 65534
 #define SEEN ((uintptr_t)0x5a5a5a5a5a5a5a5a)
@@ -38,6 +39,8 @@ static void expect_readings(const struct memscope_own_memory *memory, uintptr_t 
 
 int main(void) {
     struct memscope_own_memory memory;
+    struct memscope_range window;
+    struct rlimit no_files = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *mapped = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -48,14 +51,29 @@ int main(void) {
 
     EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
     EXPECT(memory.refusal == MEMSCOPE_OK);
+    window = memscope_own_memory_window(&memory);
+    EXPECT(window.end - window.start == 65536);
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
 
-    /* Who is not dumpable and not root may not open /proc/self/mem. */
-    EXPECT(getuid() != 0 || setuid(NOBODY) == 0);
-    EXPECT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+    /* A write to a file, even to a memfd, would end the process with SIGXFSZ. */
+    EXPECT(setrlimit(RLIMIT_FSIZE, &no_files) == 0);
     EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
     EXPECT(memory.refusal == MEMSCOPE_DENIED);
+    window = memscope_own_memory_window(&memory);
+    EXPECT(window.end == window.start);
+    expect_readings(&memory, (uintptr_t)mapped);
+    memscope_own_memory_close(&memory);
+
+    /* A process that is neither dumpable nor root may not open /proc/self/mem, but needs no right for a memfd. */
+    EXPECT(getuid() != 0 || setuid(NOBODY) == 0);
+    EXPECT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_DENIED);
+    memscope_own_memory_close(&memory);
+    no_files.rlim_cur = 65536;
+    EXPECT(setrlimit(RLIMIT_FSIZE, &no_files) == 0);
+    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
+    EXPECT(memory.refusal == MEMSCOPE_OK);
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
     return 0;

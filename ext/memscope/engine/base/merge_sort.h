@@ -1,6 +1,6 @@
 /*
- * A stable sort that uses caller-provided memory: glibc's qsort before 2.37 may call malloc. Inlined, so that item size
- * and comparison are constants at each use.
+ * A stable sort in caller-provided memory: glibc's qsort may call malloc. Inlined, so that item size and comparison are
+ * constants at each use.
  */
 #ifndef MEMSCOPE_MERGE_SORT_H
 #define MEMSCOPE_MERGE_SORT_H
@@ -14,7 +14,7 @@ typedef bool memscope_in_order(const void *left, const void *right);
 
 #define MEMSCOPE_SORTS static inline __attribute__((always_inline))
 
-/* Merges the two sorted parts of from, of middle items and of the rest, into to. */
+/* Merges the two sorted parts of from, the first middle items and the rest, into to. */
 MEMSCOPE_SORTS void memscope_merge(const char *from, size_t middle, size_t count, size_t size, char *to,
                                    memscope_in_order *in_order) {
     const char *left = from, *left_end = from + middle * size, *right = left_end, *end = from + count * size;

@@ -6,68 +6,114 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PIPE_BYTES ((size_t)64 << 10) /* what an empty pipe holds by default */
+#define WINDOW_BYTES ((size_t)64 << 10) /* small, so that the copy out of it comes from the processor's cache */
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 0x0001U
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 and newer may refuse a memfd without it (vm.memfd_noexec) */
+#endif
 
-/* syscall, since sanitizers check what they see a program write. A full pipe ends a write: nothing ever waits. */
-static bool read_through_pipe(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
+/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros are offset 0 in every ABI. */
+static bool read_through_window(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
     for (size_t done = 0; done < size;) {
-        size_t wanted = size - done < PIPE_BYTES ? size - done : PIPE_BYTES;
-        long written = syscall(SYS_write, memory->pipe, address + done, wanted);
+        size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
+        long written = syscall(SYS_pwrite64, memory->descriptor, address + done, wanted, 0L, 0L, 0L);
 
-        if (written <= 0 || read(memory->descriptor, into + done, (size_t)written) != written)
+        if (written <= 0)
             return false;
+        memcpy(into + done, memory->window, (size_t)written);
         done += (size_t)written;
     }
     return true;
 }
 
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size) {
-    if (memory->pipe >= 0)
-        return read_through_pipe(memory, address, into, size);
+    if (memory->window != NULL)
+        return read_through_window(memory, address, into, size);
     return pread(memory->descriptor, into, size, (off_t)address) == (ssize_t)size;
 }
 
-static enum memscope_status open_memory(struct memscope_own_memory *memory) {
+static bool reads(const struct memscope_own_memory *memory) {
     int probe = 42, seen = 0;
 
+    return memscope_own_memory_read(memory, (uintptr_t)&probe, &seen, sizeof seen) && seen == probe;
+}
+
+/* Uses syscall because glibc has memfd_create and its flags only since 2.27. */
+static int create_file(void) {
+    int descriptor = (int)syscall(SYS_memfd_create, "memscope", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+    return descriptor < 0 && errno == EINVAL ? (int)syscall(SYS_memfd_create, "memscope", MFD_CLOEXEC) : descriptor;
+}
+
+/* Beyond RLIMIT_FSIZE a write to any file, a memfd too, ends the process with SIGXFSZ. */
+static bool may_write(void) {
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= WINDOW_BYTES;
+}
+
+static enum memscope_status open_window(struct memscope_own_memory *memory) {
+    if (!may_write())
+        return MEMSCOPE_DENIED;
+    memory->descriptor = create_file();
+    if (memory->descriptor < 0 || ftruncate(memory->descriptor, WINDOW_BYTES) != 0)
+        return memscope_status_of_errno(errno);
+    memory->window = mmap(NULL, WINDOW_BYTES, PROT_READ, MAP_SHARED, memory->descriptor, 0);
+    if (memory->window == MAP_FAILED) {
+        memory->window = NULL;
+        return memscope_status_of_errno(errno);
+    }
+    madvise((void *)memory->window, WINDOW_BYTES, MADV_DONTFORK);
+    return reads(memory) ? MEMSCOPE_OK : MEMSCOPE_IO;
+}
+
+static enum memscope_status open_file_of_memory(struct memscope_own_memory *memory) {
     memory->descriptor = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     if (memory->descriptor < 0)
         return memscope_status_of_errno(errno);
-    if (memscope_own_memory_read(memory, (uintptr_t)&probe, &seen, sizeof seen) && seen == probe)
-        return MEMSCOPE_OK;
-    memscope_own_memory_close(memory);
-    return MEMSCOPE_IO;
+    return reads(memory) ? MEMSCOPE_OK : MEMSCOPE_IO;
 }
 
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory) {
-    int ends[2];
+    enum memscope_status status;
 
-    memory->pipe = -1;
-    memory->refusal = open_memory(memory);
+    *memory = (struct memscope_own_memory){.descriptor = -1};
+    memory->refusal = open_window(memory);
     if (memory->refusal == MEMSCOPE_OK)
         return MEMSCOPE_OK;
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return memscope_status_of_errno(errno);
-    memory->descriptor = ends[0];
-    memory->pipe = ends[1];
-    return MEMSCOPE_OK;
+    memscope_own_memory_close(memory);
+    status = open_file_of_memory(memory);
+    if (status != MEMSCOPE_OK)
+        memscope_own_memory_close(memory);
+    return status;
 }
 
 void memscope_own_memory_close(struct memscope_own_memory *memory) {
+    if (memory->window != NULL)
+        munmap((void *)memory->window, WINDOW_BYTES);
     if (memory->descriptor >= 0)
         close(memory->descriptor);
-    if (memory->pipe >= 0)
-        close(memory->pipe);
-    memory->descriptor = memory->pipe = -1;
+    memory->window = NULL;
+    memory->descriptor = -1;
+}
+
+struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory) {
+    uintptr_t start = (uintptr_t)memory->window;
+
+    return (struct memscope_range){start, start == 0 ? 0 : start + WINDOW_BYTES};
 }
 
 #else
 
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory) {
-    *memory = (struct memscope_own_memory){-1, -1, MEMSCOPE_UNSUPPORTED};
+    *memory = (struct memscope_own_memory){.descriptor = -1, .refusal = MEMSCOPE_UNSUPPORTED};
     return MEMSCOPE_UNSUPPORTED;
 }
 
@@ -78,6 +124,11 @@ void memscope_own_memory_close(struct memscope_own_memory *memory) {
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size) {
     (void)memory, (void)address, (void)into, (void)size;
     return false;
+}
+
+struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory) {
+    (void)memory;
+    return (struct memscope_range){0, 0};
 }
 
 #endif

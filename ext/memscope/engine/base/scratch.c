@@ -13,8 +13,9 @@
 #define OPEN_LIMIT 256
 
 /*
- * owner is the pid whose scratch this is, so that entries inherited across fork are recognized as stale; -pid marks an
- * entry under construction. EVERYONE marks a mapping that outlives the call and is shared across forks.
+ * owner is the pid of the process that the scratch belongs to, so that entries inherited across fork are recognized as
+ * stale; -pid marks an entry under construction. EVERYONE marks a mapping that outlives the call and is inherited by
+ * forked children.
  */
 #define EVERYONE INT_MAX
 

@@ -1,10 +1,10 @@
 /*
  * Scratch memory of one reading: its own mapping, so that measuring touches neither Ruby's heap nor malloc's.
  *
- * A scratch belongs to the thread that opened it. Its address space is reserved at once and committed as it is
- * taken; close unmaps everything. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch
- * of the process is listed, so that a ledger can own the scratch of another thread's ledger too. No GVL needed; not
- * async-signal-safe only in that mmap's errno is left behind.
+ * A scratch belongs to the thread that opened it. Its address space is reserved at once and committed as it is taken;
+ * close unmaps everything. It is not inherited by a forked child (MADV_DONTFORK), and every open scratch of the process
+ * is listed, so that a ledger can attribute the scratch of another thread's ledger too. No GVL needed;
+ * async-signal-safe, except that mmap may change errno.
  */
 #ifndef MEMSCOPE_SCRATCH_H
 #define MEMSCOPE_SCRATCH_H
@@ -44,8 +44,8 @@ void memscope_scratch_close(struct memscope_scratch *scratch);
 void *memscope_lasting_map(size_t size);
 
 /*
- * Resident bytes among these bytes of such a mapping: whole pages, by mincore (microseconds per megabyte); all of them
- * where mincore fails.
+ * Resident bytes among these bytes of such a mapping: whole pages, by mincore (microseconds per megabyte); if mincore
+ * fails, all of them.
  */
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 

@@ -18,7 +18,7 @@ enum memscope_status {
     MEMSCOPE_IO,          /* any other errno of a read */
 };
 
-/* "denied": its sentence is in lib/memscope/reasons.rb. Any context. */
+/* The id of a status, such as "denied"; lib/memscope/reasons.rb has a sentence for each. Any context. */
 const char *memscope_status_id(enum memscope_status status);
 
 /* The status that an errno of open, read, ioctl or mmap means. Any context. */

@@ -9,8 +9,8 @@
 #include "base/status.h"
 
 /*
- * Reads path into buffer and ends it with a NUL. *length is the text's length without it. MEMSCOPE_TRUNCATED when
- * the file is capacity bytes or longer (buffer then holds its beginning). No allocation, no GVL needed; a few µs.
+ * Reads path into buffer and ends it with a NUL. *length is the text's length without the NUL. MEMSCOPE_TRUNCATED when
+ * the file is capacity - 1 bytes or longer (buffer then holds its beginning). No allocation, no GVL needed; a few µs.
  */
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length);
 

@@ -25,7 +25,10 @@ static bool read_at(const struct memscope_elf_source *source, uint64_t position,
 
 /* --- Files */
 
-/* Of a list of count structures, each of size bytes, at position. NULL when there is no room, or no such list. */
+/*
+ * Reads a list of count structures, each of size bytes, at position. NULL when scratch has no room, or the list cannot
+ * be read in full.
+ */
 static const void *read_list(const struct memscope_elf_source *source, uint64_t position, size_t count, size_t size,
                              struct memscope_scratch *scratch) {
     size_t used = scratch->used;
@@ -102,7 +105,7 @@ static uint64_t align_up(uint64_t value, uint64_t alignment) {
 
 static bool find_build_id(const struct memscope_elf_source *source, uint64_t position, uint64_t size,
                           uint64_t alignment, struct memscope_build_id *build_id) {
-    uint64_t offset = 0, padding = alignment == 8 ? 8 : 4; /* other values stand for 4 in old objects */
+    uint64_t offset = 0, padding = alignment == 8 ? 8 : 4; /* in old objects, other values mean 4 */
 
     for (unsigned note = 0; note < NOTE_LIMIT && offset < size && size - offset > sizeof(Elf64_Nhdr); note++) {
         uint64_t description;
@@ -126,7 +129,7 @@ static bool find_build_id(const struct memscope_elf_source *source, uint64_t pos
     return false;
 }
 
-/* By its sections first: of a separate debug file these are right, whatever its program headers say. */
+/* Searches the sections first: in a separate debug file they are right, whatever the program headers say. */
 enum memscope_status memscope_elf_file_build_id(const struct memscope_elf_file *file,
                                                 struct memscope_build_id *build_id) {
     const Elf64_Phdr *headers = file->headers;
@@ -168,7 +171,7 @@ struct table {
     uint64_t count;
     uint64_t names; /* position of the string table */
     uint64_t names_size;
-    const Elf64_Shdr *sections; /* that st_shndx means, where section_count is not 0 */
+    const Elf64_Shdr *sections; /* indexed by st_shndx; unknown if section_count is 0 */
     size_t section_count;
     const struct memscope_shared_object *object; /* as it is loaded */
 };
@@ -199,7 +202,7 @@ static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, 
     return start + (section->sh_size - offset);
 }
 
-/* False unless it is a named function in this object's own code. names are table->names_size bytes. */
+/* False unless symbol is a named function in this object's own code. names is table->names_size bytes long. */
 static bool describe(const struct table *table, const Elf64_Sym *symbol, const char *names,
                      struct memscope_function *function) {
     unsigned type = ELF64_ST_TYPE(symbol->st_info), binding = ELF64_ST_BIND(symbol->st_info);
@@ -305,7 +308,7 @@ enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file 
 
 /* --- Loaded images */
 
-/* The entries of PT_DYNAMIC; 0 for an absent one. */
+/* The PT_DYNAMIC entries that are needed; 0 for an absent one. */
 struct dynamic {
     uint64_t symbols, names, names_size, gnu_hash, hash;
 };
@@ -361,7 +364,7 @@ static enum memscope_status read_dynamic(const struct memscope_elf_source *sourc
     return dynamic->symbols && dynamic->names ? MEMSCOPE_OK : MEMSCOPE_NOT_FOUND;
 }
 
-/* A DT_GNU_HASH section says only where the last chain begins; it ends with an odd word. */
+/* A DT_GNU_HASH section holds no symbol count, only where chains begin; the last chain ends at its first odd word. */
 static bool count_by_gnu_hash(const struct memscope_elf_source *source, uint64_t section, uint64_t *count) {
     uint32_t header[4], buckets[BATCH], last = 0, link = 0;
     uint64_t first_bucket, chains;

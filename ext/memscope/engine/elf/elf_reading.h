@@ -2,8 +2,8 @@
  * Functions and build-ids in ELF files and in loaded images, read without trust: whatever the bytes, nothing is read or
  * written out of bounds, and the limits in elf_reading.c bound the work.
  *
- * For 64-bit objects of this processor (x86-64, aarch64). Elsewhere every function returns MEMSCOPE_UNSUPPORTED. No
- * malloc, no lock, no GVL needed.
+ * For 64-bit objects of this processor (x86-64, aarch64). On other platforms every function returns
+ * MEMSCOPE_UNSUPPORTED or false. No malloc, no lock, no GVL needed.
  */
 #ifndef MEMSCOPE_ELF_READING_H
 #define MEMSCOPE_ELF_READING_H
@@ -32,13 +32,14 @@ struct memscope_build_id {
 };
 
 /*
- * Reads the headers of a file. MEMSCOPE_UNSUPPORTED for an ELF file of another kind of machine, MEMSCOPE_MALFORMED for
- * anything but an ELF file with complete headers. The file is empty unless the status is MEMSCOPE_OK.
+ * Reads the headers of a file. MEMSCOPE_UNSUPPORTED for an ELF file of another class, machine or type,
+ * MEMSCOPE_MALFORMED for anything but an ELF file with complete headers. file is left empty unless the status is
+ * MEMSCOPE_OK.
  */
 enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
                                             struct memscope_elf_file *file);
 
-/* MEMSCOPE_NOT_FOUND, and an empty build_id, where there is none. */
+/* MEMSCOPE_NOT_FOUND, and an empty build_id, if there is none. */
 enum memscope_status memscope_elf_file_build_id(const struct memscope_elf_file *file,
                                                 struct memscope_build_id *build_id);
 enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_source *source,
@@ -46,8 +47,9 @@ enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_sourc
                                                  struct memscope_build_id *build_id);
 
 /*
- * Whether the file's code belongs where the object's is loaded: the same program headers or, where the build-ids are
- * known to be equal, the same addresses of executable segments (a separate debug file has its own offsets and sizes).
+ * Whether the file's code belongs where the object's code is loaded: the program headers are the same or, if the
+ * build-ids are known to be equal, so are the addresses of executable segments (a separate debug file has its own
+ * offsets and sizes).
  */
 bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct memscope_shared_object *object,
                               bool same_build_id);
@@ -62,8 +64,8 @@ enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file 
                                                  struct memscope_functions *functions);
 
 /*
- * Likewise the exported functions in the .dynsym of a loaded image. file is the image's, so that unsized functions end
- * with their section; an empty file ends them with their segment.
+ * Likewise for the exported functions in the .dynsym of a loaded image. With the image's own file, unsized functions
+ * end with their section; with an empty file, they end with their segment.
  */
 enum memscope_status memscope_elf_image_functions(const struct memscope_elf_source *source,
                                                   const struct memscope_elf_file *file,

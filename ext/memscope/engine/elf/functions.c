@@ -6,12 +6,12 @@
 
 #define NESTING_LIMIT 16
 
-/* The more of these a name has the better, the first one counting most. */
+/* Larger for a better name; the first criterion counts most. */
 static unsigned preference(const struct memscope_function *function) {
     return (function->exported ? 4u : 0u) | (function->name[0] != '_' ? 2u : 0u) | (function->strong ? 1u : 0u);
 }
 
-/* Names are compared for the same start only: seldom. */
+/* Names are compared only if both functions have the same start, which is rare. */
 static bool in_order(const void *left_item, const void *right_item) {
     const struct memscope_function *left = left_item, *right = right_item;
     size_t left_length, right_length;
@@ -27,7 +27,7 @@ static bool in_order(const void *left_item, const void *right_item) {
     return strcmp(left->name, right->name) <= 0;
 }
 
-/* The kept name takes the largest size that any name of this start has. */
+/* The kept function takes the largest size that any symbol with this start has. */
 static void keep_size(struct memscope_function *kept, const struct memscope_function *dropped) {
     if (!dropped->sized || (kept->sized && kept->end >= dropped->end))
         return;

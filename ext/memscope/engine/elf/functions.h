@@ -12,7 +12,7 @@
 
 struct memscope_function {
     uintptr_t start;
-    uintptr_t end; /* of an unsized function: where its section ends */
+    uintptr_t end; /* of an unsized function: the end of its section, or the next start */
     const char *name;
     bool sized;
     bool exported; /* global or weak, not local */
@@ -25,15 +25,18 @@ struct memscope_functions {
 };
 
 /*
- * Sorts the list, keeps one name for each start, and ends unsized functions where the next one starts. Of several names
- * an exported one wins; then one without a leading underscore, which C reserves (malloc, not __libc_malloc; write,
- * though glibc has it as a weak name of __write); then a strong one, the shorter one, the alphabetically first one.
- * The list must be the last block taken from scratch; sorting gives back what it takes. False, with an empty list, if
- * scratch is too small.
+ * Sorts the list, keeps one name for each start, and ends unsized functions where the next one starts. Of several
+ * names, an exported one wins; then one without a leading underscore, which C reserves (malloc, not __libc_malloc;
+ * write, though in glibc it is a weak alias of __write); then a strong one, the shorter one, the alphabetically first
+ * one. The list must be the last block taken from scratch; sorting gives back what it takes. False, with an empty list,
+ * if scratch is too small.
  */
 bool memscope_functions_sort(struct memscope_functions *functions, struct memscope_scratch *scratch);
 
-/* The innermost function that covers address, or NULL. Of nested functions, looks at the 16 nearest before address. */
+/*
+ * The innermost function that covers address, or NULL. Looks no further than the 16 functions that start nearest before
+ * address.
+ */
 const struct memscope_function *memscope_functions_find(const struct memscope_functions *functions, uintptr_t address);
 
 #endif

@@ -8,8 +8,8 @@
 #include <dlfcn.h>
 
 /*
- * For headers before 2.35: the struct as glibc has it since, up to the fields read here, with more room than glibc
- * fills.
+ * For headers before 2.35: the struct as glibc has defined it since then, up to the fields read here, with more room
+ * than glibc fills.
  */
 #ifndef DLFO_EH_SEGMENT_TYPE
 struct dl_find_object {

@@ -1,6 +1,6 @@
 /*
- * The loaded object that an address is in, by the lookup of glibc 2.35 and later: it takes no lock, so malloc hooks and
- * signal handlers may call it. A build against older headers finds it in a later C library, too.
+ * Finds the loaded object that an address is in, by glibc's _dl_find_object (2.35), which takes no lock: malloc hooks
+ * and signal handlers may call it. A build against older headers uses it too if it runs with a later C library.
  */
 #ifndef MEMSCOPE_OBJECT_LOOKUP_H
 #define MEMSCOPE_OBJECT_LOOKUP_H
@@ -11,7 +11,7 @@
 #include "base/range.h"
 
 struct memscope_loaded_object {
-    struct memscope_range extent; /* of this segment only, where the object has gaps between segments */
+    struct memscope_range extent; /* of this segment only, if the object has gaps between segments */
     const uint8_t *unwind_index;  /* its .eh_frame_hdr; NULL: has none */
 };
 
@@ -19,8 +19,8 @@ struct memscope_loaded_object {
 bool memscope_object_lookup_possible(void);
 
 /*
- * False for an address in no object, or in one that the dynamic linker is still loading, and where this C library has
- * no lookup.
+ * False for an address in no object or in one that the dynamic linker is still loading, and if this C library has no
+ * lookup.
  */
 bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object);
 

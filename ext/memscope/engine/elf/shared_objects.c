@@ -44,7 +44,7 @@ void memscope_each_shared_object(memscope_shared_object_visitor visit, void *con
 static int read_generation(struct dl_phdr_info *info, size_t size, void *context) {
     uint64_t *generation = context;
 
-    /* Present since glibc 2.4 and musl 1.0; size says whether this C library has them. */
+    /* dlpi_adds and dlpi_subs exist since glibc 2.4 and musl 1.0; size says whether this C library has them. */
     if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs)
         *generation = info->dlpi_adds + info->dlpi_subs;
     return 1;
@@ -145,8 +145,9 @@ static bool find_symbol_table(const struct memscope_shared_object *object, struc
 }
 
 /*
- * The address of symbol index if the object itself defines it and others can bind to it. Not for indirect functions
- * (their value is the resolver) nor thread-local variables (an offset), nor for versions kept for old binaries only.
+ * The address of symbol index, or NULL unless the object itself defines it and others can bind to it. NULL also for
+ * indirect functions (their value is the resolver), thread-local variables (an offset), and versions kept for old
+ * binaries only.
  */
 static const void *exported_address(const struct memscope_shared_object *object, const struct symbol_table *table,
                                     uint32_t index) {

@@ -1,8 +1,8 @@
 /*
  * The shared objects that the dynamic linker has loaded, and their own exported symbols.
  *
- * Walks dl_iterate_phdr: takes the dynamic linker's lock, allocates nothing. Needs no GVL. Off ELF platforms the
- * walk visits nothing.
+ * Walks dl_iterate_phdr: takes the dynamic linker's lock, allocates nothing. Needs no GVL. On platforms other than
+ * Linux the walk visits nothing.
  */
 #ifndef MEMSCOPE_SHARED_OBJECTS_H
 #define MEMSCOPE_SHARED_OBJECTS_H
@@ -25,7 +25,7 @@ typedef bool (*memscope_shared_object_visitor)(const struct memscope_shared_obje
 
 void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context);
 
-/* Changes whenever an object has been loaded or unloaded. 0 where the C library does not count. */
+/* Changes whenever an object has been loaded or unloaded. 0 if the C library does not count loads. */
 uint64_t memscope_shared_objects_generation(void);
 
 /*
@@ -44,18 +44,20 @@ bool memscope_shared_object_imports(const struct memscope_shared_object *object,
 struct memscope_import_slot {
     const char *name;
     void **slot;
-    bool call;      /* it is only called through; else it may be data that points to a function */
-    bool own;       /* the object defines it itself, though another definition may come first */
-    bool read_only; /* since the object was loaded */
+    bool call;      /* only called through; otherwise it may be a function pointer in data */
+    bool own;       /* the object defines the symbol itself, though another definition may take precedence */
+    bool read_only; /* made read-only when the object was loaded (RELRO) */
 };
 
 typedef void (*memscope_import_slot_visitor)(const struct memscope_import_slot *slot, void *context);
 
-/* Visits all of them, on x86-64 and aarch64; none elsewhere. */
+/* Visits all import slots of the object, on x86-64 and aarch64; none elsewhere. */
 void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
                                          memscope_import_slot_visitor visit, void *context);
 
-/* From its first segment's start to its last one's end. Other objects may lie in gaps between. */
+/*
+ * From the start of the object's first segment to the end of its last. Other objects may lie in gaps between segments.
+ */
 struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object);
 
 /* Whether address lies in one of the object's loaded segments. */
@@ -64,8 +66,8 @@ bool memscope_shared_object_contains(const struct memscope_shared_object *object
 typedef void (*memscope_symbol_visitor)(const char *name, const void *address, void *context);
 
 /*
- * Visits the functions and variables that the object itself exports under names that end in suffix. Searches the bytes
- * of the names first, so that an object without one costs microseconds.
+ * Visits the functions and variables that the object itself exports under names that end in suffix. Searches the string
+ * table first, so that an object without such a name costs microseconds.
  */
 void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
                                            memscope_symbol_visitor visit, void *context);

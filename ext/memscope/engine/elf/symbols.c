@@ -16,7 +16,7 @@
 
 #define EXECUTABLE "/proc/self/exe" /* opens the file that is executed, even when it is deleted or replaced */
 
-/* A path and program headers of our own: the linker's go when the object is unloaded. */
+/* Has its own copies of the path and the program headers: the linker's go when the object is unloaded. */
 struct memscope_symbol_object {
     struct memscope_shared_object loaded;
     struct memscope_range extent;        /* of all its segments; there may be holes */
@@ -55,7 +55,7 @@ static const char *copy_path(struct memscope_scratch *scratch, const char *path,
 
 struct listing {
     struct memscope_symbols *symbols;
-    size_t capacity; /* of the list: objects loaded since it was counted are left out */
+    size_t capacity; /* of the list: objects loaded since the count are left out */
     bool exhausted;
 };
 
@@ -92,8 +92,7 @@ static enum memscope_status list_objects(struct memscope_symbols *symbols) {
 enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols) {
     enum memscope_status status;
 
-    *symbols = (struct memscope_symbols){.memory = {.descriptor = -1, .pipe = -1},
-                                         .debug_directory = MEMSCOPE_DEBUG_DIRECTORY};
+    *symbols = (struct memscope_symbols){.memory = {.descriptor = -1}, .debug_directory = MEMSCOPE_DEBUG_DIRECTORY};
     status = memscope_scratch_open(&symbols->scratch);
     if (status != MEMSCOPE_OK)
         return status;
@@ -156,7 +155,7 @@ static bool same_build_id(const struct memscope_elf_file *file, const struct mem
     return wanted->size == build_id.size && memcmp(wanted->bytes, build_id.bytes, wanted->size) == 0;
 }
 
-/* Whether a file is the object's, or its debug file. */
+/* Reads the headers of a file. MEMSCOPE_NOT_FOUND unless it is the object's file or its separate debug file. */
 static enum memscope_status read_file(struct memscope_symbols *symbols, const struct memscope_symbol_object *object,
                                       const struct memscope_build_id *build_id, const int *descriptor,
                                       struct memscope_elf_file *file) {
@@ -199,7 +198,7 @@ static void read_symbols(struct memscope_symbols *symbols, struct memscope_symbo
     int descriptor = -1;
 
     (void)memscope_elf_image_build_id(&image, &object->loaded, &build_id);
-    /* A name without a slash is no path: the vDSO's. */
+    /* A name without a slash is not a path: it is the vDSO's. */
     object->file = strchr(path, '/') == NULL ? MEMSCOPE_NOT_FOUND : open_file(path, &descriptor);
     if (object->file == MEMSCOPE_OK)
         object->file = read_file(symbols, object, &build_id, &descriptor, &file);

@@ -1,10 +1,10 @@
 /*
  * Which function of which loaded object an address is in.
  *
- * Covers the functions that an object exports (its .dynsym, in memory), and all others where its file, or a separate
- * debug file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone
- * truncates would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by
- * equal program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
+ * Covers the functions that an object exports (its .dynsym, in memory), and all others if its file, or a separate debug
+ * file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone truncates
+ * would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by equal
+ * program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_SYMBOLS_H
 #define MEMSCOPE_SYMBOLS_H
@@ -21,20 +21,20 @@
 
 /* The pointers are valid until the symbols are closed. */
 struct memscope_symbol {
-    const char *name;   /* NULL where no function that is known covers the address */
-    uintptr_t offset;   /* of the address behind the function's start; without a name, behind the load bias */
+    const char *name;   /* NULL if no known function covers the address */
+    uintptr_t offset;   /* distance of the address from the function's start; without a name, from the load bias */
     const char *object; /* path, as the linker names it; "linux-vdso.so.1" or the like for the vDSO */
     bool complete;      /* a .symtab was read: an address without a name then lies between functions */
     /*
      * The status of reading the object's file; MEMSCOPE_NOT_FOUND also when another file has taken its name, and for
-     * the vDSO, which has none. Exported functions have names in any case.
+     * the vDSO, which has no file. Exported functions have names in any case.
      */
     enum memscope_status file;
 };
 
 struct memscope_symbol_object;
 
-/* Of one thread, and not for a forked child. */
+/* For one thread only, and not for a forked child. */
 struct memscope_symbols {
     struct memscope_scratch scratch;
     struct memscope_own_memory memory;
@@ -45,8 +45,8 @@ struct memscope_symbols {
 
 /*
  * Lists the objects that are loaded now. Objects loaded later are not found; objects unloaded later keep the names that
- * were looked up. Holds the dynamic linker's lock as memscope_images_read does, with the same demand on the caller: no
- * fork meanwhile. 20 to 100 µs; takes scratch only. When it fails the symbols are closed.
+ * were looked up. Holds the dynamic linker's lock, as memscope_images_read does, and like it requires that nothing
+ * forks meanwhile. 20 to 100 µs; takes memory from scratch only. On failure the symbols are closed.
  */
 enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 
@@ -54,10 +54,9 @@ enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 void memscope_symbols_close(struct memscope_symbols *symbols);
 
 /*
- * MEMSCOPE_NOT_FOUND, and all of found zero, for an address in no loaded object. The first address in an object costs
- * the reading of its symbols, some ms for each 10,000 of them; every other one a fraction of a microsecond. No malloc,
- * no lock, no GVL needed. A return address lies behind its call, maybe in the next function: of those, pass
- * address - 1.
+ * MEMSCOPE_NOT_FOUND, and all of found zero, for an address in no loaded object. The first lookup in an object reads
+ * its symbols, some ms per 10,000 of them; each later one takes a fraction of a microsecond. No malloc, no lock, no GVL
+ * needed. For a return address pass address - 1: it is past the call, and may be in the next function.
  */
 enum memscope_status memscope_symbols_find(struct memscope_symbols *symbols, uintptr_t address,
                                            struct memscope_symbol *found);

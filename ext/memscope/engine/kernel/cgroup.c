@@ -12,7 +12,7 @@
 /* memory.stat, the longest of the files, has some 70 lines. */
 #define TEXT_CAPACITY 8192
 
-/* v1 prints PAGE_COUNTER_MAX pages for "no limit": 2^63 less one page, of 64 KiB at most. */
+/* v1 prints PAGE_COUNTER_MAX pages for "no limit": 2^63 bytes minus one page, which is 64 KiB at most. */
 #define V1_UNLIMITED (((UINT64_C(1) << 63) - 1) & ~UINT64_C(0xffff))
 
 static const char *after_line(const char *text) {
@@ -288,7 +288,10 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
         cgroup->pressure_status = memscope_cgroup_parse_pressure(file->text, &cgroup->pressure);
 }
 
-/* Lowers limit to an ancestor's. An unreadable ancestor makes the result unknown; the root group has no files. */
+/*
+ * Lowers limit to an ancestor's. If the ancestor cannot be read, the result is unknown; the root group has no such
+ * file.
+ */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {
     bool is_first = limit->status == MEMSCOPE_NOT_FOUND && ancestor->status == MEMSCOPE_OK;
     bool is_tighter = limit->status == MEMSCOPE_OK && memscope_cgroup_is_known(ancestor) &&
@@ -300,7 +303,7 @@ static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_
         *limit = *ancestor;
 }
 
-/* Usage minus inactive files; if one of the two is unknown, a copy of that one, for its reason. */
+/* Usage minus inactive files; if one of the two figures is unknown, a copy of it, which carries the reason. */
 static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
                                                     const struct memscope_cgroup_figure *inactive) {
     struct memscope_cgroup_figure used = *current;
@@ -313,7 +316,7 @@ static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup
     return used;
 }
 
-/* The room that one group has left under its own limit. */
+/* Lowers hierarchy_headroom to the room that one group has left under its own limit. */
 static void measure_headroom(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                              const struct memscope_cgroup_figure *limit) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
@@ -348,7 +351,7 @@ static bool climb(char *directory, const char *top) {
     return true;
 }
 
-/* Applies the limit that one group sets itself. */
+/* Applies one group's own limit. */
 static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *directory,
                         const struct memscope_cgroup_figure *own, bool is_settled) {
     struct memscope_cgroup_figure *limit = &cgroup->figures[MEMSCOPE_CGROUP_limit_bytes];
@@ -364,8 +367,8 @@ static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file
 }
 
 /*
- * Walks up from the group itself. v1's hierarchical_memory_limit wins where it exists: a smaller limit of an ancestor
- * does not bind then (memory.use_hierarchy 0, kernels before 5.11).
+ * Walks up from the group itself. v1's hierarchical_memory_limit wins if it exists: then a smaller limit of an ancestor
+ * does not bind (memory.use_hierarchy 0, kernels before 5.11).
  */
 static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *top) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
@@ -412,7 +415,7 @@ struct search {
     const char *controller;
     const char *path; /* of the process in the hierarchy */
     bool is_v2;
-    bool is_mounted; /* where the process's group can be seen */
+    bool is_mounted; /* some mount shows the process's group */
     enum memscope_status status;
     char top[MEMSCOPE_CGROUP_PATH];
     char directory[MEMSCOPE_CGROUP_PATH];
@@ -432,9 +435,9 @@ static bool has_file(const char *directory, const char *name) {
 }
 
 /*
- * Whether the directory is a group of the controller. For CPUs, any directory is: a v2 group without the controller,
- * like every root group, has no quota. A v2 group without the memory controller is accounted to its nearest ancestor
- * that has it; the root group has no memory.current.
+ * Whether the directory is a group of the controller. For CPUs, any existing directory will do: a v2 group without the
+ * controller, like every root group, simply has no quota. A v2 group without the memory controller is accounted to its
+ * nearest ancestor with the controller; the root group has no memory.current, but has memory.stat.
  */
 static bool settle(struct search *search) {
     if (strcmp(search->controller, "memory") != 0)
@@ -448,9 +451,9 @@ static bool settle(struct search *search) {
 }
 
 /*
- * Sets top and directory from the mount point and the group at its root. Inside a cgroup namespace, a mount made
- * outside has a root like "/../..": it shows groups whose names this process cannot know, so its own group cannot be
- * found by name.
+ * Sets top and directory from the mount point and the root of the mount, which is a group. Inside a cgroup namespace, a
+ * mount made outside has a root like "/../..": it shows groups whose names this process cannot know, so the process's
+ * own group cannot be found by name.
  */
 static void try_mount(struct search *search, const char *point, const char *root) {
     static const char usual_root[] = "/sys/fs/cgroup";
@@ -472,14 +475,14 @@ static void try_mount(struct search *search, const char *point, const char *root
         search->status = MEMSCOPE_NOT_FOUND;
 }
 
-/* The lines of a file through a window; a line that does not fit is skipped. */
+/* Reads a file line by line through a window; a line that does not fit is skipped. */
 struct lines {
     int descriptor;
     size_t start, filled;
     char text[2 * MEMSCOPE_CGROUP_PATH + 512];
 };
 
-/* The next whole line, its newline made a NUL; NULL at the end. */
+/* The next whole line, its newline replaced by a NUL; NULL at the end. */
 static const char *next_line(struct lines *lines) {
     bool is_tail = false;
 
@@ -510,7 +513,7 @@ static const char *next_line(struct lines *lines) {
     }
 }
 
-/* Without a list of mounts (a copy of the files, a /proc that hides it), tries the usual mount points. */
+/* Without a list of mounts (a copy of the files, a /proc that hides it), tries the usual mount point. */
 static void search_mounts(struct search *search) {
     char path[MEMSCOPE_CGROUP_PATH + 64];
     struct lines lines = {.descriptor = -1};
@@ -551,7 +554,7 @@ static enum memscope_status find_group(struct memscope_cgroup_membership *member
     return search->status;
 }
 
-/* Sets version, path and directory. top is the highest visible directory under the mount point. */
+/* Sets version, path, directory, and top: the mount point, which is the highest visible directory. */
 static enum memscope_status find_memory_group(struct search search, struct memscope_cgroup *cgroup, char *top) {
     struct memscope_cgroup_membership member;
     enum memscope_status status = find_group(&member, &search);
@@ -597,7 +600,7 @@ static bool is_quota(const struct memscope_cgroup_cpus *cpus) {
     return cpus->status == MEMSCOPE_OK && !cpus->unlimited;
 }
 
-/* The smallest quota on the way up. A group without the file has none. */
+/* The smallest quota from the group up to the root of the mount. A group without the file has no quota. */
 static void read_cpus(struct search search, struct memscope_cgroup_cpus *cpus) {
     struct memscope_cgroup_membership member;
 

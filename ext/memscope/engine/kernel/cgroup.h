@@ -1,5 +1,5 @@
 /*
- * The memory cgroup of a process: cgroup v2, v1, v1 beside v2 (hybrid), or none.
+ * The memory cgroup of a process: cgroup v2, v1, v1 alongside v2 (hybrid), or none.
  */
 #ifndef MEMSCOPE_CGROUP_H
 #define MEMSCOPE_CGROUP_H
@@ -37,7 +37,7 @@ enum memscope_cgroup_event {
 
 struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
-    bool unlimited;              /* of a limit: "max", or v1's greatest number; value means nothing then */
+    bool unlimited;              /* a limit of "max", or of v1's greatest number; value then means nothing */
     uint64_t value;
     const char *file; /* the file it comes from, without its directory; NULL when UNSUPPORTED */
 };
@@ -58,40 +58,41 @@ struct memscope_cgroup_pressure {
 /* The CPU time that a group may use, in CPUs. */
 struct memscope_cgroup_cpus {
     enum memscope_status status;
-    bool unlimited;   /* count means nothing then */
-    double count;     /* quota by period */
+    bool unlimited;   /* count then means nothing */
+    double count;     /* quota divided by period */
     const char *file; /* the file it comes from, without its directory; NULL without a group */
 };
 
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
-    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup; "" where none */
-    char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" where none was found */
-    char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group with this limit; "" where none is visible */
+    char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup; "" if there is none */
+    char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" if none was found */
+    char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group that sets limit_bytes; "" if none is visible */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
     /*
-     * working_set: usage less inactive files, which the kernel drops first; orchestrators compare it with the limit
-     * before they evict. headroom: limit less working set, in two's complement, so negative above the limit.
-     * hierarchy_headroom: the least headroom of this group and its ancestors, which siblings share. A value that cannot
-     * be computed is a copy of the figure that it lacks.
+     * working_set: usage minus inactive files, which the kernel drops first; orchestrators compare it with the limit
+     * before they evict. headroom: limit minus working set, in two's complement, so negative above the limit.
+     * hierarchy_headroom: the least headroom among this group and its ancestors, whose limits siblings share. A value
+     * that cannot be computed is a copy of the unknown figure that it depends on.
      */
     struct memscope_cgroup_figure working_set, headroom, hierarchy_headroom;
     enum memscope_status pressure_status;
     struct memscope_cgroup_pressure pressure;
     struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */
-    struct memscope_cgroup_cpus cpus;          /* the smallest on the way up; v1 has a group of its own for CPUs */
+    struct memscope_cgroup_cpus cpus; /* the smallest from the group to the root; v1 has a separate group for CPUs */
 };
 
 /*
- * process is "self" or a pid. proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. The three
- * limits of v2 (limit, high, swap_limit) are the smallest on the way up to the mount's root. Some 20 small files, 100
- * to 300 µs: T1. No allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found, else the reason.
+ * process is "self" or a pid. proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. Each of
+ * the three limits of v2 (limit, high, swap_limit) is the smallest from the group up to the root of the mount. Some 20
+ * small files, 100 to 300 µs: T1. No allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found, else
+ * the reason.
  */
 enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup);
 
-/* The parsers behind the reader. Text has its NUL. */
+/* The reader's parsers, for NUL-terminated text. */
 
 struct memscope_cgroup_membership {
     bool has_v1, has_v2;
@@ -115,10 +116,12 @@ bool memscope_cgroup_parse_mount(const char *line, const char *controller, struc
 /* Sets status, unlimited and value. key NULL: the text is one number or "max". */
 void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure);
 
-/* "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets status, unlimited and count. */
+/*
+ * Parses "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets status, unlimited and count.
+ */
 void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus);
 
-/* memory.pressure. */
+/* Parses memory.pressure. */
 enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct memscope_cgroup_pressure *pressure);
 
 #endif

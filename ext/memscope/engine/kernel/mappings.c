@@ -84,7 +84,7 @@ static const char *keep_name(struct memscope_scratch *names, const struct memsco
 struct parser {
     const struct memscope_mappings_memory *memory;
     struct memscope_mappings *mappings;
-    struct memscope_mapping *current; /* whose fields follow: the last listed, or passed_over */
+    struct memscope_mapping *current; /* the mapping that smaps fields go to: the last listed, or passed_over */
     struct memscope_mapping passed_over;
 };
 
@@ -99,8 +99,8 @@ static enum memscope_status begin(struct parser *parser, const struct memscope_m
 }
 
 /*
- * The kernel returns the file in parts. Between two parts, the mapping listed last may be merged into a larger one: its
- * entry stays, and only the rest of the larger mapping is added.
+ * The kernel returns the file in parts. Between two parts, the mapping listed last may be merged into a larger one: it
+ * stays in the list, and only the rest of the larger mapping is added.
  */
 static enum memscope_status parse_mapping(struct parser *parser, const char *line) {
     struct memscope_mappings *mappings = parser->mappings;

@@ -12,7 +12,7 @@
 struct memscope_mapping {
     uintptr_t start;
     uintptr_t end;
-    const char *name; /* path, "[heap]", "[anon:…]" or ""; in the name memory of the reading */
+    const char *name; /* path, "[heap]", "[anon:…]" or ""; stored in memscope_mappings_memory.names */
     uint64_t inode;
     uint64_t resident_bytes; /* smaps only, else 0 */
     bool readable, writable, executable, shared;
@@ -25,7 +25,9 @@ struct memscope_mappings {
     size_t count;
 };
 
-/* Memory for a list and for its names. Both grow during a read, so they must differ. Names live as long as `names`. */
+/*
+ * Two separate scratches, for a list and for its names, because both grow during a read. Names live as long as `names`.
+ */
 struct memscope_mappings_memory {
     struct memscope_scratch *list;
     struct memscope_scratch *names;
@@ -39,11 +41,13 @@ enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              const struct memscope_mappings_memory *memory,
                                              struct memscope_mappings *mappings);
 
-/* Reads /proc/self/maps: some µs for each 50 mappings; no page tables are walked. No GVL, no allocation. */
+/* Reads /proc/self/maps: some µs per 50 mappings; no page tables are walked. No GVL, no allocation. */
 enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
                                             struct memscope_mappings *mappings);
 
-/* Reads /proc/self/smaps, which walks the page tables under the mmap lock: 3 to 30 ms for each resident GB. */
+/*
+ * Reads /proc/self/smaps, for which the kernel walks the page tables under the mmap lock: 3 to 30 ms per resident GB.
+ */
 enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings_memory *memory,
                                                   struct memscope_mappings *mappings);
 
@@ -51,7 +55,8 @@ enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address);
 
 /*
- * Has no file and is not the kernel's own ("[heap]", "[stack]", "[vdso]"); "[anon:…]" is a name that a program gave it.
+ * Whether the mapping is private, has no file, and is not one that the kernel names ("[heap]", "[stack]", "[vdso]");
+ * "[anon:…]" is a name that a program gave it.
  */
 bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping);
 

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Holds all of status with hundreds of groups and 4,096 CPUs. Whatever lies beyond is ignored. */
+/* Holds all of /proc/PID/status with hundreds of groups and 4,096 CPUs. Text beyond that is ignored. */
 #define TEXT_CAPACITY 8192
 #define STATM_CAPACITY 256
 
@@ -58,7 +58,7 @@ const char *memscope_process_key_of(enum memscope_process_field field) {
     return figures[field].key;
 }
 
-/* A line is "Key:", blanks, a number, and " kB" where it is an amount of memory. */
+/* A line is "Key:", blanks, a number, and " kB" if it is an amount of memory. */
 static bool parse_line(const char *line, const struct figure *figure, uint64_t *value) {
     size_t key_length = strlen(figure->key);
 
@@ -98,8 +98,8 @@ enum memscope_status memscope_process_memory_parse(const char *text, enum memsco
 #ifdef __linux__
 
 /*
- * The kept descriptor, and its fstat at opening. They may change while a reader uses them, safely: a reader reads a
- * descriptor only after fstat confirms that the number is a statm of this process now. They survive fork, so that a
+ * The kept descriptor, and its fstat at opening. It is safe to change them while another thread uses them: a descriptor
+ * is read only after fstat confirms that the number now names a statm of this process. They survive fork, so that a
  * child can close the descriptor it inherited.
  */
 static struct {
@@ -109,15 +109,15 @@ static struct {
 } kept = {-1, 0, 0};
 
 /*
- * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14), so that a child finds turn 0
- * without a system call. Where the kernel cannot wipe it, turn carries the pid that it belongs to.
+ * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): turn 0 tells a child that it is one,
+ * without a system call. If the kernel cannot wipe the page, turn carries its owner's pid.
  */
 struct fork_page {
-    _Atomic uint64_t turn;     /* the owner in the upper half; in the lower a count of the openings, and a phase */
+    _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */
     _Atomic bool is_inherited; /* the kernel does not wipe it */
 };
 
-#define OPENING 1U /* one thread is opening, or the one that a signal handler interrupts */
+#define OPENING 1U /* a thread is opening, perhaps the one that this signal handler interrupted */
 #define OPENED 2U
 #define PHASES (OPENING | OPENED)
 #define NEXT_OPENING 4U
@@ -135,7 +135,7 @@ void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
     *end = page ? (uintptr_t)page + page_length() : 0;
 }
 
-/* NULL where no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
+/* NULL if no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
 static struct fork_page *map_fork_page(void) {
     struct fork_page *none = NULL;
     struct fork_page *page = mmap(NULL, page_length(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -157,9 +157,9 @@ static uint64_t owner_bits(struct fork_page *page) {
 }
 
 /*
- * The two system calls of a reading, without the C library's overhead: its fstat is newfstatat with an empty path
- * (glibc 2.33), a fifth slower, and its pread is a cancellation point. On these two architectures struct stat is the
- * kernel's own.
+ * The two system calls of a reading, without the C library's overhead: glibc's fstat is newfstatat with an empty path
+ * (2.33), a fifth slower, and its pread is a cancellation point. On these two architectures struct stat is the kernel's
+ * own.
  */
 #if defined(SYS_fstat) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
 static int stat_descriptor(int descriptor, struct stat *file) {
@@ -234,8 +234,8 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 }
 
 /*
- * Opens a descriptor to keep. If another thread is opening one, or has since turn was loaded, reads once with a
- * descriptor of its own, without waiting. Closes the kept number only if it was inherited from a parent: any other
+ * Opens a descriptor to keep. If another thread is opening one, or has opened one since turn was loaded, does not wait
+ * but reads once, with a temporary descriptor. Closes the kept number only if it was inherited from a parent: any other
  * number no longer belongs to memscope.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,

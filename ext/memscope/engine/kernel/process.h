@@ -15,18 +15,18 @@ struct memscope_statm {
 
 /*
  * One fstat and one pread of a kept descriptor. The descriptor belongs to the process that opened it: a forked child
- * opens its own, and a number that the host has closed and reused is detected and never read. T0, no allocation, no GVL
- * needed, async-signal-safe, any number of threads at once.
+ * opens its own. If the host has closed the descriptor and its number names another file now, that is detected and the
+ * file is not read. T0, no allocation, no GVL needed, async-signal-safe, any number of threads at once.
  */
 enum memscope_status memscope_statm_read(struct memscope_statm *statm);
 
 /*
- * The page whose content tells a forked child from its parent: the only memory of this directory besides static data.
- * Both 0 before the first memscope_statm_read.
+ * The page whose content tells a forked child from its parent: besides static data, the only memory that engine/kernel
+ * keeps. *start and *end are 0 before the first memscope_statm_read.
  */
 void memscope_process_own_page(uintptr_t *start, uintptr_t *end);
 
-/* Indexes of memscope_process_memory.values, one a row of process_memory.def. */
+/* Indexes of memscope_process_memory.values, one per row of process_memory.def. */
 #define FIGURE(field, source, key, unit) MEMSCOPE_PROCESS_##field,
 enum memscope_process_field {
 #include "kernel/process_memory.def"
@@ -59,7 +59,10 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
-/* The parsers behind the readers, for NUL-terminated text. MEMSCOPE_MALFORMED when it has no known key. */
+/*
+ * The readers' parsers, for NUL-terminated text. MEMSCOPE_MALFORMED for a statm without its first three numbers, and
+ * for another text without any known key.
+ */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
                                                    struct memscope_process_memory *memory);

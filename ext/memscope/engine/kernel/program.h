@@ -11,8 +11,9 @@
 #define MEMSCOPE_DYNAMIC_LINKER_SIZE 4096
 
 /*
- * Whether the file carries capabilities (capabilities(7)). For any user but root it then starts in secure mode, in
- * which the dynamic linker ignores LD_PRELOAD. A file system without extended attributes holds none. Any context.
+ * Whether the file carries capabilities (capabilities(7)): then the program starts in secure mode for any user but
+ * root, and the dynamic linker ignores LD_PRELOAD. A file on a file system without extended attributes has none. Any
+ * context.
  */
 enum memscope_status memscope_program_capabilities(const char *path, bool *found);
 

@@ -34,16 +34,19 @@ struct scan_request {
 #define ENTRY_EXCLUSIVE (1ull << 56)
 #define ENTRY_BATCH 2048
 
-/* A read of pagemap costs 8 bytes a page of address space: larger mappings are read only where smaps says to. */
+/*
+ * Reading pagemap costs 8 bytes per page of address space: if any mapping is larger than this, smaps is read first, and
+ * then pagemap only for mappings with some Rss.
+ */
 #define LARGE_MAPPING ((uintptr_t)4 << 30)
-/* Beyond this (128 MB of pagemap; sanitizers map terabytes) smaps alone must do. */
+/* If a larger mapping (128 MB of pagemap; sanitizers map terabytes) has resident pages, only smaps is used. */
 #define LARGEST_MAPPING ((uintptr_t)64 << 30)
-/* Pages that a reading may see beyond RSS because the process runs on meanwhile. */
+/* How far pagemap may exceed RSS merely because the process goes on running during a reading. */
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
 /*
- * Ranges seen by the last readings of this process, so that the next one can make room before it scans. Only a hint:
- * a wrong one costs a second scan.
+ * How many ranges to expect, by earlier readings of this process, so that the next one can make room before it scans.
+ * Only a hint: a wrong one costs a second scan.
  */
 static _Atomic(size_t) expected_ranges = 512;
 
@@ -81,9 +84,7 @@ static bool open_collector(struct collector *collector, struct memscope_scratch 
     return collector->ranges != NULL;
 }
 
-/*
- * Whether the scan grew RSS by touching new scratch pages; if so, reserve and scan again.
- */
+/* Whether the scan grew RSS by touching new scratch pages; if so, the caller scans again, with room for all ranges. */
 static bool outgrew_its_room(struct collector *collector) {
     if (collector->count <= collector->room)
         return false;
@@ -183,8 +184,8 @@ static enum memscope_status read_mapping(struct pagemap_pass *pass, const struct
 }
 
 /*
- * use_smaps: mappings carry Rss. A mapping with no Rss is skipped. One with more present pages than its Rss holds zero
- * pages; they are left out if the remaining pages are not fewer than its Rss.
+ * With use_smaps, mappings carry Rss. A mapping without Rss is skipped. If a mapping has more present pages than Rss,
+ * some map the zero page: the doubtful pages are left out, provided that the others still amount to Rss.
  */
 static enum memscope_status read_mappings(struct pagemap_pass *pass, const struct memscope_mappings *mappings,
                                           bool use_smaps) {
@@ -267,7 +268,7 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     return status == MEMSCOPE_OK ? read_pagemap_once(&pass, scratch, mappings, true) : status;
 }
 
-/* The end of user space as far as anything is mapped; [vsyscall] lies outside of it. */
+/* The end of the highest mapping in user space, which excludes [vsyscall]. */
 static uintptr_t user_space_end(const struct memscope_mappings *mappings) {
     for (size_t index = mappings->count; index > 0; index--)
         if (mappings->list[index - 1].end <= UINTPTR_MAX / 2)

@@ -24,30 +24,30 @@ struct memscope_residency {
     enum memscope_residency_source source;
     const struct memscope_range *ranges; /* ascending, disjoint; none under SMAPS and NONE */
     size_t range_count;
-    uint64_t resident_bytes;      /* what the source sums to: the RSS of this reading */
+    uint64_t resident_bytes;      /* the sum of what the source reports: the RSS of this reading */
     bool relisted;                /* the mappings were read again, as smaps: whatever was noted on them is gone */
-    enum memscope_status refusal; /* why the best source did not serve; MEMSCOPE_OK when it did */
+    enum memscope_status refusal; /* why the best source could not be used; MEMSCOPE_OK if it was */
 };
 
 /*
- * mappings is what /proc/self/maps said just before. It is read again as smaps, in place, where only smaps can
- * answer, and where pagemap saw more pages than RSS has (it cannot tell the zero page from memory). Walks page
- * tables: 7 to 18 ms for each resident GB of 4 KiB pages. No GVL, no allocation but scratch.
+ * mappings is /proc/self/maps as just read. It is read again as smaps, in place, if only smaps can answer, or if
+ * pagemap showed more pages than RSS (pagemap does not distinguish the zero page). Walks page tables: 7 to 18 ms for
+ * each resident GB of 4 KiB pages. No GVL; allocates from scratch only.
  */
 enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
                                              const struct memscope_mappings_memory *memory,
                                              struct memscope_residency *residency);
 
 /*
- * Whether structures are worth looking for in a mapping: it is data, and some of it is resident. Under SMAPS every
- * address would have to be looked at, which is not done in mappings of more than a gigabyte.
+ * Whether to look for structures in a mapping: it must hold data. Under SMAPS, where every address would have to be
+ * looked at, some of it must also be resident, and it must not exceed a gigabyte.
  */
 bool memscope_residency_worth_searching(const struct memscope_residency *residency,
                                         const struct memscope_mapping *mapping);
 
 /*
- * The next resident part of [*cursor, end), which it moves *cursor behind; false when there is none. Under SMAPS, where
- * pages are not known, all of it may be resident.
+ * Finds the next resident part of [*cursor, end) and moves *cursor past it; false when there is none. Under SMAPS,
+ * which knows no pages, the part is the whole range.
  */
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);

@@ -18,11 +18,11 @@ struct memscope_sharing {
     uintptr_t page;
 };
 
-/* The calls below then read 8 bytes for each resident page, page by page in ascending order: about 4 ms per GB. */
+/* memscope_sharing_between then reads 8 bytes of pagemap per page: in ascending order, about 4 ms per resident GB. */
 enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch);
 void memscope_sharing_close(struct memscope_sharing *sharing);
 
-/* Resident bytes in [start, end) that others map too. Cheapest in ascending order; 0 while closed. */
+/* Resident bytes in [start, end) that other processes map too. Cheapest in ascending order; 0 while closed. */
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end);
 
 #endif

@@ -2,7 +2,7 @@
  * Ownership claims: address ranges with a proven owner, sorted and disjoint.
  *
  * The first claim on an address stands; a later one gets only what is still free. Claims cover address space; the sweep
- * (ledger.h) decides what of it is resident.
+ * (ledger.h) decides which part of it is resident.
  */
 #ifndef MEMSCOPE_CLAIMS_H
 #define MEMSCOPE_CLAIMS_H
@@ -21,7 +21,7 @@ enum memscope_row {
 };
 #undef ROW
 
-/* Not a row: the claim is a heap page of Ruby's, split by slots when it is swept. */
+/* Not a row: the claim is a Ruby heap page, which the sweep splits by slots. */
 #define MEMSCOPE_CLAIM_HEAP_PAGE ((uint32_t)MEMSCOPE_ROW_COUNT + 1)
 
 struct memscope_claim {
@@ -32,7 +32,7 @@ struct memscope_claim {
 };
 
 struct memscope_claims {
-    struct memscope_scratch *list_memory; /* only claims are taken from it, so that the list stays in one piece */
+    struct memscope_scratch *list_memory; /* holds nothing but claims, so that the list stays contiguous */
     struct memscope_scratch *sort_memory;
     struct memscope_claim *list;
     size_t count;
@@ -43,15 +43,18 @@ struct memscope_claims {
 void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratch *list_memory,
                           struct memscope_scratch *sort_memory);
 
-/* Claims what is still free of [start, end) among the settled claims. */
+/* Claims the parts of [start, end) that no settled claim covers. */
 void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintptr_t end, uint32_t row, uint32_t item);
 
-/* Sorts new claims in among the settled ones. Of two that overlap, the later loses the common part. */
+/*
+ * Merges the new claims into the settled ones, by address. Of two new claims that overlap, the one that starts higher
+ * loses the common part; if both start at the same address, the one that was added later.
+ */
 void memscope_claims_settle(struct memscope_claims *claims);
 
 /*
- * The first free range at or after *cursor and before end: false when there is none. Moves *cursor to its end. Looks at
- * settled claims only.
+ * Finds the first free range in [*cursor, end) and moves *cursor to the end of that range; false when there is none.
+ * Looks at settled claims only.
  */
 bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *cursor, uintptr_t end,
                               uintptr_t *gap_start, uintptr_t *gap_end);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is copied at once, from one page after a jump up to this. */
+/* The largest copy made at once. After a jump, copies begin with one page and grow up to this. */
 #define WINDOW ((size_t)64 << 10)
 
 /* malloc/malloc.c: MALLOC_ALIGNMENT 16, size bits PREV_INUSE 1, IS_MMAPPED 2, NON_MAIN_ARENA 4 */
@@ -14,7 +14,7 @@
 #define PREVIOUS_IN_USE ((uintptr_t)1)
 #define IS_MMAPPED ((uintptr_t)2)
 #define SMALLEST_CHUNK (4 * WORD)
-#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk): what a free chunk needs of its first page */
+#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk): what mtrim keeps at the start of a free chunk */
 
 /* struct malloc_state from 2.27 to 2.42: fastbinsY, then top; 2.43 has no fastbins, and top elsewhere */
 #define FASTBINS_OFFSET 16
@@ -44,7 +44,8 @@ void memscope_glibc_learn_cache_key(void) {
 
     if (memscope_own_memory_open(&memory) == MEMSCOPE_OK) {
         key = key_of_freed_block(&memory, 24);
-        /* Before 2.34 the word is an address, a different one in each thread; a random number has its top bits set. */
+        /* Before 2.34 the word is an address, another in each thread: its top 16 bits are 0, a random key's hardly
+         * ever. */
         if (key >> 48 != 0 && key_of_freed_block(&memory, 120) == key && key_of_freed_block(&memory, 504) == key)
             cache_key = key;
     }
@@ -83,7 +84,7 @@ static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, u
     return walk->range < count ? &ranges[walk->range] : NULL;
 }
 
-/* Twice as much as before where the walk continues behind the window; a page where it jumps, and may jump again. */
+/* About twice the last window if the walk goes on past it; one page after a jump, since another may follow. */
 static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t address) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), last = walk->window_end - walk->window_start;
 
@@ -92,7 +93,7 @@ static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t addr
     return 2 * last < WINDOW ? 2 * last + page : WINDOW;
 }
 
-/* Copies resident memory from address on. Pages that are not resident are never read: that would map zero pages. */
+/* Copies resident memory from address on. Other pages are never read: reading them would map zero pages. */
 static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
     const struct memscope_range *range = range_at(walk, address);
     uintptr_t end = (address + window_size(walk, address)) & -(uintptr_t)sysconf(_SC_PAGESIZE);
@@ -144,7 +145,7 @@ static uint64_t trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uin
     return last > first ? resident_between(walk, first, last) : 0;
 }
 
-/* Small blocks wait in the cache of the thread that freed them, with the key behind their first word. */
+/* A small block waits in the tcache of the thread that freed it, with the key right after the block's first word. */
 static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t word;
 
@@ -152,12 +153,12 @@ static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 }
 
 struct heap {
-    uintptr_t first; /* chunk */
+    uintptr_t first; /* its first chunk */
     uintptr_t end;
     bool trims_top; /* malloc_trim trims the top of the main heap only */
 };
 
-/* Whether count chunks follow each other from start on, as far as the heap goes. */
+/* Whether count plausible chunks follow each other from start on, or fewer that reach the heap's end. */
 static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, int count) {
     uintptr_t chunk = start, size;
 
@@ -172,7 +173,7 @@ static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_
     return true;
 }
 
-/* Walks from heap->first to its top, which reaches its end; returns the top, or 0 when the walk stopped before. */
+/* Walks from heap->first to the top chunk, which reaches heap->end; returns the top, or 0 if the walk stopped early. */
 static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *heap,
                            struct memscope_chunk_totals *totals) {
     uintptr_t chunk = heap->first, header, next_header;
@@ -183,7 +184,7 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
     }
     for (;; header = next_header) {
         uintptr_t size = header & ~SIZE_FLAGS, next = chunk + size;
-        bool fence = size == ALIGNMENT || size == 0; /* closes a heap that another one continues (sysmalloc) */
+        bool fence = size == ALIGNMENT || size == 0; /* fencepost of a heap that another heap continues (sysmalloc) */
         bool cached;
 
         if (fence && heap->end - chunk <= 2 * ALIGNMENT) {
@@ -213,7 +214,7 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
     return 0;
 }
 
-/* ---- fast bins: free chunks that look in use ------------------------------------------------------------------- */
+/* ---- fastbins: free chunks that look in use -------------------------------------------------------------------- */
 
 static uintptr_t follow(uintptr_t field, uintptr_t value) {
     uintptr_t demangled = (field >> 12) ^ value; /* PROTECT_PTR, 2.32 */
@@ -240,7 +241,10 @@ static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast,
     return true;
 }
 
-/* Moves the chunks in the arena's fast bins from in use to free; skips what cannot be read of these short lists. */
+/*
+ * Moves the chunks in the arena's fastbins from in_use to free; gives up on a bin's list at the first chunk that cannot
+ * be read or does not have the bin's size.
+ */
 static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
                              struct fast_chunks *fast) {
     uintptr_t bins[FASTBIN_COUNT];
@@ -268,7 +272,7 @@ static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, 
     }
 }
 
-/* Shell's sort: in place, and without malloc, which qsort of glibc before 2.37 may call. */
+/* Shell's sort: in place, and without malloc, which glibc's qsort may call. */
 static void sort(const struct fast_chunks *fast) {
     for (size_t gap = fast->count / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11)
         for (size_t index = gap; index < fast->count; index++) {
@@ -281,13 +285,13 @@ static void sort(const struct fast_chunks *fast) {
         }
 }
 
-/* Free chunks side by side, as malloc_consolidate makes one of them. */
+/* Adjacent free chunks, which malloc_consolidate merges into one. */
 struct run {
     uintptr_t start, end;
-    uint64_t counted_bytes; /* trimmable in its parts, which the walk has counted */
+    uint64_t counted_bytes; /* trimmable in its chunks taken one by one, as the walk has counted them */
 };
 
-/* A free chunk writes its size behind itself too. */
+/* A free chunk also stores its size right after itself. */
 static bool is_free_chunk(struct memscope_chunk_walk *walk, uintptr_t chunk, uintptr_t *size) {
     uintptr_t header, next_header, footer;
 
@@ -306,7 +310,10 @@ static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintpt
         run->end = end;
 }
 
-/* The size of a fast chunk, or 0: since it was listed the heap may have changed, and since the residency grown. */
+/*
+ * The size of a fast chunk; 0 if the heap has changed since the chunk was listed, or the chunk's page was not resident
+ * when residency was read.
+ */
 static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
 
@@ -317,8 +324,8 @@ static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 }
 
 /*
- * The run that the fast chunk at *index begins, or a free chunk before it; *index moves to the last one in it, and
- * stays where even the first one makes no sense any more: the run is empty then.
+ * The run that begins with the fast chunk at *index, or with a free chunk right before it. Moves *index to the last
+ * fast chunk of the run; if even the first one is not plausible any more, leaves *index, and the run holds none.
  */
 static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,
                          uintptr_t top) {
@@ -346,8 +353,8 @@ static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chu
 }
 
 /*
- * malloc_trim first joins the fast chunks with the free ones beside them (mtrim calls malloc_consolidate): pages that
- * no chunk fills alone become trimmable, and those that become part of an arena's top do not.
+ * malloc_trim first merges the fast chunks with adjacent free chunks (mtrim calls malloc_consolidate): pages that no
+ * single chunk fills become trimmable. Pages that are merged into the top do not, except in the main heap.
  */
 static void join_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top,
                              const struct fast_chunks *fast, struct memscope_chunk_totals *totals) {
@@ -374,7 +381,7 @@ static void count_fast_chunks(struct memscope_chunk_walk *walk, const struct hea
     walk->scratch->used = used;
 }
 
-/* main_arena is in the C library's data, and its top is the main heap's: no other word there points to that chunk. */
+/* Finds main_arena in the C library's data by its top: no other word there points to the main heap's top chunk. */
 static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const struct memscope_images *images,
                                  uintptr_t top) {
     uintptr_t words[512], end = images->c_library_data_end;
@@ -394,8 +401,8 @@ static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const
 /* ---- heaps ---------------------------------------------------------------------------------------------------- */
 
 /*
- * With huge pages asked for (GLIBC_TUNABLES hugetlb), the program break may begin with memory that is no chunk: the
- * first address from which chunks follow each other begins the heap, and what lies before is unwalked.
+ * With huge pages asked for (GLIBC_TUNABLES hugetlb), the [heap] mapping may begin with memory that is in no chunk. The
+ * heap begins at the first address from which chunks follow each other; what lies before it is unwalked.
  */
 static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     const struct memscope_range *range;
@@ -428,7 +435,7 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
         count_fast_chunks(walk, &heap, top, state, totals);
 }
 
-/* The arena's description lies between heap_info and the first chunk; its size differs between versions. */
+/* In an arena's first heap, malloc_state lies between heap_info and the first chunk; its size differs by version. */
 static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t from,
                                            uintptr_t end) {
     uintptr_t chunk = (from + ALIGNMENT - 1) & -(uintptr_t)ALIGNMENT, size;

@@ -1,9 +1,10 @@
 /*
  * The content of glibc's heaps, chunk by chunk: in use, in a thread's cache, free, or the untouched top.
  *
- * A chunk begins with its size; the low bit of the next chunk's size says whether it is in use (malloc/malloc.c,
- * "boundary tags"). The walk reads copies of resident memory, never the heap itself, and takes no lock, so it may meet
- * a heap that is changing: at an implausible size it stops, and the rest of that heap is unwalked.
+ * A chunk's header holds its size; PREV_INUSE, the low bit of the next chunk's size, says whether the chunk itself is
+ * in use (malloc/malloc.c, "boundary tags"). The walk reads copies of resident memory, never the heap itself, and takes
+ * no lock, so it races with threads that change the heap: at an implausible size it stops, and the rest of that heap is
+ * unwalked.
  */
 #ifndef MEMSCOPE_GLIBC_CHUNKS_H
 #define MEMSCOPE_GLIBC_CHUNKS_H
@@ -18,7 +19,7 @@
 #include "ledger/glibc_regions.h"
 #include "ledger/images.h"
 
-/* One kind of chunk: how many, how much address space, and what of it is resident. */
+/* One kind of chunk: how many, how much address space, and how much of it is resident. */
 struct memscope_chunk_sum {
     uint64_t count;
     uint64_t bytes;
@@ -30,9 +31,9 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum free;
     struct memscope_chunk_sum cached; /* in a thread's tcache: glibc itself counts them as in use */
     struct memscope_chunk_sum top;
-    struct memscope_chunk_sum arena; /* the arenas' own descriptions at the beginning of their heaps */
+    struct memscope_chunk_sum arena; /* heap_info and malloc_state, at the start of the arenas' heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
-    uint64_t unwalked_bytes;         /* address space after an implausible chunk */
+    uint64_t unwalked_bytes;         /* address space before a first chunk, or from an implausible one on */
 };
 
 struct memscope_chunk_walk {
@@ -42,7 +43,7 @@ struct memscope_chunk_walk {
     struct memscope_scratch *scratch;
     char *window; /* a copy of [window_start, window_end) */
     uintptr_t window_start, window_end;
-    size_t range; /* the resident range looked at last: addresses mostly rise */
+    size_t range; /* index of the resident range used last: lookups mostly ascend */
 };
 
 /*
@@ -59,8 +60,8 @@ bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct mem
                               struct memscope_scratch *scratch);
 
 /*
- * Walks the main heap, [start, end) of the program break, or one heap of another arena, which begins with its
- * heap_info. About 0.15 to 0.3 µs a chunk. No GVL, no allocation, no lock.
+ * Walks the main heap, which is [start, end) up to the program break, or one heap of another arena, whose heap_info is
+ * at start. About 0.15 to 0.3 µs a chunk. No GVL, no allocation, no lock.
  */
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals);
@@ -68,8 +69,8 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals);
 
 /*
- * Moves the chunks in an arena's fast bins from in use to free, if this heap holds the arena's top; else does nothing.
- * Call it for each heap of the arenas after all of them are walked: the chunks may be in any of an arena's heaps.
+ * Moves the chunks in an arena's fastbins from in_use to free, if this heap holds the arena's top; else does nothing.
+ * Call it for each arena heap, after all heaps are walked: a fastbin's chunks may lie in any heap of its arena.
  */
 void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
                                            struct memscope_chunk_totals *totals);

@@ -6,7 +6,7 @@
 /* HEAP_MAX_SIZE on 64-bit: 2 * DEFAULT_MMAP_THRESHOLD_MAX */
 #define ARENA_HEAP_BYTES ((uintptr_t)(sizeof(long) == 8 ? 64 << 20 : 1 << 20))
 
-/* struct malloc_chunk's first two words; the low bits of size: IS_MMAPPED is 2, and alone in a mapped chunk */
+/* The first two words of struct malloc_chunk. Of size's low bits, an mmapped chunk has only IS_MMAPPED (2) set. */
 struct chunk_header {
     size_t previous_size;
     size_t size;
@@ -21,7 +21,7 @@ static size_t page_bytes(void) {
 }
 
 /*
- * The first heap of an arena holds the arena itself, right behind its heap_info; the later ones point back to an
+ * The first heap of an arena holds the arena itself, right after the heap_info; each later heap points back to an
  * earlier heap of the same arena.
  */
 static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t mapping_end,
@@ -67,7 +67,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
     }
 }
 
-/* The chunk's size when header can be the beginning of a mapped chunk with room bytes to its mapping's end; else 0. */
+/* The chunk's size if header can begin an mmapped chunk, with room bytes left to the mapping's end; else 0. */
 static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room) {
     size_t page = page_bytes(), size = header->size & ~CHUNK_FLAGS;
 
@@ -82,7 +82,7 @@ struct gap_walk {
     const struct memscope_own_memory *memory;
     struct memscope_claims *claims;
     struct memscope_glibc_regions *regions;
-    uintptr_t next; /* pages below belong to the chunk found last */
+    uintptr_t next; /* pages below this belong to the chunk found last */
     uintptr_t end;
 };
 
@@ -97,7 +97,7 @@ static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struc
     walk->next = address + size;
 }
 
-/* Reads the first words of every resident page in [start, end) that no chunk found before covers. */
+/* Reads the first words of every resident page in [start, end) that no chunk found so far covers. */
 static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_t end) {
     uintptr_t addresses[HEADER_BATCH];
     struct chunk_header headers[HEADER_BATCH];
@@ -113,7 +113,7 @@ static void walk_resident_pages(struct gap_walk *walk, uintptr_t start, uintptr_
         memscope_own_memory_read_each(walk->memory, addresses, count, sizeof headers[0], headers);
         for (size_t index = 0; index < count; index++)
             claim_chunk_at(walk, addresses[index], &headers[index]);
-        /* Chunks lie side by side, so after one the next page is the likely beginning of another. */
+        /* Chunks tend to be adjacent, so the page right after a chunk is likely to begin another. */
         wanted = walk->next >= start ? 1 : HEADER_BATCH;
     }
 }

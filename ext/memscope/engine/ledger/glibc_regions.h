@@ -1,7 +1,7 @@
 /*
- * Where glibc's malloc keeps its memory. glibc reports it at a price only (mallinfo2 walks every free list under the
- * arena locks), but each kind of region can be recognised: the program break is the main heap, the heaps of other
- * arenas are aligned and begin with a description of themselves, and a chunk with its own mapping begins with its size.
+ * Where glibc's malloc keeps its memory. glibc reports this only at a price (mallinfo2 walks every free list under the
+ * arena locks), but each kind of region can be recognised: the main heap ends at the program break, the heaps of other
+ * arenas are aligned and begin with a heap_info, and a chunk with a mapping of its own begins with a chunk header.
  *
  * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), the same from 2.26 to 2.43 except
  * as noted in the code.
@@ -17,7 +17,7 @@
 #include "kernel/residency.h"
 #include "ledger/claims.h"
 
-/* struct heap_info, which begins every heap of an arena other than the main one; 2.35 added more behind it. */
+/* struct heap_info, at the start of every heap of an arena other than the main one; 2.35 added more after it. */
 struct memscope_glibc_heap_info {
     uintptr_t arena; /* struct malloc_state, in the arena's first heap */
     uintptr_t previous;
@@ -27,7 +27,7 @@ struct memscope_glibc_heap_info {
 
 struct memscope_glibc_regions {
     uint64_t arena_heap_count; /* heaps of arenas other than the main one; an arena has one or more */
-    uint64_t arena_count;      /* distinct arenas among them */
+    uint64_t arena_count;      /* arenas that these heaps belong to */
     uint64_t mmapped_chunk_count;
     uint64_t mmapped_bytes; /* address space of these chunks, as mallinfo2's hblkhd counts them */
 };
@@ -37,7 +37,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                  struct memscope_glibc_regions *regions);
 
-/* Claims chunks with a mapping of their own among unclaimed memory: call it after the surer owners. */
+/* Claims chunks with a mapping of their own in unclaimed memory: call it after the surer owners have claimed theirs. */
 void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
                                   const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                   struct memscope_glibc_regions *regions);

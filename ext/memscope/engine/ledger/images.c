@@ -51,7 +51,7 @@ static enum memscope_row row_of(const struct memscope_shared_object *object, boo
 struct scan {
     struct memscope_scratch *scratch;
     struct memscope_images *images;
-    const struct memscope_image *image; /* the one whose zeroed segments are listed */
+    const struct memscope_image *image; /* the image whose zeroed segments are being listed */
 };
 
 static bool list_image(const struct memscope_shared_object *object, void *context) {

@@ -12,19 +12,19 @@
 #include "ledger/claims.h"
 
 struct memscope_image {
-    uintptr_t start; /* first and last byte of its segments, rounded to pages */
+    uintptr_t start; /* [start, end) covers its segments, rounded out to whole pages */
     uintptr_t end;
     uint32_t row;
 };
 
-/* The part of a segment beyond the file's bytes: zeroed data, which the kernel shows as anonymous. */
+/* The part of a segment past the file's bytes: bss, which the kernel shows as anonymous. */
 struct memscope_zeroed_segment {
     uintptr_t start;
     uintptr_t end;
     uint32_t row;
 };
 
-/* What glibc exports for debuggers, to find its threads (stacks.h). NULL where it does not. */
+/* Symbols that glibc exports so that debuggers can find its threads (stacks.h); NULL if it does not export them. */
 struct memscope_thread_symbols {
     const void *linker_state, *used_stacks, *user_stacks, *list_node, *descriptor_size;
 };
@@ -35,18 +35,18 @@ struct memscope_images {
     struct memscope_zeroed_segment *zeroed;
     size_t zeroed_count;
     struct memscope_thread_symbols threads;
-    uintptr_t c_library_data_start, c_library_data_end; /* writable memory of glibc itself; both 0 elsewhere */
+    uintptr_t c_library_data_start, c_library_data_end; /* glibc's own writable segment; both 0 without glibc */
 };
 
 /*
- * Lists the loaded objects and the data that later steps need of them.
+ * Lists the loaded objects, and what later steps need to know about them.
  *   ruby        the executable, and the object that exports ruby_init
- *   extensions  objects that export Init_ and their own name, as Ruby's loader demands
+ *   extensions  objects that export Init_<their own name>, as Ruby's loader requires
  *   c_library   the dynamic linker and the C library's objects
  *   others      the rest
- * Holds the dynamic linker's lock, which a child forked meanwhile would inherit locked (glibc 2.36 does not reset it):
- * the caller must keep the process from forking, as a Ruby thread does that holds the GVL. 20 to 100 µs. Allocates
- * scratch only; images is empty when there is none.
+ * Takes the dynamic linker's lock, which a child forked meanwhile would inherit locked (glibc 2.36 does not reset it):
+ * the caller must keep the process from forking, for example by holding the GVL. 20 to 100 µs. Allocates scratch only;
+ * images is empty if no scratch is left.
  */
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images);
 

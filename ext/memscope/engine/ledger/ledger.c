@@ -29,7 +29,10 @@ uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, 
 typedef enum memscope_status (*read_list)(const struct memscope_mappings_memory *memory,
                                           struct memscope_mappings *mappings);
 
-/* The list of mappings, jemalloc's counters as close to it as can be, and whose places are known. */
+/*
+ * Reads the list of mappings and, as soon after it as possible, jemalloc's counters; then claims memory for the owners
+ * whose places are known.
+ */
 static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, read_list read) {
     struct memscope_ledger *ledger = scan->ledger;
     enum memscope_status status = read(&scan->lists, &ledger->mappings);
@@ -47,8 +50,9 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, 
 }
 
 /*
- * jemalloc's mappings by exclusion, which walks no page tables; where that does not agree with its counters, by
- * MAP_NORESERVE from smaps. Each again once: another thread may have mapped between the list and the counters.
+ * Identifies jemalloc's mappings by exclusion, which walks no page tables; if the result disagrees with jemalloc's
+ * counters, by MAP_NORESERVE from smaps. Tries each way twice: another thread may have mapped memory between the list
+ * and the counters.
  */
 static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
     static const read_list attempts[] = {memscope_mappings_read, memscope_mappings_read, memscope_mappings_read_smaps,
@@ -113,7 +117,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
 
     memset(ledger, 0, sizeof *ledger);
     ledger->request = request;
-    memscope_statm_read(&ledger->statm_before); /* so that what it maps the first time is in the list of mappings */
+    memscope_statm_read(&ledger->statm_before); /* so that what it maps on first use is in the list of mappings */
     if ((status = memscope_scratch_open(&ledger->work)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->list)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->claims)) != MEMSCOPE_OK)

@@ -1,9 +1,10 @@
 /*
  * The ledger: every resident byte of this process with its proven owner, in rows that sum to the RSS of one scan.
  *
- * Steps: the mappings, the resident pages, claims by owner, one sweep over all three. Residency is read once; changes
- * meanwhile (other threads, when the caller does not hold the GVL) can move a byte into a neighbouring row near a
- * moving edge, but never out of the sum. A byte without a proven owner is unattributed.
+ * Steps: list the mappings, read which pages are resident, claim ranges for their owners, sweep all three once.
+ * Residency is read once: what other threads change meanwhile (if the caller does not hold the GVL) can put a byte near
+ * a moving boundary into a neighbouring row, but never leaves it out of the sum. A byte without a proven owner is
+ * unattributed.
  */
 #ifndef MEMSCOPE_LEDGER_H
 #define MEMSCOPE_LEDGER_H
@@ -35,12 +36,12 @@ enum memscope_ledger_malloc {
 struct memscope_ledger_request {
     enum memscope_ledger_malloc malloc;
     const struct memscope_ruby_layout *ruby;
-    const struct memscope_images *images; /* read by the caller, who knows that the process does not fork meanwhile */
+    const struct memscope_images *images; /* read by the caller, who keeps the process from forking meanwhile */
     bool deep;                            /* walk glibc's chunks: 0.15 to 0.3 µs each */
-    bool shared;                          /* tell what other processes share: reads 8 bytes for each resident page */
+    bool shared;                          /* count what other processes share: reads 8 bytes for each resident page */
 };
 
-/* Resident bytes of one mapping in one row: Ruby's heap counts as a whole, malloc's memory by place. */
+/* Resident bytes of one mapping in one row: Ruby's heap as one row, malloc's memory by region and not by use. */
 struct memscope_ledger_owner {
     const struct memscope_mapping *mapping;
     enum memscope_row row;
@@ -49,47 +50,48 @@ struct memscope_ledger_owner {
 
 struct memscope_ledger {
     const struct memscope_ledger_request *request; /* the caller's */
-    int64_t bytes[MEMSCOPE_ROW_COUNT];             /* of leaves; memscope_ledger_row_bytes sums parents */
-    uint64_t written_bytes[MEMSCOPE_ROW_COUNT];    /* of the rows under files: in writable parts (data, bss) */
-    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];     /* of leaves, where shared_status is OK */
+    int64_t bytes[MEMSCOPE_ROW_COUNT];             /* set for leaf rows; memscope_ledger_row_bytes sums a parent's */
+    uint64_t written_bytes[MEMSCOPE_ROW_COUNT];    /* rows under files only: bytes in writable parts (data, bss) */
+    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];     /* set for leaf rows, if shared_status is OK */
     enum memscope_status shared_status;
     struct memscope_residency residency;
     struct memscope_mappings mappings;
-    struct memscope_ledger_owner *owners; /* by address of the mapping */
+    struct memscope_ledger_owner *owners; /* sorted by the mapping's address */
     size_t owner_count;
-    uint64_t unmapped_bytes; /* resident where no mapping was listed: mapped while the reading went on */
+    uint64_t unmapped_bytes; /* resident outside every listed mapping: mapped after the list was read */
 
-    struct memscope_statm statm_before, statm_after; /* right around the scan */
+    struct memscope_statm statm_before, statm_after; /* right before and right after the scan */
     enum memscope_status statm_status;
 
     uint64_t heap_pages_partly_resident;
     struct memscope_glibc_regions glibc;
-    struct memscope_chunk_totals main_heap, arenas; /* of the chunk walk */
+    struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found */
     bool walked_chunks;
     struct memscope_stack_counts stacks;
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
     enum memscope_status own_memory_status;  /* not OK: no arenas, mmapped chunks, threads, empty pages are found */
-    enum memscope_status own_memory_refusal; /* why it was read through a pipe; MEMSCOPE_OK when it was not */
+    enum memscope_status own_memory_refusal; /* why it was read without a memfd; MEMSCOPE_OK when it was not */
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;
-    uint64_t jemalloc_space_bytes; /* address space that jemalloc's mappings and those like it take */
-    size_t ambiguous_mappings;     /* that look like its own, and of which some are not: unattributed */
+    uint64_t jemalloc_space_bytes; /* address space of the mappings that are or look like jemalloc's */
+    size_t ambiguous_mappings;     /* look like jemalloc's, but not all of them are: unattributed */
 
     size_t scratch_bytes;
     struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */
 };
 
 /*
- * Fills ledger; close it afterwards whatever this returns. MEMSCOPE_OK with residency.source NONE where the kernel
- * shows nothing. Takes no lock but jemalloc's, which is valid again in a forked child; calls no malloc; needs no GVL.
+ * Fills ledger; close it afterwards whatever this returns. If the kernel shows no residency, returns MEMSCOPE_OK with
+ * residency.source NONE. Takes no lock except jemalloc's, which jemalloc makes usable again in a forked child; calls no
+ * malloc; needs no GVL.
  */
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
                                           struct memscope_ledger *ledger);
 void memscope_ledger_close(struct memscope_ledger *ledger);
 
-/* A row with everything under it. */
+/* The bytes of a row and of everything under it. */
 int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
 uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
 
@@ -112,8 +114,8 @@ struct memscope_row_definition {
 extern const struct memscope_row_definition memscope_row_definitions[MEMSCOPE_ROW_COUNT];
 
 /*
- * jemalloc's own count of its mappings, which equals jemalloc_space_bytes when all of them were found. Under jemalloc
- * only.
+ * The address space that jemalloc says it has mapped; equals jemalloc_space_bytes when all its mappings were found.
+ * Under jemalloc only.
  */
 static inline uint64_t memscope_ledger_jemalloc_expected(const struct memscope_ledger *ledger) {
     return ledger->jemalloc.mapped_bytes + ledger->jemalloc.retained_bytes;

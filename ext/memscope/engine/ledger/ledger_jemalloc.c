@@ -1,9 +1,9 @@
 #include "ledger/ledger_scan.h"
 
 /*
- * jemalloc maps at least this much at a time: extents grow in huge pages where opt.retain is on (the default of 64-bit
- * Linux), and so do its base blocks (jemalloc 5.3, HUGEPAGE in src/base.c and exp_grow in src/extent.c). A smaller
- * mapping without an owner may be another's: the dynamic linker's, a library's.
+ * jemalloc maps at least this many bytes at a time: with opt.retain (the default on 64-bit Linux) extents grow by huge
+ * pages, and so do base blocks (jemalloc 5.3, HUGEPAGE in src/base.c and exp_grow in src/extent.c). A smaller unclaimed
+ * mapping may belong to something else: the dynamic linker, a library.
  */
 #define SMALLEST ((uint64_t)2 << 20)
 
@@ -32,7 +32,7 @@ static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t small
     return bytes;
 }
 
-/* Unmarks those in this range of sizes; returns how many were marked. */
+/* Unmarks the marked mappings of smallest to largest bytes; returns how many there were. */
 static size_t unmark(const struct memscope_mappings *mappings, uint64_t smallest, uint64_t largest) {
     size_t count = 0;
 
@@ -72,8 +72,8 @@ static size_t count_of_size(const struct memscope_mappings *mappings, uint64_t b
 
 /*
  * MAP_NORESERVE proves nothing by itself: the address space of all such mappings must equal stats.mapped +
- * stats.retained. When it is larger, a single mapping of exactly the difference is foreign. Else any that is not larger
- * than the difference may be, and none of them is jemalloc's for sure.
+ * stats.retained. When it is larger and exactly one mapping is as large as the difference, that one is foreign.
+ * Otherwise every mapping up to the size of the difference may be foreign, and none of them counts as jemalloc's.
  */
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;

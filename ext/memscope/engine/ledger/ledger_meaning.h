@@ -1,33 +1,33 @@
 /*
  * What the rows of a ledger mean: which of them this process has, what each is checked against, what malloc has given
- * out. Of a ledger that was read with MEMSCOPE_OK; any context.
+ * out. For a ledger that was read with MEMSCOPE_OK; callable in any context.
  */
 #ifndef MEMSCOPE_LEDGER_MEANING_H
 #define MEMSCOPE_LEDGER_MEANING_H
 
 #include "ledger/ledger.h"
 
-/* Whether this process can have the row at all; a row that it can have and has not is there with 0 bytes. */
+/* Whether this process can have the row at all; a row that it can have but that is empty is listed with 0 bytes. */
 bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum memscope_row row);
 
-/* Whether the shared part of the row is known. Of counters and of chunks it is known for the row above them only. */
+/* Whether the row's shared bytes are known. For rows of counters or of chunks they are not: only for the row above. */
 bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row);
 
-/* The chunks that a row counts, after a walk; NULL for every other row. */
+/* The sum of the chunks that a row counts; NULL without a walk, and for every other row. */
 const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscope_ledger *ledger,
                                                             enum memscope_row row);
 
 /* Two counts of the same address space: the owner's own, and what the ledger found. They must be equal. */
 struct memscope_row_check {
-    const char *source; /* of expected_bytes */
+    const char *source; /* where expected_bytes comes from */
     uint64_t expected_bytes, actual_bytes;
 };
 
-/* False where the row has no check. */
+/* False if the row has no check. */
 bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memscope_row row,
                                struct memscope_row_check *check);
 
-/* Bytes that malloc has given out, resident or not; false where the ledger does not know. */
+/* Bytes that malloc has given out, resident or not; false if the ledger does not know. */
 bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_t *bytes);
 
 /* Bytes that malloc_trim(0) returns; false without a walk of the chunks. */

@@ -6,10 +6,12 @@ static void claim_scratch(uintptr_t start, uintptr_t end, void *context) {
     memscope_claims_add(context, start, end, MEMSCOPE_ROW_memscope, 0);
 }
 
-static void claim_own_memory(struct memscope_claims *claims) {
+static void claim_own_memory(const struct memscope_own_memory *memory, struct memscope_claims *claims) {
+    struct memscope_range window = memscope_own_memory_window(memory);
     uintptr_t start, end;
 
     memscope_scratch_each(claim_scratch, claims);
+    memscope_claims_add(claims, window.start, window.end, MEMSCOPE_ROW_memscope, 0);
     memscope_process_own_page(&start, &end);
     memscope_claims_add(claims, start, end, MEMSCOPE_ROW_memscope, 0);
 }
@@ -20,7 +22,7 @@ void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
     struct memscope_claims *claims = &scan->claims;
     bool readable = ledger->own_memory_status == MEMSCOPE_OK;
 
-    claim_own_memory(claims);
+    claim_own_memory(&scan->memory, claims);
     memscope_ruby_claim_heap_pages(ruby, claims);
     memscope_claims_settle(claims);
     memscope_images_claim_zeroed(scan->request->images, claims);

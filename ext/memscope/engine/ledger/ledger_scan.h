@@ -17,21 +17,21 @@ struct memscope_ledger_scan {
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
     struct memscope_claims claims;
-    size_t first_owner; /* of the mapping that is being swept, in ledger->owners */
+    size_t first_owner; /* index in ledger->owners of the first one of the mapping being swept */
 };
 
 /*
- * Marks jemalloc's mappings, and counts the address space of all that look like its own. By exclusion: what no owner
- * has claimed; false when that is not what jemalloc says it has mapped, and then nothing is marked. By MAP_NORESERVE:
- * in a list from smaps.
+ * Both mark jemalloc's mappings and set jemalloc_space_bytes to the address space of all that look like jemalloc's. By
+ * exclusion: the data mappings that no owner has claimed; returns false and marks nothing if they do not add up to what
+ * jemalloc says it has mapped. By MAP_NORESERVE: needs a list from smaps.
  */
 bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);
 
-/* Claims owners whose places are known without reading memory: the surest, so they come first. */
+/* Claims memory for owners whose places are known without a search: the surest, so they come first. */
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan);
 
-/* Claims owners that must be searched for in resident memory. */
+/* Claims memory for owners that must be searched for in resident memory. */
 void memscope_ledger_claim_found(struct memscope_ledger_scan *scan);
 
 /* The owner of the unclaimed part of a mapping. Everything that jemalloc holds is malloc's until the split. */

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 /*
- * Splits jemalloc's resident memory by jemalloc's own counters. They include some pages that were never touched, or lie
- * in a mapping that may be another's (not_resident, negative), and omit some resident pages (retained ones that huge
- * pages filled again). Where allocated memory has no resident page, the mappings found are not jemalloc's, even if
- * their sizes match.
+ * Splits jemalloc's resident memory by jemalloc's own counters. These include some pages that were never touched, or
+ * that lie in a mapping that may be foreign (row not_resident, negative); and they omit some resident pages: retained
+ * ones that a huge page has made resident again (row retained_resident). If memory is allocated but no page of the
+ * mappings found is resident, those mappings are not jemalloc's, even if their sizes match.
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
@@ -30,7 +30,7 @@ void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     bytes[rest < 0 ? MEMSCOPE_ROW_not_resident : MEMSCOPE_ROW_retained_resident] = rest;
 }
 
-/* A row of glibc's, and the rows under it. */
+/* A glibc row, and the rows under it. */
 struct chunk_rows {
     enum memscope_row all, in_use, free, thread_caches, top, unwalked;
 };
@@ -40,7 +40,7 @@ static void move(uint64_t bytes, int64_t *from, int64_t *to) {
     *from -= *to;
 }
 
-/* The rest, which the chunks do not account for (the walk had to stop, chunks came or went meanwhile), is unwalked. */
+/* What the chunks do not account for (the walk had to stop, chunks came or went meanwhile) goes to the unwalked row. */
 static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
     int64_t *rest = &bytes[rows.all];
 

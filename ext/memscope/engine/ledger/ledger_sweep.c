@@ -4,14 +4,14 @@
 
 #include "kernel/sharing.h"
 
-/* Resident bytes of one owner, and what of them other processes share (0 where that is not asked for). */
+/* Resident bytes of one owner, and how many of them other processes share (0 unless that is asked for). */
 struct amount {
     uint64_t bytes, shared;
 };
 
 /*
- * Adds to this row's share of the mapping being swept. Only owners are taken from the scratch memory during a sweep, so
- * that their list stays contiguous.
+ * Adds bytes to this row's share of the mapping being swept. During the sweep nothing but owners is taken from
+ * ledger->work, so that their list stays contiguous.
  */
 static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, const struct memscope_mapping *mapping,
                       uint64_t bytes) {
@@ -47,7 +47,7 @@ static void add_bytes(struct memscope_ledger_scan *scan, enum memscope_row row, 
 
 /*
  * Splits the resident bytes of one heap page by its slots. A page that is only partly resident (never touched to its
- * end, or swapped out) is split in proportion, and counted.
+ * end, or partly swapped out) is split in proportion, and counted in heap_pages_partly_resident.
  */
 static void add_heap_page(struct memscope_ledger_scan *scan, const struct memscope_heap_page *page,
                           struct amount amount) {
@@ -74,9 +74,9 @@ static void add_heap_page(struct memscope_ledger_scan *scan, const struct memsco
 struct sweep {
     struct memscope_ledger_scan *scan;
     struct memscope_sharing sharing;
-    size_t mapping, claim;                 /* the first that ends after the position */
-    const struct memscope_heap_page *page; /* the heap page being swept, and what of it was resident so far */
-    struct amount page_amount;
+    size_t mapping, claim;                 /* index of the first that ends after the current position */
+    const struct memscope_heap_page *page; /* the heap page being swept, or NULL */
+    struct amount page_amount;             /* what of that page was resident so far */
 };
 
 static void finish_heap_page(struct sweep *sweep) {
@@ -153,13 +153,13 @@ static void sweep_ranges(struct sweep *sweep) {
     finish_heap_page(sweep);
 }
 
-/* ---- the sweep where only each mapping's Rss is known --------------------------------------------------------- */
+/* ---- the sweep when only each mapping's Rss is known ---------------------------------------------------------- */
 
-/* Address space in one mapping by owner; its resident part lies between two bounds. */
+/* Address space of one mapping by owner; how much of each share is resident is known within two bounds only. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
-    uint64_t live, slots; /* of the heap pages */
+    uint64_t live, slots; /* bytes in these heap pages */
 };
 
 static void share_claims(const struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping,
@@ -189,7 +189,7 @@ static void share_claims(const struct memscope_ledger_scan *scan, const struct m
     shares->rows[memscope_ledger_owner_of_rest(scan, mapping)] += rest;
 }
 
-/* The least part of an owner's share that is resident, wherever in the mapping the resident pages are. */
+/* How many bytes of an owner's share must be resident, wherever in the mapping the resident pages lie. */
 static uint64_t surely_resident(uint64_t share, uint64_t resident, uint64_t size) {
     return share + resident > size ? share + resident - size : 0;
 }

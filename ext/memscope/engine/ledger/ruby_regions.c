@@ -2,14 +2,14 @@
 
 #include <string.h>
 
-/* Words of struct heap_page that are looked at; both fields lie within them from 3.1 to 4.1dev (gc.c, gc/default.c). */
+/* Words read of struct heap_page: they hold both fields of descriptor_shape from 3.1 to 4.1dev (gc.c, gc/default.c). */
 #define DESCRIPTOR_WORDS 16
 #define SAMPLE_PAGES 64
-/* Heap pages begin with a header: a pointer to their descriptor, and less than this before the first slot. */
+/* A heap page begins with a header: a pointer to its descriptor, and fewer bytes than this before the first slot. */
 #define HEADER_LIMIT 1024
 #define BLOCK_BATCH 256
 
-/* What Ruby maps itself never lies inside jemalloc's mappings, which are the large ones to spare. */
+/* What Ruby maps itself never lies inside jemalloc's mappings: skipping those saves searching the largest ones. */
 static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
     return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
 }
@@ -74,7 +74,7 @@ static bool knows_slot_bytes(const struct memscope_ruby_layout *layout, size_t s
 static bool is_empty_page(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
                           struct descriptor_shape shape, uintptr_t page) {
     uintptr_t words[DESCRIPTOR_WORDS];
-    uint16_t sizes[2]; /* slot_size and total_slots begin the descriptor up to 3.3 */
+    uint16_t sizes[2]; /* slot_size and total_slots, the first fields of the descriptor up to 3.3 */
 
     if (!read_descriptor(memory, page, words))
         return false;
@@ -159,7 +159,7 @@ static bool is_transient_heap(const struct memscope_ruby_layout *layout, const s
     return links > blocks / 2;
 }
 
-/* The first among the blocks at addresses that may be the arena's first or second; count when none may. */
+/* The index of the first block that may be the arena's first or second; count if there is none. */
 static size_t first_block(const struct memscope_ruby_layout *layout, const uintptr_t *addresses,
                           const struct transient_block *blocks, size_t count) {
     size_t index = 0;
@@ -171,8 +171,9 @@ static size_t first_block(const struct memscope_ruby_layout *layout, const uintp
 }
 
 /*
- * Lists link either way, and one of the first two blocks may end one: each is tried as the first and the second. Reads
- * the head of every resident aligned block in [start, end), which ends behind the last possible second block.
+ * Lists link in either direction, and one of the arena's first two blocks may end a list: each block is tried as the
+ * first and as the second. Reads the header of every resident aligned block in [start, end), where end is the end of
+ * the last possible second block.
  */
 static bool claim_transient_heap(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
                                  uintptr_t start, uintptr_t end, struct memscope_claims *claims) {
@@ -212,7 +213,7 @@ static bool find_transient_heap(const struct memscope_ruby_layout *layout, const
     return false;
 }
 
-/* What is unclaimed around an address of a data mapping; false where the address is claimed, or in no such mapping. */
+/* The unclaimed range around an address in a data mapping; false if the address is claimed or in no data mapping. */
 static bool gap_around(const struct memscope_mappings *mappings, const struct memscope_claims *claims,
                        uintptr_t address, uintptr_t *start, uintptr_t *end) {
     const struct memscope_mapping *mapping = memscope_mappings_find(mappings, address);
@@ -228,9 +229,9 @@ static bool gap_around(const struct memscope_mappings *mappings, const struct me
 }
 
 /*
- * Whether the cache begins here, by its first node: a key, then the address of a shape of the list, with flags in its
- * lowest bits (shape.h, redblack_node_t). A list whose address is not known is what this leads to: the rest of the gap
- * that the cache begins, or another gap, of exactly the list's size.
+ * Claims both tables if the cache begins here, by its first node: a key, then the address of a shape in the list, with
+ * flags in the lowest bits (shape.h, redblack_node_t). If the list's address is not known, that shape leads to it: the
+ * list must then fill exactly the rest of the gap that the cache begins, or another gap.
  */
 static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                               const struct memscope_own_memory *memory, uintptr_t cache,
@@ -255,8 +256,8 @@ static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const s
 }
 
 /*
- * Heap pages may be one mapping with the tables, and so may the tables with each other: the kernel merges neighbours
- * unless they are named. So a gap between claims of exactly the size of the cache, or of both, is looked at.
+ * The kernel merges adjacent mappings unless they are named, so the tables may share a mapping with heap pages or with
+ * each other. Therefore every gap between claims that is exactly as large as the cache, or as both tables, is tried.
  */
 static void claim_shape_tables(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                                const struct memscope_own_memory *memory, struct memscope_claims *claims) {
@@ -281,7 +282,7 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
     }
 }
 
-/* Most often the transient heap is a mapping by itself; only its first two blocks are read where it is not. */
+/* The transient heap is usually a mapping of its own; of a mapping that is not, only the first two blocks are read. */
 static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
                                       const struct memscope_own_memory *memory,
                                       const struct memscope_mapping *mapping) {

@@ -30,12 +30,12 @@ struct memscope_ruby_layout {
     size_t empty_page_count;     /* pages without objects, as Ruby counts them */
     size_t allocated_page_count; /* pages with and without objects, likewise */
     size_t fiber_stack_bytes;    /* of one pooled stack without its guard page; 0 when not known */
-    size_t transient_heap_bytes; /* of its one mapping; 0 where Ruby has none */
+    size_t transient_heap_bytes; /* of the one mapping that Ruby makes for it; 0 if this Ruby has none */
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
-    size_t shape_list_bytes;  /* 0 where Ruby has none */
-    size_t shape_cache_bytes; /* of the cache that Ruby maps right after, and the kernel mostly places right below */
-    bool jit;                 /* a JIT of Ruby's is on: anonymous executable memory is its */
+    size_t shape_list_bytes;  /* 0 if this Ruby has none */
+    size_t shape_cache_bytes; /* of the cache that Ruby maps next; the kernel usually places it right below the list */
+    bool jit;                 /* a JIT is on: anonymous executable memory belongs to it */
 };
 
 struct memscope_ruby_regions {
@@ -43,12 +43,12 @@ struct memscope_ruby_regions {
     bool transient_heap_found;
 };
 
-/* Claims heap pages that hold objects; item is the index into layout->heap_pages. */
+/* Claims the heap pages that hold objects; a claim's item is the index into layout->heap_pages. */
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims);
 
 /*
  * Claims empty pages: aligned blocks that point to a page descriptor which points back to them. Looks only when Ruby
- * says that it keeps some. Costs one small read for each unclaimed, aligned, resident block.
+ * says that it keeps some. Costs one or two small reads for each unclaimed, aligned, resident block.
  */
 void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
                                      const struct memscope_mappings *mappings,
@@ -57,8 +57,9 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
                                      struct memscope_ruby_regions *regions);
 
 /*
- * Claims the shape tables, by the list's address or their exact sizes and by the cache's pointer into the list, and the
- * transient heap, by its chain of blocks, where it has a mapping of its own.
+ * Claims the shape tables: the list by its address, or else by its exact size and the cache's pointer into it; the
+ * cache by its place or exact size and that pointer. Claims the transient heap, by its chain of blocks, if it has a
+ * mapping of its own.
  */
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
                                          const struct memscope_mappings *mappings,

@@ -12,7 +12,7 @@ struct descriptor {
 
 struct thread_library {
     uintptr_t linker_state;  /* _rtld_global */
-    size_t used_lists;       /* offset there of three list heads in a row: used, user, cached stacks */
+    size_t used_lists;       /* offset in it of three consecutive list heads: used, user, cached stacks */
     size_t node;             /* offset of the list node in struct pthread */
     size_t descriptor_bytes; /* sizeof(struct pthread) */
 };
@@ -47,9 +47,9 @@ struct stack_bounds {
 };
 
 /*
- * struct pthread holds stackblock and stackblock_size side by side, at an offset that no constant reveals. On machines
- * whose thread pointer is at the descriptor (x86) or above it, a stack that glibc mapped ends with the descriptor: only
- * these two words describe a page-aligned block around the descriptor that ends with it.
+ * struct pthread holds stackblock and stackblock_size next to each other, at an offset that no exported constant gives.
+ * On machines whose thread pointer is at the descriptor (x86) or above it, a stack that glibc mapped ends with the
+ * descriptor: no other two adjacent words describe a page-aligned block that ends with the descriptor.
  */
 static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor, struct stack_bounds *stack) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -122,8 +122,8 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
 }
 
 /*
- * A guard at index with a stack right above it that is no thread's. The topmost stack of a pool may have merged with
- * what lies above.
+ * Whether there is a guard page at index with an unclaimed stack right above it. The kernel may have merged the topmost
+ * stack of a pool with what lies above.
  */
 static bool is_fiber_stack(const struct memscope_mappings *mappings, size_t index, size_t page, size_t fiber_bytes,
                            const struct memscope_claims *claims) {

@@ -2,8 +2,8 @@
  * Thread and fiber stacks, live and cached.
  *
  * Threads: glibc (since 2.34) describes its thread list in exported constants, for debuggers (nptl_db/structs.def,
- * "_thread_db_*"). Each descriptor in the list holds its stack's address and size, so stacks are exact whatever their
- * size and however the kernel merged them. Other C libraries: MEMSCOPE_UNSUPPORTED.
+ * "_thread_db_*"). Each thread's descriptor in the list holds the address and size of its stack, so the bounds are
+ * exact, whatever the size and however the kernel merged the mappings. Other C libraries: MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_STACKS_H
 #define MEMSCOPE_STACKS_H
@@ -23,14 +23,14 @@ struct memscope_stack_counts {
     uint64_t fiber_stacks;  /* in use or pooled */
 };
 
-/* Claims every stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED without such a list. */
+/* Claims every thread's stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED without the list. */
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
                                                    const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,
                                                    struct memscope_stack_counts *counts);
 
 /*
- * Claims pools of fiber stacks: runs of at least two pairs of a guard page and fiber_bytes behind it, as Ruby's
+ * Claims pools of fiber stacks: runs of two or more stacks of fiber_bytes, each right above its guard page, as Ruby's
  * fiber pool lays them out (cont.c, fiber_pool_expand).
  */
 void memscope_stacks_claim_fibers(const struct memscope_mappings *mappings, size_t fiber_bytes,

@@ -60,7 +60,10 @@ void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, si
 
 #define WEAK __attribute__((weak))
 
-/* As mimalloc.h, gperftools/tcmalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C interface. */
+/*
+ * Declared as in mimalloc.h, gperftools/tcmalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C
+ * interface.
+ */
 extern WEAK int mi_version(void);
 extern WEAK bool mi_is_in_heap_region(const void *block);
 extern WEAK const char *tc_version(int *major, int *minor, const char **patch);
@@ -72,9 +75,9 @@ extern WEAK const char *gnu_get_libc_version(void);
 #define LARGE_PROBE_SIZE ((size_t)4 << 20) /* untouched: it costs address space only */
 #define LIVE_BYTES_PROPERTY "generic.current_allocated_bytes"
 
-/* A loaded object, and the evidence of whose C library it is. */
+/* A loaded object, and the C libraries and allocators whose symbols it exports. */
 struct owner {
-    uintptr_t address; /* that it was looked up by */
+    uintptr_t address; /* the address that it was looked up by */
     char path[MEMSCOPE_ALLOCATOR_PATH];
     bool found, is_glibc, is_musl, is_jemalloc;
 };
@@ -88,7 +91,7 @@ static bool describe_owner(const struct memscope_shared_object *object, void *co
     snprintf(owner->path, sizeof owner->path, "%s", object->path);
     owner->is_glibc = memscope_shared_object_symbol(object, "gnu_get_libc_version") != NULL;
     owner->is_jemalloc = memscope_shared_object_symbol(object, "mallctl") != NULL;
-    owner->is_musl = memscope_shared_object_symbol(object, "__dls3") != NULL; /* the stage of musl's own linker */
+    owner->is_musl = memscope_shared_object_symbol(object, "__dls3") != NULL; /* a stage of musl's dynamic linker */
     return false;
 }
 
@@ -105,8 +108,8 @@ static void find_owner(const void *address, struct owner *owner) {
 }
 
 struct malloc_search {
-    const void *called;         /* the address of malloc as this extension's calls have it */
-    const void *first_exported; /* in the order in which the linker looks symbols up */
+    const void *called;         /* the address of malloc as this extension sees it */
+    const void *first_exported; /* in the dynamic linker's lookup order */
     bool called_is_exported;
 };
 
@@ -121,8 +124,8 @@ static bool search_malloc(const struct memscope_shared_object *object, void *con
 }
 
 /*
- * The code that a call of malloc reaches. In an executable that is not position-independent, the address of malloc is a
- * stub; then the code is the first exported malloc in lookup order.
+ * The code that a call of malloc reaches. If the executable is not position-independent, the address of malloc may be
+ * that of its PLT stub; then the code is the first exported malloc in lookup order.
  */
 static const void *resolved_malloc(void) {
     struct malloc_search search = {.called = (const void *)(uintptr_t)malloc};
@@ -131,7 +134,7 @@ static const void *resolved_malloc(void) {
     return search.called_is_exported || !search.first_exported ? search.called : search.first_exported;
 }
 
-/* "malloc and X are both in A", or that malloc is elsewhere and reaches A all the same. */
+/* Says "malloc and X are both in A", or that malloc is in another object and goes through to A. */
 static void set_proof(const struct owner *server, const struct owner *witness, const char *function, const char *seen) {
     if (strcmp(server->path, witness->path) == 0)
         snprintf(current.proof, sizeof current.proof, "malloc and %s are both in %s; %s", function, witness->path,
@@ -155,7 +158,7 @@ static bool prove_jemalloc(const struct owner *server) {
     find_owner((const void *)(uintptr_t)memscope_jemalloc_entry(), &witness);
     snprintf(seen, sizeof seen, "thread.allocated rose by %llu across malloc(%zu)", (unsigned long long)risen,
              requested);
-    /* Where another object answers mallctl first, malloc's own object may still be the jemalloc. */
+    /* Even if mallctl resolves to another object, malloc's own object may be the jemalloc. */
     set_proof(server, server->is_jemalloc ? server : &witness, "mallctl", seen);
     if (memscope_jemalloc_read("version", &version, sizeof version) == MEMSCOPE_OK)
         snprintf(current.version, sizeof current.version, "%s", version);
@@ -219,9 +222,9 @@ static bool prove_tcmalloc(const struct owner *server) {
 }
 
 /*
- * glibc's chunk of a block: its size in the word before the block, of which malloc_usable_size is all but that word
- * (glibc 2.0 to 2.43, malloc/malloc.c). Asking malloc_usable_size first keeps this from looking in front of a block
- * that has no such word, as under valgrind, which puts its own functions in place of libc's.
+ * Whether the block has glibc's chunk header: the word before the block holds the chunk's size, and malloc_usable_size
+ * is that size less one word (glibc 2.0 to 2.43, malloc/malloc.c). malloc_usable_size comes first, so that the word
+ * before a block is not read if there is none, as under valgrind, which replaces libc's functions.
  */
 static bool has_chunk_header(void *block) {
     const size_t flags = 7, alignment = 2 * sizeof(size_t);
@@ -265,8 +268,8 @@ static void say_unknown(const struct owner *server) {
     memcpy(current.path, server->path, sizeof current.path);
     if (server->is_glibc)
         snprintf(current.proof, sizeof current.proof,
-                 "malloc is in %s, but a block that it returned has not glibc's chunk header: something has put its "
-                 "own code in its place",
+                 "malloc is in %s, but a block that it returned does not have glibc's chunk header: something has "
+                 "replaced that malloc",
                  server->path);
     else
         snprintf(current.proof, sizeof current.proof,

@@ -2,7 +2,7 @@
  * Which allocator serves malloc, the proof, and its settings.
  *
  * Symbols prove nothing: a loaded jemalloc may serve nobody, or be a library's private copy. An allocator is named only
- * after a block of this process's malloc has shown its owner.
+ * after a block that malloc returned has shown its owner; musl, after malloc was found in musl's C library.
  */
 #ifndef MEMSCOPE_ALLOCATOR_H
 #define MEMSCOPE_ALLOCATOR_H
@@ -28,19 +28,19 @@ enum memscope_allocator_name {
 struct memscope_allocator {
     enum memscope_allocator_name name;
     bool proved;
-    char version[128];                    /* upstream's; "" where it reports none */
-    char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" where not known */
-    char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence; for an unknown allocator, the missing one */
+    char version[128];                    /* as upstream reports it; "" if it reports none */
+    char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" if not known */
+    char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence; for an unknown allocator, what is missing */
 };
 
 /*
  * Proves who serves malloc and saves the allocator's environment variables before the program can change them. Called
- * once, when the extension is loaded; later calls do nothing. Allocates and frees two blocks. Forked children inherit
- * the result: the allocator cannot change in a process.
+ * once, when the extension is loaded; later calls do nothing. Allocates and frees at most one block for each allocator
+ * that it tests for. Forked children inherit the result: the allocator cannot change in a process.
  */
 void memscope_allocator_load(void);
 
-/* The answer of memscope_allocator_load, constant from then on. Any context. */
+/* The result of memscope_allocator_load, constant from then on. Any context. */
 const struct memscope_allocator *memscope_allocator_current(void);
 
 /* "jemalloc", … "unknown". */
@@ -51,7 +51,7 @@ void memscope_allocator_mimalloc_version(int number, char *text, size_t capacity
 
 typedef const char *(*memscope_tc_version)(int *major, int *minor, const char **patch);
 
-/* The version in a gperftools tc_version text, e.g. "2.10". */
+/* The version that gperftools' tc_version reports, e.g. "2.10". */
 void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, size_t capacity);
 
 /* An allocator in the process that does not serve malloc. */
@@ -59,16 +59,16 @@ struct memscope_other_allocator {
     enum memscope_allocator_name name;
     char prefix[64]; /* of its functions' names: "" or "_rjem_" */
     char path[MEMSCOPE_ALLOCATOR_PATH];
-    char version[128]; /* "" where not known */
+    char version[128]; /* "" if not known */
     const char *reason;
 };
 
 #define MEMSCOPE_OTHER_ALLOCATORS 16
 
 /*
- * The others, in the order of loading, walked again only when objects have been loaded or unloaded since. *others is
- * the engine's and good until the next call. Returns how many, MEMSCOPE_OTHER_ALLOCATORS at most.
- * Callers take turns (the binding holds the GVL); it may allocate.
+ * Lists the other allocators in load order; walks the loaded objects again only if some were loaded or unloaded since
+ * the last call. *others belongs to the engine and is valid until the next call. Returns how many there are, at most
+ * MEMSCOPE_OTHER_ALLOCATORS. Calls must not overlap (the binding holds the GVL); may allocate.
  */
 size_t memscope_allocator_others(const struct memscope_other_allocator **others);
 
@@ -97,7 +97,7 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
 }
 
 /*
- * Bytes that the allocator counts as given out; false where it does not count them. Under glibc it walks the free lists
+ * Bytes that the allocator counts as given out; false if it does not count them. Under glibc this walks the free lists
  * of all arenas, which takes milliseconds; no GVL needed.
  */
 bool memscope_allocator_live_bytes(uint64_t *bytes);
@@ -121,17 +121,17 @@ struct memscope_setting {
         const char *text;
     } value;                    /* the effective one */
     const char *source;         /* the source of the effective value: "GLIBC_TUNABLES", …, "default" */
-    struct memscope_text given; /* the text in the strongest source that names it */
+    struct memscope_text given; /* the text in the strongest source that sets it */
     const char *ignored;        /* why given did not take effect, or NULL */
     const char *reason;         /* why the value is not known, or NULL */
 };
 
-/* Setting and texts are valid during the visit only. May leave by longjmp: nothing is held. */
+/* The setting and its texts are valid during the visit only. A visitor may leave by longjmp: no lock is held. */
 typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting, void *context);
 
 /*
- * Visits every setting of the allocator that serves malloc: no system call. Under jemalloc these are the options that
- * it reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts that set them.
+ * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc these are the options
+ * that it reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts that set them.
  * Allocates nothing. Returns a constant phrase that applies to all of them, or NULL.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
@@ -142,20 +142,20 @@ const char *memscope_allocator_settings(memscope_setting_visitor visit, void *co
  */
 void memscope_allocator_current_settings(memscope_setting_visitor visit, void *context);
 
-/* A text of options and its source. text is NULL where it is not given. */
+/* Called with a source of options and its text; text is NULL if that source gives none. */
 typedef void (*memscope_conf_visitor)(const char *source, const char *text, void *context);
 
 /*
- * Visits the sources of jemalloc's options in its order: a later one wins. Returns the name of the environment variable
- * among them. Visits nothing and returns NULL where another allocator serves malloc.
+ * Visits the sources of jemalloc's options in the order in which jemalloc reads them: a later one wins. Returns the
+ * name of the environment variable among them. Visits nothing and returns NULL if another allocator serves malloc.
  */
 const char *memscope_allocator_confs(memscope_conf_visitor visit, void *context);
 
 typedef void (*memscope_path_visitor)(const char *path, void *context);
 
 /*
- * Visits the objects of the process, "" for the executable, that call glibc's mallopt by name and can have changed
- * settings unseen. Under the dynamic linker's lock: the visitor must not allocate.
+ * Visits the loaded objects ("" for the executable) that import glibc's mallopt, and so may have changed settings
+ * unseen. Holds the dynamic linker's lock meanwhile: the visitor must not allocate.
  */
 void memscope_allocator_mallopt_callers(memscope_path_visitor visit, void *context);
 

@@ -12,7 +12,10 @@
 
 #include <sys/auxv.h>
 
-/* In capitals or small letters; RUBY_GC_MALLOC_LIMIT and its like are not an allocator's. LD_PRELOAD names one. */
+/*
+ * Parts of variables' names, in any case. Names that begin with RUBY_ do not count: RUBY_GC_MALLOC_LIMIT and its like
+ * are not an allocator's. LD_PRELOAD may name an allocator.
+ */
 static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST", "LD_PRELOAD"};
 
 static bool is_about_an_allocator(const char *entry) {
@@ -32,7 +35,7 @@ static bool is_about_an_allocator(const char *entry) {
 
 #endif
 
-/* "NAME=value", a NUL after each, an empty one at the end. What does not fit is left out. */
+/* Entries "NAME=value", each ended by a NUL, then an empty entry. Entries that do not fit are left out. */
 static char captured[16384];
 static bool ignored;
 

@@ -1,8 +1,7 @@
 /*
- * The environment variables that allocators read, and those whose names come near, as they were when memscope was
- * loaded.
+ * The environment variables that allocators read, and those with similar names, as they were when memscope was loaded.
  *
- * Allocators read them once, at the start of the process. ENV can change later, and a process title may overwrite
+ * Allocators read them once, at the start of the process. ENV can change them later, and a process title may overwrite
  * /proc/self/environ, so they are copied at load.
  */
 #ifndef MEMSCOPE_ALLOCATOR_ENVIRONMENT_H
@@ -16,18 +15,18 @@ void memscope_allocator_environment_capture(void);
 /* True in secure-execution mode (AT_SECURE), where allocators ignore these variables. */
 bool memscope_allocator_environment_is_ignored(void);
 
-/* The value of a captured variable; NULL where it is not set or ignored. Any context. */
+/* The value of a captured variable; NULL if it is not set, or if the variables are ignored. Any context. */
 const char *memscope_allocator_environment(const char *name);
 
 typedef void (*memscope_environment_visitor)(const char *name, const char *value, void *context);
 
 /*
- * Visits the captured variables whose names begin with prefix, unless they are ignored. The name is the whole one and
- * ends at '='.
+ * Visits the captured variables whose names begin with prefix, unless they are ignored. The visitor's name is the full
+ * name, prefix included, and ends at '='.
  */
 void memscope_allocator_environment_each(const char *prefix, memscope_environment_visitor visit, void *context);
 
-/* Visits all captured variables, also ignored ones and those that no allocator reads. */
+/* Visits all captured variables, including ignored ones and those that no allocator reads. */
 void memscope_allocator_environment_given(memscope_environment_visitor visit, void *context);
 
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A function that only one allocator exports, as the walk finds it. */
+/* A function that only one kind of allocator exports, as the walk finds it. */
 struct candidate {
     const void *function; /* <prefix>mallctl, mi_version or tc_version */
     enum memscope_allocator_name name;
@@ -41,7 +41,7 @@ static void add(struct candidates *candidates, enum memscope_allocator_name name
     snprintf(candidate->path, sizeof candidate->path, "%s", candidates->object->path);
 }
 
-/* A jemalloc exports three functions of one prefix; an object that exports only one of them is not called. */
+/* A jemalloc exports three mallctl functions under one prefix; an object that lacks any of them is not called. */
 static void add_jemalloc(const char *name, const void *address, void *context) {
     struct candidates *candidates = context;
     size_t prefix_length = strlen(name) - strlen("mallctl");
@@ -70,7 +70,7 @@ static bool collect(const struct memscope_shared_object *object, void *context) 
     return true;
 }
 
-/* False where malloc does go through it: then it is the allocator under a second name. */
+/* False if malloc goes through this jemalloc after all: it is then the serving allocator under a second name. */
 static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_allocator *other) {
     const char *version = NULL;
     size_t requested, length = sizeof version;
@@ -86,9 +86,9 @@ static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_al
 }
 
 /*
- * Keeps the object loaded meanwhile (another thread could unload it), without the linker's lock, under which no
- * allocator may be called. Calling an idle jemalloc makes it set up its ctl tables; its own constructor initialised it
- * at load.
+ * Keeps the object loaded meanwhile (another thread could unload it) with a dlopen handle, not with the linker's lock,
+ * under which no allocator may be called. Calling an idle jemalloc makes it set up its ctl tables; jemalloc's own
+ * constructor initialised it at load.
  */
 static bool describe(const struct candidate *candidate, struct memscope_other_allocator *other) {
     enum memscope_allocator_name serving = memscope_allocator_current()->name;

@@ -21,7 +21,7 @@ static void set_text_value(struct memscope_setting *setting, const char *value) 
 }
 
 /*
- * mimalloc's reading of a value (src/options.c, 2.0.9 to 3.0): a word for yes or no, or a decimal number. Sizes may
+ * Reads a value as mimalloc does (src/options.c, 2.0.9 to 3.0): a word for yes or no, or a decimal number. Sizes may
  * end in K, M or G, with or without B or iB; they stay text here, since only mimalloc knows which options are sizes.
  */
 static void set_mimalloc_value(struct memscope_setting *setting, const char *value) {
@@ -51,7 +51,7 @@ static void set_mimalloc_value(struct memscope_setting *setting, const char *val
     setting->ignored = "neither a number nor a word for yes or no: mimalloc keeps its default";
 }
 
-/* The option is the variable's name in small letters and without the prefix. */
+/* The option's name is the variable's name in lower case, without the prefix. */
 static void visit_variable(const char *name, const char *value, void *context) {
     const struct environment_visit *visit = context;
     size_t length = strcspn(name, "=");

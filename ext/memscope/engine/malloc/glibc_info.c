@@ -17,7 +17,7 @@
 struct parser {
     const struct memscope_glibc_arenas_memory *memory;
     struct memscope_glibc_arenas *arenas;
-    struct memscope_glibc_arena *arena; /* whose elements follow */
+    struct memscope_glibc_arena *arena; /* owns the elements that follow */
     bool begun, ended;
     enum memscope_status status;
     char line[LINE];
@@ -42,7 +42,7 @@ static bool is_element(const char *line, const char *name) {
     return line[0] == '<' && strncmp(line + 1, name, length) == 0 && strchr(" >/", line[1 + length]) != NULL;
 }
 
-/* The text behind name=" in an element, or NULL. */
+/* The text after name=" in an element, or NULL. */
 static const char *attribute(const char *line, const char *name) {
     size_t length = strlen(name);
 

@@ -31,8 +31,8 @@ enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
 static const char *const fixing_thresholds[] = {"mmap_threshold", "trim_threshold", "mmap_max", "top_pad"};
 
 /*
- * From 2.39 on a value must be a number to its end, and a GLIBC_TUNABLES of another form counts for nothing; before,
- * whatever follows the digits is passed over, and no digits are 0 (elf/dl-tunables.c).
+ * From 2.39 on, a value must be a number up to its end, and a malformed GLIBC_TUNABLES is ignored as a whole; before,
+ * whatever follows the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
  */
 static bool is_strict(void) {
     const char *cursor = memscope_allocator_current()->version;
@@ -75,7 +75,7 @@ static bool next_tunable(const char **cursor, struct memscope_text *name, struct
     return false;
 }
 
-/* GLIBC_TUNABLES as glibc takes it: not where its last part has no '=' or a value has one, from 2.39 on. */
+/* GLIBC_TUNABLES, or NULL if glibc ignores it: from 2.39 on, if its last part has no '=' or a value contains one. */
 static const char *accepted_tunables(void) {
     const char *text = memscope_allocator_environment("GLIBC_TUNABLES"), *cursor = text, *last_part;
     struct memscope_text name, value;
@@ -90,7 +90,7 @@ static const char *accepted_tunables(void) {
     return strchr(last_part ? last_part : text, '=') ? text : NULL;
 }
 
-/* The part of a tunable's name behind "glibc.malloc."; none where it begins otherwise. */
+/* The part of a tunable's name after "glibc.malloc."; none if the name begins otherwise. */
 static struct memscope_text malloc_name(struct memscope_text name) {
     size_t length = strlen(NAMESPACE);
 
@@ -113,7 +113,7 @@ static void take(const struct tunable *tunable, struct memscope_text given, cons
     setting->reason = NULL;
 }
 
-/* The alias first, then GLIBC_TUNABLES, which wins over it in any order of the environment. */
+/* Reads the alias first, then GLIBC_TUNABLES, which wins whatever the order of the two in the environment. */
 static void read_tunable(const struct tunable *tunable, struct memscope_setting *setting) {
     const char *alias = tunable->alias ? memscope_allocator_environment(tunable->alias) : NULL;
     const char *cursor = accepted_tunables();
@@ -152,7 +152,7 @@ static bool thresholds_are_fixed(const struct memscope_setting *settings) {
     return false;
 }
 
-/* The two thresholds, once nothing adjusts them any more. */
+/* Marks the initial values of the two thresholds as known, once glibc no longer adjusts them. */
 static void fix_thresholds(struct memscope_setting *settings) {
     for (size_t index = 0; index < TUNABLE_COUNT; index++) {
         bool is_threshold =

@@ -8,7 +8,7 @@
 
 #define PROBE_SIZE 12345
 
-/* How many epochs to try until the figures of one agree. */
+/* How many epochs to try until the figures of one are consistent. */
 #define ATTEMPTS 3
 
 bool memscope_jemalloc_bound(void) {
@@ -112,7 +112,7 @@ static void resolve(struct key_table *keys) {
 
 /*
  * The table, resolved once per process without a lock, so that a trap handler or a forked child never waits: a caller
- * that finds it incomplete resolves its own into local, and the first to finish shares it.
+ * that finds it incomplete resolves a table of its own into local, and the first caller to finish publishes its table.
  */
 static const struct key_table *resolved(struct key_table *local) {
     enum { EMPTY, BEING_COPIED, COMPLETE };
@@ -170,8 +170,8 @@ static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const st
 }
 
 /*
- * jemalloc locks arenas and bins one after the other while it takes statistics, so threads that allocate meanwhile make
- * them disagree.
+ * jemalloc locks arenas and bins one after the other while it takes statistics, so threads that allocate meanwhile can
+ * make the statistics disagree.
  */
 static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
     return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||

@@ -27,11 +27,11 @@ struct memscope_jemalloc_stats {
     uint64_t slab_slack_bytes; /* Σ over the bins of (nregs·curslabs − curregs)·size, all arenas */
     bool has_slab_slack;
     uint64_t present;  /* 1 << MEMSCOPE_JEMALLOC_HAS_field for each key that answered */
-    bool mixed_epochs; /* another caller advanced the epoch during this reading, twice: rows may be of two epochs */
+    bool mixed_epochs; /* another caller advanced the epoch during both attempts: rows may be of two epochs */
 };
 #undef STAT
 
-/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: all arenas together, in place of an index. */
+/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: passed instead of an index for all arenas together. */
 #define MEMSCOPE_ALL_ARENAS 4096
 
 /* Whether a mallctl is bound at all; who serves malloc is allocator.h's question. */
@@ -43,22 +43,22 @@ typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, v
 memscope_mallctl memscope_jemalloc_entry(void);
 
 /*
- * Whether malloc goes through the jemalloc of this mallctl: the thread's thread.allocated rises by at least the size
- * across a malloc of *requested bytes (*risen is by how much). Allocates and frees one block. False where there is no
+ * Whether malloc goes through the jemalloc of this mallctl: the calling thread's thread.allocated rises by *risen, at
+ * least *requested, across a malloc of *requested bytes. Allocates and frees one block. False if there is no
  * thread.allocated (5.2.1 and earlier without config.stats).
  */
 bool memscope_jemalloc_serves_malloc(memscope_mallctl mallctl, size_t *requested, uint64_t *risen);
 
 /*
- * Reads a key by name into value, which has exactly size bytes. MEMSCOPE_NOT_FOUND where this jemalloc has no such key,
- * MEMSCOPE_MALFORMED where the key has another size. Allocates nothing after the first mallctl of the process.
+ * Reads a key by name into value, which has exactly size bytes. MEMSCOPE_NOT_FOUND if this jemalloc has no such key,
+ * MEMSCOPE_MALFORMED if the key's value has another size. Allocates nothing after the first mallctl of the process.
  */
 enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size);
 
-/* The malloc_conf variable of the program or of jemalloc itself, NULL where it is not set or not bound. */
+/* The malloc_conf variable of the program or of jemalloc itself; NULL if it is not set, or no jemalloc is bound. */
 const char *memscope_jemalloc_program_conf(void);
 
-/* "" or "je_": before mallctl, and in capitals before MALLOC_CONF. */
+/* The prefix of mallctl's name and, in capitals, of MALLOC_CONF: "" or "je_". */
 const char *memscope_jemalloc_prefix(void);
 
 static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *stats,
@@ -67,14 +67,15 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
 }
 
 /*
- * Advances the epoch once and reads every key of the table by its cached mib. Takes jemalloc's ctl lock; about
- * 6 µs plus 6.5 µs for each initialised arena. No GVL needed. The first call resolves the mibs (and makes jemalloc
- * allocate its ctl tables); later ones allocate nothing. MEMSCOPE_UNSUPPORTED without a mallctl or without
- * config.stats, and for a jemalloc that does not serve malloc: its figures are not this process's.
+ * Advances the epoch and reads every key of the table by its cached mib; does so again, up to three times in all, if
+ * the figures contradict each other. Takes jemalloc's ctl lock; each time about 6 µs plus 6.5 µs for each initialised
+ * arena. No GVL needed. The first call resolves the mibs (and makes jemalloc allocate its ctl tables); later ones
+ * allocate nothing. MEMSCOPE_UNSUPPORTED without a mallctl or without config.stats, and for a jemalloc that does not
+ * serve malloc: its figures do not describe this process.
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
-/* Why the above returns MEMSCOPE_UNSUPPORTED, the id of a reason; else NULL. */
+/* The id of the reason why memscope_jemalloc_read_stats returns MEMSCOPE_UNSUPPORTED; NULL if it does not. */
 const char *memscope_jemalloc_unsupported_reason(void);
 
 #endif

@@ -37,7 +37,7 @@ static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_EXTENT] = "arenas.lextent.0.", [MEMSCOPE_JEMALLOC_LARGE] = "stats.arenas.0.lextents.0.",
 };
 
-/* The table begins with the largest group, and the first key behind it is a mutex's. */
+/* The table begins with ARENA, the largest group, so the place of the first MUTEX key is that group's size. */
 #define KEY(group, field, key, type, unit) PLACE_OF_##group##_##field,
 enum place {
 #include "malloc/jemalloc_arenas.def"
@@ -45,7 +45,7 @@ enum place {
 #undef KEY
 _Static_assert(PLACE_OF_MUTEX_operations <= MEMSCOPE_JEMALLOC_ROW_FIELDS, "a row has a place for each field");
 
-/* A group's keys stand together. */
+/* A group's keys are contiguous in the table. */
 const struct memscope_jemalloc_key *memscope_jemalloc_keys(enum memscope_jemalloc_group group, size_t *count) {
     const struct memscope_jemalloc_key *first = keys;
 
@@ -106,7 +106,10 @@ static uint64_t read_epoch(void) {
     return memscope_jemalloc_read("epoch", &epoch, sizeof epoch) == MEMSCOPE_OK ? epoch : 0;
 }
 
-/* The huge arena comes right after the automatic ones (src/arena.c arena_init_huge), where there is a threshold. */
+/*
+ * The index of the huge arena, right after the automatic ones (src/arena.c arena_init_huge); MEMSCOPE_ALL_ARENAS if no
+ * threshold is set.
+ */
 static unsigned huge_arena(void) {
     unsigned automatic = 0;
     size_t threshold = 0;
@@ -127,8 +130,8 @@ static enum memscope_status begin(const struct memscope_jemalloc_binding *jemall
 }
 
 /*
- * mallctl copies the name to where the given pointer points (5.3.1, src/ctl.c arena_i_name_ctl): read_mib, whose value
- * is a number, would have it write there.
+ * For this key, oldp points to a char pointer, and mallctl copies the name to where that one points (5.3.1, src/ctl.c
+ * arena_i_name_ctl). memscope_jemalloc_read_mib passes a number, which mallctl would take for the pointer.
  */
 static void read_name(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib,
                       struct memscope_jemalloc_arena *arena) {
@@ -234,7 +237,7 @@ enum memscope_status memscope_jemalloc_read_classes(struct memscope_scratch *scr
         return MEMSCOPE_UNSUPPORTED;
     if (arena != MEMSCOPE_ALL_ARENAS && arena >= classes->narenas)
         return MEMSCOPE_NOT_FOUND;
-    /* 5.3.1 has the option, and it is on by default; before, there was a size for each large class. */
+    /* New in 5.3.1 and on by default; before, every large allocation was rounded up to its class's size. */
     memscope_jemalloc_read("opt.disable_large_size_classes", &classes->large_by_pages, sizeof classes->large_by_pages);
     classes->count = (size_t)bins + extents;
     classes->list = memscope_scratch_take(scratch, classes->count * sizeof *classes->list);

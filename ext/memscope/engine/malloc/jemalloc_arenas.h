@@ -1,8 +1,8 @@
 /*
  * jemalloc's statistics by arena and by size class, all of one epoch.
  *
- * jemalloc_arenas.def is the table of every key read. A group is a row of that table's fields, in its order; a key that
- * this jemalloc lacks leaves its bit in known clear and its value 0. No GVL needed; the rows are in the caller's
+ * jemalloc_arenas.def is the table of every key read. A row holds the fields of one group, in the table's order; a key
+ * that this jemalloc lacks leaves its bit in known clear and its value 0. No GVL needed; the rows are in the caller's
  * scratch memory, and nothing is allocated with malloc once jemalloc has set up its ctl tables.
  */
 #ifndef MEMSCOPE_JEMALLOC_ARENAS_H
@@ -28,9 +28,9 @@ enum memscope_jemalloc_group {
 /* One field of a group. */
 struct memscope_jemalloc_key {
     const char *field; /* its name in Ruby */
-    const char *key;   /* the last part of upstream's */
+    const char *key;   /* upstream's name, without the group's prefix */
     enum memscope_jemalloc_group group;
-    uint8_t size; /* of its C type */
+    uint8_t size; /* in bytes, of its C type */
     bool is_signed;
     bool in_pages; /* the value counts pages, the field bytes */
 };
@@ -61,15 +61,15 @@ struct memscope_jemalloc_arena {
 struct memscope_jemalloc_arenas {
     uint64_t epoch;
     uint64_t page_bytes;
-    unsigned narenas;                     /* arena indexes; not all are initialised */
-    struct memscope_jemalloc_arena *list; /* the initialised ones, ascending; the last one is all of them together */
+    unsigned narenas;                     /* how many arena indexes there are; not all are initialised */
+    struct memscope_jemalloc_arena *list; /* the initialised ones, by index; the last entry is all arenas together */
     size_t count;
-    bool mixed_epochs; /* another caller advanced the epoch during the reading, twice */
+    bool mixed_epochs; /* another caller advanced the epoch during both attempts */
 };
 
 struct memscope_jemalloc_class {
     bool large;
-    struct memscope_jemalloc_row size;       /* of the group SLAB, or EXTENT where it is large */
+    struct memscope_jemalloc_row size;       /* of the group SLAB, or EXTENT if it is large */
     struct memscope_jemalloc_row statistics; /* of the group BIN, or LARGE */
 };
 
@@ -83,9 +83,9 @@ struct memscope_jemalloc_classes {
 };
 
 /*
- * Both advance the epoch first where that is asked for: 6 µs plus 6.5 µs for each initialised arena, under jemalloc's
- * ctl lock; then 0.024 µs a key. MEMSCOPE_UNSUPPORTED as memscope_jemalloc_read_stats; MEMSCOPE_NO_MEMORY when scratch
- * runs out. For classes, arena is an index or MALLCTL_ARENAS_ALL; MEMSCOPE_NOT_FOUND when there is no such arena.
+ * Both first advance the epoch if advance is true: 6 µs plus 6.5 µs for each initialised arena, under jemalloc's ctl
+ * lock; then 0.024 µs a key. MEMSCOPE_UNSUPPORTED when memscope_jemalloc_read_stats returns it; MEMSCOPE_NO_MEMORY when
+ * scratch runs out. For classes, arena is an index or MALLCTL_ARENAS_ALL; MEMSCOPE_NOT_FOUND if there is none.
  */
 enum memscope_status memscope_jemalloc_read_arenas(struct memscope_scratch *scratch, bool advance,
                                                    struct memscope_jemalloc_arenas *arenas);

@@ -2,7 +2,7 @@
  * What memscope changes in jemalloc: a closed list of operations. No function takes the name of a key or a mib, and
  * each function with an arena's index rejects an index that is not below arenas.narenas.
  *
- * This excludes the unsafe ones by construction: arena.<i>.reset, destroy and extent_hooks; arenas.lookup (reads
+ * This excludes the unsafe keys by construction: arena.<i>.reset, destroy and extent_hooks; arenas.lookup (reads
  * through any pointer before 5.3.1); and arena.4096.dirty_decay_ms and its like, which index past the end of jemalloc's
  * arenas (src/ctl.c arena_i_decay_ms_ctl_impl, 5.0 to 5.3.1): MALLCTL_ARENAS_ALL is for decay and purge only.
  *
@@ -19,12 +19,13 @@
 #include "base/status.h"
 #include "malloc/jemalloc.h"
 
-/* arenas.narenas: every index is below it, though not every arena is in use. 0 where no jemalloc serves malloc. */
+/* arenas.narenas: every index is below it, though not every arena is in use. 0 if no jemalloc serves malloc. */
 unsigned memscope_jemalloc_arena_count(void);
 
 /*
- * Returns unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS: those whose decay time has passed, or
- * all. MEMSCOPE_OK also for an arena that is not in use; MEMSCOPE_NOT_FOUND for an index out of range.
+ * Both return unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS: decay, those whose decay time has
+ * passed; purge, all of them. MEMSCOPE_OK also for an arena that is not in use; MEMSCOPE_NOT_FOUND for an index out of
+ * range.
  */
 enum memscope_status memscope_jemalloc_decay(unsigned arena);
 enum memscope_status memscope_jemalloc_purge(unsigned arena);
@@ -37,7 +38,7 @@ enum memscope_jemalloc_decay_kind {
     MEMSCOPE_JEMALLOC_MUZZY,
 };
 
-/* In place of an index, for decay times: the initial times of new arenas. */
+/* Passed instead of an arena's index: means the decay times that new arenas start with. */
 #define MEMSCOPE_LATER_ARENAS UINT_MAX
 
 /* The longest decay time that jemalloc accepts, in ms (include/jemalloc/internal/nstime.h, NSTIME_SEC_MAX). */
@@ -45,7 +46,7 @@ enum memscope_jemalloc_decay_kind {
 
 /*
  * The time in ms after which an arena returns unused pages: 0 at once, -1 never. Setting it may return pages that are
- * unused now: jemalloc's manual says so unless it is -1; 5.3.0 does with 0, and otherwise restarts their time.
+ * unused now (jemalloc's manual: for any time but -1; 5.3.0: only for 0, and any other time restarts their decay).
  * MEMSCOPE_NOT_FOUND for an arena that is not in use, MEMSCOPE_MALFORMED for a time below -1 or above the longest.
  */
 enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
@@ -54,7 +55,7 @@ enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscop
 
 /*
  * Whether jemalloc's background threads return pages while the program is idle. Off in a forked child, whatever the
- * parent had. MEMSCOPE_NOT_FOUND where this jemalloc was built without them; MEMSCOPE_IO when none could start.
+ * parent had. MEMSCOPE_NOT_FOUND if this jemalloc was built without them; MEMSCOPE_IO if none could start.
  */
 enum memscope_status memscope_jemalloc_read_background_thread(bool *on);
 enum memscope_status memscope_jemalloc_set_background_thread(bool on);

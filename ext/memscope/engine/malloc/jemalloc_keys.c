@@ -7,15 +7,15 @@
 #define WEAK __attribute__((weak))
 
 /*
- * As jemalloc/jemalloc.h declares them (5.0 to 5.3.1); the engine's tests compile them against that header where it
- * is installed. Weak: NULL where the process runs no such jemalloc.
+ * Declared as in jemalloc/jemalloc.h (5.0 to 5.3.1); the engine's tests compile these declarations against that header
+ * if it is installed. Weak: NULL if the process runs no such jemalloc.
  */
 extern WEAK int mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 extern WEAK int mallctlnametomib(const char *name, size_t *mibp, size_t *miblenp);
 extern WEAK int mallctlbymib(const size_t *mib, size_t miblen, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 extern WEAK const char *malloc_conf;
 
-/* The same of a jemalloc configured --with-jemalloc-prefix=je_. */
+/* The same symbols of a jemalloc configured --with-jemalloc-prefix=je_. */
 extern WEAK int je_mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 extern WEAK int je_mallctlnametomib(const char *name, size_t *mibp, size_t *miblenp);
 extern WEAK int je_mallctlbymib(const size_t *mib, size_t miblen, void *oldp, size_t *oldlenp, void *newp,

@@ -36,8 +36,8 @@ struct memscope_mib {
 struct memscope_mib memscope_jemalloc_mib(const struct memscope_jemalloc_binding *jemalloc, const char *key);
 
 /*
- * Reads a value of exactly size bytes (bool, unsigned, size_t and uint64_t are all there are) and widens it; false for
- * a key that is not there, an arena that is not initialised, another size. Allocates nothing.
+ * Reads a value of exactly size bytes (1, 4 or 8) and widens it; false if there is no such key, the arena is not
+ * initialised or the value has another size. Allocates nothing.
  */
 bool memscope_jemalloc_read_mib(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib *mib,
                                 size_t size, uint64_t *value);

@@ -33,7 +33,7 @@ static const struct option options[] = {
 };
 #undef OPTION
 
-/* The options that a program can change at run time. jemalloc has the decay times once for each arena. */
+/* The options that a program can change at run time. Each arena has decay times of its own: these are arena 0's. */
 static const struct option current[] = {
     {"background_thread", "background_thread", KIND_bool, sizeof(bool)},
     {"max_background_threads", "max_background_threads", KIND_size_t, sizeof(size_t)},
@@ -41,7 +41,7 @@ static const struct option current[] = {
     {"arena.0.muzzy_decay_ms", "muzzy_decay_ms", KIND_ssize_t, sizeof(ssize_t)},
 };
 
-/* False where this jemalloc lacks the key. */
+/* False if this jemalloc lacks the key. */
 static bool read_value(const struct option *option, struct memscope_setting *setting) {
     union {
         bool boolean;
@@ -81,14 +81,17 @@ void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *co
     visit_options(current, sizeof current / sizeof current[0], visit, context);
 }
 
-/* jemalloc 5.3.1 reports its copies of the texts that it read. */
+/* The text as jemalloc reports it (5.3.1 does, from a copy that it made when it read the text), else the given text. */
 static const char *reported_or(const char *key, const char *text) {
     const char *reported;
 
     return memscope_jemalloc_read(key, &reported, sizeof reported) == MEMSCOPE_OK ? reported : text;
 }
 
-/* opt.malloc_conf.env_var is no copy but a pointer into the environment, which a process title can overwrite. */
+/*
+ * Does not read opt.malloc_conf.env_var: it is no copy but a pointer into the environment, which a process title can
+ * overwrite.
+ */
 const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context) {
     const char *prefix = memscope_jemalloc_prefix();
     const char *variable = prefix[0] == '\0' ? "MALLOC_CONF" : "JE_MALLOC_CONF";

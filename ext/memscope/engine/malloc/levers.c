@@ -19,7 +19,7 @@ const char *memscope_lever_name(enum memscope_lever lever) {
 
 #define WEAK __attribute__((weak))
 
-/* As malloc.h, mimalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C interface. */
+/* Declared as in malloc.h, mimalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C interface. */
 extern WEAK int malloc_trim(size_t pad);
 extern WEAK void mi_collect(bool force);
 extern WEAK int MallocExtension_GetNumericProperty(const char *property, size_t *value);

@@ -14,27 +14,27 @@
 
 enum memscope_lever {
     MEMSCOPE_LEVER_TCACHE,  /* jemalloc: flushes the calling thread's cache into its arena */
-    MEMSCOPE_LEVER_DECAY,   /* jemalloc: unused pages whose decay time has passed */
-    MEMSCOPE_LEVER_PURGE,   /* jemalloc: all unused pages */
-    MEMSCOPE_LEVER_TRIM,    /* glibc: malloc_trim(0), whole pages inside of free chunks of all arenas */
-    MEMSCOPE_LEVER_COLLECT, /* mimalloc: mi_collect(true), the calling thread's heap and abandoned memory; tcmalloc:
-                               the free spans of its page heap */
+    MEMSCOPE_LEVER_DECAY,   /* jemalloc: returns unused pages whose decay time has passed */
+    MEMSCOPE_LEVER_PURGE,   /* jemalloc: returns all unused pages */
+    MEMSCOPE_LEVER_TRIM,    /* glibc: malloc_trim(0), returns whole pages inside free chunks of all arenas */
+    MEMSCOPE_LEVER_COLLECT, /* mimalloc: mi_collect(true), returns unused memory of the calling thread's heap and
+                               abandoned memory; tcmalloc: returns the free spans of its page heap */
     MEMSCOPE_LEVER_COUNT,
 };
 
 /* "tcache", "decay", … */
 const char *memscope_lever_name(enum memscope_lever lever);
 
-/* Why the allocator that serves malloc has no such lever, the id of a reason; NULL where it has. Any context. */
+/* The id of the reason why the allocator that serves malloc has no such lever; NULL if it has one. Any context. */
 const char *memscope_lever_missing(enum memscope_lever lever);
 
 /*
- * Runs it. arena is an index for decay and purge, else MEMSCOPE_ALL_ARENAS (jemalloc.h). MEMSCOPE_UNSUPPORTED where
- * this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
+ * Runs the lever. For decay and purge, arena is an index or MEMSCOPE_ALL_ARENAS (jemalloc.h); the others ignore it.
+ * MEMSCOPE_UNSUPPORTED if this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
  */
 enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena);
 
-/* Free resident bytes in tcmalloc's page heap, which collect returns; false under any other allocator. */
+/* Free resident bytes in tcmalloc's page heap, which collect returns; false if it does not serve or does not tell. */
 bool memscope_lever_collectable_bytes(uint64_t *bytes);
 
 #endif

@@ -20,13 +20,14 @@
 #define INLINE inline __attribute__((always_inline))
 
 /*
- * Each thread counts down to its next sample. Not initial-exec: that takes from the little static TLS that dlopen
- * reserves for all libraries, without which they cannot be loaded. Through TLS descriptors (extconf.rb) it uses static
- * TLS where there is room; otherwise the dynamic linker allocates with a malloc that is not patched.
+ * Each thread counts down to its next sample. Not initial-exec: that model uses up the little static TLS that is
+ * reserved for all libraries loaded by dlopen, and when none is left, libraries that need it cannot be loaded. With TLS
+ * descriptors (extconf.rb), static TLS is used if there is room; otherwise the dynamic linker allocates with a malloc
+ * that is not patched.
  */
 static __thread struct {
     uint64_t bytes_left; /* at most CHUNK */
-    uint64_t beyond;     /* bytes to the sample after these */
+    uint64_t beyond;     /* bytes to the sample after bytes_left */
     uint64_t random;     /* 0: no countdown drawn yet */
     unsigned session;    /* the session of the countdown */
     bool inside;         /* taking a sample: its own allocations are not sampled */
@@ -40,12 +41,12 @@ static memscope_stack_reader read_stack;
 static atomic_bool running;
 static atomic_uint session;
 static struct memscope_import_patches patches;
-static _Atomic(uint64_t) patched_generation; /* no generation while an object is only half loaded */
+static _Atomic(uint64_t) patched_generation; /* 0 or an earlier one while an object is only half loaded */
 
 /*
- * Held while slots change, which any thread that calls dlsym may do, and across a fork, for a child in which nobody
- * would release the dynamic linker's lock. A thread that holds it does not wait for it: other libraries' atfork
- * handlers may call dlsym.
+ * Held while slots change, which may happen in any thread that calls dlsym. Also held across a fork: if another thread
+ * held the dynamic linker's lock then, nobody would release it in the child. A thread that holds this mutex does not
+ * wait for it again: other libraries' atfork handlers may call dlsym.
  */
 static pthread_mutex_t patching = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool patching_here;
@@ -61,8 +62,8 @@ static bool begin_patching(void) {
 }
 
 /*
- * The caller of dlsym may be a dl_iterate_phdr visitor, which holds the dynamic linker's lock; the patching thread
- * waits for that lock. So this waits no longer than patching takes.
+ * The caller of dlsym may be a dl_iterate_phdr visitor, which holds the dynamic linker's lock, while the patching
+ * thread waits for that lock. To end such a deadlock, this waits no longer than patching takes.
  */
 static bool begin_patching_soon(void) {
     struct timespec limit;
@@ -114,14 +115,14 @@ static uint64_t draw(void) {
     return (uint64_t)(-log(uniform) * sampling_rate);
 }
 
-/* Whether the next sample falls into these bytes, which exceeded the countdown. Draws on past them. */
+/* Whether the next sample falls into these bytes, which exceeded the countdown. If so, draws the next countdown. */
 static bool is_due(uint64_t size) {
-    unsigned now = atomic_load_explicit(&session, memory_order_acquire); /* before its rate */
+    unsigned now = atomic_load_explicit(&session, memory_order_acquire); /* before sampling_rate is read */
     uint64_t left = thread.bytes_left + thread.beyond;
     bool due;
 
     if (thread.session != now) {
-        /* The countdown starts before this block, which must be as likely to be sampled as any other. */
+        /* The new countdown starts before this block, which must be as likely to be sampled as any other. */
         thread.session = now;
         thread.random = thread.random ? thread.random : seed();
         left = draw();
@@ -146,7 +147,7 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
     return block;
 }
 
-/* Slow path, out of line. All calls here are in tail position: one frame less to unwind. */
+/* Slow path, out of line. take_sample is a tail call: one frame less to unwind. */
 static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
     /* Acquire: pairs with the release in start(); aarch64 reorders loads. */
     if (!block || !atomic_load_explicit(&running, memory_order_acquire) || !is_due(size))
@@ -157,8 +158,8 @@ static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
 }
 
 /*
- * Before the allocation, which is then a tail call: nothing is kept across it, and it takes no stack. A failed
- * allocation has been counted, without effect on the samples: the countdown is memoryless.
+ * Counts before the allocation, which can then be a tail call: nothing is kept across it, and it takes no stack. An
+ * allocation that fails has been counted too, without effect on the samples: the countdown is memoryless.
  */
 static INLINE bool count(size_t size) {
     uint64_t *left = &thread.bytes_left;
@@ -217,7 +218,7 @@ static void *counted_calloc(size_t number, size_t size) {
     return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
 }
 
-/* Removes the block first, as free does: once freed, another thread may get its address and be sampled. */
+/* Removes the sample first, as free does: once the block is freed, another thread may get its address and sample it. */
 static __attribute__((noinline)) void *realloc_slowly(void *block, size_t size) {
     struct memscope_sample sample = {0};
     void *moved;
@@ -284,22 +285,23 @@ static void *counted_memalign(size_t alignment, size_t size) {
 /* ---- objects that come later ---------------------------------------------------------------------------------- */
 
 /*
- * Ruby loads an extension with dlopen and finds its Init_ with dlsym: dlsym patches it before it runs. Objects that
- * other code loads are patched at the next reading.
+ * Ruby loads an extension with dlopen and finds its Init_ with dlsym: the replacement of dlsym patches the extension
+ * before Init_ runs. Objects that other code loads are patched at the next reading.
  */
 static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
 
 static void *patching_dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)
         memscope_import_sampler_patch_new();
-    /* A tail call: the C library finds the scope of RTLD_NEXT by its return address. */
+    /* Must be a tail call: the C library finds the scope of RTLD_NEXT by the return address. */
     return ((void *(*)(void *, const char *))late_hooks[0].original)(handle, name);
 }
 
 /*
- * Reads the generation only under the lock: the walk that reports it takes a lock of the dynamic linker's that no fork
- * releases (dl_load_write_lock; with the generation read before this lock, children hung in two of three runs of the
- * test that forks beside dlsym). Both take some 50 ns of a dlsym's 400.
+ * Reads the generation only while holding the mutex: the walk that reports it takes a lock of the dynamic linker that
+ * fork does not release in the child (dl_load_write_lock; with the generation read before the mutex was taken, children
+ * hung in two of three runs of the test that forks while another thread calls dlsym). Mutex and walk take some 50 ns of
+ * a dlsym's 400.
  */
 void memscope_import_sampler_patch_new(void) {
     uint64_t generation;
@@ -326,7 +328,7 @@ static bool find_originals(void) {
 
 static bool patching_for_fork;
 
-/* A signal handler that forks while this thread changes slots leaves the child without the linker's lock. */
+/* If a signal handler forks while this thread changes slots, the child goes on without the linker's lock. */
 static void before_fork(void) {
     bool begun = begin_patching();
 

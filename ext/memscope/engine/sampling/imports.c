@@ -10,14 +10,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* One walk over all objects, and one object's part of it. */
+/* A walk over all objects, and its state for the current object. */
 struct change {
     const struct memscope_import *imports;
     size_t count;
     const atomic_bool *wanted; /* NULL: restores */
-    bool others;               /* an object that serves nobody else also has functions of these names */
+    bool others;               /* another object defines the first of these functions for its own use */
     const struct memscope_shared_object *object;
-    bool mixed; /* the object has slots that are bound to another object's function */
+    bool mixed; /* the object calls one of these functions through a slot bound to another function */
     bool relocated;
     bool complete;
     size_t slots, objects;
@@ -31,7 +31,7 @@ static const struct memscope_import *import_of(const struct change *change, cons
     return NULL;
 }
 
-/* A slot that the linker fills in at the first call points back into its own object until then. */
+/* Until the first call, a slot that the linker binds lazily points back into its own object. */
 static bool is_unbound(const struct change *change, const struct memscope_import_slot *slot) {
     return slot->call && !slot->own &&
            memscope_shared_object_contains(change->object, (uintptr_t)__atomic_load_n(slot->slot, __ATOMIC_RELAXED));
@@ -50,11 +50,11 @@ static bool store(const struct memscope_import_slot *slot, void *function) {
 }
 
 /*
- * The linker lists an object before it has bound it, under a lock that cannot be taken here (glibc 2.36 elf/dl-open.c,
- * dl_open_worker_begin). A page made read-only meanwhile would make the linker fault. An object can be found by address
- * once the linker has finished with it (the same function; seen in 2.36, 2.41 and 2.43). Before 2.35, a call's
- * slot shows whether its object is relocated: if not, the slot holds the file's content, an address without the load
- * bias.
+ * The linker lists an object before it has relocated it, under a lock that cannot be taken here (glibc 2.36
+ * elf/dl-open.c, dl_open_worker_begin). If a page were made read-only meanwhile, the linker would fault.
+ * memscope_object_at finds an object only once the linker has finished with it (in the same function; seen in 2.36,
+ * 2.41 and 2.43). Before 2.35, a call slot shows whether its object is relocated: if not, the slot holds the file's
+ * content, an address without the load bias.
  */
 static bool is_relocated(const struct change *change, const struct memscope_import_slot *slot, uintptr_t value) {
     uintptr_t bias = change->object->load_bias;
@@ -100,7 +100,8 @@ static void change_slot(const struct memscope_import_slot *slot, void *context) 
 }
 
 /*
- * The linker's own malloc serves nobody else, this object's calls are memscope's, and the unwinder runs inside malloc.
+ * Excludes the linker, whose own malloc serves nobody else; this library, whose calls are memscope's; and the unwinder,
+ * which runs inside malloc.
  */
 static bool is_excluded(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||
@@ -133,7 +134,7 @@ static bool find_others(const struct memscope_shared_object *object, void *conte
     struct change *change = context;
     const void *function = memscope_shared_object_symbol(object, change->imports[0].name);
 
-    /* The C library has its own, which another allocator in front of it has replaced for all. */
+    /* The C library's own malloc does not count: an interposed allocator has replaced it for all objects. */
     if (function && function != change->imports[0].original && !is_excluded(object) &&
         !memscope_shared_object_symbol(object, "__libc_start_main"))
         change->others = true;

@@ -1,9 +1,9 @@
 /*
- * The functions that loaded objects import, and their replacement.
+ * The functions that loaded objects import, and how they are replaced.
  *
  * An object calls a function of another object through a slot that the dynamic linker fills in. Most slots are
- * read-only afterwards (RELRO) and are made writable for the moment of a change. No lock but the dynamic linker's; no
- * allocation.
+ * read-only afterwards (RELRO) and are made writable for the moment of a change. Takes no lock but the dynamic
+ * linker's; allocates nothing.
  */
 #ifndef MEMSCOPE_IMPORTS_H
 #define MEMSCOPE_IMPORTS_H
@@ -22,17 +22,19 @@ struct memscope_import {
 };
 
 struct memscope_import_patches {
-    size_t slots;   /* that hold a replacement */
-    size_t objects; /* that have such slots */
-    bool complete;  /* false while another thread is loading an object: unbound slots are skipped */
+    size_t slots;   /* slots that hold a replacement */
+    size_t objects; /* objects that have such slots */
+    bool complete;  /* false if an object was skipped because another thread was still loading it */
 };
 
 /*
- * While wanted is true, replaces the originals; otherwise restores them: in every loaded object but this code's own,
- * the dynamic linker, and libgcc's unwinder. Skips a slot that holds anything but the original (another tool's
- * function; another allocator's malloc), unless the dynamic linker has not filled it in yet. `wanted` is read under the
- * loader lock: clear it before restoring, so that no thread can re-patch afterwards. MEMSCOPE_DENIED when a slot could
- * not be made writable; earlier ones are patched then.
+ * memscope_imports_replace stores the replacements, as long as *wanted is true, and memscope_imports_restore the
+ * originals: in every loaded object but this library, the dynamic linker, and libgcc's unwinder. Slots that hold
+ * anything else (another tool's function; another allocator's malloc) are left alone, and so are all slots of an object
+ * that calls such a function. A slot that the dynamic linker has not filled in yet is replaced, unless another object
+ * defines the first function for its own use. *wanted is read under the dynamic linker's lock: clear it before
+ * restoring, so that no thread can patch again afterwards. MEMSCOPE_DENIED when a slot could not be made writable;
+ * other slots may then be patched already.
  */
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
                                               const atomic_bool *wanted, struct memscope_import_patches *patches);

@@ -23,7 +23,10 @@ static bool skip_text(const char **cursor, const char *expected) {
     return true;
 }
 
-/* "  t*: 13: 6688 [20: 10240]": of all threads, live and ever; the latter are 0 without opt.prof_accum. */
+/*
+ * "  t*: 13: 6688 [20: 10240]": counts over all threads, live and ever allocated; the latter are 0 without
+ * opt.prof_accum.
+ */
 static bool parse_counts(const char *line, struct counts *counts) {
     return skip_text(&line, "  t*: ") && memscope_text_decimal(&line, &counts->objects) && skip_text(&line, ": ") &&
            memscope_text_decimal(&line, &counts->bytes) && skip_text(&line, " [") &&
@@ -37,7 +40,10 @@ static const char *next_line(const char *line) {
     return end ? end + 1 : line + strlen(line);
 }
 
-/* "@ 0x7f00 0x7f10\n" -> the words, in scratch; NULL when there is no room, or it is not of that form. */
+/*
+ * Parses a line such as "@ 0x7f00 0x7f10\n" into words in scratch; NULL when there is no room, or the line has another
+ * form.
+ */
 static uint64_t *parse_words(const char **line, struct memscope_scratch *scratch, uint32_t *length) {
     uint64_t words[MEMSCOPE_STACK_WORDS], *kept;
 
@@ -56,7 +62,10 @@ static uint64_t *parse_words(const char **line, struct memscope_scratch *scratch
     return kept;
 }
 
-/* jeprof's arithmetic: as many times the sampled ones as a block of their mean size is unlikely to be sampled. */
+/*
+ * jeprof's arithmetic: each sampled block stands for 1/p blocks, with p the probability of sampling one of the mean
+ * size.
+ */
 static double scale(uint64_t objects, uint64_t bytes, double rate) {
     return objects == 0 ? 0 : memscope_sample_weight((double)bytes / (double)objects, rate);
 }
@@ -124,7 +133,10 @@ enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t si
     return MEMSCOPE_OK;
 }
 
-/* Up to 5.3.0 of SC_LARGE_MINCLASS; since then of whole pages. A build between the two releases says it is 5.3.0. */
+/*
+ * Whether jemalloc promotes sampled small blocks to whole pages (after 5.3.0) instead of SC_LARGE_MINCLASS. A build
+ * from between 5.3.0 and the next release reports 5.3.0.
+ */
 static bool promotes_to_pages(void) {
     const char *version = NULL;
     uint64_t major, minor, patch;
@@ -137,7 +149,10 @@ static bool promotes_to_pages(void) {
     return major > 5 || (major == 5 && (minor > 3 || (minor == 3 && patch > 0)));
 }
 
-/* Blocks below the limit get an extent: a multiple of unit, and the page by which cache_oblivious shifts its start. */
+/*
+ * Sampled blocks smaller than limit get an extent of a multiple of unit, plus pad: one page with cache_oblivious, which
+ * shifts the block's start.
+ */
 struct promotion {
     double limit, unit, pad;
 };
@@ -153,8 +168,9 @@ static struct promotion promotion_here(void) {
 }
 
 /*
- * Of blocks of a stack's mean size, which prof_unbias makes up to 1 % larger than they are. No size class is that near
- * above a number of pages: the next is a quarter of one away.
+ * The extent of a block of a stack's mean size, which prof_unbias makes up to 1 % larger than it is; hence the
+ * tolerance of an eighth of a unit. No size class is that little above a whole number of pages: the next one is a
+ * quarter of a page above.
  */
 static double extent_of(double size, struct promotion promotion) {
     return fmax(1, ceil(size / promotion.unit - 0.125)) * promotion.unit + promotion.pad;
@@ -190,7 +206,7 @@ static memscope_stack_reader read_stack;
 static backtrace_hook hook_before;
 static bool active_before;
 
-/* prof_hook.h of 5.3.0. */
+/* As declared in prof_hook.h of 5.3.0. */
 static void hook(void **words, unsigned *length, unsigned room) {
     _Static_assert(sizeof *words == sizeof(uint64_t), "a word is an address");
     *length = memscope_probe_stack() ? read_stack((uint64_t *)words, room) : 0;
@@ -263,7 +279,7 @@ static enum memscope_status dump_into(int descriptor) {
     const char *name = path;
 
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-    if (access(path, W_OK) != 0) /* jemalloc reports no errno */
+    if (access(path, W_OK) != 0) /* checked here, because jemalloc reports no errno */
         return memscope_status_of_errno(errno);
     return write_key("prof.dump", &name, sizeof name) ? MEMSCOPE_OK : MEMSCOPE_IO;
 }
@@ -275,7 +291,7 @@ static enum memscope_status parse_file(int descriptor, struct memscope_scratch *
     char *text;
 
     if (fstat(descriptor, &file) != 0 || ftruncate(descriptor, file.st_size + 1) != 0)
-        return MEMSCOPE_IO; /* the byte more ends the text */
+        return MEMSCOPE_IO; /* the extra byte, a NUL, ends the text */
     text = mmap(NULL, (size_t)file.st_size + 1, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (text == MAP_FAILED)
         return MEMSCOPE_NO_MEMORY;

@@ -1,8 +1,9 @@
 /*
  * jemalloc's own profiler (opt.prof) with memscope's stacks: through experimental.hooks.prof_backtrace, since 5.3.0.
  *
- * jemalloc samples, follows frees, and sums by stack. It calls the stack reader with none of its locks held, inside
- * pre_reentrancy, so that malloc in it is neither sampled nor a deadlock (src/prof_sys.c, prof_data.c of 5.3.0).
+ * jemalloc samples, tracks frees, and sums by stack. It calls the stack reader with none of its locks held, inside
+ * pre_reentrancy, so that a malloc in the reader is not sampled and does not deadlock (src/prof_sys.c, prof_data.c of
+ * 5.3.0).
  */
 #ifndef MEMSCOPE_JEMALLOC_PROFILE_H
 #define MEMSCOPE_JEMALLOC_PROFILE_H
@@ -17,10 +18,10 @@
 /* Whether this jemalloc can profile. */
 enum memscope_jemalloc_profiling {
     MEMSCOPE_PROFILING_ON,        /* opt.prof */
-    MEMSCOPE_PROFILING_OFF,       /* built with a profiler, which was not enabled when the process started */
+    MEMSCOPE_PROFILING_OFF,       /* built with a profiler, but not enabled when the process started */
     MEMSCOPE_PROFILING_NOT_BUILT, /* config.prof is false */
     MEMSCOPE_PROFILING_NO_HOOK,   /* before 5.3.0 */
-    MEMSCOPE_PROFILING_OTHER,     /* no jemalloc serves malloc */
+    MEMSCOPE_PROFILING_OTHER,     /* jemalloc does not serve malloc */
 };
 
 enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void);
@@ -29,31 +30,31 @@ enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void);
 enum memscope_status memscope_jemalloc_profile_prepare(void);
 
 /*
- * Samples one byte in 2^rate_log from now on, and drops jemalloc's earlier samples. Where the profile was already
- * active (prof_active's default), stop leaves it active. Each thread first completes the interval that it drew at the
- * earlier rate. With prof_accum, jemalloc's counts of each stack survive the next start, unseen: some 7 kB per start
- * for one stack in one thread.
+ * Samples one byte in 2^rate_log from now on, and drops jemalloc's earlier samples. If profiling was already active
+ * (the default of opt.prof_active), stop leaves it active. Each thread first completes the sampling interval that it
+ * drew at the earlier rate. With opt.prof_accum, jemalloc keeps its counters of each stack past the next start, though
+ * it no longer reports them: some 7 kB per start for one stack in one thread.
  */
 enum memscope_status memscope_jemalloc_profile_start(unsigned rate_log, memscope_stack_reader reader);
 void memscope_jemalloc_profile_stop(void);
 
 /*
- * Live blocks now, estimated as jeprof does. Frees are followed after the stop, too. jemalloc writes its profile into a
- * file in memory (3 ms for 1,000 stacks of 46 frames), which this reads: without the GVL, but not beside a fork, in one
- * thread at a time. MEMSCOPE_MALFORMED for a profile of another form than 5.3's.
+ * Live blocks now, estimated as jeprof does. Frees are tracked after stop, too. jemalloc writes its profile into a
+ * memfd (3 ms for 1,000 stacks of 46 frames), from which it is read. Call it without the GVL, in one thread at a time,
+ * and not while another thread forks. MEMSCOPE_MALFORMED for a profile in any other form than 5.3's.
  */
 enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
                                                     struct memscope_sampled_stacks *stacks);
 
 /*
- * Bytes that sampling itself adds to stats.active: jemalloc gives a sampled small block, of less than 16 KiB, its own
- * extent: up to 5.3.0 of 16 KiB (arena_prof_promote; SC_LARGE_MINCLASS), since 5.3.1 of as many pages as it takes
- * (jemalloc/jemalloc#2459), plus one page with cache_oblivious, its default. stats.allocated does not count that page.
- * With 64 KiB pages, as in Debian's arm64 build, 5.3.0's extent is 256 KiB.
+ * Bytes that sampling itself adds to stats.active: jemalloc gives each sampled small block (less than 16 KiB) an extent
+ * of its own. Up to 5.3.0 the extent is 16 KiB (arena_prof_promote; SC_LARGE_MINCLASS), since 5.3.1 as many pages as
+ * the block needs (jemalloc/jemalloc#2459). cache_oblivious, on by default, adds one page, which stats.allocated does
+ * not count. With 64 KiB pages, as in Debian's arm64 build, 5.3.0's extent is 256 KiB.
  */
 uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks);
 
-/* Only parses: size bytes of text, to which it keeps no reference. */
+/* The parser alone. text is size bytes; no reference to it is kept. */
 enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t size, struct memscope_scratch *scratch,
                                                      struct memscope_sampled_stacks *stacks);
 

@@ -10,12 +10,12 @@
 
 #define PROBED_BYTES 4000
 
-/* Never written: at most, memory below a signal handler's stack is read. */
+/* Only reads: at worst, memory below a signal handler's stack is read. */
 static __attribute__((noinline)) void read_below(void) {
     char page[PROBED_BYTES];
     const volatile char *lowest = page;
 
-    __asm__ volatile("" ::"r"(page) : "memory"); /* for all that the compiler knows, it has been written to */
+    __asm__ volatile("" ::"r"(page) : "memory"); /* makes the compiler assume that page has been written */
     if (PROTECTS(stack_probe))
         (void)*lowest;
 }
@@ -24,7 +24,10 @@ bool memscope_probe_stack(void) {
     uintptr_t lowest = (uintptr_t)__builtin_frame_address(0) - PROBED_BYTES;
     stack_t handlers;
 
-    /* 0.1 microseconds. Unsigned: below its start is far behind its end. */
+    /*
+     * Takes 0.1 microseconds. The difference is unsigned: below the start of the stack, it wraps around and exceeds
+     * ss_size.
+     */
     if (sigaltstack(NULL, &handlers) == 0 && handlers.ss_flags & SS_ONSTACK &&
         lowest - (uintptr_t)handlers.ss_sp >= handlers.ss_size && PROTECTS(stack_probe))
         return false;
@@ -48,7 +51,10 @@ static uintptr_t ends[END_LIMIT];
 static unsigned end_count;
 static struct memscope_range own, skipped, unwinder;
 
-/* Not linked: libgcc_s has 100 KiB resident, and only a process with a malloc profile unwinds. */
+/*
+ * Loaded at run time, not linked: libgcc_s takes 100 KiB of resident memory, and only a process with a malloc profile
+ * unwinds.
+ */
 static struct {
     __typeof__(&_Unwind_Backtrace) backtrace;
     __typeof__(&_Unwind_GetIP) address;
@@ -90,7 +96,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
 }
 
-/* Not a program that libgcc is linked into: it has frames of its own. */
+/* False for a program that has libgcc linked in: most of its frames are its own. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
@@ -115,7 +121,7 @@ static bool is_end(uintptr_t function) {
     return false;
 }
 
-/* Records a frame unless it is excluded. Whether the walk continues. */
+/* Records a frame unless it is excluded. Returns whether the walk continues. */
 static bool take_frame(struct walk *walk, uintptr_t address, bool at_end) {
     if (!walk->left && (memscope_range_contains(own, address) || memscope_range_contains(skipped, address)))
         return true;
@@ -132,7 +138,9 @@ static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *ob
     return memscope_object_at(address, object) && object->unwind_index;
 }
 
-/* Frames of no object (compiled by a JIT) end the walk: libgcc returns the preceding frame's function for them. */
+/*
+ * A frame outside any object (JIT-compiled code) ends the walk: for it, libgcc returns the preceding frame's function.
+ */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
     uintptr_t address = libgcc.address(context), function = libgcc.function(context);
@@ -151,7 +159,7 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
     return walk.count;
 }
 
-/* ---- by rules that are kept ------------------------------------------------------------------------------------- */
+/* ---- by cached rules -------------------------------------------------------------------------------------------- */
 
 #ifdef __x86_64__
 
@@ -159,17 +167,20 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
  * Caches, per address, what libgcc works out anew at every frame, in some 2,000 instructions and many cache lines of
  * tables.
  *
- * The rules of an unloaded object stay until others replace them. Another build of it may be loaded at the same place,
- * with the same layout but for a frame's size: by the old rule, a read may go past the end of the stack. So each rule
- * carries the place and a digest of its description, which are checked at every use.
+ * The rules of an unloaded object stay until others replace them. Another build of the object may be loaded at the same
+ * place, with the same layout except for the size of a frame: by the old rule, a read may go past the end of the stack.
+ * So each rule carries the offset and a digest of its FDE, and both are checked at every use.
  */
 #define KEPT_RULES 2048
 #define STEP_LIMIT ((uintptr_t)64 << 10)
-#define DESCRIPTION_LIMIT 16384 /* bytes; libruby's longest has 2,476 */
+#define DESCRIPTION_LIMIT 16384 /* bytes in an FDE; libruby's longest has 2,476 */
 
-/* Written and read by all threads without a lock: parts of different rules do not match, but for one chance in 2^64. */
+/*
+ * Written and read by all threads without a lock. A torn read, with parts of different rules, fails the check of lock,
+ * except with a probability of 2^-64.
+ */
 static struct kept_rule {
-    _Atomic(uint64_t) lock;   /* lock_of address, rule and source */
+    _Atomic(uint64_t) lock;   /* a checksum: lock_of(address, rule, source) */
     _Atomic(uint64_t) rule;   /* struct packed_rule */
     _Atomic(uint64_t) source; /* struct source */
 } kept_rules[KEPT_RULES];
@@ -181,13 +192,13 @@ static uint64_t lock_of(uintptr_t address, uint64_t rule, uint64_t source) {
     return address ^ mixed ^ mixed >> 29;
 }
 
-/* cfa, and rbp below the CFA, in words. */
+/* In words: cfa, and how far below the CFA rbp is saved. */
 struct packed_rule {
     uint64_t kind : 3, ends : 1, cfa : 20, rbp : 13, digest : 27;
 };
 _Static_assert(sizeof(struct packed_rule) == sizeof(uint64_t), "it fits a word");
 
-/* The place of a description, from the unwind index on, and a digest of it. */
+/* An FDE: its offset in bytes from the unwind index, and its digest. */
 struct source {
     int32_t place;
     uint32_t digest;
@@ -198,7 +209,10 @@ struct frame {
     uintptr_t address, rsp, rbp;
 };
 
-/* Of 27 bits. The first words of the tables' index are sizes, and say where its first functions and tables are. */
+/*
+ * A digest of 27 bits, of where the object is and of the first words of its unwind index: the offset of .eh_frame, the
+ * number of FDEs, and the first of them.
+ */
 static uint32_t digest(const struct memscope_loaded_object *object) {
     uint64_t words[5] = {object->extent.start, object->extent.end, (uintptr_t)object->unwind_index}, mixed = 0;
 
@@ -222,7 +236,10 @@ static bool find_object(uintptr_t address, struct known_object *known) {
     return true;
 }
 
-/* The length of a description, 4 bytes, and the description: mostly some 30 bytes, one in a hundred over 128. */
+/*
+ * Covers an FDE's length, 4 bytes, and its content: mostly some 30 bytes, one in a hundred over 128. 0 without a usable
+ * FDE.
+ */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;
     uintptr_t left = object->extent.end - (uintptr_t)at;
@@ -278,7 +295,7 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
     return rule;
 }
 
-/* False where the rules do not say. What it reads is of other functions' frames. */
+/* False if the rule does not tell. Not sanitized, because the words it reads are in other functions' frames. */
 __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
     uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
 
@@ -292,7 +309,9 @@ __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struc
     return true;
 }
 
-/* Whether the walk was complete, or libgcc's unwinder must not be called: it is the one that allocates. */
+/*
+ * True if the walk was complete, or if libgcc's unwinder must not be called because this very allocation comes from it.
+ */
 static bool walk_from(struct frame *frame, struct walk *walk) {
     struct known_object known = {.digest = 0};
     bool unwinding = false;

@@ -1,8 +1,9 @@
 /*
- * The native frames of the calling thread, by the unwind tables of its objects.
+ * The native frames of the calling thread, by the unwind tables of the loaded objects.
  *
  * Runs inside malloc, so only where the unwinder neither allocates nor takes the dynamic linker's lock: with a libgcc
- * and a glibc (2.35) that find tables without it (object_lookup.h). Elsewhere stacks have no native frames.
+ * and a glibc (2.35) that find unwind tables without that lock (object_lookup.h). Elsewhere stacks have no native
+ * frames.
  */
 #ifndef MEMSCOPE_NATIVE_FRAMES_H
 #define MEMSCOPE_NATIVE_FRAMES_H
@@ -19,36 +20,37 @@
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 
-/* The same by libgcc's unwinder alone: slower by an order of magnitude, and what the above falls back to. */
+/* The same by libgcc's unwinder alone, the fallback of the function above: slower by an order of magnitude. */
 unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only);
 
 /*
- * Whether this is the object of libgcc's unwinder. It allocates under a lock of its own, for the frames that a JIT
- * compiler registers (gcc 12 libgcc/unwind-dw2-fde.c, init_object; since 13 unwind-dw2-btree.h, btree_allocate_node).
- * Sampling such a malloc would make it wait for that lock, so its imports are not patched.
+ * Whether the object is libgcc's unwinder. While it holds a lock of its own, the unwinder allocates, for the frames
+ * that a JIT compiler registers (gcc 12 libgcc/unwind-dw2-fde.c, init_object; since 13 unwind-dw2-btree.h,
+ * btree_allocate_node). A sample of such an allocation would unwind and so wait for that lock, so the imports of this
+ * object are not patched.
  */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object);
 
-/* Resident bytes of its tables. */
+/* Resident bytes of the cached unwind rules. */
 size_t memscope_native_frames_resident_bytes(void);
 
 /*
- * Learns the VM entry points that leaf_only stops at: the innermost count callers of this library's calling function,
- * at most 4. Called once, before the first unwinding.
+ * Learns the VM entry points that leaf_only stops at: the innermost count functions on the stack, at most 4, without
+ * the leading frames of this library. Called once, before the first unwinding.
  */
 void memscope_native_frames_learn_callers(unsigned count);
 
-/* Also skips the frames of the object that address is in. NULL: of none. */
+/* From now on also skips leading frames of the object that address is in. NULL: of no other object. */
 void memscope_native_frames_skip_object_of(const void *address);
 
 /*
  * Whether the stack has room for a sample, which takes up to 3.1 KB of it (measured on x86-64 with glibc 2.36).
  *
- * False on a signal handler's own stack that has too little: it may have a guard, or other data, below it. Of other
- * stacks it reads from 4 KB below: at the end of one Ruby makes an exception of the fault, where it is on the stack
- * pointer's page (signal.c 3.1.2, check_stack_overflow in line 832), and jumps out of malloc: that has to happen before
- * anything is held. (Left out, it did not fail at 160 ends of stacks: a sample has to meet the end while it holds
- * something.)
+ * On an alternate signal stack, false if too little room is left: a guard page or other data may lie below it. On any
+ * other stack, reads a byte 4 KB below: at the end of the stack the read faults, and Ruby turns a fault on the stack
+ * pointer's page into an exception (signal.c 3.1.2, check_stack_overflow in line 832) that jumps out of malloc. This
+ * has to happen before a lock or anything else is held. (Without the probe, 160 stack overflows did no harm: to do
+ * harm, a sample must reach the end of the stack while it holds something.)
  */
 bool memscope_probe_stack(void);
 

@@ -9,7 +9,7 @@
 
 #define SAMPLE_LIMIT (1u << 17)
 #define STACK_LIMIT (1u << 17)
-#define SLOTS (1u << 18) /* of both hash tables: at most half of them are taken */
+#define SLOTS (1u << 18) /* in each of the two hash tables: at most half of them are taken */
 #define WORD_LIMIT (1u << 23)
 #define DEFERRED_LIMIT 64
 
@@ -34,7 +34,7 @@ static double sampling_rate;
 static _Atomic(uintptr_t) deferred[DEFERRED_LIMIT];
 static atomic_bool any_deferred;
 static atomic_flag locked = ATOMIC_FLAG_INIT;
-static __thread volatile bool held; /* by this thread, or it waits for it */
+static __thread volatile bool held; /* this thread holds the lock, or waits for it */
 static bool locked_for_fork;
 static _Atomic(uint16_t) no_filter[1u << MEMSCOPE_FILTER_BITS]; /* never written: no memory of its own */
 
@@ -49,7 +49,7 @@ double memscope_sample_weight(double size, double rate) {
 
 /* ---- samples -------------------------------------------------------------------------------------------------- */
 
-/* One more sample or one less, under the lock; free reads both without. */
+/* Counts one sample more or less, under the lock; free reads counter and bit without it. */
 static void count_in_filter(uintptr_t address, int change) {
     size_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;
     _Atomic(uint16_t) *group = &table->filter[bit * MEMSCOPE_FILTER_GROUP];
@@ -78,7 +78,7 @@ static uint32_t sample_slot(uintptr_t address) {
     return slot;
 }
 
-/* Moves the entries behind an emptied slot up, so that no search stops short of them. */
+/* Moves up the entries that follow an emptied slot, so that no search stops short of them. */
 static void close_gap(uint32_t gap) {
     for (uint32_t slot = (gap + 1) & (SLOTS - 1); table->sample_slots[slot] != 0; slot = (slot + 1) & (SLOTS - 1)) {
         uint32_t home = home_of(table->samples[table->sample_slots[slot] - 1].address);
@@ -123,7 +123,10 @@ static void add_sample(struct memscope_sample sample) {
 
 /* ---- the lock --------------------------------------------------------------------------------------------------- */
 
-/* A block is freed after it was deferred: the next owner of its address finds it here before adding a sample of it. */
+/*
+ * Runs whenever the lock is taken. A removal is queued before its block is freed, so it is found here before the next
+ * owner of the address can add a sample.
+ */
 static void remove_deferred(void) {
     if (!atomic_load(&any_deferred))
         return;
@@ -136,7 +139,9 @@ static void remove_deferred(void) {
     }
 }
 
-/* Set before taking the lock and cleared after releasing it: a signal handler may run at any instruction. */
+/*
+ * held is set before the lock is taken and cleared after it is released: a signal handler may run at any instruction.
+ */
 static void lock(void) {
     held = true;
     while (atomic_flag_test_and_set_explicit(&locked, memory_order_acquire))
@@ -184,7 +189,7 @@ static bool is_stack(const struct stack *stack, uint64_t hash, const uint64_t *w
            memcmp(table->words + stack->first_word, words, length * sizeof *words) == 0;
 }
 
-/* Its number, from 1 on; 0 when there is no room for another. */
+/* The stack's number, counted from 1; a new stack is added. 0 when there is no room for another. */
 static uint32_t number_of_stack(const uint64_t *words, unsigned length) {
     uint64_t hash = hash_of(words, length);
     uint32_t slot = hash & (SLOTS - 1), number;
@@ -214,7 +219,7 @@ enum memscope_status memscope_sample_table_open(void) {
     return MEMSCOPE_OK;
 }
 
-/* The kernel does not take back locked pages (mlockall). Memory beyond the counts need not be zero. */
+/* For locked pages (mlockall), which the kernel does not take back. Memory beyond the counts need not be zero. */
 static void empty_slots(void) {
     memset(table->filter, 0, sizeof table->filter);
     memset(table->sample_slots, 0, sizeof table->sample_slots);
@@ -293,7 +298,7 @@ static void estimate(const struct memscope_sample *sample, double rate, struct m
     stack->samples++;
     stack->live_bytes += size * weight;
     stack->live_objects += weight;
-    stack->variance += size * size * weight * (weight - 1); /* x²(1−p)/p², Horvitz and Thompson's */
+    stack->variance += size * size * weight * (weight - 1); /* x²(1−p)/p², by Horvitz and Thompson */
 }
 
 static struct memscope_sampled_stack sampled_stack(const struct stack *stack) {
@@ -305,7 +310,7 @@ static struct memscope_sampled_stack sampled_stack(const struct stack *stack) {
     };
 }
 
-/* Room for some more than now: more may come while it is being made. */
+/* Room for samples and stacks that are added between making room and taking the lock. */
 #define SPARE 1024
 
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,

@@ -2,8 +2,9 @@
  * The live sampled blocks and their stacks, for an allocator without a profiler of its own.
  *
  * One table per process, mapped at first use and kept, with a fixed capacity: 131,072 live samples (64 GiB at a rate of
- * 2^19) and as many stacks. Inherited by forked children. All functions but the filter take one spin lock, for
- * microseconds, which is also held across a fork. They neither allocate nor touch errno.
+ * 2^19) and as many stacks. Inherited by forked children. Functions that use the table take one spin lock, for
+ * microseconds; it is also held across a fork. is_held, remove_later and the filter take no lock. None allocates, and
+ * those that a sampled malloc or free calls leave errno alone.
  */
 #ifndef MEMSCOPE_SAMPLE_TABLE_H
 #define MEMSCOPE_SAMPLE_TABLE_H
@@ -14,47 +15,49 @@
 
 #include <stdatomic.h>
 
-/* Maps the table, once. MEMSCOPE_NO_MEMORY. */
+/* Maps the table unless it is mapped already. MEMSCOPE_NO_MEMORY. */
 enum memscope_status memscope_sample_table_open(void);
 
-/* Drops all samples, returns their memory, and continues with another rate. */
+/* Drops all samples, gives their memory back to the kernel, and continues with another rate. */
 void memscope_sample_table_clear(double rate);
 
 void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t *words, unsigned length);
 
-/* A removed sample, to be put back. */
+/* A sample as it was removed, so that it can be put back. */
 struct memscope_sample {
     uintptr_t address;
     uint64_t size;
-    uint32_t stack; /* 0: there was none */
+    uint32_t stack; /* its number; 0: there was no sample */
 };
 
 struct memscope_sample memscope_sample_table_remove(uintptr_t address);
 void memscope_sample_table_put_back(struct memscope_sample sample);
 
 /*
- * Whether this thread is already inside one of these functions: the caller is a signal handler or an atfork hook of
- * another library. Then only remove_later may be called.
+ * Whether this thread is already inside a function that takes the lock: then the caller is a signal handler or another
+ * library's atfork handler, and may call remove_later only.
  */
 bool memscope_sample_table_is_held(void);
 
 /*
- * Call it before the block is freed; the next call removes the block. If too many wait, it stays until its address is
- * reused.
+ * Queues the removal of a sample until the lock is next taken. To be called before the block is freed. If too many
+ * removals are queued, the sample stays until its address is reused.
  */
 void memscope_sample_table_remove_later(uintptr_t address);
 
-/* Copies the table, and estimates. MEMSCOPE_NO_MEMORY. */
+/*
+ * Copies the samples and stacks into scratch, and estimates from the copy; words stay in the table. MEMSCOPE_NO_MEMORY.
+ */
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *stacks);
 
-/* Its resident bytes; 0 before it was opened. Takes no lock. */
+/* The table's resident bytes; 0 before it is opened. Takes no lock. */
 size_t memscope_sample_table_bytes(void);
 
 /*
- * Around a fork: no other thread holds the lock in the child. Other libraries' handlers run between these two and may
- * allocate: this thread holds the table meanwhile. No effect for a signal handler that forks while this thread holds
- * it.
+ * To be called around a fork, so that no other thread holds the lock in the child. Other libraries' atfork handlers
+ * that run between these two may allocate while this thread holds the lock. No effect if a signal handler forks while
+ * this thread holds the lock.
  */
 void memscope_sample_table_before_fork(void);
 void memscope_sample_table_after_fork(void);
@@ -63,12 +66,12 @@ void memscope_sample_table_after_fork(void);
 
 #define MEMSCOPE_FILTER_BITS 17
 #define MEMSCOPE_FILTER_GROUP 4    /* counters per bit */
-#define MEMSCOPE_FILTER_WORDS 1024 /* of 32 such bits */
+#define MEMSCOPE_FILTER_WORDS 1024 /* of 32 bits each */
 
 /*
- * How many live samples have each hash, and a bit for each group of these where there are any. Every free reads a bit:
- * these 4 KiB stay in the first-level cache, where the 256 KiB of counters do not (a loop of strings took 6 % longer
- * with them alone). All 0 without a table.
+ * Counters of the live samples with each hash, and bits: one per group of counters, set while any of them is not 0.
+ * Every free reads a bit: the 4 KiB of bits stay in the first-level cache, while the 256 KiB of counters do not (with
+ * the counters alone, a loop that makes strings took 6 % longer). All 0 without a table.
  */
 extern _Atomic(uint16_t) *memscope_sample_filter;
 extern _Atomic(uint32_t) memscope_sample_filter_bits[MEMSCOPE_FILTER_WORDS];
@@ -77,12 +80,14 @@ static inline uint32_t memscope_address_hash(uintptr_t address) {
     return (uint32_t)((uint64_t)(address >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
 }
 
-/* The index of an address's counter. Its bit is number index / MEMSCOPE_FILTER_GROUP. */
+/* The index of an address's counter; the number of its bit is index / MEMSCOPE_FILTER_GROUP. */
 static inline uint32_t memscope_filter_index(uintptr_t address) {
     return memscope_address_hash(address) >> (32 - MEMSCOPE_FILTER_BITS);
 }
 
-/* No lock: a thread that frees a block has seen its allocation. False for NULL. A false positive costs a search. */
+/*
+ * Needs no lock: a thread that frees a block has seen its allocation. False for NULL. A false positive costs a search.
+ */
 static inline __attribute__((always_inline)) bool memscope_may_be_sample(uintptr_t address) {
     uint32_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;
     uint32_t bits = atomic_load_explicit(&memscope_sample_filter_bits[bit / 32], memory_order_relaxed);

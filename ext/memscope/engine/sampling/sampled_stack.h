@@ -1,8 +1,8 @@
 /*
- * The stacks of sampled mallocs, as words: native addresses, and other frames that are no addresses.
+ * The stacks of sampled mallocs, as words: native return addresses, and other frames that are not addresses.
  *
  * The allocator's profiler only compares, hashes and prints the words of a stack (jemalloc 5.3.0 src/prof_data.c), so a
- * word may mean anything that differs from a return address.
+ * word may mean anything as long as it cannot be mistaken for a return address.
  */
 #ifndef MEMSCOPE_SAMPLED_STACK_H
 #define MEMSCOPE_SAMPLED_STACK_H
@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Words in a stack at most: PROF_BT_MAX of jemalloc 5.3.0, the room that its hook is given. */
+/* The most words in a stack: PROF_BT_MAX of jemalloc 5.3.0, the room that its hook is given. */
 #define MEMSCOPE_STACK_WORDS 128
 
 enum memscope_word_kind {
     MEMSCOPE_WORD_NATIVE,     /* a return address */
-    MEMSCOPE_WORD_RUBY,       /* index: a frame that the binding knows; line: of its file */
+    MEMSCOPE_WORD_RUBY,       /* index: a frame that the binding knows; line: in its file */
     MEMSCOPE_WORD_STATE,      /* index: an enum memscope_stack_state */
     MEMSCOPE_WORD_GENERATION, /* index: the generation that was current */
     MEMSCOPE_WORD_TAG,        /* index: a tag that the binding knows */
@@ -27,13 +27,13 @@ enum memscope_word_kind {
 enum memscope_stack_state {
     MEMSCOPE_STACK_DURING_GC = 1,
     MEMSCOPE_STACK_NO_GVL,
-    MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not create, or that Ruby has ended */
+    MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not create, or whose Ruby thread has ended */
     MEMSCOPE_STACK_RUBY_ENDED,
     MEMSCOPE_STACK_NO_FRAMES,
     MEMSCOPE_STACK_OVERFLOW, /* no room for another distinct frame */
 };
 
-/* Above every address of a program on x86-64 and aarch64, whose user space ends at 2^56 at the latest. */
+/* Above every user-space address on x86-64 and aarch64: user space ends at 2^56 at most. */
 #define MEMSCOPE_WORD_MARK UINT64_C(0xFE)
 
 static inline uint64_t memscope_word(enum memscope_word_kind kind, uint32_t index, uint32_t line) {
@@ -53,33 +53,33 @@ static inline uint32_t memscope_word_line(uint64_t word) {
 }
 
 /*
- * Fills in the stack of the calling thread, leaf first, at most room words; returns their count. Runs inside malloc, in
+ * Fills in the stack of the calling thread, leaf first, in at most room words; returns how many. Runs inside malloc, in
  * any thread and state: must not take a lock that is held around malloc, allocate objects, or fail.
  */
 typedef unsigned (*memscope_stack_reader)(uint64_t *words, unsigned room);
 
-/* What one stack holds. */
+/* One stack, and the sums of its samples. */
 struct memscope_sampled_stack {
     const uint64_t *words;
     uint32_t length;
-    uint64_t samples;  /* that live */
+    uint64_t samples;  /* live ones */
     double live_bytes; /* estimates: see memscope_sample_weight */
     double live_objects;
     double variance;        /* of live_bytes */
-    double allocated_bytes; /* since the start; negative where the allocator does not say */
+    double allocated_bytes; /* since the start; negative if the allocator does not count them */
     double allocated_objects;
 };
 
 struct memscope_sampled_stacks {
     struct memscope_sampled_stack *list; /* in the scratch of the reading */
     size_t count;
-    uint64_t dropped_samples; /* for want of room */
-    uint64_t lost_frees;      /* blocks whose free was not seen: they were found again as another block */
+    uint64_t dropped_samples; /* for lack of room */
+    uint64_t lost_frees;      /* blocks whose free was not seen: another block was sampled at the address */
 };
 
 /*
  * How many blocks a sampled block of this size represents. Sampling is a Poisson process that takes one byte in rate: a
- * block of size bytes with probability 1 − e^(−size/rate).
+ * block of size bytes is sampled with probability 1 − e^(−size/rate).
  */
 double memscope_sample_weight(double size, double rate);
 

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Numbers of the x86-64 psABI (figure 3.36); the return address counts as a register. */
+/* DWARF register numbers of the x86-64 psABI (figure 3.36); the return address counts as a register. */
 enum { RBP = 6, RSP = 7, RETURN_ADDRESS = 16 };
 
 #define WORD 8
@@ -78,7 +78,7 @@ static int64_t take_signed(struct cursor *cursor) {
     return 0;
 }
 
-/* Both are small in what a compiler writes; larger ones fail, so that no product overflows. */
+/* Factors are small in what compilers write; larger ones fail, so that no product overflows. */
 static int64_t product(struct cursor *cursor, int64_t factor, int64_t other) {
     if (factor < -CFA_LIMIT || factor > CFA_LIMIT || other < -CFA_LIMIT || other > CFA_LIMIT) {
         fail(cursor);
@@ -91,7 +91,7 @@ static int64_t product(struct cursor *cursor, int64_t factor, int64_t other) {
 
 struct saved {
     enum { IN_REGISTER, AT_CFA, NOWHERE, ELSEWHERE } where;
-    int64_t offset; /* AT_CFA: from it */
+    int64_t offset; /* AT_CFA: from the CFA */
 };
 
 struct row {
@@ -100,7 +100,7 @@ struct row {
     struct saved rbp, rsp, return_address;
 };
 
-/* A common part (CIE) of descriptions, and what runs through its instructions and theirs. */
+/* The contents of a CIE, and the state while its instructions and those of an FDE are run. */
 struct program {
     int64_t code_factor, data_factor;
     bool signal;
@@ -182,7 +182,7 @@ static void save_at(struct program *program, struct cursor *cursor, uint64_t num
     save(program, number, (struct saved){AT_CFA, product(cursor, factored, program->data_factor)});
 }
 
-/* Those of a register's place. False where it is none of them. */
+/* Runs an instruction that says where a register is saved. False if code is not one. */
 static bool run_of_register(struct program *program, struct cursor *cursor, uint8_t code) {
     uint64_t number;
 
@@ -218,7 +218,7 @@ static bool run_of_register(struct program *program, struct cursor *cursor, uint
     }
 }
 
-/* Those of the CFA. */
+/* Runs an instruction that defines the CFA. False if code is not one. */
 static bool run_of_cfa(struct program *program, struct cursor *cursor, uint8_t code) {
     switch (code) {
     case DEF_CFA_REGISTER:
@@ -271,7 +271,7 @@ static void run_other(struct program *program, struct cursor *cursor, uint8_t co
     }
 }
 
-/* To the end, or to the instruction whose row begins behind the one that is asked for. False where it fails. */
+/* Runs to the end, or until location reaches distance: later rows are for later instructions. False if it fails. */
 static bool run(struct program *program, struct cursor *cursor) {
     while (cursor->at < cursor->end && program->location < program->distance) {
         uint8_t code = take_byte(cursor), operand = code & 0x3f;
@@ -293,9 +293,9 @@ static bool run(struct program *program, struct cursor *cursor) {
     return !cursor->failed;
 }
 
-/* ---- descriptions ----------------------------------------------------------------------------------------------- */
+/* ---- CIEs and FDEs ---------------------------------------------------------------------------------------------- */
 
-/* An entry of .eh_frame, behind its length. */
+/* Opens an entry of .eh_frame (a CIE or an FDE), past its length. */
 static struct cursor open_entry(const uint8_t *entry, struct memscope_range readable) {
     struct cursor cursor = {entry, (const uint8_t *)readable.end, false};
     uint64_t length;
@@ -321,7 +321,7 @@ static unsigned pointer_size(uint8_t encoding) {
     return format == 0x02 || format == 0x0a ? 2 : format == 0x03 || format == 0x0b ? 4 : WORD;
 }
 
-/* "zPLR" and its like: what each letter has in the data, of which only the encoding of addresses counts here. */
+/* Reads augmentation data as letters like "zPLR" describe it. Only the encoding of addresses counts here. */
 static void read_augmentation(struct program *program, struct cursor *cursor, const char *letters) {
     uint8_t encoding = 0;
 
@@ -341,7 +341,7 @@ static void read_augmentation(struct program *program, struct cursor *cursor, co
         fail(cursor);
 }
 
-/* The common part, with the rows that its instructions begin with. */
+/* Reads a CIE and runs its initial instructions, which set the initial row. */
 static bool read_common(struct program *program, const uint8_t *entry, struct memscope_range readable) {
     struct cursor cursor = open_entry(entry, readable), augmentation;
     const char *letters;
@@ -377,7 +377,7 @@ static bool fits(int64_t offset, int64_t limit) {
     return offset % WORD == 0 && offset > -limit && offset < limit;
 }
 
-/* Without a rule for rsp the caller's is the CFA; with one, the function has switched stacks. */
+/* Without a rule for rsp, the caller's rsp is the CFA; a rule means that the function has switched stacks. */
 static struct memscope_unwind_rule rule_of_row(const struct row *row) {
     const struct saved *rbp = &row->rbp, *returns = &row->return_address;
     struct memscope_unwind_rule rule = {.kind = MEMSCOPE_UNWIND_OTHER};
@@ -395,7 +395,7 @@ static struct memscope_unwind_rule rule_of_row(const struct row *row) {
     return rule;
 }
 
-/* A description is: its length, how far behind the common part it is, its function's address and size, instructions. */
+/* An FDE: its length, the distance back to its CIE, its function's address and size, its instructions. */
 struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *description, struct memscope_range readable,
                                                        uint64_t distance) {
     const struct memscope_unwind_rule other = {.kind = MEMSCOPE_UNWIND_OTHER};
@@ -419,9 +419,9 @@ struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *descriptio
     return run(&program, &cursor) && !program.signal ? rule_of_row(&program.row) : other;
 }
 
-/* ---- of a loaded object ----------------------------------------------------------------------------------------- */
+/* ---- the unwind index of a loaded object ------------------------------------------------------------------------ */
 
-/* A table sorted by functions, for a binary search. Both are bytes from the index's start. */
+/* An entry of the binary search table, sorted by function. Both are byte offsets from the start of the index. */
 struct entry {
     int32_t function, description;
 };
@@ -433,20 +433,20 @@ struct index {
     struct entry table[];
 };
 
-/* As GNU ld, gold, lld and mold write it. */
+/* Whether the index is as GNU ld, gold, lld and mold write it. */
 static bool is_searchable(const struct index *index) {
     return index->version == 1 && index->eh_frame_encoding == RELATIVE_32 && index->count_encoding == ABSOLUTE_32 &&
            index->table_encoding == 0x3b && index->count > 0;
 }
 
-/* A whole unwinder would read on behind the object. */
+/* Whether the table ends inside the object. If not, even a full unwinder must not be used: it would read past it. */
 static bool is_whole(const struct index *index, uintptr_t end) {
     uintptr_t table = (uintptr_t)index->table;
 
     return end >= table && index->count <= (end - table) / sizeof *index->table;
 }
 
-/* The last entry that does not begin behind position; NULL: they all do. */
+/* The last entry that begins at or before position; NULL if all begin after it. */
 static const struct entry *search(const struct index *index, int64_t position) {
     const struct entry *table = index->table;
     size_t low = 0, high = index->count;

@@ -1,9 +1,9 @@
 /*
- * From a frame to its caller's, by the call frame information in the object's .eh_frame (DWARF 5, section 6.4; Linux
- * Standard Base, .eh_frame_hdr): the plain rules that compilers write for C. Rules can be cached and applied again in a
- * few instructions, where an unwinder works them out anew at each frame.
+ * Steps from a frame to its caller's, by the call frame information in the object's .eh_frame (DWARF 5, section 6.4;
+ * Linux Standard Base, .eh_frame_hdr): for the plain rules that compilers write for C. Rules can be cached and applied
+ * again in a few instructions, while an unwinder works them out anew at each frame.
  *
- * For x86-64 and its registers. Takes no lock and allocates nothing: may run inside malloc.
+ * For x86-64 only. Takes no lock and allocates nothing: may run inside malloc.
  */
 #ifndef MEMSCOPE_UNWIND_RULES_H
 #define MEMSCOPE_UNWIND_RULES_H
@@ -15,30 +15,30 @@
 #include "elf/object_lookup.h"
 
 enum memscope_unwind_kind {
-    MEMSCOPE_UNWIND_UNDESCRIBED, /* no table describes the function */
-    MEMSCOPE_UNWIND_OTHER,       /* an expression, a signal's frame: for a whole unwinder */
+    MEMSCOPE_UNWIND_UNDESCRIBED, /* no FDE covers the function */
+    MEMSCOPE_UNWIND_OTHER,       /* an expression, a signal frame: needs a full unwinder */
     MEMSCOPE_UNWIND_OUTERMOST,   /* there is no caller */
     MEMSCOPE_UNWIND_BY_RSP,
     MEMSCOPE_UNWIND_BY_RBP
 };
 
 /*
- * The caller's stack pointer (the CFA) is cfa bytes above the register that kind names. The 8 bytes below it hold the
- * return address, and the 8 bytes at rbp from it the caller's rbp; 0: still in the register.
+ * The caller's stack pointer (the CFA) is cfa bytes above the register that kind names. The 8 bytes below the CFA hold
+ * the return address. The caller's rbp is saved at CFA + rbp; if rbp is 0, it is still in the register.
  */
 struct memscope_unwind_rule {
     enum memscope_unwind_kind kind;
     int32_t cfa, rbp;
     uintptr_t function;  /* where it starts; 0 for MEMSCOPE_UNWIND_UNDESCRIBED */
-    int32_t description; /* what this was read from, in bytes from the object's unwind index; 0: nothing */
+    int32_t description; /* offset in bytes of the FDE from the object's unwind index; 0: none */
 };
 
-/* The rule for a frame of this object, which must have an unwind index, that a call returns to at address. */
+/* The rule for a frame whose return address is address, in this object, which must have an unwind index. */
 struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded_object *object, uintptr_t address);
 
 /*
- * The rule in a frame description (FDE) for the instructions before the given offset from its function's start, which
- * is not filled in. Reads nothing outside readable, whatever the bytes.
+ * The rule that the FDE at description has for the instruction before distance, an offset from the function's start.
+ * Leaves function and description 0. Reads nothing outside readable, whatever the bytes.
  */
 struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *description, struct memscope_range readable,
                                                        uint64_t distance);

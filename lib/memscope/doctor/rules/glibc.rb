@@ -3,8 +3,8 @@
 module Memscope
   module Doctor
     module Rules
-      # glibc keeps free memory in the arena that it came from. A trim returns whole pages of it, and nothing between
-      # used blocks.
+      # glibc keeps free memory in the arena that it came from. A trim returns the whole pages in it, but not the parts
+      # of pages between used blocks.
       GLIBC_RULES = table(
         { inapplicable: GLIBC },
         trimmable: {
@@ -20,7 +20,7 @@ module Memscope
           explanation: lambda do |f, bytes|
             "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
               "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before it collects " \
-              "garbage: up to that amount may be normal headroom between collections."
+              "garbage: up to that much of it may be normal headroom between collections."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, trimmable_bytes: f.trimmable_bytes, gc_room_bytes: f.gc_room,
@@ -28,8 +28,8 @@ module Memscope
               arenas_bytes: f.detail(:malloc, :arenas, :free, :trimmable_bytes), arenas: f.glibc_arenas }
           end,
           remedy: lambda do |f|
-            ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, while threads wait for " \
-                                      "malloc; pages used again fault back in"]
+            ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
+                                      "that call malloc wait; pages used again fault back in"]
           end
         },
         glibc_arenas: {

@@ -3,7 +3,7 @@
 module Memscope
   module Doctor
     module Rules
-      # Which limit counts swap, by what the platform says.
+      # Which limit counts swap, as far as the environment and the cgroup show it.
       SWAP_COUNTS = lambda do |f|
         if f.environment.variables.key?(:DYNO)
           "Heroku's quota counts swap and RSS together"
@@ -16,7 +16,7 @@ module Memscope
         end
       end
 
-      # What helps where the container has too little memory.
+      # What helps if the container has too little memory, and its cost.
       FEWER_WORKERS = ["WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
                        "costs throughput, or more memory"].freeze
 

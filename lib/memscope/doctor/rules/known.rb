@@ -18,7 +18,7 @@ module Memscope
                    "requires a restart; or upgrade to Ruby 3.2, whose YJIT memory grows with the code"]
         },
         touched_main_stack: {
-          subject: "a main stack that is resident to its end",
+          subject: "a main stack that is resident in full",
           inapplicable: ->(f) { "this is not Ruby 3.3" unless f.ruby?("3.3") },
           affected: ->(f) { f.bytes(:stacks, :main) },
           floor: 7 * MEBIBYTE, severity: :info, confidence: :likely,

@@ -10,7 +10,7 @@ module Memscope
 
       UNTRACKED = "memory that C extensions hold through malloc, beyond what their objects report to Ruby"
 
-      # Before Ruby 3.2: the empty pages that the GC keeps, and the setting that makes it keep fewer.
+      # Before Ruby 3.2: the setting that makes the GC keep fewer empty pages, and a sentence on how much it keeps.
       KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
       KEPT_BY_SETTING = lambda do |f, kept|
         next if kept < FLOOR
@@ -18,7 +18,7 @@ module Memscope
         "#{size(kept)} of that stays after any collection: Ruby keeps up to " \
           "#{percent(f.ruby_heap.free_slots_max_ratio)} of its slots free, unless it is started with a lower ratio."
       end
-      # A remedy and its cost, after the setting where that gains something.
+      # A remedy and its cost, preceded by that setting if it gains enough.
       KEEPING_LESS = lambda do |kept, remedy, cost|
         next [remedy, "takes #{cost}"] if kept < FLOOR
 
@@ -62,12 +62,12 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
           end,
-          remedy: ["puts Memscope.ledger(deep: true, objects: true)", "takes some milliseconds"]
+          remedy: ["puts Memscope.ledger(deep: true, objects: true)", "takes a few milliseconds"]
         },
         compactable_heap: {
           subject: "a sparse Ruby heap",
           affected: :compactable_bytes,
-          present: ->(f) { f.ruby_heap.occupancy <= 0.5 }, # the GC itself aims at 40 % free
+          present: ->(f) { f.ruby_heap.occupancy <= 0.5 }, # the GC's own goal is 40 % free slots
           floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: :compaction,
           title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap is pages with few or no objects" },
@@ -110,7 +110,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
           end,
-          remedy: ["Memscope.doctor(since: earlier) # earlier = Memscope.doctor", "takes some milliseconds"]
+          remedy: ["Memscope.doctor(since: earlier) # earlier = Memscope.doctor", "takes a few milliseconds"]
         },
         native_growth: {
           subject: "growth of native memory",

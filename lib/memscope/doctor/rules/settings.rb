@@ -7,8 +7,8 @@ module Memscope
       RESTART = "requires a restart"
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
-      # Rules on the problems that Memscope.lint finds: the id, the subject, and the ids of the problems. The number of
-      # arenas only informs: the rules on free memory in them show whether it does harm.
+      # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
+      # too_many_arenas is only an :info: the rules on free memory in arenas show whether their number does harm.
       PROBLEMS = {
         invalid_settings: ["invalid settings", %i[unknown_option invalid_value malformed given_twice]],
         unread_settings: ["settings that no allocator reads",

@@ -4,7 +4,7 @@
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
-  // As in the text reports.
+  // Formats bytes as the text reports do.
   const size = (bytes) => {
     const grouped = (number, digits) => number.toLocaleString("en-US",
       { minimumFractionDigits: digits, maximumFractionDigits: digits });

@@ -5,12 +5,12 @@ require "json"
 module Memscope
   class Profile < Reading
     module Formats
-      # The Firefox profiler's processed format, with live bytes as allocations: a thread for each number, as it has
-      # them of valgrind's DHAT.
+      # The Firefox profiler's processed format, with live bytes as allocations: a thread for each number, as in its
+      # import of Valgrind's DHAT output.
       #
       # @api private
       class Firefox
-        # Of the processed format, and of the raw one beside it; newer viewers upgrade older ones.
+        # Versions of the processed format, and of the raw format that it derives from; newer viewers upgrade old ones.
         VERSION = 70
         RAW_VERSION = 36
         CATEGORIES = { ruby: %w[Ruby red], native: %w[Native blue], state: %w[Other grey] }.freeze
@@ -44,7 +44,7 @@ module Memscope
             categories: CATEGORIES.values.map { |name, color| { name: name, color: color, subcategories: ["Other"] } } }
         end
 
-        # By columns, as all tables of the format are.
+        # Stored by columns, as all tables of the format are.
         def table(columns, rows)
           { **columns.zip(rows.empty? ? columns.map { [] } : rows.transpose).to_h, length: rows.size }
         end
@@ -60,10 +60,10 @@ module Memscope
             markers: table(%i[data name startTime endTime phase category], []) }
         end
 
-        # @return [Integer, nil] of the innermost frame; outer ones come first
+        # @return [Integer, nil] index of the innermost frame's row in the stack table; outer frames' rows come first
         def stack(frames) = frames.reverse.inject(nil) { |outer, frame| @stacks[[outer, frame]] }
 
-        # Called last: all stacks are known by then, and each table adds to the tables after it.
+        # Called last: all stacks are known by then. Building one table adds rows to the tables that are built after it.
         def shared
           frames = @profile.frames.map do |frame|
             function = @functions[[frame.name, frame.path || frame.library]]
@@ -88,7 +88,7 @@ module Memscope
             sourceLocationTable: table(%i[source line column], []), stringArray: @strings.keys }
         end
 
-        # Each with the distance back to its outer stack, 0 for none.
+        # A row for each stack: its frame, and the distance back to the row of the outer stack, 0 if there is none.
         def stacks = @stacks.map { |(outer, frame), index| [frame, outer ? index - outer : 0] }
       end
     end

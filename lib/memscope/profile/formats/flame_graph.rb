@@ -8,8 +8,8 @@ require_relative "../../report/profile"
 module Memscope
   class Profile < Reading
     module Formats
-      # A self-contained page that draws a profile. Its policy allows its own scripts and styles by their hashes, and no
-      # request at all; names from the program are only ever text.
+      # A self-contained page that draws a profile. Its Content-Security-Policy allows only its own scripts and styles,
+      # by their hashes, and no requests; names from the program are inserted only as text.
       #
       # @api private
       class FlameGraph
@@ -20,16 +20,16 @@ module Memscope
         LIBRARY = read.call("web/assets/d3-flamegraph.umd.min.js")
         SCRIPTS = [read.call("web/assets/d3.min.js"), LIBRARY, read.call("profile/assets/flame_graph.js")].freeze
         STYLE = (read.call("web/assets/base.css") + read.call("profile/assets/flame_graph.css")).freeze
-        # The library inserts the second one.
+        # The second one is inserted by d3-flame-graph.
         STYLES = [STYLE, LIBRARY[/\.textContent=`([^`]*)`/, 1]].freeze
         PAGE = ERB.new(read.call("profile/assets/page.html.erb"), trim_mode: "-")
-        # How many lines the table has.
+        # The maximum number of lines in the table.
         LINES = 50
-        # The colours of the script.
+        # The same colours as in flame_graph.js.
         KINDS = { "#f6b3bd" => "application", "#f3cf8e" => "gems", "#f1e6a2" => "Ruby and its standard library",
                   "#b4cdf3" => "native functions", "#d9d7d0" => "stacks that could not be walked" }.freeze
         CHANGES = { "#f4705b" => "grew", "#6fa8f0" => "shrank", "#f4f2ec" => "both in equal parts" }.freeze
-        # They could end a script element.
+        # Characters that could end the script element, or a line of JavaScript.
         UNSAFE = ["<", ">", "&", "\u2028", "\u2029"].to_h { |text| [text, format('\u%04x', text.ord)] }.freeze
         # Shown while the pointer is on no frame.
         HINT = "Point at a frame for its line and its bytes; click it to zoom."
@@ -73,7 +73,7 @@ module Memscope
           JSON.generate({ difference: @difference, frames: frames, stacks: stacks }).gsub(/[<>&\u2028\u2029]/, UNSAFE)
         end
 
-        # By frames alone: leaf first, live bytes, samples and error.
+        # Summed over stacks with the same frames: frames (leaf first), live bytes, samples and error.
         def stacks
           sums = Hash.new { |hash, frames| hash[frames] = [0, 0, 0] }
           @profile.stacks.each do |stack|

@@ -9,11 +9,11 @@ require "google/protobuf/descriptor_pb"
 module Memscope
   class Profile < Reading
     module Formats
-      # profile.proto, gzipped, as Go's heap profiles are: https://github.com/google/pprof/tree/main/proto
+      # Gzipped profile.proto, like Go's heap profiles: https://github.com/google/pprof/tree/main/proto
       #
       # @api private
       class Pprof
-        # The messages of profile.proto, in a pool of their own: another gem may bring the same ones.
+        # The messages of profile.proto, in a pool of their own: another gem may define the same messages.
         #
         # @api private
         module Messages
@@ -69,15 +69,15 @@ module Memscope
         end
         private_constant :Messages
 
-        # In Go's order; pprof shows the last one by default.
+        # Go's sample types, in Go's order; pprof shows the last one by default.
         ALLOCATED = { %w[alloc_objects count] => :allocated_objects, %w[alloc_space bytes] => :allocated_bytes }.freeze
         LIVE = { %w[inuse_objects count] => :live_objects, %w[inuse_space bytes] => :live_bytes }.freeze
         # The first mapping, which names the whole profile.
         PROGRAM = "ruby"
         private_constant :ALLOCATED, :LIVE, :PROGRAM
 
-        # @param parts [Array<Array(Profile, Hash{String => String})>] or Differences, at least one: each with the
-        #   labels of all its samples
+        # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile or Difference, each with the
+        #   labels for all of its samples
         # @param comments [Array<String>]
         def initialize(parts, comments: [])
           @parts = parts
@@ -90,12 +90,12 @@ module Memscope
           @locations = {}
         end
 
-        # @return [String] binary; the same for the same profile
+        # @return [String] binary; the same for the same profile, except for the time in the gzip header
         def to_s = Zlib.gzip(Messages::Profile.encode(message))
 
         private
 
-        # A profile without samples has no such numbers, and does not count.
+        # Whether the allocated numbers are known for all profiles; those without stacks have none, and are ignored.
         def allocations?
           sampled = @parts.map(&:first).reject { |profile| profile.stacks.empty? }
           sampled.any? && sampled.all?(&:allocations?)
@@ -118,8 +118,8 @@ module Memscope
             comment: [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) } }
         end
 
-        # The format has room for one period; pprof, too, keeps the largest when it merges. The numbers are already
-        # estimates, each by the rate of its own profile, so the period does not affect their sums.
+        # The format has room for one period: the largest, which pprof keeps too when it merges profiles. The numbers
+        # are already scaled by the rate of their own profile, so the period does not affect their sums.
         def period = @parts.map { |profile, _labels| profile.rate_bytes }.max
 
         def origin(profile)
@@ -159,7 +159,7 @@ module Memscope
           end
         end
 
-        # Without a system name: where both names are equal, pprof demangles them, and loses "<main>".
+        # Without a system_name: if it equals the name, pprof demangles the name and loses "<main>".
         def function(frame)
           file = string(frame.path || frame.library || "")
           name = string(frame.name)
@@ -168,7 +168,7 @@ module Memscope
 
         def object(frame) = (frame.library if frame.kind == :native) || PROGRAM
 
-        # The object that contains a function. All functions are symbolised already.
+        # The mapping of the object that contains a function, marked as symbolised already.
         def mapping(file)
           known = %i[has_functions has_filenames has_line_numbers has_inline_frames].to_h { |name| [name, true] }
           @mappings[file] ||= Messages::Mapping.new(id: @mappings.size + 1, filename: string(file), **known)

@@ -29,7 +29,7 @@ module Memscope
           { name: frame.name, file: frame.path || frame.library, line: (frame.lineno if frame.path) }.compact
         end
 
-        # Weights cannot be negative: shrinkage is a profile of its own.
+        # Weights cannot be negative: shrinkage gets a profile of its own.
         def profiles
           if @profile.difference?
             return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }]

@@ -1,5 +1,5 @@
-// Draws the ledger's rows over time while the page is open, from /ledger.json every five seconds. Everything else on
-// the pages works without this.
+// Draws the ledger's rows over time while the page is open, by reading /ledger.json every five seconds. Everything
+// else on the pages works without this script.
 (() => {
   "use strict";
 
@@ -8,13 +8,13 @@
 
   const MEBIBYTE = 1048576;
   const EVERY_MS = 5000;
-  const MOST = 720; // An hour.
+  const MOST = 720; // Readings: one hour.
   const plot = section.querySelector(".plot");
   const text = section.querySelector("figcaption p");
   const legend = section.querySelector(".legend");
   const times = [];
   const readings = []; // For each time: bytes by row.
-  const labels = new Map(); // Of rows, the largest at the bottom.
+  const labels = new Map(); // By row; the first is drawn at the bottom.
   let chart = null;
 
   const mib = (bytes) => (bytes / MEBIBYTE).toFixed(1);
@@ -23,7 +23,7 @@
 
   const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
 
-  // Stacks each row on those below it.
+  // Stacks each row on the rows below it.
   const stacked = () => {
     const sums = new Array(times.length).fill(0);
     return [...labels.keys()].map((id) => {
@@ -63,7 +63,7 @@
     legend.replaceChildren(...[...labels].map(([id, label]) => entry(id, label, readings.at(-1).get(id) || 0)));
   };
 
-  // With the number of the row in the tree.
+  // An entry of the legend, with the number that the row has in the tree.
   const entry = (id, label, bytes) => {
     const chip = document.createElement("span");
     chip.className = "chip row-" + id;

@@ -7,20 +7,20 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The ledger, the findings and the levers: one diagnosis and its ledger.
+      # The ledger, the findings and the levers. Ledger and findings are of one diagnosis.
       #
       # @api private
       class Overview < Page
-        # Leaves that are free, but resident.
+        # Leaf rows of free but resident memory.
         FREE = %i[free_slots empty_pages slab_slack page_slack thread_caches dirty muzzy free top
                   retained_resident].freeze
-        # A row is shown expanded from this share of the RSS on: a top-level row, and a row below one.
+        # The share of the RSS from which a row is shown expanded: OPEN for a top-level row, OPEN_BELOW for any other.
         OPEN = 0.1
         OPEN_BELOW = 0.4
-        # Severities as words, and as shapes.
+        # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
         # Headings for the rules without a finding, by outcome.
-        OUTCOMES = { clear: "OK", unknown: "Unknown", inapplicable: "Not applicable" }.freeze
+        OUTCOMES = { clear: "Checked, not found", unknown: "Unknown", inapplicable: "Not applicable" }.freeze
         # Name and effect of each lever.
         LEVERS = {
           gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],
@@ -40,10 +40,10 @@ module Memscope
           def open? = share >= (mark ? OPEN : OPEN_BELOW)
         end
 
-        # @return [Symbol] of views/
+        # @return [Symbol] the template in views/
         def template = :overview
 
-        # @return [Ledger] the cheap one, for clients that poll
+        # @return [Ledger] a cheap one, without a diagnosis, for clients that poll
         def reading = read(:ledger)
 
         # @return [String]
@@ -52,13 +52,13 @@ module Memscope
         # @return [Diagnosis]
         def diagnosis = @diagnosis ||= read(:diagnosis)
 
-        # @return [Ledger] of the diagnosis
+        # @return [Ledger] the one that the diagnosis is based on
         def ledger = diagnosis.evidence.ledger
 
         # @return [Cgroup]
         def cgroup = diagnosis.evidence.cgroup
 
-        # @return [Purge::Result] of a dry run
+        # @return [Purge::Result] the result of a dry run
         def forecast = @forecast ||= read(:forecast)
 
         # @return [Array<Worker>] the workers that a purge reaches by default; empty without a cluster
@@ -70,17 +70,17 @@ module Memscope
         # @return [Integer, nil] the number of the worker that this page shows
         def index = workers.find { |worker| worker.pid == ledger.pid }&.index
 
-        # @return [Array<Branch>] rows with anything in them
+        # @return [Array<Branch>] the visible top-level rows
         def branches
           @branches ||= ledger.rows.select(&:visible?).map.with_index(1) { |row, mark| branch(row, mark.to_s, row.id) }
         end
 
-        # @return [Array<Drawing::Part>] of the bar
+        # @return [Array<Drawing::Part>] the parts of the bar
         def parts
           branches.map { |one| Drawing::Part.new(one.owner, one.mark, [one.row.bytes, 0].max, one.held_bytes) }
         end
 
-        # @return [Integer] resident but unused, at least
+        # @return [Integer] a lower bound of what is resident but unused
         def held_bytes = branches.sum(&:held_bytes)
 
         # @return [Integer] the sum of the rows
@@ -89,8 +89,8 @@ module Memscope
         # @return [Array<Finding>]
         def unhealthy = diagnosis.select(&:unhealthy?)
 
-        # @return [Array(Integer, Integer)] the least and the most that all levers together return, by the known
-        #   predictions; without decay, which is part of purge
+        # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
+        #   is predicted; without decay, whose bytes purge returns too
         def returnable
           known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
           [known.sum(&:begin), known.sum(&:end)]
@@ -104,7 +104,8 @@ module Memscope
           Branch.new(row, mark, owner, held(row), rss&.positive? ? row.bytes.fdiv(rss) : 0.0, below)
         end
 
-        # The free bytes of a row, minus its bytes that are not resident, since those may lie in free memory.
+        # The free bytes of a row. Its negative leaves, which stand for bytes that are not resident, are subtracted:
+        # those bytes may lie in free memory.
         def held(row)
           leaves = row.each_leaf.select { |leaf| FREE.include?(leaf.id) || leaf.bytes.negative? }
           leaves.sum(&:bytes).clamp(0, [row.bytes, 0].max)

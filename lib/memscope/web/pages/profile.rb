@@ -11,14 +11,14 @@ module Memscope
       #
       # @api private
       class Profile < Page
-        # Bytes, to choose from.
+        # Sampling rates to choose from, in bytes.
         RATES = [19, 21, 17, 15, 12].map { |exponent| 1 << exponent }.freeze
         # Rows of a table.
         LINES = 30
         DONE = { "start" => "started", "stop" => "stopped" }.freeze
         private_constant :LINES, :DONE
 
-        # @return [Array<ClusterCalls::Outcome>, nil] of the form that this page answers
+        # @return [Array<ClusterCalls::Outcome>, nil] the outcomes of the form that this page answers; nil for a GET
         attr_reader :outcomes
 
         # @param readings [Readings]
@@ -47,7 +47,7 @@ module Memscope
         # @return [Array<ClusterCalls::Outcome>] the states of all workers
         def states = @states ||= @calls.profile_states(@calls.choose(nil))
 
-        # @param outcome [ClusterCalls::Outcome] one of these
+        # @param outcome [ClusterCalls::Outcome] one of `states`
         # @return [String]
         def status(outcome)
           state = outcome.result or return outcome.reason
@@ -56,23 +56,23 @@ module Memscope
           state[:session].positive? ? "ended" : "none"
         end
 
-        # @return [String, nil] why the profile cannot be shown; nil where none was started
+        # @return [String, nil] why the profile cannot be shown; nil if it can, or if none was started
         def failure = here&.reason || (@failure if profile.nil?)
 
         # @return [Boolean]
         def running? = state[:running] == true
 
-        # @return [Boolean] whether a profile runs that can be stopped here
+        # @return [Boolean] whether any worker runs a profile that this page can stop
         def stoppable? = states.any? { |one| one.done? && one.result[:shared] }
 
-        # @return [Boolean] whether a profile can be started anywhere
+        # @return [Boolean] whether a profile can be started in any worker
         def startable? = states.any? { |one| one.done? && !one.result[:running] }
 
         # @return [Boolean] whether jemalloc's profiler is ready
         def jemalloc? = state[:jemalloc] == true
 
         # @return [Memscope::Profile]
-        # @raise [HttpError] where none was started
+        # @raise [HttpError] if none was started
         def reading = kept.reading
 
         # @return [Memscope::Profile, nil]
@@ -92,7 +92,7 @@ module Memscope
           entries.size > 1 ? entries.first(LINES) : []
         end
 
-        # @return [String] the profile; in a cluster, the answer to a form lists its outcomes
+        # @return [String] the profile; if the page answers a form in a cluster, the form's outcomes
         def json
           return body(:json, &:to_json) unless @outcomes && cluster?
 
@@ -101,7 +101,7 @@ module Memscope
           end)
         end
 
-        # @return [String] as json
+        # @return [String] the same as `json`, as text
         def text
           return body(:text, &:to_s) unless @outcomes && cluster?
 
@@ -109,16 +109,16 @@ module Memscope
         end
 
         # @return [String]
-        # @raise [HttpError] where none was started
+        # @raise [HttpError] if none was started
         def flame_graph = body(:flame_graph, &:to_html)
 
-        # @param form [Symbol]
+        # @param form [Symbol] key of the body, such as :json
         # @yieldparam profile [Memscope::Profile]
-        # @return [String] which the block renders once for each profile that is read
-        # @raise [HttpError] where none was started
+        # @return [String] what the block renders, once for each profile that is read
+        # @raise [HttpError] if none was started
         def body(form, &) = kept.body(form, &)
 
-        # @return [String] the effect of the form
+        # @return [String] what the form did: "started" or "stopped"
         def done = DONE.fetch(@form["do"].last)
 
         private
@@ -127,7 +127,7 @@ module Memscope
 
         def here = states.find { |one| one.place.pid == place.pid }
 
-        # Empty where the process of this page does not answer.
+        # Empty if the process of this page does not answer.
         def state = here&.result || {}
 
         def kept = @kept ||= @calls.kept_profile(place, state.empty? ? @calls.profile_state(place) : state)

@@ -9,7 +9,8 @@ module Memscope
     #
     # @api private
     module Pages
-      # How a page shows its reading: the template of its own name for HTML; JSON and text are the reading's.
+      # How a page shows its reading: as HTML by the template with the page's own name, as JSON and text by the
+      # reading's own methods.
       #
       # @api private
       module Shown
@@ -19,7 +20,7 @@ module Memscope
         # @return [String]
         def text = reading.to_s(unicode: true)
 
-        # @return [Symbol] of views/: :size_classes of SizeClasses
+        # @return [Symbol] the template in views/: :size_classes for SizeClasses
         def template = self.class.name[/\w+\z/].gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.to_sym
 
         # @return [String] "Size classes"
@@ -46,7 +47,7 @@ module Memscope
 
         def read(kind, *arguments) = @readings.fetch(kind, *arguments)
 
-        # @return [Array(Float, Float)] as shares of the largest; zeros where that is zero
+        # @return [Array(Float, Float)] the parts as shares of `largest`; zeros if that is zero or nil
         def shares_of(largest, *parts) = parts.map { |part| largest&.positive? ? part.fdiv(largest) : 0.0 }
       end
 
@@ -57,10 +58,10 @@ module Memscope
         # @return [Boolean]
         def jemalloc? = reading.allocator == :jemalloc
 
-        # @return [Hash{String => Symbol}] headings, and the fields below them
+        # @return [Hash{String => Symbol}] the field below each heading
         def columns = Arena::COLUMNS.fetch(reading.allocator, {})
 
-        # @return [Array<Arena>] all, and their sum
+        # @return [Array<Arena>] all arenas, then their sum
         def rows = [*reading, reading.merged]
 
         # @return [String]
@@ -122,11 +123,11 @@ module Memscope
       #
       # @api private
       class RubyHeap < Page
-        # Headings of the table: a page's share of live slots.
+        # Row headings: a page's share of live slots.
         TENTHS = ["below 10 %", *(1..8).map { |tenth| "#{tenth}0 to #{tenth}9 %" }, "90 to 100 %"].freeze
       end
 
-      # Every mapping with resident memory, the largest first, by owner.
+      # Every mapping with resident memory, with its owners, the largest first.
       #
       # @api private
       class Mappings < Page
@@ -140,7 +141,8 @@ module Memscope
         # @return [Array<Mapping>]
         def others = resident.drop(MOST)
 
-        # @return [Array(Symbol, Integer)] the rows that own it, the largest first
+        # @return [Array<Array(Symbol, Integer)>] path and bytes of each ledger row that owns part of it, the largest
+        #   first
         def owners(mapping) = mapping.rows.sort_by { |_path, bytes| -bytes }
 
         private
@@ -155,7 +157,7 @@ module Memscope
       #
       # @api private
       class Workers < Page
-        # @return [Array<Symbol>] the ledger rows to show: the largest of all processes together
+        # @return [Array<Symbol>] the ledger rows to show: those with the most bytes in all processes together
         def rows
           sums = Hash.new(0)
           reading.each { |worker| (worker.rows || {}).each { |id, bytes| sums[id.to_sym] += bytes } }
@@ -175,22 +177,23 @@ module Memscope
 
       # The smallest number of bytes that does not print as 0.0 MiB.
       SHOWN = 52_429
-      # Before and after, of one row that a purge changed.
+      # One row that a purge changed: its bytes before and after.
       Change = Struct.new(:path, :before_bytes, :after_bytes, :returned_bytes)
       private_constant :SHOWN, :Change
 
-      # The result of a purge of one process, and the process of the page that had the button; nil where one was chosen.
+      # The result of a purge of one process. `asked_pid` is the process that the page with the button showed; nil if
+      # the form named a worker.
       #
       # @api private
       Returned = Struct.new(:reading, :asked_pid) do
         include Shown
 
-        # @return [Boolean] whether this process served the request, but another one the page with the button
+        # @return [Boolean] whether the process that was purged is not the one that the page with the button showed
         def other_process? = !asked_pid.nil? && asked_pid != reading.pid
 
         # @return [Array<Change>] rows whose change shows in MiB, the largest change first
         def changes
-          # At every depth: the depth of a change depends on both ledgers.
+          # Paths of every depth: `reading.rows` goes as deep as both ledgers do.
           before, after = [reading.before, reading.after].map do |ledger|
             ledger.each_path.to_h { |path, row| [path, row.bytes] }
           end
