@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Which room may name which (docs/architecture.md), as tables, {room => {files: globs, may: rooms}}, and the check of
+# Tables of which room may name which (docs/architecture.md), {room => {files: globs, may: rooms}}, and the check of
 # files against them. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
   engine = %w[base kernel elf malloc ledger sampling]
@@ -19,7 +19,7 @@ class Rooms
     "memscope" => { files: "ext/memscope/memscope.c", may: %w[values init] }
   }.freeze
 
-  # What a reading and an action are made of, from the floor up; then what shows them.
+  # Sets of rooms: what readings and actions are made of, from the floor up; then with the rooms that show them.
   floor = %w[kit quantity]
   values = [*floor, "values"]
   judging = [*values, "purge", "lint"]
@@ -28,7 +28,7 @@ class Rooms
   everything = [*cluster, "report", "doctor", "workers", "metrics", "facade"]
 
   LIB = {
-    # Reading#to_s renders itself, and Reading#- subtracts: the two arrows that point up.
+    # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
     "kit" => { files: "lib/memscope/{version,native/*,reading,reasons,collection,loader,ttl_cache,forks," \
                       "requirement}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
@@ -41,7 +41,7 @@ class Rooms
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
-    # Its clients are other processes, which call Memscope through it.
+    # May name the facade: clients are other processes, which call Memscope through this room.
     "remote" => { files: "lib/memscope/{client,remote/*}.rb",
                   may: [*judging, *sampling, "configuration", "facade"].uniq },
     "workers" => { files: "lib/memscope/{workers,workers/*}.rb", may: [*values, "purge", "configuration", "remote"] },
@@ -60,7 +60,7 @@ class Rooms
   }.freeze
 
   class << self
-    # @return [Rooms] of the extension: what an #include names, from engine/ or from ext/memscope/
+    # @return [Rooms] of the extension; references are #includes, looked up in engine/ and then in ext/memscope/
     def ext
       new(EXT, files: "ext/memscope/**/*.{c,h,def}", references: lambda do |_path, line|
         line.scan(/^\s*#\s*include\s+"(.+)"/).flatten.map do |name|
@@ -70,7 +70,8 @@ class Rooms
       end)
     end
 
-    # @return [Rooms] of the library: what a line of Ruby requires, the constants that it names, and calls of Memscope
+    # @return [Rooms] of the library; references are what a line requires, the constants that it names, and calls of
+    #   Memscope's methods
     def lib
       new(LIB, files: "lib/**/*.rb", references: lambda do |path, line|
         required = line.scan(/^\s*require_relative "(.+)"/).flatten
@@ -92,7 +93,8 @@ class Rooms
       code.scan(/\bMemscope\.(\w+[?!]?)/).flatten.any? { |call| @facade.include?(call) || call == "public_send" }
     end
 
-    # Report::Quantity is report/quantity.rb; Ledger::Row is ledger.rb, which declares it.
+    # Paths of the files that declare the named constants: report/quantity.rb for Report::Quantity, ledger.rb for
+    # Ledger::Row.
     def constants(code)
       names = code.scan(/(?<![\w:.@$])(?:Memscope::)?((?:[A-Z]\w*)(?:::[A-Z]\w*)*)/).flatten
       names.grep(/[a-z]|\ACLI/).filter_map do |name|
@@ -110,7 +112,7 @@ class Rooms
     end
   end
 
-  # @param table [Hash] as EXT
+  # @param table [Hash] in the form of EXT
   # @param files [String, Array<String>] globs of the files that the table must place
   # @param references [Proc] (path, line) -> the paths in this tree that this line of that file names
   def initialize(table, files:, references:)
@@ -119,7 +121,7 @@ class Rooms
     @references = references
   end
 
-  # @param sources [Hash{String => String}] {path => text}: the tree's, unless others are given
+  # @param sources [Hash{String => String}] {path => text}; the tree's files by default
   # @return [Array<String>] "path:line: rule" for each wrong arrow, "path: rule" for a file without a room
   def violations(sources = tree)
     sources.flat_map do |path, text|

@@ -2,7 +2,7 @@
 
 require "strscan"
 
-# sig/fields.rbs: a reader for each field that a Record declares, with the type of the comment above it.
+# sig/fields.rbs: a reader for each field that a Record declares, of the type in the @return tag above it.
 module Signatures
   FILE = "sig/fields.rbs"
   NAMES = { "Boolean" => "bool", "Object" => "plain", "Numeric" => "(Integer | Float)" }.freeze
@@ -32,7 +32,7 @@ module Signatures
       "#{indent}#{name}\n#{body.join("\n").delete_prefix("\n")}\n#{indent}end\n"
     end
 
-    # Loads what is loaded when first used, as these constants are.
+    # const_get also loads the constants that are autoloaded.
     def parts(container)
       container.constants(false).sort.map { |name| container.const_get(name) }
                .select { |part| part.is_a?(Module) && part.name&.start_with?("#{container.name}::") }
@@ -52,7 +52,7 @@ module Signatures
       union(StringScanner.new(tag.types.join(", ")))
     end
 
-    # "Integer, nil", up to what closes it.
+    # Parses types such as "Integer, nil", up to the bracket that closes them.
     def union(text)
       types = [one(text)]
       types << one(text) while text.skip(/, /)

@@ -11,11 +11,12 @@ unless RUBY_ENGINE == "ruby"
   exit
 end
 
-# Objects land flat in the build directory, so base names are unique. An #include carries the room: "kernel/process.h".
+# Objects land flat in the build directory, so base names must be unique. An #include names its room:
+# "kernel/process.h".
 $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
 $VPATH.concat(Dir["{bindings,ruby,engine/*}", base: $srcdir].sort.map { |room| "$(srcdir)/#{room}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
-# -Os: most of this code runs once a reading, and its pages are resident in every process that loads it.
+# -Os: most of this code runs once per reading, and its pages are resident in every process that loads it.
 $CFLAGS << " -std=c11 -Os -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
            "-Wundef -Wno-unused-parameter"
 $warnflags = ""
@@ -23,8 +24,8 @@ $warnflags = ""
 $INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')
 $CPPFLAGS << " -D_GNU_SOURCE"
 
-# Thread-local variables by descriptors: half the instructions of __tls_get_addr, where dlopen finds static room for
-# them. aarch64 has no other way.
+# TLS descriptors: half the instructions of __tls_get_addr if dlopen finds room in the static TLS block. They are the
+# default on aarch64.
 $CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && try_cflags("-mtls-dialect=gnu2")
 
 if ENV["MEMSCOPE_SANITIZE"]
@@ -33,7 +34,7 @@ if ENV["MEMSCOPE_SANITIZE"]
   $LDFLAGS << " #{sanitizers}"
 end
 
-# In no public header (ruby_private.h declares them), so they are probed as symbols of this Ruby.
+# These are in no public header (ruby_private.h declares them), so they are probed as symbols of this Ruby.
 have_func("rb_objspace_each_objects")
 have_func("rb_objspace_each_objects_without_setup")
 have_func("rb_objspace_reachable_objects_from")

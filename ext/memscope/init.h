@@ -1,4 +1,4 @@
-/* What Init_memscope calls, under the GVL: each defines the methods of one part of Memscope::Native. */
+/* Functions that Init_memscope calls under the GVL: each defines the methods of one part of Memscope::Native. */
 #ifndef MEMSCOPE_INIT_H
 #define MEMSCOPE_INIT_H
 

@@ -1,6 +1,7 @@
 /*
- * memscope's extension: engine/ knows no Ruby, bindings/ no mallctl and no /proc. Errors go up as enum memscope_status
- * and become reasons there; nothing longjmps through the engine. docs/architecture.md lists the rooms.
+ * memscope's extension. engine/ knows nothing of Ruby, bindings/ nothing of mallctl or /proc. The engine reports errors
+ * as enum memscope_status, which bindings/ turn into reasons; nothing longjmps through the engine. docs/architecture.md
+ * lists the rooms.
  */
 #include "values.h"
 

@@ -1,7 +1,7 @@
 /*
- * What bindings share: the Ruby modules, and how structs become VALUEs.
+ * Shared by the bindings: the Ruby modules, and functions that turn C values into VALUEs.
  *
- * Every function here needs the GVL, but memscope_now_ns. The engine does not know this file.
+ * Every function here needs the GVL, except memscope_now_ns. The engine does not include this file.
  */
 #ifndef MEMSCOPE_VALUES_H
 #define MEMSCOPE_VALUES_H
@@ -15,20 +15,20 @@ extern VALUE rb_mMemscopeNative; /* Memscope::Native, a private constant */
 
 /* A Symbol for a C string constant. */
 static inline VALUE memscope_symbol(const char *name) {
-    return ID2SYM((rb_intern)(name)); /* the macro would keep one ID for all callers */
+    return ID2SYM((rb_intern)(name)); /* not the macro: its static cache would give all callers the first ID */
 }
 
 static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
     rb_hash_aset(hash, memscope_symbol(key), value);
 }
 
-/* {tier:, wall_us:, gvl_us:, scratch_bytes:}, as every reading carries it. */
+/* The cost that every reading carries: {tier:, wall_us:, gvl_us:, scratch_bytes:}. */
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes);
 
 /* Does the work without the GVL and returns the nanoseconds that it took. */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 
-/* NULL and "" become nil. Marked as UTF-8, whatever the bytes. */
+/* A String tagged as UTF-8, whatever its bytes; nil for NULL and "". */
 VALUE memscope_text_or_nil(const char *text);
 
 /* CLOCK_MONOTONIC in nanoseconds. */

@@ -10,19 +10,19 @@ module Memscope
   class Arena < Record
     # @return [Integer, nil] nil for all arenas together
     field :index, :count
-    # @return [String, nil] jemalloc's name of it (5.3.1)
+    # @return [String, nil] jemalloc's name of the arena (5.3.1)
     field :name, :string, sparse: true
     # @return [Integer, nil] allocated, thread caches included: under jemalloc small and large size classes, under glibc
     #   the memory of the arena that is not free
     field :allocated_bytes, :bytes, sparse: true
-    # @return [Boolean, nil] whether jemalloc reserves it for large allocations (opt.oversize_threshold)
+    # @return [Boolean, nil] whether jemalloc reserves the arena for large allocations (opt.oversize_threshold)
     field :huge?, :boolean, sparse: true
 
     # @!group jemalloc
 
-    # @return [Integer, nil] threads assigned to it
+    # @return [Integer, nil] threads assigned to the arena
     field :threads, :count, sparse: true
-    # @return [Integer, nil] nanoseconds since its creation
+    # @return [Integer, nil] nanoseconds since the arena was created
     field :uptime_ns, :count, counters: true, sparse: true
     # @return [Integer, nil] allocated from slabs, thread caches included
     field :small_allocated_bytes, :bytes, sparse: true
@@ -50,9 +50,9 @@ module Memscope
     field :metadata_thp, :count, sparse: true
     # @return [Integer, nil] extent structures kept for reuse
     field :extent_avail, :count, sparse: true
-    # @return [Integer, nil] in thread caches of its threads
+    # @return [Integer, nil] cached in the thread caches of its threads
     field :tcache_bytes, :bytes, sparse: true
-    # @return [Integer, nil] freed, and still in those caches (jemalloc 5.3)
+    # @return [Integer, nil] freed, but still in the thread caches (jemalloc 5.3)
     field :tcache_stashed_bytes, :bytes, sparse: true
     # @return [Integer, nil] address space abandoned for good
     field :abandoned_vm_bytes, :bytes, sparse: true
@@ -63,15 +63,15 @@ module Memscope
 
     # @return [Integer, nil] passes that purged dirty pages
     field :dirty_purges, :count, counters: true, sparse: true
-    # @return [Integer, nil] system calls of these passes
+    # @return [Integer, nil] system calls of the passes that purged dirty pages
     field :dirty_madvises, :count, counters: true, sparse: true
-    # @return [Integer, nil] pages that they purged
+    # @return [Integer, nil] dirty pages that were purged
     field :dirty_purged_pages, :count, counters: true, sparse: true
     # @return [Integer, nil] passes that returned muzzy pages
     field :muzzy_purges, :count, counters: true, sparse: true
-    # @return [Integer, nil] system calls of these passes
+    # @return [Integer, nil] system calls of the passes that returned muzzy pages
     field :muzzy_madvises, :count, counters: true, sparse: true
-    # @return [Integer, nil] pages that they returned
+    # @return [Integer, nil] muzzy pages that were returned
     field :muzzy_purged_pages, :count, counters: true, sparse: true
     # @return [Integer, nil] regions allocated, to fill thread caches or for callers without one
     field :small_allocations, :count, counters: true, sparse: true
@@ -102,18 +102,18 @@ module Memscope
 
     # @return [Integer, nil] memory from the kernel
     field :system_bytes, :bytes, sparse: true
-    # @return [Integer, nil] peak of it
+    # @return [Integer, nil] peak of `system_bytes`
     field :system_max_bytes, :bytes, sparse: true
     # @return [Integer, nil] reserved address space
     field :address_space_bytes, :bytes, sparse: true
-    # @return [Integer, nil] the part of it that is writable
+    # @return [Integer, nil] the writable part of that address space
     field :writable_bytes, :bytes, sparse: true
     # @return [Integer, nil] mappings of the arena; nil for the main arena
     field :heaps, :count, sparse: true
-    # @return [Integer, nil] in free blocks outside of fastbins and thread caches, the heap's top included, resident or
-    #   not; malloc_info adds up sizes with their flag bits, so it is too high by a byte or more a block
+    # @return [Integer, nil] free blocks outside fastbins and thread caches, the heap's top included, resident or not;
+    #   malloc_info adds up sizes with their flag bits, so this is too high by a byte or more per block
     field :free_bytes, :bytes, sparse: true
-    # @return [Integer, nil] number of these blocks, with the top as one
+    # @return [Integer, nil] number of the blocks in `free_bytes`, the top counted as one
     field :free_blocks, :count, sparse: true
     # @return [Integer, nil] in fastbins (removed in glibc 2.43)
     field :fast_bytes, :bytes, sparse: true
@@ -134,7 +134,7 @@ module Memscope
                "free" => :free_bytes, "fast" => :fast_bytes }.freeze
     }.freeze
 
-    # The numbers that metrics have of each arena.
+    # The fields that metrics export for each arena.
     LEVELS = %i[allocated_bytes active_bytes dirty_bytes muzzy_bytes retained_bytes resident_bytes metadata_bytes
                 tcache_bytes threads system_bytes free_bytes fast_bytes].freeze
 
@@ -168,7 +168,7 @@ module Memscope
   #
   #   Memscope.arenas.max_by(&:dirty_bytes).index  # => 3
   class Arenas < Reading
-    # @return [Symbol] that serves malloc
+    # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
     # @return [Integer, nil] epoch of jemalloc for all these numbers
     field :epoch, :count
@@ -178,9 +178,9 @@ module Memscope
     collection :arenas, [Arena]
     # @return [Arena, nil] all together, as the allocator itself sums them
     field :merged, Arena
-    # @return [Integer, nil] glibc's blocks outside of the arenas, each in a mapping of its own
+    # @return [Integer, nil] glibc's blocks outside the arenas, each in a mapping of its own
     field :mmapped_bytes, :bytes
-    # @return [Integer, nil] number of these blocks
+    # @return [Integer, nil] number of the blocks in `mmapped_bytes`
     field :mmapped_blocks, :count
 
     # (see Memscope.arenas)

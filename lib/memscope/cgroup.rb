@@ -5,18 +5,18 @@ require_relative "reading"
 module Memscope
   # The memory cgroup of this process: the limit of its container, its usage, and the events at the limit.
   #
-  # cgroup v2 and v1 have the same names here; a value that a version does not have is nil, with a reason. A limit that
-  # is not set is nil with the reason "unlimited".
+  # Fields have the same names for cgroup v2 and v1; a value that a version does not have is nil, with a reason. A limit
+  # that is not set is nil with the reason "unlimited".
   class Cgroup < Reading
     # @return [Symbol] :v2; :v1; :hybrid, where the process is in a v2 group but memory is v1; :none
     field :version, :symbol, null: false, one_of: %i[v2 v1 hybrid none]
     # @return [String, nil] the group as /proc/self/cgroup names it
     field :path, :string
-    # @return [String, nil] of the files that were read: the nearest group upwards with the memory controller
+    # @return [String, nil] directory of the files that were read: the nearest group upwards with the memory controller
     field :directory, :string
     # @return [String, nil] group that sets +limit_bytes+: this one or one above it
     field :limit_directory, :string
-    # @return [Integer, nil] the effective limit: the smallest memory.max on the way up, v1's
+    # @return [Integer, nil] the effective limit: on v2 the smallest memory.max on the way up, on v1
     #   hierarchical_memory_limit
     field :limit_bytes, :bytes
     # @return [Integer, nil] charged to the group and the groups below it, page cache included
@@ -27,7 +27,7 @@ module Memscope
     field :working_set_bytes, :bytes
     # @return [Integer, nil] +limit_bytes+ less this group's own working set
     field :headroom_bytes, :signed_bytes
-    # @return [Integer, nil] the least that any limit on the way up leaves, as other groups use of it too
+    # @return [Integer, nil] the least headroom under any limit on the way up, which other groups use up, too
     field :hierarchy_headroom_bytes, :bytes
     # @return [Integer, nil] where the kernel begins to throttle the group: the smallest memory.high on the way up (v2)
     field :high_bytes, :bytes
@@ -69,8 +69,8 @@ module Memscope
 
     # Reads the cgroup of this process, or of a copy of the kernel's files.
     #
-    # @param proc_root [String] in place of /proc: self/cgroup, self/mountinfo and meminfo are read there
-    # @param cgroup_root [String] in place of /sys/fs/cgroup
+    # @param proc_root [String] read instead of /proc: its self/cgroup, self/mountinfo and meminfo
+    # @param cgroup_root [String] read instead of /sys/fs/cgroup
     # @return [Cgroup]
     # @raise [ArgumentError] unless both can be paths
     def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")

@@ -14,8 +14,8 @@ require_relative "cli/top_command"
 module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class.
   #
-  # Exit status: 0 fine; from doctor 1 with findings and 2 with critical ones, from leaks 1 if memory grows; 64 a usage
-  # error, 74 a failure to read or write; from a program that memscope execs, its own.
+  # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means findings
+  # and 2 critical ones; from leaks, 1 means that memory grows. A program that memscope execs exits with its own status.
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command

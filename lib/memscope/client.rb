@@ -6,8 +6,8 @@ require_relative "remote/server"
 require_relative "remote/sockets"
 
 module Memscope
-  # Asks another process for its readings. That process listens (Memscope.listen, MEMSCOPE_LISTEN=1) and belongs to the
-  # same user, unless root asks.
+  # Asks another process for its readings. That process must listen (Memscope.listen, MEMSCOPE_LISTEN=1) and belong to
+  # the same user, unless root asks.
   #
   #   Memscope::Client.new(4711).call(:ledger, deep: true)   # => Memscope::Ledger
   #
@@ -33,28 +33,28 @@ module Memscope
 
     # The largest answer, in bytes.
     LONGEST_ANSWER = 64 * 1024 * 1024
-    # Seconds between two attempts to connect where the queue is full.
+    # Seconds between two attempts to connect while the listener's backlog is full.
     PAUSE = 0.05
     private_constant :LONGEST_ANSWER, :PAUSE
 
-    # Asks the process that listens at a path, as Memscope.listen(path:) does. By pid only sockets in the usual
-    # directories are found.
+    # A client of the process that listens at a path, such as that of Memscope.listen(path:). A pid alone leads only to
+    # a socket named PID.sock, or to the one that MEMSCOPE_LISTEN names.
     #
-    # @param path [String] of the socket
+    # @param path [String] the path of the socket
     # @param timeout [Numeric] seconds to wait for an answer
     # @return [Client]
-    # @raise [ArgumentError] unless the path is absolute, and fits
-    # @raise [Unreachable] where no process listens there, and where the socket or its directory is another user's, open
-    #   to others, or a link
+    # @raise [ArgumentError] unless the path is absolute, and short enough for a socket
+    # @raise [Unreachable] if no process listens there, or if the socket or its directory is another user's, open to
+    #   others, or a link
     def self.at(path, timeout: 60) = new(Target.listening_at(path), path: path, timeout: timeout)
 
     # @return [Integer]
     attr_reader :pid
 
     # @param pid [Integer]
-    # @param path [String, nil] of its socket, if it has a path of its own
+    # @param path [String, nil] the path of its socket, if the pid alone does not lead to it
     # @param timeout [Numeric] seconds to wait for an answer
-    # @raise [ArgumentError] unless the pid is one, and the timeout is positive
+    # @raise [ArgumentError] unless `pid` can be a process ID, and `timeout` is positive
     def initialize(pid, path: nil, timeout: 60)
       unless timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
         raise ArgumentError, "Memscope::Client: timeout: given #{timeout.inspect}, allowed: seconds above 0"
@@ -65,16 +65,16 @@ module Memscope
       @timeout = timeout
     end
 
-    # @param name [Symbol] of a call of Memscope: rss, allocator, snapshot, ledger, arenas, size_classes,
+    # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes,
     #   fragmentation, mappings, ruby_heap, process_memory, cgroup, lint, doctor, workers, purge,
     #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop
-    # @param options [Hash{Symbol => Object}] the options of that call, without doctor's `since` and purge's `settle`;
+    # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and purge's `settle`;
     #   purge takes a list of `levers`
-    # @return [Object] the result of that call of Memscope in the process
+    # @return [Object] the result of that call in the other process
     # @raise [ArgumentError] for a wrong call or option
-    # @raise [Unreachable] where the process cannot be reached
-    # @raise [Failed] where it could not answer
-    # @raise [Purge::Busy] where it is already purging
+    # @raise [Unreachable] if the process cannot be reached
+    # @raise [Failed] if it could not answer, or the answer is not understood
+    # @raise [Purge::Busy] if it is already purging
     def call(name, **options)
       known = Calls::CALLS.fetch(name) do
         raise ArgumentError, "Memscope::Client: call: given #{name.inspect}, allowed: #{Calls::CALLS.keys.join(', ')}"
@@ -83,7 +83,7 @@ module Memscope
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
     end
 
-    # @return [Boolean] whether the process answers clients
+    # @return [Boolean] whether this client can connect to the process
     def listens?
       connect(Clock.now + @timeout).close
       true
@@ -92,7 +92,7 @@ module Memscope
     end
 
     # @api private
-    # @raise [Unreachable] where there is no such process
+    # @raise [Unreachable] if there is no such process
     def check
       raise @target.silence unless @target.alive?
     end

@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
 module Memscope
-  # How memscope's surfaces behave in this application. Memscope.configure changes it, Memscope.configuration reads it;
-  # SETTINGS lists all settings, docs/configuration.md explains them.
+  # The settings of memscope's surfaces in this application. Memscope.configure changes them, Memscope.configuration
+  # reads them; SETTINGS lists them all, docs/configuration.md explains them.
   #
   # Code overrides the environment's MEMSCOPE_* variables, which override the defaults.
   #
-  # The first read settles it, so that all surfaces of a process see the same. A forked child can be configured again
-  # until it reads the configuration itself.
+  # The first read settles the configuration: it cannot change afterwards, so that all surfaces of a process see the
+  # same. A forked child can be configured again until it reads the configuration itself.
   class Configuration
     require_relative "configuration/settings"
 
-    # Something has read the configuration already.
+    # Memscope.configure was called after something had read the configuration.
     class Late < StandardError; end
 
     FACADE = File.expand_path("facade.rb", __dir__)
@@ -22,7 +22,7 @@ module Memscope
     @given = {}.freeze
 
     class << self
-      # Memscope.configure.
+      # Implements Memscope.configure.
       #
       # @api private
       def change
@@ -39,13 +39,14 @@ module Memscope
         nil
       end
 
-      # Memscope.configuration.
+      # Implements Memscope.configuration.
       #
       # @api private
       # @return [Configuration]
       def current = settled? ? @current : settle(caller_locations)
 
-      # For code that runs before the application is configured, such as a plugin of its server. It may still change.
+      # The configuration so far, which may still change: for code that runs before the application is configured, such
+      # as a plugin of its server.
       #
       # @api private
       # @return [Configuration]
@@ -127,13 +128,13 @@ module Memscope
     #   @return [Boolean]
     attr_reader(*(SETTINGS.keys - %i[logger]))
 
-    # @param values [Hash{Symbol => Object}] of all settings
+    # @param values [Hash{Symbol => Object}] the values of all settings
     def initialize(values)
       values.each { |name, value| instance_variable_set(:"@#{name}", value) }
       freeze
     end
 
-    # @return [#info, #warn, nil] the configured one, else Rails' where there is Rails
+    # @return [#info, #warn, nil] the configured logger, else Rails.logger if there is one
     def logger = @logger || (::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger))
 
     # @return [String] without secrets
@@ -154,7 +155,7 @@ module Memscope
       attr_reader :given
 
       # @api private
-      # @param values [Hash{Symbol => Object}] of all settings, as they are so far
+      # @param values [Hash{Symbol => Object}] the values of all settings so far
       def initialize(values)
         @values = values
         @given = {}

@@ -15,32 +15,32 @@ module Memscope
     class Change < Record
       include Lookup
 
-      # @return [Symbol, Integer] of the field, the row or the Hash key
+      # @return [Symbol, Integer] the name of the field, the id of the row, or the Hash key
       field :id, :id, null: false
       # @return [String] for people
       field :label, :string, null: false
-      # @return [Integer, Float, nil] earlier value; nil where it is unknown, and for a group
+      # @return [Integer, Float, nil] earlier value; nil if it is unknown, and for a group
       field :from, :number
-      # @return [Integer, Float, nil] later value
+      # @return [Integer, Float, nil] later value; nil if it is unknown, and for a group
       field :to, :number
       # @return [Boolean] whether it is a total that only grows
       field :counter?, :boolean, null: false
-      # @return [Array<Change>] of its parts
+      # @return [Array<Change>] the changes of its parts
       field :changes, [self], null: false
       parts_of :changes
 
-      # @return [Integer, Float, nil] later less earlier; nil where either is unknown
+      # @return [Integer, Float, nil] later minus earlier value; nil if either is unknown
       def delta = from && to && (to - from)
     end
     include Lookup
 
     # @return [String] kind of both readings: "ledger", "snapshot", …
     field :of, :string, null: false
-    # @return [Float] from the earlier reading to the later
+    # @return [Float] time from the earlier reading to the later
     field :seconds, :number, null: false
     # @return [Integer] process of the earlier reading; `pid` is the later one's
     field :earlier_pid, :count, null: false
-    # @return [Array<Change>] one for each number of such a reading
+    # @return [Array<Change>] one for each number, or group of numbers, in the readings
     field :changes, [Change], null: false
     parts_of :changes
 
@@ -73,7 +73,8 @@ module Memscope
         end
       end
 
-      # nil where there is nothing to subtract. `counters` are the keys of Hashes, at any depth, that are counters.
+      # The change of any value; nil if there is nothing to subtract. `counters` are the Hash keys, at any depth, whose
+      # values are counters.
       def any(id, from, to, counters)
         case known = from.nil? ? to : from
         when Numeric then change(id, from: from, to: to, counter: Array(counters).include?(id))
@@ -100,7 +101,7 @@ module Memscope
 
       def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
-      # A row that is not there holds nothing, so it counts as 0.
+      # A row that is missing from one of the ledgers counts as 0 bytes there.
       def rows(from, to)
         pairs = [from, to].map { |rows| rows.to_h { |row| [row.id, row] } }
         ids = pairs.last.keys | pairs.first.keys
@@ -119,7 +120,7 @@ module Memscope
       end
     end
 
-    # @return [Array<Change>] of a ledger's rows, the largest change first; empty for other readings
+    # @return [Array<Change>] the changes of a ledger's rows, the largest first; empty for other readings
     def rows = changes.find { |change| change.id == :rows }&.changes || []
   end
 end

@@ -9,11 +9,11 @@ require_relative "cgroup"
 
 # Where the memory of this Ruby process is.
 #
-# These calls read. They change nothing, take no lock and raise nothing for what the system does not report: such a
-# value is nil, and the reading's `reasons` say why. The classes describe what each call returns.
+# Calls that read change nothing, take no lock, and do not raise because the system does not report a value: it is nil,
+# and the reading's `reasons` say why. The classes describe what each call returns.
 #
-# rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. The others load a file
-# when first called, memscope/arenas for arenas; require it beforehand to call them in a trap handler.
+# rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
+# file when first called, such as memscope/arenas for arenas; require it beforehand to make the call in a trap handler.
 #
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
@@ -29,7 +29,7 @@ module Memscope
 
   class << self
     # @!method rss
-    #   The resident set, from one read of /proc/self/statm. Tier T0.
+    #   The resident set size, from one read of /proc/self/statm. Tier T0.
     #   @return [Integer, nil] bytes; nil without /proc
 
     # Which library serves malloc, proved by its behaviour. Tier T0.
@@ -37,15 +37,15 @@ module Memscope
     # @return [Allocator]
     def allocator = Allocator.read
 
-    # The totals that are cheap to read: statm, GC.stat, jemalloc's. Tier T1; T2 with `malloc`.
+    # The totals that are cheap to read: those of statm, GC.stat and jemalloc. Tier T1; T2 with `malloc`.
     #
-    # @param malloc [Boolean] glibc's totals too; mallinfo2 walks the free lists under arena locks: tens of milliseconds
-    #   in a large fragmented heap
+    # @param malloc [Boolean] read glibc's totals too; mallinfo2 walks the free lists under arena locks, which takes
+    #   tens of milliseconds in a large fragmented heap
     # @return [Snapshot]
     # @raise [ArgumentError] unless `malloc` is true or false
     def snapshot(malloc: false) = Snapshot.read(malloc: malloc)
 
-    # Every resident page, by its proven owner. Tier T2.
+    # Every resident page, by its proven owner or as unattributed. Tier T2.
     #
     # @param deep [Boolean] walk the chunks of glibc's malloc, to split its rows into in use, free, thread caches and
     #   top: 0.15 to 0.3 µs a chunk, without the GVL or malloc's locks. No effect under jemalloc
@@ -53,7 +53,7 @@ module Memscope
     # @param objects [Boolean] add what objects hold through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
     # @return [Ledger]
-    # @raise [ArgumentError] unless each of them is true or false
+    # @raise [ArgumentError] unless each option is true or false
     def ledger(deep: false, shared: false, objects: false, strict: false)
       Ledger.read(deep: deep, shared: shared, objects: objects, strict: strict)
     end
@@ -71,13 +71,13 @@ module Memscope
 
     # The allocator's size classes: how full their slabs are. jemalloc only. Tier T1.
     #
-    # @param arena [Integer, nil] of one arena; nil for all arenas together
+    # @param arena [Integer, nil] the index of one arena; nil for all arenas together
     # @return [SizeClasses]
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
     def size_classes(arena: nil) = SizeClasses.read(arena: arena)
 
-    # Named ratios, and how much of malloc's free memory a purge, a compaction or nothing returns. Tier T2: it walks
-    # Ruby's heap as ruby_heap does, and glibc's chunks.
+    # Named ratios, and how much free memory a purge or a compaction would return, and how much is stuck. Tier T2: it
+    # walks Ruby's heap as ruby_heap does, and glibc's chunks.
     #
     # @return [Fragmentation]
     def fragmentation = Fragmentation.read
@@ -101,16 +101,17 @@ module Memscope
     def cgroup = Cgroup.read
 
     # Every process of this Puma cluster, as each last reported itself; without `plugin :memscope` in config/puma.rb
-    # only this process. Tier T2 before the first report, else T0; in a worker of Puma a call to its master.
+    # only this process. Tier T2 before the first report, else T0; a Puma worker asks its master, by one call.
     #
     # @return [Workers]
     def workers = Workers.read
 
     # What is wrong with the memory of this process, with remedies. Tier T2; changes nothing and runs no GC.
     #
-    # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON: adds findings on growth
+    # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON: adds findings about
+    #   growth since then
     # @return [Diagnosis]
-    # @raise [ArgumentError] when `since` is no diagnosis
+    # @raise [ArgumentError] if `since` is not a diagnosis
     def doctor(since: nil) = Doctor.diagnose(Diagnosis::Evidence.read, since: since)
 
     # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.
@@ -120,8 +121,8 @@ module Memscope
 
     # Returns memory to the kernel, and reports how much. Tier T3. Checks all arguments before it changes anything.
     #
-    # @param levers [Array<Symbol>] of Purge::LEVERS, which explains each, and run in that order; by default all that
-    #   this process has
+    # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each; they run in the order of that list. By
+    #   default all that this process supports
     # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
     # @param dry_run [Boolean] predict only, and change nothing
     # @param settle [Numeric] seconds to wait before the ledger `settled` is read; a dry run does not wait
@@ -132,51 +133,52 @@ module Memscope
       Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle)
     end
 
-    # Which Ruby lines allocated the memory that was allocated through malloc in the block, in any thread, and is live
-    # when it ends.
+    # Which Ruby lines allocated memory through malloc while the block ran, in any thread, that is still live when the
+    # block ends.
     #
     #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
     #
     # @param options [Hash] those of MallocProfile.start: `rate` and `backend`
     # @yield
     # @return [Profile]
-    # @raise [ArgumentError] for another rate or backend, or without a block
-    # @raise [MallocProfile::Unavailable] where a profile is running already, or this process cannot have one
+    # @raise [ArgumentError] for an invalid rate or backend, or without a block
+    # @raise [MallocProfile::Unavailable] if a profile is already running, or this process cannot be profiled
     def malloc_profile(...) = MallocProfile.record(...)
 
     # Tags what this fiber allocates in the block, for the malloc profile: `Profile#by(:tag)`. Tags nest; the innermost
     # counts. Costs well under a microsecond, with or without a profile.
     #
     # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
-    # task's, inherits the tag and keeps it after the block. A thread that is started there has none.
+    # task's, inherits the tag and keeps it after the block. A thread that is started within the block has no tag.
     #
     #   Memscope.tag("checkout") { process(order) }
     #
-    # @param name [String, Symbol] at most 64 bytes, and one of few: a process has room for 4,096, and further names
-    #   count as "[overflow]"
+    # @param name [String, Symbol] at most 64 bytes. Use few different names: a process has room for 4,096, and further
+    #   names count as "[overflow]"
     # @yield
     # @return [Object] the block's value
-    # @raise [ArgumentError] for another name, or without a block
+    # @raise [ArgumentError] for an invalid name, or without a block
     def tag(name, &) = MallocProfile.tag(name, &)
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
     # arguments it only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.
     #
-    # @param arena [Integer, nil] whose decay times; nil for all arenas, and for those that are created later
+    # @param arena [Integer, nil] the arena whose decay times to set; nil for all arenas, including those created later
     # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never
-    # @param muzzy_decay_ms [Integer, nil] and after which muzzy pages are returned
-    # @param background_thread [Boolean, nil] whether threads of jemalloc purge, also while the program sleeps. A forked
-    #   child has none until it sets this itself
+    # @param muzzy_decay_ms [Integer, nil] milliseconds after which muzzy pages are returned; 0 at once, -1 never
+    # @param background_thread [Boolean, nil] whether jemalloc's own threads purge, even while the program sleeps. A
+    #   forked child has no such threads until it sets this itself
     # @return [Tuning] with the values before and after
-    # @raise [ArgumentError] for a value or an arena out of range, and for any but nil unless jemalloc serves malloc
-    # @raise [Purge::Busy] when another thread of this process purges or tunes
+    # @raise [ArgumentError] for a value or an arena out of range, and for any argument but nil unless jemalloc serves
+    #   malloc
+    # @raise [Purge::Busy] while another thread of this process purges or tunes
     def tune(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
       Tuning.apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
                    background_thread: background_thread)
     end
 
-    # Changes how memscope's surfaces behave. Where the block raises, nothing changes. With the setting `listen` this
-    # process listens from then on; in Rails once the application is initialized.
+    # Changes how memscope's surfaces behave. If the block raises, nothing changes. With the setting `listen`, this
+    # process listens from then on; in Rails, once the application is initialized.
     #
     #   Memscope.configure do |c|
     #     c.username = "memory"
@@ -186,39 +188,39 @@ module Memscope
     # @yieldparam c [Configuration::Builder] with a writer and a reader for each of Configuration::SETTINGS
     # @return [nil]
     # @raise [ArgumentError] for an unknown setting, a wrong value, or a wrong value of an environment variable
-    # @raise [Configuration::Late] when the configuration is in use
+    # @raise [Configuration::Late] once the configuration is in use
     def configure(&)
       Configuration.change(&)
       Listener.boot("listen") if Configuration.so_far.listen && !const_defined?(:Railtie, false)
       nil
     end
 
-    # How memscope's surfaces behave. The first call in a process settles it.
+    # How memscope's surfaces behave. The first call in a process makes the configuration final.
     #
     # @return [Configuration]
-    # @raise [ArgumentError] for a wrong value of an environment variable; in Rails a warning in the log instead
+    # @raise [ArgumentError] for a wrong value of an environment variable; in Rails, the log gets a warning instead
     def configuration = Configuration.current
 
-    # Lets other processes of this user, and root, read and purge this one: `memscope report --pid N`, `doctor`,
-    # `purge`, `top` and `ps`. Opens a Unix socket, PID.sock in a directory that nobody else can enter, and starts a
-    # thread, with which Ruby does not detect a deadlock of the program's threads. Forked children have their own. Does
-    # nothing where this process listens already.
+    # Lets other processes of this user, and of root, read, profile and purge this one: `memscope report --pid N`,
+    # `doctor`, `profile`, `purge`, `top` and `ps`. Opens a Unix socket, PID.sock in a directory that no other user can
+    # enter, and starts a thread; while it runs, Ruby does not detect deadlocks of the program's threads. Forked
+    # children have a socket and a thread of their own. Does nothing if this process listens already.
     #
     # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
     #
-    # @param path [String, nil] of the socket, absolute, instead of the one where others look for it. Children have
-    #   theirs beside it
+    # @param path [String, nil] the socket's absolute path, instead of the default, where others look for it. Forked
+    #   children have their sockets in the same directory
     # @return [Listener]
-    # @raise [ArgumentError] when `path` is no absolute path
-    # @raise [Listener::Refused] where the path, or its directory, cannot be used or trusted
+    # @raise [ArgumentError] unless `path` is nil or an absolute path
+    # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
     def listen(path: nil) = Listener.listen(path)
 
     # Prints the ledger for people. Tier T2.
     #
     # @param io [IO, #write]
-    # @param options [Hash] of ledger
+    # @param options [Hash] the options of `ledger`
     # @return [nil]
-    # @raise [ArgumentError] when `io` cannot be written to, or for an option as ledger does
+    # @raise [ArgumentError] if `io` cannot be written to, or for an invalid option of `ledger`
     def report(io = $stdout, **options)
       require_relative "report"
       Report.print(ledger(**options), io)
@@ -227,7 +229,7 @@ module Memscope
     # @return [Boolean] whether memscope's extension is loaded
     def supported? = unsupported_reason.nil?
 
-    # @return [String, nil] why the extension is not loaded
+    # @return [String, nil] why the extension is not loaded; nil if it is
     def unsupported_reason = Native.absence
   end
 end

@@ -34,7 +34,7 @@ module Memscope
         end
       end
 
-      # Starts a thread that Puma, by its mark, does not complain about at a fork.
+      # Starts a thread with the mark that tells Puma not to warn about it when Puma forks.
       #
       # @param name [String]
       # @return [Thread]

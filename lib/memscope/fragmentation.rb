@@ -17,18 +17,18 @@ module Memscope
       # @return [Symbol] the field that identifies it in a list
       def self.identity = :size_bytes
 
-      # @return [Integer] of one region
+      # @return [Integer] size of one region
       field :size_bytes, :bytes, null: false
       # @return [Integer] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
       #   pages of a slab that were never touched are not resident
       field :stuck_bytes, :bytes, null: false
-      # @return [Float] regions in use by all regions
+      # @return [Float] regions in use as a share of all regions
       field :utilisation, :number, null: false
       # @return [Integer] number of slabs
       field :slabs, :count, null: false
     end
 
-    # @return [Symbol] that serves malloc
+    # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
     # @return [Integer, nil] epoch of jemalloc for all its numbers
     field :epoch, :count
@@ -45,14 +45,16 @@ module Memscope
     field :active_to_allocated, :number
     # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
     field :resident_to_active, :number
-    # @return [Float, nil] the process compared with its allocator; below 1 where active pages were never touched
+    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator; below 1 where active pages
+    #   were never touched
     field :rss_to_resident, :number
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @return [Integer, nil] pages of Ruby's heap that are empty or that compaction empties at least; nil where pins are
-    #   unknown
+    # @return [Integer, nil] bytes of the pages of Ruby's heap that are empty or that compaction empties at least; nil
+    #   where pins are unknown
     field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] pages that it empties at most; RubyHeap::CompactionForecast estimates how many Ruby returns
+    # @return [Integer, nil] bytes of the pages that are empty or that compaction empties at most;
+    #   RubyHeap::CompactionForecast estimates how many Ruby returns
     field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
     #   bound: pages of a slab that were never touched are not resident
@@ -60,12 +62,12 @@ module Memscope
     # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
     field :stuck, [Stuck], null: false
 
-    # Reasons of its readings that apply to it, too.
+    # Reasons of the underlying readings that apply to this one, too.
     KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
     private_constant :KEPT
 
     class << self
-      # @return [Fragmentation] as far as this allocator has statistics
+      # @return [Fragmentation] with the figures that this allocator has statistics for
       def read
         case Allocator.read.name
         when :jemalloc then of_jemalloc(*of_one_epoch, RubyHeap.read)
@@ -74,7 +76,7 @@ module Memscope
         end
       end
 
-      # The readings for of_jemalloc; once more where somebody else advances the epoch between the two.
+      # The readings for of_jemalloc, taken once more if the epoch was advanced elsewhere between the two.
       #
       # @api private
       # @return [Array(Snapshot, SizeClasses)]
@@ -133,7 +135,7 @@ module Memscope
                   reasons: { **own_reasons(readings), **reasons }, cost: Cost.sum(readings.map(&:cost)) })
       end
 
-      # With the pages that Ruby keeps empty, which go with them.
+      # Adds the empty pages that Ruby keeps: they are returned together with those that compaction empties.
       def compactable(heap)
         %i[compactable_min_bytes compactable_bytes].to_h { |name| [name, heap.public_send(name)&.+(heap.empty_bytes)] }
       end

@@ -3,8 +3,8 @@
 require_relative "facade"
 
 module Memscope
-  # Starts another program: the checks and preparations of `memscope exec` and `memscope report -- COMMAND` before they
-  # become it. No memscope process stays behind.
+  # Starts another program: what `memscope exec` and `memscope report -- COMMAND` check and prepare before their process
+  # becomes the program. No memscope process remains.
   #
   # @api private
   module Launch

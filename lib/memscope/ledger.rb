@@ -3,8 +3,8 @@
 require_relative "allocator"
 
 module Memscope
-  # Every resident page of the process, by its proven owner. The rows sum to `rss_bytes`; pages without a proven owner
-  # are in the row :unattributed, whose detail lists their mappings.
+  # Every resident page of the process, in exactly one row: that of its proven owner, or the row :unattributed, whose
+  # detail lists the mappings of pages without one. The rows sum to `rss_bytes`.
   #
   #   ledger = Memscope.ledger
   #   ledger.rss_bytes                     # => 873123840
@@ -14,16 +14,16 @@ module Memscope
   class Ledger < Reading
     # A row compared with an independent source.
     class Check < Record
-      # @return [String] of that figure
+      # @return [String] where the expected figure comes from
       field :source, :string, null: false
-      # @return [Integer] the figure of that source
+      # @return [Integer] the figure from that source
       field :expected_bytes, :bytes, null: false
       # @return [Integer] the ledger's figure, measured the same way
       field :actual_bytes, :bytes, null: false
       # @return [Boolean] whether both agree
       field :verified?, :boolean, null: false
 
-      # @return [Integer] actual less expected
+      # @return [Integer] actual minus expected
       def difference_bytes = actual_bytes - expected_bytes
     end
 
@@ -33,11 +33,11 @@ module Memscope
       field :id, :symbol, null: false
       # @return [String] for people
       field :label, :string, null: false
-      # @return [Integer] resident; negative only where a row says why
+      # @return [Integer] resident; negative only if the row says why
       field :bytes, :signed_bytes, null: false
-      # @return [Integer, nil] pages of these that other processes share; nil without `shared: true`
+      # @return [Integer, nil] the part on pages that other processes share; nil without `shared: true`
       field :shared_bytes, :bytes, sparse: true
-      # @return [Integer, nil] pages of these that no other process shares; nil without `shared: true`
+      # @return [Integer, nil] the part on pages that no other process shares; nil without `shared: true`
       field :private_bytes, :bytes, sparse: true
       # @return [Hash{Symbol => Object}] counts
       field :detail, :hash, null: false
@@ -49,10 +49,10 @@ module Memscope
 
       include Lookup
 
-      # @return [Boolean] whether it is without children
+      # @return [Boolean] whether it has no children
       def leaf? = children.empty?
 
-      # @yield [Row] itself where it is a leaf, else every leaf below it
+      # @yield [Row] itself if it is a leaf, else every leaf below it
       # @return [Enumerator<Row>, self] an Enumerator without a block
       def each_leaf(&block)
         return enum_for(:each_leaf) unless block
@@ -74,11 +74,11 @@ module Memscope
 
     include Lookup
 
-    # @return [Allocator] read just before, in the ledger's envelope
+    # @return [Allocator] read just before the scan; it has the ledger's envelope
     field :allocator, Allocator, null: false
     # @return [Integer, nil] resident memory that this scan saw; nil without /proc
     field :rss_bytes, :bytes
-    # @return [Symbol] of the scan: :pagemap_scan, :pagemap, :smaps, or :none
+    # @return [Symbol] how the scan found the resident pages: :pagemap_scan, :pagemap, :smaps, or :none
     field :source, :symbol, null: false, one_of: %i[pagemap_scan pagemap smaps none]
     # @return [Integer, nil] resident memory by /proc/self/statm just before the scan
     field :statm_before_bytes, :bytes
@@ -91,7 +91,7 @@ module Memscope
     field :rows, [Row], null: false
     parts_of :rows
 
-    # The reason of :malloc while jemalloc samples.
+    # The reason for :malloc while jemalloc samples.
     INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
                "bytes more than the program asked for"
     private_constant :INFLATED
@@ -120,7 +120,7 @@ module Memscope
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?
 
-    # @return [Integer, nil] pages without a proven owner; nil where nothing was read
+    # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read
     def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)
 
     # @yield [Row] each row without children, in order
@@ -144,21 +144,21 @@ module Memscope
     end
 
     # @return [Integer, nil] memory that Ruby accounts for: live slots and, with `objects: true`, memory that live
-    #   objects hold through malloc; nil where Ruby's rows are not split
+    #   objects hold through malloc; nil if Ruby's rows are not split
     def ruby_bytes
       live = each_leaf.find { |row| row.id == :live_slots }&.bytes
       live && (live + (held_by_objects_bytes || 0))
     end
 
     # @api private
-    # @return [Hash{Symbol => Integer}] bytes of the rows without children by path, which sum to the rows' bytes
+    # @return [Hash{Symbol => Integer}] bytes of the rows without children, by path; they sum to `rss_bytes`
     def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private
-    # @return [Integer] how many rows their checks contradict
+    # @return [Integer] how many rows fail their check
     def unverified_rows = each_path.count { |_path, row| row.check && !row.check.verified? }
 
-    # @return [Hash{Symbol => Object}] with the allocator without an envelope of its own
+    # @return [Hash{Symbol => Object}] in which the allocator has no envelope of its own
     def to_h = { **super, allocator: allocator.body }
   end
 end

@@ -16,10 +16,10 @@ module Memscope
       field :name, :string, null: false
       # @return [Integer, String, Boolean, nil] the current value; nil where it is unknown
       field :value, :any
-      # @return [String] where the value comes from, as in Allocator::Setting; "mallctl" where the process changed it
-      #   while it ran, "fork" where a fork did
+      # @return [String] where the value comes from, as in Allocator::Setting; "mallctl" if the process changed it at
+      #   run time, "fork" if a fork did
       field :source, :string, null: false
-      # @return [String, nil] the text of the strongest source that names it
+      # @return [String, nil] the text given by the strongest source that names the setting
       field :given, :string
       # @return [String, nil] why that text did not take effect
       field :problem, :string
@@ -27,13 +27,13 @@ module Memscope
 
     # A setting that has no effect, or does harm.
     class Problem < Record
-      # @return [Symbol] of the rule: :unknown_option, :invalid_value, :malformed, :given_twice, :other_allocator,
+      # @return [Symbol] the broken rule: :unknown_option, :invalid_value, :malformed, :given_twice, :other_allocator,
       #   :misspelt_variable, :wrong_prefix, :ignored_environment, :never_returned, :debugging, :without_effect,
       #   :background_thread, :too_many_arenas, :huge_pages
       field :id, :symbol, null: false
-      # @return [Symbol] :warning, or :info where it matters little
+      # @return [Symbol] :warning, or :info if the problem matters little
       field :severity, :symbol, null: false, one_of: %i[info warning]
-      # @return [String] where it is, and what is wrong with it
+      # @return [String] where the setting is, and what is wrong with it
       field :text, :string, null: false
       # @return [String, nil] what to paste instead: an assignment, a shell command, or a line of Ruby
       field :replacement, :string
@@ -41,7 +41,7 @@ module Memscope
 
     # One setting that suits this process.
     class Recommendation < Record
-      # @return [String] of the setting
+      # @return [String] the setting's name
       field :name, :string, null: false
       # @return [String] as written in `recommended`: "narenas:2", "MALLOC_ARENA_MAX=2"
       field :text, :string, null: false
@@ -51,7 +51,7 @@ module Memscope
       field :reason, :string, null: false
     end
 
-    require_relative "lint/inputs" # HostEnvironment is a part of it, and a class inside this one
+    require_relative "lint/inputs" # defines HostEnvironment, nested in this class, for a field below
 
     # @return [Symbol] one of Allocator::NAMES
     field :allocator, :symbol, null: false, one_of: Allocator::NAMES
@@ -65,8 +65,8 @@ module Memscope
     field :problems, [Problem], null: false
     # @return [Array<Recommendation>] each part of `recommended`, with its reason
     field :recommendations, [Recommendation], null: false
-    # @return [String, nil] the assignments, or the shell command, that set all the recommendations and keep the
-    #   settings that do well; nil where nothing needs to be set, or with a reason where nothing can be
+    # @return [String, nil] the assignments, or the shell command, that apply all the recommendations and keep the
+    #   settings that do no harm; nil, with a reason, if nothing needs to be set or nothing can be
     field :recommended, :string
 
     # Reads this process's settings. Tier T2.
@@ -80,7 +80,7 @@ module Memscope
 
     # @api private
     # @param inputs [Inputs]
-    # @return [Hash{Symbol => Object}] what follows from them
+    # @return [Hash{Symbol => Object}] the fields of a Lint of these inputs, except its cost
     def self.body_of(inputs)
       { jemalloc: Jemalloc, glibc: Glibc }.fetch(inputs.allocator.name, Verdict).new(inputs).body
     end

@@ -3,7 +3,7 @@
 require_relative "reading"
 
 module Memscope
-  # Checks a Hash that came from anywhere, so that a Record can be built from it: what `from_h` does.
+  # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
   #
   # All methods raise ArgumentError, naming the path to the value, what was given and what is allowed.
   #
@@ -12,7 +12,7 @@ module Memscope
     NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
     private_constant :NATURAL
 
-    # For each type a pattern of its values, and their description in a message.
+    # For each type: the pattern (`===`) that its values match, and how messages describe them.
     SCALARS = {
       bytes: [NATURAL, "an Integer of 0 or more, in bytes"],
       signed_bytes: [Integer, "an Integer, in bytes"],
@@ -47,9 +47,9 @@ module Memscope
       record.fields.to_h { |field| [field.name, value(field, given[field.name], path(where, field.name))] }
     end
 
-    # Checks schema and kind of a reading.
+    # Checks the schema and the kind of a reading.
     #
-    # @return [Hash{Symbol => Object}] the rest
+    # @return [Hash{Symbol => Object}] the reading without them
     def opened(record, given, where)
       check_schema(given[:schema], "#{where}: schema")
       refuse("#{where}: kind", given[:kind], record.kind) unless given[:kind] == record.kind
@@ -149,7 +149,7 @@ module Memscope
       end
     end
 
-    # A key in decimal digits was an Integer.
+    # A key that consists of decimal digits was an Integer before it became JSON.
     def plain_hash(given, where)
       given.to_h do |key, value|
         text = key(key, where)

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Memscope
-  # jemalloc's options as texts set them: "narenas:2,dirty_decay_ms:1000".
+  # jemalloc's options in text form, as in MALLOC_CONF: "narenas:2,dirty_decay_ms:1000".
   #
   # @api private
   module MallocConf
-    # As src/jemalloc.c (malloc_conf_next) reads the next one.
+    # The next pair, as malloc_conf_next (jemalloc's src/jemalloc.c) reads it.
     PAIR = /\G([A-Za-z0-9_]*):([^,]*)(?:,|\z)/
     # A number in C's notation: 0x for hexadecimal, 0 for octal.
     NUMBER = /\A\s*[+-]?(0x\h+|\d+)\z/i
@@ -13,7 +13,7 @@ module Memscope
     RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
     BYTES = [/\A\d+\z/, "an integer"].freeze
     BOOLEAN = [/\A(true|false)\z/, "true or false"].freeze
-    # Options that jemalloc (5.1.0 to 5.3.1) takes and does not report: the form of their values, and how to write them.
+    # Options that jemalloc (5.1.0 to 5.3.1) takes but does not report: the form of their values, and how to write them.
     # Whether it takes `log` depends on its build.
     UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
                    "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
@@ -28,14 +28,14 @@ module Memscope
     class << self
       # @param text [String] as MALLOC_CONF has it
       # @return [Array(Array<Array(String, String)>, String)] name and value of each pair that jemalloc reads, and the
-      #   rest, at which it stops; the rest is empty behind a comma, and nil without one
+      #   rest of the text, where jemalloc stops; empty if the text ends with a comma, nil if jemalloc reads all of it
       def parse(text)
         pairs = text.scan(PAIR)
         read = pairs.sum { |pair| pair.join(":").length + 1 }
         [pairs, text[read..]]
       end
 
-      # Attributes the options that jemalloc reports to the texts that set them, and adds what else these texts name.
+      # Attributes the options that jemalloc reports to the texts that set them, and adds the texts' other options.
       #
       # @param settings [Array<Hash{Symbol => Object}>] :name and :value of each
       # @param confs [Array<Hash{Symbol => String}>] :source and :text of each, in jemalloc's order: a later one wins
@@ -61,8 +61,8 @@ module Memscope
         old[:ignored] || value != 1 << old[:value] ? own : { **old, name: name, value: value }
       end
 
-      # The last text that means the value is its source; the last that names the option is what was given. Of narenas
-      # alone jemalloc takes the word "default".
+      # The last text that gives the option's value is its source; the last text that names the option is what was
+      # given. jemalloc takes the word "default" for narenas only.
       def setting(name, value, texts)
         texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|
           given = pairs.reverse.assoc(name)&.last or next
@@ -75,7 +75,7 @@ module Memscope
 
       def number(text) = (Integer(text, exception: false) if text.match?(NUMBER))
 
-      # The options of a text that jemalloc does not report, and the place where it stops reading.
+      # The options in a text that jemalloc does not report, and the rest of the text, at which it stops reading.
       def others(source, pairs, rest)
         found = pairs.map { |name, given| [name, given, (NO_OPTION unless UNREPORTED.key?(name))] }
         found << [rest, rest, MALFORMED] unless rest.to_s.empty?

@@ -6,7 +6,7 @@ module Memscope
   # The kernel's figures for this process, from /proc/self/smaps_rollup and /proc/self/status.
   #
   # smaps_rollup walks the page tables: exact, milliseconds per GB, and mmap and munmap in other threads wait meanwhile.
-  # A figure that this kernel does not print, or hides from this process, is nil; +reasons+ says which.
+  # A figure that this kernel does not print, or hides from this process, is nil; +reasons+ says why.
   class ProcessMemory < Reading
     # @return [Integer, nil] resident pages, shared ones in full (Rss)
     field :rss_bytes, :bytes
@@ -58,7 +58,7 @@ module Memscope
     field :virtual_bytes, :bytes
     # @return [Integer, nil] peak address space (VmPeak)
     field :peak_virtual_bytes, :bytes
-    # @return [Integer, nil] kernel threads, Ruby's included
+    # @return [Integer, nil] OS threads, Ruby's included
     field :threads, :count
     # @return [Boolean, nil] whether this process may have transparent huge pages (THP_enabled); CRuby disables them
     field :thp_enabled?, :boolean

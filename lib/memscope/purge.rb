@@ -5,17 +5,17 @@ require_relative "purge/run"
 module Memscope
   # Returns memory to the kernel and measures how much, for Memscope.purge.
   #
-  # The levers, in the order in which they run, since each leaves more to those after it:
+  # The levers, in the order in which they run, so that each leaves more for the next ones to return:
   #
   # - :gc, one full GC. Holds the GVL.
-  # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more a GB.
+  # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more per GB.
   #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
   # - :tcache (jemalloc): flushes the cache of the calling thread only.
-  # - :decay (jemalloc): returns the unused pages whose decay time is over. That time starts when jemalloc first looks
-  #   at them: when a thread allocates or frees in their arena, or runs this lever.
+  # - :decay (jemalloc): returns the unused pages whose decay time is over. A page's decay time starts when jemalloc
+  #   first looks at the page: when a thread allocates or frees in its arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), which returns whole pages inside free chunks.
-  # - :collect (mimalloc, tcmalloc): mi_collect(true) of the calling thread's heap; tcmalloc's free spans.
+  # - :collect: mi_collect(true) for the calling thread's heap (mimalloc), or returns the free spans (tcmalloc).
   #
   # The allocator's levers run without the GVL: other Ruby threads wait for the allocator's locks only.
   module Purge
@@ -27,28 +27,24 @@ module Memscope
     # The longest wait, in seconds, before RSS is read again: a day.
     LONGEST_SETTLE = 86_400
 
-    # Those that can run for one arena.
+    # The levers that can run for one arena alone.
     OF_ONE_ARENA = %i[decay purge].freeze
 
-    # Those that hold the GVL.
+    # The levers that hold the GVL.
     HOLDING_GVL = %i[gc compact].freeze
 
     # Another thread of this process is purging or tuning. Only one can at a time; the others fail at once rather than
     # wait. A child forked meanwhile can purge.
-    class Busy < StandardError
-      def initialize(message = "another thread of this process is purging or tuning; try again when it has finished")
-        super
-      end
-    end
+    class Busy < StandardError; end
 
     class << self
-      # Runs Memscope.purge.
+      # Implements Memscope.purge.
       #
       # @api private
       def run(levers, **options) = Run.new(levers, **options).result
 
       # @api private
-      # @return [Hash{Symbol => String, nil}] for each lever why this process cannot run it; nil where it can
+      # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can
       def missing = { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
 
       # @api private
@@ -56,15 +52,15 @@ module Memscope
       # @raise [Busy]
       def with_exclusive_purge
         result = nil
-        raise Busy unless Native.with_exclusive_purge { result = yield }
+        return result if Native.with_exclusive_purge { result = yield }
 
-        result
+        raise Busy, "another thread of this process is purging or tuning; try again when it has finished"
       end
 
       # @api private
-      # @param call [String] for the message
+      # @param call [String] the call that the message names
       # @param arena [Integer, nil]
-      # @raise [ArgumentError] unless it is nil or the index of one of jemalloc's arenas
+      # @raise [ArgumentError] unless `arena` is nil or the index of one of jemalloc's arenas
       def check_arena(call, arena)
         limit = Native.arena_limit
         return if arena.nil? || (limit && arena.is_a?(Integer) && arena.between?(0, limit - 1))

@@ -4,8 +4,8 @@ require_relative "reasons"
 require_relative "version"
 
 module Memscope
-  # The extension's methods, each of which returns the body of one reading. Only this file loads the extension. Where it
-  # cannot, the same methods answer what Ruby alone knows, with the reason for the rest.
+  # The extension's methods, each of which returns the body of one reading. Only this file loads the extension. If that
+  # fails, the same methods return what Ruby alone knows, with the reason for the rest.
   #
   # @api private
   module Native
@@ -19,7 +19,7 @@ module Memscope
       Memscope.define_singleton_method(:rss) { nil }
     end
 
-    # @return [String, nil] why the extension is not loaded
+    # @return [String, nil] why the extension is not loaded; nil if it is
     def self.absence = @absence
   end
   private_constant :Native
@@ -30,12 +30,12 @@ module Memscope
   # Every value is frozen, and equal after a round trip through JSON.
   #
   # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
-  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (what JSON knows) or
+  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (any JSON value) or
   #   :sentences (Strings by id); a Record class; or a list of one
-  # * `nullable`: whether nil ("not known") is a value
+  # * `nullable`: whether nil ("not known") is allowed
   # * `one_of`: nil, or the only values allowed
-  # * `counters`: true for a total that only grows; for a Hash the keys that are such
-  # * `sparse`: whether `to_h` leaves the field out where it is nil
+  # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
+  # * `sparse`: whether `to_h` leaves the field out if it is nil
   #
   # @api private
   Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse)
@@ -43,7 +43,7 @@ module Memscope
   class Field
     # Types of numbers.
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
-    # Text of a time in `to_h` and JSON.
+    # Format of a time in `to_h` and JSON, for Time#strftime.
     TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
     # Types that Field.plain freezes deeply.
     PLAIN = %i[string hash list any sentences].freeze
@@ -51,7 +51,7 @@ module Memscope
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
 
-    # @param value [Object] of a nested field, as the extension built it
+    # @param value [Object] the value of a nested field, as the extension built it
     # @return [Object] as the record holds it
     def take(value)
       return value if value.nil?
@@ -132,10 +132,10 @@ module Memscope
         end
       end
 
-      # Builds a record from what the extension built. Nothing is checked, and a missing key is nil. Numbers and frozen
-      # values stay as they are, so that this costs microseconds.
+      # Builds a record from a body that the extension built. Nothing is checked, and a missing key means nil. Numbers
+      # and frozen values stay as they are, so that this costs microseconds.
       #
-      # @param body [Hash{Symbol => Object}] becomes part of the record; where it is frozen, a copy does
+      # @param body [Hash{Symbol => Object}] becomes part of the record; if it is frozen, a copy does
       def capture(body)
         body = body.dup if body.frozen?
         plain_names.each { |name| body[name] = Field.plain(body[name]) unless body[name].frozen? }
@@ -149,10 +149,10 @@ module Memscope
       # @raise [ArgumentError] naming the class, the key, what was given and what is allowed
       def from_h(hash) = load(hash, "#{name}.from_h")
 
-      # from_h of a record inside another.
+      # Does what from_h does, for a record that may be inside another.
       #
       # @api private
-      # @param where [String] its path, for messages
+      # @param where [String] the path to the record, for messages
       def load(hash, where)
         require_relative "loader"
         new(Loader.values(self, hash, where))
@@ -165,7 +165,7 @@ module Memscope
 
       private
 
-      # Declares the list that Lookup and Collection search.
+      # Declares the list whose parts Lookup finds and Collection iterates over.
       def parts_of(name) = private(define_method(:parts) { @values[name] })
 
       def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
@@ -188,13 +188,13 @@ module Memscope
       end
     end
 
-    # @return [String] loads json: in a trap handler require it beforehand
+    # @return [String] JSON. Loads the library json: to call this in a trap handler, require it beforehand
     def to_json(*state)
       require "json" unless defined?(::JSON)
       JSON.generate(to_h, *state)
     end
 
-    # @return [Boolean] whether the other is of the same class with equal fields
+    # @return [Boolean] whether the other object is of the same class and has equal fields
     def ==(other) = other.instance_of?(self.class) && other.values == values
     alias eql? ==
 
@@ -224,7 +224,7 @@ module Memscope
   module Lookup
     # @param id [Symbol, Integer]
     # @return [Record]
-    # @raise [KeyError] naming the ids there are
+    # @raise [KeyError] naming the existing ids
     def [](id)
       parts.find { |part| part.id == id } or
         raise KeyError.new("no #{id.inspect} here; there are: #{ids}", receiver: self, key: id)
@@ -233,7 +233,7 @@ module Memscope
     # @param id [Symbol, Integer]
     # @param deeper [Array<Symbol, Integer>] ids below it
     # @return [Record]
-    # @raise [KeyError] naming the ids there are
+    # @raise [KeyError] naming the existing ids
     def dig(id, *deeper) = deeper.empty? ? self[id] : self[id].dig(*deeper)
 
     private
@@ -255,13 +255,13 @@ module Memscope
 
   # What a reading cost.
   #
-  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 walks.
+  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 as long as the levers of a purge take.
   class Cost < Record
     # @return [Symbol] :T0, :T1, :T2 or :T3
     field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
     # @return [Integer] duration in microseconds
     field :wall_us, :count, null: false
-    # @return [Integer] the part of it that held the GVL, in microseconds
+    # @return [Integer] the part of that duration during which the reading held the GVL, in microseconds
     field :gvl_us, :count, null: false
     # @return [Integer] scratch memory that the reading used
     field :scratch_bytes, :bytes, null: false
@@ -273,12 +273,13 @@ module Memscope
     # @api private
     # @param tier [Symbol]
     # @param wall_us [Integer] duration in Ruby, which holds the GVL
-    # @return [Hash{Symbol => Object}] the body of that cost
+    # @return [Hash{Symbol => Object}] the body of a Cost
     def self.of(tier, wall_us = 0) = { tier: tier, wall_us: wall_us, gvl_us: wall_us, scratch_bytes: 0 }
 
     # @api private
     # @param costs [Array<Cost>] of readings that were taken one after the other
-    # @return [Hash{Symbol => Object}] the body of what they cost together
+    # @return [Hash{Symbol => Object}] the body of their total Cost: times are summed; tier and scratch memory are the
+    #   highest
     def self.sum(costs)
       { tier: costs.map(&:tier).max, wall_us: costs.sum(&:wall_us), gvl_us: costs.sum(&:gvl_us),
         scratch_bytes: costs.map(&:scratch_bytes).max }
@@ -288,17 +289,17 @@ module Memscope
   # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A
   # subclass declares its own fields with `field`; `reasons` and `cost` follow them.
   #
-  # A field that is a counter (a total that only grows) is declared with `counters: true`, a Hash with the keys that are
-  # counters (`counters: %i[count time]`); all other numbers are gauges.
+  # A field that is a counter (a total that only grows) is declared with `counters: true`; a Hash that holds counters,
+  # with their keys (`counters: %i[count time]`). All other numbers are gauges.
   class Reading < Record
-    # The layouts of `to_h` that `from_h` understands.
+    # The versions of `to_h`'s layout that `from_h` understands.
     SCHEMAS = [1].freeze
 
     # @return [String] version of memscope
     field :memscope, :string, null: false
     # @return [String] version of Ruby in the process
     field :ruby, :string, null: false
-    # @return [Integer] process
+    # @return [Integer] process ID
     field :pid, :count, null: false
     # @return [Time] UTC, to the millisecond
     field :at, :time, null: false
@@ -315,7 +316,7 @@ module Memscope
     remove_method :cost
 
     class << self
-      # @return [Array<Field>] of the envelope, its own, reasons and cost
+      # @return [Array<Field>] the fields of the envelope, then the class's own, then reasons and cost
       def fields = @fields ||= [*ENVELOPE, *own_fields, *CLOSING].freeze
 
       # @return [String] "process_memory" for ProcessMemory
@@ -342,8 +343,8 @@ module Memscope
 
       # Puts a body from the extension into an envelope of this process and moment, or into another reading's.
       #
-      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons has them) and :cost; becomes part of the
-      #   reading
+      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost; becomes
+      #   part of the reading
       # @param envelope [Hash{Symbol => Object}, nil]
       def capture(body, envelope = nil)
         body[:cost].freeze
@@ -351,10 +352,10 @@ module Memscope
         super(envelope ? body.update(envelope) : stamped(body))
       end
 
-      # Checks an argument of `read` and of Memscope's method of this kind.
+      # Checks a Boolean argument of `read`, and so of the method of Memscope that calls it.
       #
       # @api private
-      # @param name [Symbol] of the argument
+      # @param name [Symbol] the name of the argument
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
       def check_switch(name, value)
@@ -386,7 +387,7 @@ module Memscope
     def body = to_h.slice(*self.class.body_names)
 
     # @api private
-    # @return [Hash{Symbol => Object}] for a reading of the same moment
+    # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment
     def envelope = @values.slice(*ENVELOPE.map(&:name))
 
     # What changed since an earlier reading. Loads memscope/diff when first used.
@@ -398,9 +399,9 @@ module Memscope
 
     # Loads memscope/report when first used.
     #
-    # @param options [Hash] of the kind of reading; `unicode: false` for plain ASCII, the default where the locale is
-    #   not UTF-8
-    # @return [String] for people, 80 columns; `inspect` for a kind that has no report
+    # @param options [Hash] those of the report for this kind of reading; `unicode: false` for plain ASCII, the default
+    #   if the locale is not UTF-8
+    # @return [String] text for people, 80 columns; `inspect` for a kind that has no report
     def to_s(**options)
       require_relative "report"
       Report.render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)

@@ -5,8 +5,8 @@ require_relative "report/ledger" # these are loaded now: a trap handler can load
 require_relative "report/findings"
 
 module Memscope
-  # Readings as text for people: 80 columns, with box-drawing characters or in plain ASCII. It renders what it is given,
-  # and reads nothing.
+  # Readings as text for people: 80 columns, with box-drawing characters or in plain ASCII. Report renders the readings
+  # it is given, and takes none.
   module Report
     # The page of each kind of reading, and the file under report/ that defines it.
     PAGES = {
@@ -23,8 +23,8 @@ module Memscope
     class << self
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
-      # @param options [Hash{Symbol => Object}] of its page: `by` and `limit` of a profile
-      # @return [String] for people; what `inspect` returns where its kind has no page
+      # @param options [Hash{Symbol => Object}] for the reading's page: `by` and `limit` for a profile
+      # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, unicode: true, **options)
         file, page = PAGES[reading.kind]
         return reading.inspect unless file
@@ -33,7 +33,7 @@ module Memscope
         const_get(page).new(reading, unicode: unicode, **options).to_s
       end
 
-      # Prints a ledger, with box-drawing characters where the io's encoding (else the locale's) is UTF-8.
+      # Prints a ledger, with box-drawing characters if the io's encoding (else the locale's) is UTF-8.
       #
       # @param ledger [Ledger]
       # @param io [IO, #write]

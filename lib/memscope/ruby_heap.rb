@@ -5,12 +5,12 @@ require_relative "reading"
 module Memscope
   # Pages and slots of Ruby's heap, from a walk of the object space, and the pages that compaction could empty.
   #
-  # A page is Ruby's (16 KiB before Ruby 3.2, 64 KiB since), not the kernel's. Bytes are of whole pages, resident or
+  # A page here is Ruby's (16 KiB before Ruby 3.2, 64 KiB since), not the kernel's. Bytes count whole pages, resident or
   # not; the ledger's row :ruby_heap has the resident bytes. Ruby does not return every page that compaction empties:
   # CompactionForecast estimates how many.
   class RubyHeap < Reading
-    # Rubies whose GC.compact takes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in 3.1.4
-    # and 3.2.1.
+    # Rubies whose GC.compact mistakes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in
+    # 3.1.4 and 3.2.1.
     UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
     private_constant :UNSAFE_TO_COMPACT
 
@@ -20,11 +20,11 @@ module Memscope
       field :slot_size, :bytes, null: false
       # @return [Integer]
       field :pages, :count
-      # @return [Integer] pages without any object that GC.stat counts as in use
+      # @return [Integer] pages that GC.stat counts as in use although they hold no object
       field :hidden_empty_pages, :count
       # @return [Integer, nil] pages with an object that compaction certainly does not move
       field :pinned_pages_min, :count
-      # @return [Integer, nil] pages with an object that compaction may not move
+      # @return [Integer, nil] pages with an object that compaction might be unable to move
       field :pinned_pages_max, :count
       # @return [Integer]
       field :slots, :count
@@ -32,35 +32,38 @@ module Memscope
       field :live_slots, :count
       # @return [Integer]
       field :free_slots, :count
-      # @return [Array<Integer>] ten numbers of pages: with less than a tenth of their slots live, less than two tenths,
-      #   …, and nine tenths or more
+      # @return [Array<Integer>] ten counts of pages by the share of their slots that is live: below one tenth, below
+      #   two tenths, …, and nine tenths or more
       field :pages_by_tenths, :list
-      # @return [Integer, nil] pages that compaction empties even if everything that may be pinned is
+      # @return [Integer, nil] bytes of the pages that compaction empties even if every object that may be pinned is
+      #   pinned
       field :compactable_min_bytes, :bytes
-      # @return [Integer] pages that these live slots would not need if compaction moved all but the certainly pinned
-      #   ones: an upper bound
+      # @return [Integer] bytes of the pages that would be free if compaction moved every object except those certainly
+      #   pinned: an upper bound
       field :compactable_bytes, :bytes
 
       # @return [Symbol] the field that identifies it in a list
       def self.identity = :slot_size
 
-      # @return [Float, nil] live slots by all slots; nil without slots
+      # @return [Float, nil] live slots as a share of all slots; nil without slots
       def occupancy = RubyHeap.ratio(live_slots, slots)
     end
 
     # @return [Integer] bytes of one page
     field :page_bytes, :bytes
-    # @return [Integer] pages with slots of a size; empty pages, as GC.stat counts them, are not included
+    # @return [Integer] pages with slots; pages that GC.stat counts as empty are not included
     field :pages, :count
     # @return [Integer, nil] pages kept without any object, as GC.stat counts them
     field :empty_pages, :count
-    # @return [Integer] pages without any object that GC.stat counts as in use; included in `pages`
+    # @return [Integer] pages that GC.stat counts as in use although they hold no object; included in `pages`
     field :hidden_empty_pages, :count
-    # @return [Integer, nil] pages with an object that compaction certainly does not move: one with a finalizer, or one
-    #   that a C extension's object references without support for compaction
+    # @return [Integer, nil] pages with an object that compaction certainly does not move, such as one with a finalizer,
+    #   one that is referenced by a C extension's object without support for compaction, or a key of a Hash that
+    #   compares by identity
     field :pinned_pages_min, :count
-    # @return [Integer, nil] pages with an object that it may not move, too: referenced by roots, threads and fibers,
-    #   Symbols created at run time, keys and values of Hashes that compare by identity
+    # @return [Integer, nil] these pages, and those with an object that compaction might be unable to move: one
+    #   referenced by roots, threads or fibers, a Symbol created at run time, or an object that would have to change its
+    #   slot size
     field :pinned_pages_max, :count
     # @return [Integer]
     field :slots, :count
@@ -70,20 +73,24 @@ module Memscope
     field :free_slots, :count
     # @return [Array<Integer>] as SlotSize#pages_by_tenths, for all sizes
     field :pages_by_tenths, :list
-    # @return [Integer, nil] pages that compaction empties even if everything that may be pinned is
+    # @return [Integer, nil] bytes of the pages that compaction empties even if every object that may be pinned is
+    #   pinned
     field :compactable_min_bytes, :bytes
-    # @return [Integer] an upper bound of what GC.compact can empty: all but the certainly pinned objects move
+    # @return [Integer] bytes of the pages that GC.compact can empty at most: if all but the certainly pinned objects
+    #   move
     field :compactable_bytes, :bytes
     # @return [Array<SlotSize>]
     field :slot_sizes, [SlotSize], null: false
-    # @return [Integer, nil] live slots that only a major GC marks: all others may be garbage
+    # @return [Integer, nil] objects that only a major GC can free, as GC.stat counts them; any other live slot may be
+    #   garbage
     field :old_objects, :count
     # @return [Integer, nil] pages that Ruby may add before it collects again; nil from Ruby 3.4 on
     field :allocatable_pages, :count
     # @return [Float, nil] share of free slots up to which a GC keeps its empty pages: RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO
-    #   when memscope was loaded, or Ruby's default
+    #   as it was when memscope was loaded, or Ruby's default
     field :free_slots_max_ratio, :number
-    # @return [Integer, nil] number of free slots up to which it keeps them: RUBY_GC_HEAP_INIT_SLOTS, or Ruby's default
+    # @return [Integer, nil] number of free slots up to which a GC keeps its empty pages: RUBY_GC_HEAP_INIT_SLOTS, or
+    #   Ruby's default
     field :free_slots_floor, :count
     # @return [Boolean] whether all garbage was collected for this reading
     field :collected?, :boolean
@@ -107,13 +114,13 @@ module Memscope
         "restart returns the pages that compaction would empty"
     end
 
-    # @return [Integer, nil] of all pages, empty ones included where their number is known
+    # @return [Integer, nil] bytes of all pages, empty ones included if their number is known
     def bytes = pages && ((page_bytes * pages) + empty_bytes)
 
-    # @return [Integer] of the pages that Ruby keeps without an object, as far as their number is known
+    # @return [Integer] bytes of the empty pages that Ruby keeps; 0 if their number is unknown
     def empty_bytes = empty_pages ? page_bytes * empty_pages : 0
 
-    # @return [Float, nil] live slots of all slots; nil without slots
+    # @return [Float, nil] live slots as a share of all slots; nil without slots
     def occupancy = RubyHeap.ratio(live_slots, slots)
 
     # @api private

@@ -8,34 +8,34 @@ module Memscope
   class SizeClass < Record
     # @return [Symbol] :small or :large
     field :kind, :symbol, null: false, one_of: %i[small large]
-    # @return [Integer] of one allocation
+    # @return [Integer] size of one allocation
     field :size_bytes, :bytes
-    # @return [Integer, nil] of one slab; nil for a large class
+    # @return [Integer, nil] size of one slab; nil for a large class
     field :slab_bytes, :bytes, sparse: true
     # @return [Integer, nil] number of slabs
     field :slabs, :count, sparse: true
-    # @return [Integer, nil] slabs with regions in use and free ones, without the slab being filled
+    # @return [Integer, nil] slabs with both used and free regions, not counting the one being filled
     field :partly_used_slabs, :count, sparse: true
-    # @return [Integer, nil] regions of one slab
+    # @return [Integer, nil] regions per slab
     field :slab_regions, :count, sparse: true
-    # @return [Integer, nil] bins of an arena for this class
+    # @return [Integer, nil] number of bins that an arena has for this class
     field :shards, :count, sparse: true
     # @return [Integer, nil] regions of all slabs; extents of a large class
     field :regions, :count
-    # @return [Integer, nil] allocated, thread caches included
+    # @return [Integer, nil] allocated regions, those in thread caches included
     field :regions_in_use, :count
-    # @return [Float, nil] regions in use by all regions; nil without slabs
+    # @return [Float, nil] regions in use as a share of all regions; nil without slabs
     field :utilisation, :number
     # @return [Integer, nil] bytes of the regions in use; for large classes an upper bound where the reading's reasons
     #   say so (5.3.1)
     field :in_use_bytes, :bytes
     # @return [Integer, nil] bytes of the free regions: nothing returns them until their slabs are empty
     field :slack_bytes, :bytes
-    # @return [Integer, nil] by this arena, fills of thread caches included
+    # @return [Integer, nil] allocations by this arena, fills of thread caches included
     field :allocations, :count, counters: true
-    # @return [Integer, nil] by this arena, flushes of thread caches included
+    # @return [Integer, nil] deallocations by this arena, flushes of thread caches included
     field :deallocations, :count, counters: true
-    # @return [Integer, nil] by callers, those that thread caches served included
+    # @return [Integer, nil] requests by callers, including those that thread caches served
     field :requests, :count, counters: true
     # @return [Integer, nil] fills of thread caches
     field :cache_fills, :count, counters: true, sparse: true
@@ -43,7 +43,7 @@ module Memscope
     field :cache_flushes, :count, counters: true, sparse: true
     # @return [Integer, nil] slabs created since the process began
     field :slabs_made, :count, counters: true, sparse: true
-    # @return [Integer, nil] slabs reused as the one being filled
+    # @return [Integer, nil] times that an existing slab became the one being filled
     field :slabs_reused, :count, counters: true, sparse: true
 
     class << self
@@ -71,7 +71,7 @@ module Memscope
   #
   #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
   class SizeClasses < Reading
-    # @return [Symbol] that serves malloc
+    # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
     # @return [Integer, nil] the arena of these numbers; nil for all arenas together
     field :arena, :count

@@ -9,22 +9,23 @@ module Memscope
   #   work
   #   (Memscope.snapshot - before).dig(:jemalloc, :allocated_bytes).delta
   #
-  # Keys of +gc+, +gc_heaps+, +jemalloc+ and +glibc+ are upstream's; of jemalloc's, numbers of bytes end in _bytes here.
+  # Keys of +gc+, +gc_heaps+, +jemalloc+ and +glibc+ are upstream's, except that jemalloc's keys for byte counts end in
+  # _bytes here.
   class Snapshot < Reading
-    # Keys of GC.stat that only rise. The others are levels, also malloc_increase_bytes, which each GC resets, and
-    # weak_references_count, which is of the last GC.
+    # Keys of GC.stat whose values only rise. The others are levels, including malloc_increase_bytes, which each GC
+    # resets, and weak_references_count, which describes the last GC.
     GC_COUNTERS = %i[
       count time marking_time sweeping_time minor_gc_count major_gc_count compact_count read_barrier_faults
       total_moved_objects total_allocated_pages total_freed_pages total_allocated_objects total_freed_objects
     ].freeze
 
-    # Keys of each Hash of GC.stat_heap that only rise.
+    # Keys of each Hash of GC.stat_heap whose values only rise.
     GC_HEAP_COUNTERS = %i[
       total_allocated_pages total_freed_pages total_allocated_objects total_freed_objects
       force_major_gc_count force_incremental_marking_finish_count
     ].freeze
 
-    # Keys of +jemalloc+ that only rise, from the extension's table of mallctl keys.
+    # Keys of +jemalloc+ whose values only rise, from the extension's table of mallctl keys.
     JEMALLOC_COUNTERS = Native::JEMALLOC_COUNTERS
 
     # @return [Integer, nil] resident (/proc/self/statm)
@@ -40,8 +41,7 @@ module Memscope
     # @return [Hash{Symbol => Integer, nil}, nil] jemalloc's totals at the epoch in :epoch; nil where jemalloc does not
     #   serve malloc; a key that this version of jemalloc does not have is nil
     field :jemalloc, :hash, counters: JEMALLOC_COUNTERS
-    # @return [Hash{Symbol => Integer}, nil] mallinfo2; nil without `malloc: true`, and where glibc does not serve
-    #   malloc
+    # @return [Hash{Symbol => Integer}, nil] mallinfo2; nil without `malloc: true`, or if glibc does not serve malloc
     field :glibc, :hash
 
     # (see Memscope.snapshot)

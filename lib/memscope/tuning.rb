@@ -11,7 +11,7 @@ module Memscope
   class Tuning < Reading
     # The decay times of one arena: milliseconds until unused pages are purged, 0 at once, -1 never.
     class Decay < Record
-      # @return [Integer, nil] nil for arenas that are created later
+      # @return [Integer, nil] index of the arena; nil for the arenas that are created later
       field :index, :count
       # @return [Integer, nil]
       field :old_dirty_decay_ms, :integer
@@ -28,12 +28,12 @@ module Memscope
 
     include Lookup
 
-    # @return [Symbol] that serves malloc
+    # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Array<Decay>] those in use, by index; only the requested one
+    # @return [Array<Decay>] the arenas in use, by index, or only the requested one
     field :arenas, [Decay], null: false
     parts_of :arenas
-    # @return [Decay, nil] with which new arenas begin; nil when one arena was requested
+    # @return [Decay, nil] the decay times that new arenas begin with; nil if one arena was requested
     field :new_arena_defaults, Decay
     # @return [Boolean, nil]
     field :old_background_thread?, :boolean
@@ -41,7 +41,7 @@ module Memscope
     field :background_thread?, :boolean
 
     class << self
-      # Does what Memscope.tune says.
+      # Implements Memscope.tune.
       #
       # @api private
       def apply(arena:, background_thread:, **decay)

@@ -8,7 +8,7 @@ module Memscope
   # One process of a server, as it last reported itself: a worker, their master, or a process without either.
   #
   # rss_bytes is the sum of uss_bytes and shared_bytes. The rows are of a ledger that was read just before, and sum to
-  # ledger_rss_bytes, which differs by some pages.
+  # ledger_rss_bytes, which differs from rss_bytes by some pages.
   class Worker < Record
     # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
@@ -18,49 +18,50 @@ module Memscope
     field :role, :symbol, null: false, one_of: %i[master worker single]
     # @return [Integer, nil] Puma's phase, which each phased restart increases; nil until Puma reports it
     field :phase, :count
-    # @return [Time, nil] UTC, to the millisecond, of its first reading: before the application was loaded, or in a
-    #   worker of a preloaded application right after the fork
+    # @return [Time, nil] time of its first reading, in UTC, to the millisecond: before the application was loaded or,
+    #   in a worker of a preloaded application, right after the fork
     field :booted_at, :time
-    # @return [Time, nil] UTC, to the millisecond, of these numbers; nil before the first report
+    # @return [Time, nil] time of these numbers, in UTC, to the millisecond; nil before the first report
     field :at, :time
-    # @return [Integer, nil] resident, shared pages in full
+    # @return [Integer, nil] RSS, which counts shared pages in full
     field :rss_bytes, :bytes
-    # @return [Integer, nil] each resident page divided by the number of processes that map it, so that processes sum
+    # @return [Integer, nil] PSS: each resident page divided by the number of processes that map it, so that it can be
+    #   summed over processes
     field :pss_bytes, :bytes
-    # @return [Integer, nil] pages that only this process maps: its end would free them
+    # @return [Integer, nil] USS: pages that only this process maps, and that are freed when it exits
     field :uss_bytes, :bytes
     # @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
     field :shared_bytes, :bytes
-    # @return [Integer, nil] memory shared with the parent right after the fork and not shared now, whichever of them
-    #   wrote to it; nil for a process that was not forked
+    # @return [Integer, nil] memory shared with the parent right after the fork and not shared now, whichever of the two
+    #   processes wrote to it; nil for a process that was not forked
     field :unshared_since_fork_bytes, :bytes
     # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
 
     # @return [Hash{Symbol => Integer}, nil] top rows of the ledger: resident bytes by row
     field :rows, :hash
-    # @return [Hash{Symbol => Integer}, nil] rows without children of that ledger: resident bytes by path
-    #   (:"malloc/in_use"), with the same sum
+    # @return [Hash{Symbol => Integer}, nil] leaf rows of the ledger: resident bytes by path (:"malloc/in_use"), with
+    #   the same sum
     field :leaves, :hash
-    # @return [Integer, nil] rows of that ledger that another source contradicts
+    # @return [Integer, nil] number of the ledger's rows that another source contradicts
     field :unverified_rows, :count
-    # @return [Snapshot, nil] of the same report; nil before the first one
+    # @return [Snapshot, nil] the snapshot in the same report; nil before the first report
     field :snapshot, Snapshot, sparse: true
-    # @return [Hash{Symbol => Hash{Integer => Integer}}, nil] levels of its arenas for metrics, each by arena index; nil
+    # @return [Hash{Symbol => Hash{Integer => Integer}}, nil] Arena::LEVELS for the metrics, each by arena index; nil
     #   unless the configuration's `metrics_arenas` is true
     field :arenas, :hash, sparse: true
-    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] wall_us and gvl_us of each reading of the report
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] wall_us and gvl_us of each reading in the report
     field :costs, :hash
-    # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, which a start that
-    #   fills caches does not skew for long; nil before 5 readings over a minute
+    # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled
+    #   after boot do not skew it for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
-    # @return [Integer] number of its readings
+    # @return [Integer] number of readings of this process
     field :samples, :count, null: false
     # @return [Hash{Symbol => String}] why a value is nil, or old
     field :reasons, :sentences, null: false
 
     # @api private
-    # @return [Symbol] the field by which a Diff pairs two of them
+    # @return [Symbol] the field by which a Diff pairs two Workers
     def self.identity = :pid
 
     # @return [Integer, nil] RSS of the ledger, which is the sum of its rows
@@ -73,14 +74,15 @@ module Memscope
 
   # Every process of this server: the master of Puma's cluster first, then the workers by index.
   #
-  # In the master, what each last reported; in a worker, the master's answer; elsewhere only the process itself, with a
-  # reason. Reports come from `plugin :memscope` in config/puma.rb.
+  # In the master it has each process's last report; in a worker, the master's answer; elsewhere, only the process
+  # itself, with a reason. Reports come from `plugin :memscope` in config/puma.rb.
   #
-  #   Memscope.workers.pss_bytes                           # => 402653184, of all of them
+  #   Memscope.workers.pss_bytes                           # => 402653184, summed over all of them
   #   Memscope.workers[1].unshared_since_fork_bytes        # => 67108864
   #   Memscope.workers.max_by(&:uss_bytes).rows[:malloc]   # => 81540864
   class Workers < Reading
-    # @return [Array<Worker>] the master first, then by index; an old and a new one of an index while Puma restarts
+    # @return [Array<Worker>] the master first, then by index; while Puma restarts, an old and a new worker can have the
+    #   same index
     collection :workers, [Worker]
 
     class << self
@@ -88,9 +90,9 @@ module Memscope
       # @return [Workers]
       def read = (current || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
-      # Lets this process read itself each `worker_interval_seconds`, so that `Memscope.workers` knows how it grows: for
-      # a process that is no worker of Puma's, such as Sidekiq's. One thread, asleep in between; a forked child has none
-      # and needs its own.
+      # Makes this process read itself every `worker_interval_seconds`, so that `Memscope.workers` knows how the process
+      # grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which sleeps in between; a
+      # forked child does not inherit the thread and has to call this itself.
       #
       # @return [void]
       def watch
@@ -101,8 +103,8 @@ module Memscope
       end
 
       # @api private
-      # @return [Watch, Cluster, nil] what reads for this process; nil where nothing was started, as in a child of a
-      #   worker
+      # @return [Watch, Cluster, nil] what reads for this process; nil if nothing was started, as in a process that a
+      #   worker forked
       def current = (@current if @current && @current.pid == Process.pid)
 
       # @api private
@@ -112,7 +114,7 @@ module Memscope
       #
       # @api private
       # @param name [Symbol]
-      # @return [Object] the setting's `safe` value where its environment variable is invalid
+      # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
       def setting(name)
         Configuration.so_far.public_send(name)
       rescue ArgumentError
@@ -130,13 +132,15 @@ module Memscope
     end
 
     # @param index [Integer] Puma's number of a worker
-    # @return [Worker, nil] the one that booted last, where there are two of the index
+    # @return [Worker, nil] the worker of this index; if there are two, the one that booted last
     def [](index) = workers.select { |worker| worker.index == index }.max_by { |worker| worker.booted_at.to_f }
 
-    # @return [Integer, nil] memory of all of them: PSS counts a shared page once; nil where that of one is unknown
+    # @return [Integer, nil] PSS summed over all processes, which counts a page that they share once; nil if the PSS of
+    #   any is unknown
     def pss_bytes = total(&:pss_bytes)
 
-    # @return [Integer, nil] the part of it that is private to one of them
+    # @return [Integer, nil] USS summed over all processes: memory private to one of them; nil if the USS of any is
+    #   unknown
     def uss_bytes = total(&:uss_bytes)
 
     # @api private

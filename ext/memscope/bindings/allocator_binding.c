@@ -55,7 +55,10 @@ static void add_conf(const char *source, const char *text, void *list) {
     rb_ary_push((VALUE)list, hash);
 }
 
-/* Memscope::Native.allocator_settings: jemalloc's without their sources, but with the texts that they come from. */
+/*
+ * Memscope::Native.allocator_settings. jemalloc's settings come without their sources, but with the option texts that
+ * set them.
+ */
 static VALUE native_allocator_settings(VALUE self) {
     struct settings settings = {rb_ary_new(), rb_hash_new()};
     VALUE hash = rb_hash_new(), confs = rb_ary_new();
@@ -120,7 +123,7 @@ static VALUE native_allocator(VALUE self) {
     return hash;
 }
 
-/* The whole of it came from the environment: any bytes. */
+/* Name and value come from one environment entry, NAME=value, which may hold any bytes. */
 static void add_variable(const char *name, const char *value, void *hash) {
     rb_hash_aset((VALUE)hash, rb_to_symbol(rb_utf8_str_new(name, (long)(value - name - 1))),
                  rb_utf8_str_new_cstr(value));
@@ -130,7 +133,7 @@ static void add_current(const struct memscope_setting *setting, void *hash) {
     rb_hash_aset((VALUE)hash, rb_to_symbol(text_value(setting->name)), setting_value(setting));
 }
 
-/* The visitor must not allocate: the paths are copied first. */
+/* note_caller must not allocate, so it copies the paths here first. */
 struct callers {
     size_t count;
     char paths[16][MEMSCOPE_ALLOCATOR_PATH];
@@ -143,7 +146,7 @@ static void note_caller(const char *path, void *context) {
         snprintf(callers->paths[callers->count++], sizeof callers->paths[0], "%s", path);
 }
 
-/* The list is the last caller's; callers take turns under the GVL. */
+/* Each call overwrites the static struct; the GVL serializes calls. */
 static VALUE mallopt_callers(void) {
     static struct callers callers;
     VALUE list = rb_ary_new();
@@ -168,7 +171,7 @@ static VALUE native_allocator_inputs(VALUE self) {
     return hash;
 }
 
-/* Native.environment_at_load(name) -> String or nil: of those variables that are captured, before ENV could change. */
+/* Native.environment_at_load(name) -> String or nil: a captured variable as it was before ENV could change it. */
 static VALUE native_environment_at_load(VALUE self, VALUE name) {
     return memscope_text_or_nil(memscope_allocator_environment(StringValueCStr(name)));
 }

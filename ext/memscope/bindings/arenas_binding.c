@@ -15,7 +15,7 @@
 struct arenas_call {
     bool advance;   /* jemalloc's epoch */
     bool classes;   /* size classes are asked for, not arenas */
-    unsigned arena; /* of the size classes */
+    unsigned arena; /* whose size classes are asked for */
     enum memscope_allocator_name allocator;
     enum memscope_status status;
     struct memscope_scratch scratch, sizes;
@@ -186,7 +186,7 @@ static VALUE absence(const struct arenas_call *call) {
     return memscope_reason("statistics_unread");
 }
 
-/* What this version of jemalloc has not. */
+/* Why glibc's fields are missing, and which keys this version of jemalloc lacks. */
 static void set_jemalloc_gaps(VALUE reasons, const struct memscope_jemalloc_arenas *arenas) {
     const struct memscope_jemalloc_arena *merged = &arenas->list[arenas->count - 1];
     size_t count;
@@ -264,12 +264,12 @@ static VALUE perform(struct arenas_call call) {
     return rb_ensure(call_to_hash, (VALUE)&call, close_call, (VALUE)&call);
 }
 
-/* advance: whether jemalloc is to take its statistics anew, or those of the last time are to be read. */
+/* advance: whether jemalloc is to refresh its statistics first (advance its epoch), or the last ones are to be read. */
 static VALUE native_arenas(VALUE self, VALUE advance) {
     return perform((struct arenas_call){.advance = RTEST(advance)});
 }
 
-/* arena: an index, or nil for all of them together. */
+/* arena: an index, or nil for all arenas together. */
 static VALUE native_size_classes(VALUE self, VALUE arena, VALUE advance) {
     return perform((struct arenas_call){
         .advance = RTEST(advance), .classes = true, .arena = NIL_P(arena) ? MEMSCOPE_ALL_ARENAS : NUM2UINT(arena)});

@@ -1,5 +1,5 @@
 /*
- * Native.cgroup(process, proc_root, cgroup_root): the process is "self" or a pid, a String.
+ * Native.cgroup(process, proc_root, cgroup_root): process is "self" or a pid, as a String.
  */
 #include "bindings/reasons.h"
 
@@ -27,7 +27,7 @@ static const char *const event_names[] = {
 };
 #undef EVENT
 
-/* What is being built, and of what. */
+/* The answer that is being built, and the reading that it is built from. */
 struct answer {
     const struct memscope_cgroup *cgroup;
     VALUE body, reasons;
@@ -70,7 +70,7 @@ static void set_headroom(struct answer *answer) {
         memscope_set_reason(answer->reasons, "hierarchy_headroom_bytes", "limit_group_hidden");
 }
 
-/* Only the events that this version counts. */
+/* Only the events that this cgroup version counts. */
 static void set_events(struct answer *answer) {
     VALUE events = rb_hash_new();
 
@@ -161,8 +161,9 @@ static void read_cgroup(void *argument) {
 }
 
 /*
- * Native.cgroup. The kernel flushes its statistics when memory.stat is read, milliseconds in a tree of many groups:
- * without the GVL. The roots are frozen copies, since another thread may change a String meanwhile.
+ * Native.cgroup. Reads without the GVL: the kernel flushes its statistics when memory.stat is read, which takes
+ * milliseconds in a tree of many groups. The roots are frozen copies, since another thread may change the Strings
+ * meanwhile.
  */
 static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgroup_root) {
     uint64_t start = memscope_now_ns();

@@ -112,8 +112,8 @@ static VALUE close_ledger(VALUE argument) {
 }
 
 /*
- * strict: true keeps the GVL throughout, so that no Ruby thread moves anything meanwhile. Without it, an interrupt that
- * arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
+ * strict keeps the GVL throughout, so that no other Ruby thread changes anything meanwhile. Unless strict, an interrupt
+ * that arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
  */
 static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
     struct memscope_ledger_call call = {

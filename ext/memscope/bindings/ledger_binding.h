@@ -1,6 +1,7 @@
 /*
  * One call of Native.ledger or Native.mappings, shared by the files that make it: ledger_binding.c reads, and
- * ledger_rows_binding.c and ledger_reasons_binding.c turn what was read into VALUEs. The GVL is held in all of them.
+ * ledger_rows_binding.c and ledger_reasons_binding.c turn what was read into VALUEs. All of them run under the GVL,
+ * except that the engine reads without it unless strict.
  */
 #ifndef MEMSCOPE_LEDGER_BINDING_H
 #define MEMSCOPE_LEDGER_BINDING_H
@@ -16,7 +17,7 @@ struct memscope_ledger_call {
     bool strict;
     bool objects;
     struct memscope_held_memory held;
-    bool other_ractors; /* alive: they allocate and collect without this GVL */
+    bool other_ractors; /* whether any are alive: they allocate and collect without this Ractor's GVL */
     struct memscope_heap_listing listing;
     struct memscope_ruby_layout layout;
     struct memscope_images images;
@@ -29,7 +30,7 @@ struct memscope_ledger_call {
 /* The rows of a Ledger, in the form of Ledger#to_h. */
 VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
 
-/* The mappings of Mappings, likewise. */
+/* The mappings of a Mappings, in the form of Mappings#to_h. */
 VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger);
 
 /* Why something is nil, missing or coarse. */

@@ -39,7 +39,7 @@ static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory
         memscope_hash_set(reasons, "held_by_objects_bytes", memscope_reason_of("objects_left_out", types));
 }
 
-/* What was asked for beyond the plain ledger and could not be had. */
+/* Why an option that was asked for (deep, shared, objects) had no effect, or only a partial one. */
 static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
     uint64_t in_use;
@@ -58,7 +58,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         memscope_set_reason(reasons, "objects", "needs_deep");
 }
 
-/* When some of its mappings were not identified. */
+/* Reasons given when some of jemalloc's mappings were not identified. */
 static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
     if (ledger->ambiguous_mappings > 0)
         memscope_hash_set(reasons, "unattributed",

@@ -15,7 +15,10 @@
 
 /* ---- one purge at a time ------------------------------------------------------------------------------------- */
 
-/* The pid of the process in which a purge or a tuning is under way; a forked child inherits the parent's. */
+/*
+ * The pid of the process in which a purge or a tuning is in progress, else 0. A forked child inherits its parent's
+ * value.
+ */
 static rb_pid_t owner;
 
 /* A no-op in a forked child, which does not own the purge. */
@@ -27,8 +30,8 @@ static VALUE release(VALUE unused) {
 }
 
 /*
- * Native.with_exclusive_purge { … } -> true; false, without a yield, while another thread purges. In C, where no
- * interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, nor before the release.
+ * Native.with_exclusive_purge { … } -> true; false, without a yield, while another thread purges. Written in C so that
+ * no interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, or before the release.
  */
 static VALUE native_with_exclusive_purge(VALUE self) {
     if (owner == getpid())
@@ -40,7 +43,9 @@ static VALUE native_with_exclusive_purge(VALUE self) {
 
 /* ---- levers --------------------------------------------------------------------------------------------------- */
 
-/* Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: why the allocator has no such lever, nil where it has. */
+/*
+ * Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: why the allocator lacks a lever; nil for one that it has.
+ */
 static VALUE native_levers(VALUE self) {
     VALUE levers = rb_hash_new();
 
@@ -86,8 +91,9 @@ static VALUE failure(const struct lever_run *run) {
     return memscope_status_reason(run->status);
 }
 
-/* Native.run_lever(lever, arena) -> [nanoseconds, why nothing was done or nil]. The cache flushed is the calling
- * thread's.
+/*
+ * Native.run_lever(lever, arena) -> [nanoseconds, why nothing was done or nil]. The tcache lever flushes the calling
+ * thread's cache.
  */
 static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
     struct lever_run run = {.lever = lever_of(name), .arena = arena_or_all(arena)};
@@ -97,7 +103,7 @@ static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
     return rb_assoc_new(ULL2NUM(wall_ns), failure(&run));
 }
 
-/* Native.collectable_bytes -> Integer: what collect will return; nil where the allocator does not say. */
+/* Native.collectable_bytes -> Integer, what the collect lever will return; nil if the allocator does not say. */
 static VALUE native_collectable_bytes(VALUE self) {
     uint64_t bytes;
 
@@ -106,7 +112,7 @@ static VALUE native_collectable_bytes(VALUE self) {
 
 /* ---- tuning ----------------------------------------------------------------------------------------------------- */
 
-#define KINDS 2 /* of enum memscope_jemalloc_decay_kind */
+#define KINDS 2 /* number of values of enum memscope_jemalloc_decay_kind */
 
 static const char *const kind_names[KINDS] = {
     [MEMSCOPE_JEMALLOC_DIRTY] = "dirty_decay_ms",
@@ -132,7 +138,7 @@ struct tuning {
     bool one_arena, sets[KINDS], sets_background_thread;
     int64_t ms[KINDS];
     bool background_thread;
-    struct arena_decay *arenas; /* room for count of them, the first being the only one where one_arena */
+    struct arena_decay *arenas; /* count entries, for the arenas from index first on; just one if one_arena */
     unsigned first, count;
     struct arena_decay later;
     bool old_background_thread, new_background_thread;
@@ -233,8 +239,8 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
 }
 
 /*
- * Native.tune(arena, dirty_decay_ms, muzzy_decay_ms, background_thread) -> the body of a Tuning; nil for what stays as
- * it is, and for all arenas together. For jemalloc only.
+ * Native.tune(arena, dirty_decay_ms, muzzy_decay_ms, background_thread) -> the body of a Tuning. nil leaves a setting
+ * as it is; arena nil means all arenas. For jemalloc only.
  */
 static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
     uint64_t start = memscope_now_ns(), without_gvl_ns;
@@ -257,7 +263,7 @@ static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms
     return body;
 }
 
-/* Native.arena_limit -> Integer: the indexes that jemalloc has; nil under another allocator. */
+/* Native.arena_limit -> Integer, the number of arena indexes that jemalloc has; nil under another allocator. */
 static VALUE native_arena_limit(VALUE self) {
     unsigned count = memscope_jemalloc_arena_count();
 

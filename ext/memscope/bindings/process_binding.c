@@ -1,12 +1,12 @@
 /*
- * Memscope.rss and Native.process_memory(process): the process is "self" or a pid, a String.
+ * Memscope.rss and Native.process_memory(process): process is "self" or a pid, as a String.
  */
 #include "bindings/reasons.h"
 
 #include "init.h"
 #include "kernel/process.h"
 
-/* Memscope.rss: the fast path, under the GVL, since giving it up costs more than the reading. */
+/* Memscope.rss: the fast path. Keeps the GVL, since releasing it costs more than the reading. */
 static VALUE native_rss(VALUE self) {
     struct memscope_statm statm;
 
@@ -15,7 +15,9 @@ static VALUE native_rss(VALUE self) {
 
 enum shape { NUMBER, BOOLEAN };
 
-/* The keys of the body, in order. fallback is the field of status with the same figure, or the field itself. */
+/*
+ * The keys of the body, in order. fallback is the field of /proc/…/status with the same figure, or else field itself.
+ */
 static const struct body_row {
     const char *key;
     enum memscope_process_field field;
@@ -101,7 +103,7 @@ static void set_row(VALUE body, VALUE reasons, const struct scan *scan, const st
         memscope_hash_set(body, row->key, ULL2NUM(memory->values[field]));
 }
 
-/* USS: what would come back if this process alone ended. */
+/* USS: what would be freed if only this process ended. */
 static void set_uss(VALUE body, VALUE reasons, const struct scan *scan) {
     const struct memscope_process_memory *memory = &scan->memory;
     const enum memscope_process_field clean = MEMSCOPE_PROCESS_private_clean_bytes;
@@ -121,7 +123,7 @@ static void read_memory(void *argument) {
     memscope_process_memory_read(scan->process, &scan->memory);
 }
 
-/* Native.process_memory. smaps_rollup walks page tables: without the GVL. */
+/* Native.process_memory. Reads without the GVL, since smaps_rollup walks page tables. */
 static VALUE native_process_memory(VALUE self, VALUE process) {
     struct scan scan = {.process = StringValueCStr(process)};
     uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_gvl(read_memory, &scan), wall_ns;

@@ -12,8 +12,8 @@
 enum memscope_profile_backend { MEMSCOPE_BACKEND_NONE, MEMSCOPE_BACKEND_JEMALLOC, MEMSCOPE_BACKEND_IMPORTS };
 
 /*
- * The running profile, or the last one, whose samples stay until the next starts. Read and written with the GVL, which
- * no start and no stop gives up: it is their lock. Forked children inherit it all.
+ * The running profile, or the last one, whose samples stay until the next starts. Read and written only with the GVL,
+ * which is its lock: neither start nor stop releases it. Forked children inherit the profile.
  */
 extern struct memscope_profile {
     enum memscope_profile_backend backend;

@@ -1,6 +1,6 @@
 /*
- * What starts, stops and labels a malloc profile: Native.start_profile, stop_profile, tag and their like, as
- * Memscope::MallocProfile calls them. Arguments have been checked in Ruby.
+ * Starts, stops and labels a malloc profile: Native.start_profile, stop_profile, tag and their like, called by
+ * Memscope::MallocProfile. Arguments have been checked in Ruby.
  */
 #include "bindings/profile_binding.h"
 #include "bindings/reasons.h"
@@ -25,12 +25,15 @@ static int64_t milliseconds(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Native.prepare_profile -> true; false for want of memory. Once; what it makes stays. */
+/* Native.prepare_profile -> true; false if there is no memory. Repeated calls do nothing more; nothing is torn down. */
 static VALUE native_prepare_profile(VALUE self) {
     return memscope_stack_reader_prepare() ? Qtrue : Qfalse;
 }
 
-/* Native.learn_vm_entry_points: from Ruby code at the bottom of a thread's stack. Once: it may be unwinding later. */
+/*
+ * Native.learn_vm_entry_points: to be called by Ruby code at the bottom of a thread's stack. Only the first call
+ * learns, since stacks may be being unwound during later ones.
+ */
 static VALUE native_learn_vm_entry_points(VALUE self) {
     static bool learnt;
 
@@ -95,8 +98,8 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
 }
 
 /*
- * Native.stop_profile -> Integer, which profile it has stopped: what malloc_profile takes; nil where none ran. Samples
- * stay, to be read.
+ * Native.stop_profile -> Integer, the session number of the stopped profile, which malloc_profile takes; nil if none
+ * was running. Its samples stay readable.
  */
 static VALUE native_stop_profile(VALUE self) {
     if (!memscope_profile.running)
@@ -114,7 +117,10 @@ static VALUE native_profile_runs(VALUE self) {
     return memscope_profile.running ? Qtrue : Qfalse;
 }
 
-/* Native.profile_session -> Integer, which profile runs, or is there to be read; 0 for none. */
+/*
+ * Native.profile_session -> Integer, the session number of the profile that runs or can still be read; 0 if there is
+ * none.
+ */
 static VALUE native_profile_session(VALUE self) {
     return UINT2NUM(memscope_profile.backend == MEMSCOPE_BACKEND_NONE ? 0 : memscope_session());
 }
@@ -125,7 +131,7 @@ static VALUE native_next_generation(VALUE self) {
 }
 
 static VALUE yield_nothing(VALUE unused) {
-    return rb_yield_values(0); /* a lambda takes no nil for nothing */
+    return rb_yield_values(0); /* rb_yield(Qnil) would pass nil, which a lambda without parameters rejects */
 }
 
 static VALUE restore_tag(VALUE before) {
@@ -133,7 +139,7 @@ static VALUE restore_tag(VALUE before) {
     return Qnil;
 }
 
-/* Native.tag(name) { … } -> the block's value. The name's first 64 bytes count. */
+/* Native.tag(name) { … } -> the block's value. Only the first 64 bytes of the name count. */
 static VALUE native_tag(VALUE self, VALUE name) {
     uint32_t before = memscope_current_tag();
 

@@ -1,5 +1,5 @@
 /*
- * Native.malloc_profile and profile_inflation: what the profile's samples have become.
+ * Native.malloc_profile and profile_inflation: read the samples of the profile.
  */
 #include "bindings/profile_binding.h"
 #include "bindings/reasons.h"
@@ -19,7 +19,7 @@
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
-/* list: an Array of Hashes, one per frame; numbers: the index in list of each word, and of each frame as an Array. */
+/* list: an Array of Hashes, one per frame; numbers: the index in list, by word and by frame Hash. */
 struct frames {
     VALUE list, numbers;
     struct memscope_symbols *symbols;
@@ -66,7 +66,7 @@ static VALUE ruby_frame(uint64_t word) {
     if (NIL_P(path))
         path = rb_profile_frame_path(known);
     name = rb_profile_frame_full_label(known);
-    /* A thread's outermost frame, and that of an extension being loaded, are of no line. */
+    /* A thread's outermost frame, and the frame of an extension being loaded, have no line. */
     if (!RB_TYPE_P(path, T_STRING) || rb_str_equal(path, rb_utf8_str_new_cstr("<cfunc>")) ||
         memscope_word_line(word) == 0)
         path = Qnil;
@@ -150,7 +150,7 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
 
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
 
-/* Of the profile as it was when the reading began: another one may begin while the GVL is given up. */
+/* One reading. profile is the one that was there when it began: another may start while the GVL is released. */
 struct scan {
     struct memscope_profile profile;
     uint32_t session;
@@ -192,14 +192,17 @@ static VALUE overhead(const struct scan *scan) {
     return hash;
 }
 
-/* Of an allocator that has grown by too little to compare: it may have been by less than the samples say lives. */
+/*
+ * Why there is no coverage if the allocator has grown too little to compare: it may even have grown by less than the
+ * samples say is live.
+ */
 static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     if (live_bytes - growth < enough)
         return memscope_reason("growth_too_small");
     return memscope_reason_of("coverage_contradicted", ULL2NUM((uint64_t)(live_bytes - growth)));
 }
 
-/* Of the bytes that the allocator has more than at the start, how many the samples account for. */
+/* The coverage: how much of the allocator's growth since the start the samples account for. */
 static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
     double growth = (double)scan->live_bytes - (double)scan->profile.live_bytes_at_start;
@@ -272,14 +275,14 @@ static VALUE close_scan(VALUE argument) {
     return Qnil;
 }
 
-/* What reading takes where jemalloc samples: it knows no other way to say what it has counted. */
+/* For jemalloc, the reason also says what reading needs: jemalloc can report its counts only by writing a file. */
 static VALUE why_unreadable(const struct scan *scan) {
     VALUE status = memscope_status_reason(scan->status);
 
     return scan->profile.backend == MEMSCOPE_BACKEND_JEMALLOC ? memscope_reason_of("profile_unread", status) : status;
 }
 
-/* Qundef where another thread has begun another profile meanwhile. */
+/* Qundef if another thread has started another profile meanwhile. */
 static VALUE read_profile(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     VALUE body;
@@ -299,8 +302,8 @@ static VALUE read_profile(VALUE argument) {
 }
 
 /*
- * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; the reason why it could not be
- * read; nil where none was started, and where which (stop_profile's answer) is not the last one any more.
+ * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; or the reason why it could not be
+ * read; nil if none was started, or if which (a session number) is no longer the last one.
  */
 static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
     VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;
@@ -331,8 +334,8 @@ static VALUE measure_inflation(VALUE argument) {
 }
 
 /*
- * Native.profile_inflation -> Integer, the bytes that sampling itself keeps active at present; nil where no profile of
- * jemalloc's runs. Costs what reading the profile costs.
+ * Native.profile_inflation -> Integer, the bytes that sampling itself keeps active at present; nil unless a jemalloc
+ * profile is running and can be read. Costs as much as reading the profile.
  */
 static VALUE native_profile_inflation(VALUE self) {
     struct scan scan = {.status = MEMSCOPE_OK};

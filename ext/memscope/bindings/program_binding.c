@@ -1,5 +1,5 @@
 /*
- * Native.file_capabilities and .dynamic_linker: what Ruby's File::Stat does not know of a program.
+ * Native.file_capabilities and .dynamic_linker: what File::Stat does not tell of a program.
  */
 #include "values.h"
 

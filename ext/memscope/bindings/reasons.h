@@ -13,7 +13,7 @@ static inline VALUE memscope_reason(const char *id) {
     return memscope_symbol(id);
 }
 
-/* With the arguments of its sentence. */
+/* A reason with the arguments of its sentence. */
 #define memscope_reason_of(id, ...)                                                                                    \
     rb_ary_new_from_values(sizeof((VALUE[]){Qnil, __VA_ARGS__}) / sizeof(VALUE),                                       \
                            (VALUE[]){memscope_symbol(id), __VA_ARGS__})

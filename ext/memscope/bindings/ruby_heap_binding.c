@@ -16,7 +16,7 @@ struct heap_scan {
     struct memscope_heap_listing listing;
     struct memscope_heap_pins pins;
     struct memscope_slot_sizes sizes;
-    bool collect; /* wanted */
+    bool collect; /* run a full GC first */
     bool finished_gc;
 };
 
@@ -131,7 +131,7 @@ static VALUE native_ruby_heap(VALUE self, VALUE collect) {
 
 /* ---- the rule for freeing pages ------------------------------------------------------------------------------- */
 
-/* As gc.c reads its variables: ignores a value out of bounds or that is no number (get_envparam_double, …_size). */
+/* As gc.c does, ignores a value that is out of bounds or not a number (get_envparam_double, …_size). */
 static double ratio_from_environment(const char *name, double otherwise, double more_than, double at_most) {
     const char *given = getenv(name);
     char *end;
@@ -150,7 +150,7 @@ static size_t slots_from_environment(const char *name, size_t otherwise) {
     return given == NULL || *given == '\0' || *end != '\0' || slots <= 0 ? otherwise : (size_t)slots;
 }
 
-/* Ruby reads its environment once; what the program sets later would mislead. */
+/* Read once at load, as Ruby does: what the program sets in ENV later has no effect on Ruby. */
 static void learn_the_rule(void) {
     double least = ratio_from_environment("RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO", 0.20, 0.0, 1.0);
 

@@ -16,16 +16,16 @@
 #define HEAP_KEYS 24
 
 /*
- * The keys of GC.stat and GC.stat_heap as this Ruby has them, learned once. Static Symbols, or kept by a registered
- * object.
+ * The keys of GC.stat and GC.stat_heap as this Ruby has them, learned once. Each is a static Symbol, or kept alive by a
+ * registered object.
  */
-static VALUE gc_stat; /* a Hash that GC.stat fills, and that is copied out of */
+static VALUE gc_stat; /* a Hash that GC.stat fills and each snapshot copies */
 static VALUE heap_keys[HEAP_KEYS];
 static size_t heap_key_count;
 static size_t heap_count; /* 0 before Ruby 3.2 */
 static ID id_stat_heap;
 
-/* The keys under :jemalloc and :glibc, and reasons that most snapshots give. */
+/* The keys under :jemalloc, and the reasons that most snapshots give. */
 #define STAT(field, key, type, unit, kind, since) #field,
 static const char *const jemalloc_names[] = {
 #include "malloc/jemalloc_stats.def"
@@ -58,7 +58,7 @@ static bool is_allocator(enum memscope_allocator_name name) {
     return memscope_allocator_current()->name == name;
 }
 
-/* Both take the allocator's locks, so other Ruby threads run meanwhile. */
+/* Both calls take the allocator's locks, so they run without the GVL. */
 static void read_allocator(void *argument) {
     struct readings *readings = argument;
 
@@ -69,8 +69,9 @@ static void read_allocator(void *argument) {
 }
 
 /*
- * Nothing here makes a Ruby object: GC.stat fills a Hash that has all its keys, and GC.stat_heap, asked for one key,
- * answers with the number alone. That Hash is every snapshot's: the GVL is not let go between filling and copying it.
+ * Creates no Ruby object: GC.stat fills a Hash that already has all its keys, and GC.stat_heap, asked for one key,
+ * returns only the number. All snapshots share that Hash, so the GVL must not be released between filling and copying
+ * it.
  */
 static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
@@ -83,7 +84,7 @@ static void read_all(struct readings *readings) {
                 NUM2SIZET(rb_funcall(rb_mGC, id_stat_heap, 2, SIZET2NUM(heap), heap_keys[key]));
 }
 
-/* A frozen Hash of count keys; pairs are keys and values in turn. Made at its final size. */
+/* A frozen Hash of count keys, allocated at its final size. pairs: keys and values alternate. */
 static VALUE pairs_to_hash(const VALUE *pairs, size_t count) {
     VALUE hash = rb_hash_new();
 
@@ -120,7 +121,7 @@ static VALUE heaps_to_hash(const struct readings *readings) {
     return rb_obj_freeze(heaps);
 }
 
-/* Which keys of the table this jemalloc does not have, or nil. */
+/* The reason for keys that this jemalloc does not have, or for mixed epochs; nil if there is none. */
 static VALUE jemalloc_gaps(const struct memscope_jemalloc_stats *stats) {
     VALUE gaps = Qnil;
 
@@ -196,7 +197,9 @@ static VALUE glibc_reason(const struct readings *readings) {
     return Qnil;
 }
 
-/* Most snapshots of a process give the same reasons: they are made once, and again only when one differs. */
+/*
+ * Most snapshots of a process give the same reasons: their Hash is made once, and another only when a reason differs.
+ */
 static VALUE reasons_to_hash(const struct readings *readings) {
     VALUE jemalloc = jemalloc_reason(readings), glibc = glibc_reason(readings), reasons;
 
@@ -230,7 +233,7 @@ static VALUE cost_to_hash(const struct readings *readings, uint64_t wall_ns) {
     return pairs_to_hash(pairs, 4);
 }
 
-/* T1; T2 where mallinfo2 was asked for. */
+/* Tier T1; T2 if mallinfo2 was asked for. */
 static VALUE native_snapshot(VALUE self, VALUE malloc) {
     struct readings readings;
     uint64_t start = memscope_now_ns();
@@ -257,7 +260,7 @@ static VALUE native_snapshot(VALUE self, VALUE malloc) {
     return body;
 }
 
-/* The Symbols of a Hash, up to capacity; those of Integers only. */
+/* The keys of a Hash whose values are Integers, up to capacity. */
 static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
     VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
     size_t count = 0;
@@ -286,7 +289,7 @@ static void learn_gc(void) {
     heap_key_count = learn_keys(rb_hash_aref(heaps, INT2FIX(0)), heap_keys, HEAP_KEYS);
 }
 
-/* Native::JEMALLOC_COUNTERS, the keys that only rise: the table of keys is in C only. */
+/* Native::JEMALLOC_COUNTERS, the keys whose values only rise: the table of keys is in C only. */
 static void define_jemalloc_counters(void) {
 #define STAT(field, key, type, unit, kind, since) #kind,
     static const char *const kinds[] = {

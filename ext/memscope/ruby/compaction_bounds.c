@@ -46,7 +46,8 @@ static void add_size(struct memscope_slot_size *total, const struct memscope_slo
 /* ---- bounds --------------------------------------------------------------------------------------------------- */
 
 /*
- * Free slots of the target sizes limit how many resizing objects move; the pages of the others stay, in proportion.
+ * Objects can change slot size only while the target sizes have free slots. The share of each size's resizing objects
+ * that must stay pins the same share of their pages.
  */
 static void pin_resizes(struct memscope_slot_sizes *sizes) {
     size_t room = 0;
@@ -70,7 +71,7 @@ static size_t pages_for(const struct memscope_slot_size *size, size_t slots) {
     return (slots + size->most_slots - 1) / size->most_slots;
 }
 
-/* Perfect packing around what is surely pinned, all resizing objects gone. */
+/* Lower bound: perfect packing around the surely pinned pages, after all resizing objects have left this size. */
 static size_t fewest_pages(const struct memscope_slot_size *size) {
     size_t needed = pages_for(size, size->live_slots - size->resizes.source);
 
@@ -78,8 +79,8 @@ static size_t fewest_pages(const struct memscope_slot_size *size) {
 }
 
 /*
- * Every object that may be pinned is. Where compaction does not fill pinned pages first, they may all lie behind the
- * pages that it fills. It ends within the page where its two cursors meet.
+ * Upper bound: every object that may be pinned is pinned. Unless compaction fills pinned pages first, all of them may
+ * come after the pages that it fills. One page more, since compaction ends inside the page where its two cursors meet.
  */
 static size_t most_pages(const struct memscope_slot_size *size, bool pinned_pages_first) {
     size_t pinned = size->pinned_pages_max, needed;

@@ -1,6 +1,6 @@
 /*
- * The pages of Ruby's heap by slot size, and between which bounds compaction would leave how many of them. Arithmetic
- * on a listing and its pins: no VALUE, any context.
+ * The pages of Ruby's heap by slot size, and bounds on how many of them would still hold objects after compaction.
+ * Arithmetic on a listing and its pins: no VALUE, any context.
  */
 #ifndef MEMSCOPE_COMPACTION_BOUNDS_H
 #define MEMSCOPE_COMPACTION_BOUNDS_H
@@ -12,7 +12,7 @@
 struct memscope_slot_size {
     size_t pages, hidden_empty_pages, slots, live_slots, most_slots;
     size_t pinned_pages_min, pinned_pages_max;
-    size_t tenths[MEMSCOPE_TENTHS]; /* pages by the tenth of their slots that is live */
+    size_t tenths[MEMSCOPE_TENTHS]; /* pages by live share of their slots: below 0.1, below 0.2, … */
     struct memscope_resizes resizes;
     size_t fewest_pages, most_pages; /* after compaction */
 };

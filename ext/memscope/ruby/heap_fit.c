@@ -22,7 +22,7 @@ static size_t array_bytes(VALUE array) {
     return header + sizeof(VALUE) * (size_t)RARRAY(array)->as.heap.aux.capa;
 }
 
-/* string.c, rb_str_size_as_embedded; of the terminator's length only the common one */
+/* string.c, rb_str_size_as_embedded; assumes a terminator of one byte */
 static size_t string_bytes(VALUE string) {
     size_t header = offsetof(struct RString, as.embed.ary);
 
@@ -49,7 +49,7 @@ size_t memscope_fitting_bytes(VALUE object) {
         return string_bytes(object);
     case RUBY_T_HASH:
         return hash_bytes(object);
-    case RUBY_T_OBJECT: /* its shape decides, and no public interface has it */
+    case RUBY_T_OBJECT: /* its shape decides, which no public interface exposes */
         return MEMSCOPE_OBJECT_IS_EMBEDDED(object) ? 0 : MEMSCOPE_UNKNOWN_FIT;
     default:
         return 0;

@@ -1,6 +1,6 @@
 /*
- * Since 3.2 compaction moves Arrays, Strings, Hashes and plain objects to the slot size that they would need now, and
- * leaves them in place when no slot of that size is free; it never makes one.
+ * Since 3.2 compaction moves Arrays, Strings, Hashes and plain objects to the slot size that they would need now. It
+ * leaves them in place when that size has no free slot, since it adds no pages.
  */
 #ifndef MEMSCOPE_HEAP_FIT_H
 #define MEMSCOPE_HEAP_FIT_H
@@ -12,8 +12,8 @@
 #define MEMSCOPE_UNKNOWN_FIT SIZE_MAX
 
 /*
- * How many bytes of a slot a live object would take if it were made now; 0 when it keeps the slot size that it has.
- * Reads the object's own slot only.
+ * Slot bytes that a live object would need if it were allocated now; 0 if it would keep its slot size. Reads only the
+ * object's own slot; through rb_gc_obj_optimal_size, also its shape and encoding.
  */
 size_t memscope_fitting_bytes(VALUE object);
 

@@ -10,14 +10,17 @@
 
 /* ---- pages by address ------------------------------------------------------------------------------------------ */
 
-/* Finds a page by the address of an object on it: an open-addressing table of indices into the listing, plus one. */
+/*
+ * Finds a page by the address of an object on it: an open-addressing hash table of listing indices plus one; 0 is
+ * empty.
+ */
 struct page_index {
     const struct memscope_heap_listing *listing;
     uint32_t *table;
     size_t mask;
 };
 
-/* What is being walked: pins holds what the references of the object at hand do to the pages they lead to. */
+/* The state of a survey. pins: the flags to set on the pages of the objects that the current object references. */
 struct survey {
     struct page_index index;
     struct memscope_heap_pins *found;
@@ -90,8 +93,8 @@ static void mark_environment(VALUE object, void *data) {
 }
 
 /*
- * rb_gc_mark pins, rb_gc_mark_movable does not; the latter is right only where the type can update its references. A
- * type that can may still pin some, as threads and fibers do with all that stands on their stacks. Enumerators pin none
+ * rb_gc_mark pins; rb_gc_mark_movable does not, and only types that can update their references may use it. Such a type
+ * may still pin some of them, as threads and fibers pin everything on their stacks. Enumerators pin none
  * (enumerator.c).
  */
 static uint8_t pins_of_data(const rb_data_type_t *type) {
@@ -136,7 +139,7 @@ static void mark_shared_root(struct survey *survey, VALUE string) {
 
 /* ---- hashes that compare by identity: their keys are pinned ---------------------------------------------------- */
 
-/* The table type of such Hashes; NULL where this Ruby's layout was not understood. */
+/* The st_table type of Hashes that compare by identity; NULL if this Ruby's Hash layout was not recognized. */
 static const struct st_hash_type *identity_type;
 
 static const st_table *table_of(VALUE hash) {
@@ -153,7 +156,7 @@ static bool compares_by_identity(VALUE hash) {
     return table != NULL && table->type == identity_type;
 }
 
-/* A small Hash has no st_table, a larger one has, and one that compares by identity has one of another type. */
+/* A small Hash has no st_table, a larger one has one, and one that compares by identity has one of a different type. */
 static void learn_identity_type(void) {
     enum { ENTRIES = 20 };
     VALUE small = rb_hash_new(), large = rb_hash_new();
@@ -196,7 +199,7 @@ static bool is_object(VALUE slot) {
 
 static void survey_object(struct survey *survey, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_SYMBOL: /* one whose ID was asked for stays where it is, and only Ruby can tell which */
+    case RUBY_T_SYMBOL: /* a dynamic Symbol is pinned once it has an ID, which only Ruby can tell */
         mark_page(survey, object, MEMSCOPE_PAGE_MAY_PIN);
         break;
     case RUBY_T_STRING:
@@ -230,7 +233,10 @@ static void insert_slot_size(struct memscope_heap_pins *pins, size_t slot_bytes)
     pins->slot_sizes++;
 }
 
-/* The slot size that compaction would use: the smallest for a large object (gc.c, gc_compact_destination_pool). */
+/*
+ * The slot size that compaction would use; for an object too large for every slot, the smallest (gc.c,
+ * gc_compact_destination_pool).
+ */
 static struct memscope_resizes *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
     for (size_t at = 0; at < pins->slot_sizes; at++)
         if (bytes <= pins->resizes[at].slot_bytes)
@@ -238,7 +244,7 @@ static struct memscope_resizes *fitting_size(struct memscope_heap_pins *pins, si
     return &pins->resizes[0];
 }
 
-/* Whether the object would leave its slot size. */
+/* Counts an object that would leave its slot size; returns whether it would. */
 static bool count_resize(struct memscope_heap_pins *pins, VALUE object, struct memscope_resizes *own) {
     size_t bytes = memscope_fitting_bytes(object);
     struct memscope_resizes *fitting;

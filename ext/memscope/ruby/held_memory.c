@@ -9,14 +9,14 @@
 
 #define TYPE_LIMIT 256 /* a power of two; an application has about a hundred types */
 
-/* Nanoseconds. Size functions that read a field or two take some tens. */
+/* In nanoseconds. A dsize function that reads a field or two takes a few tens. */
 #define SLOW_CALL 2000
 #define BUDGET_OF_A_TYPE 2000000
 #define BUDGET_OF_A_WALK 8000000
-/* A single call may be slow because it was interrupted. */
+/* Slow calls after which a type may be left out: a single one may have been interrupted. */
 #define SLOW_CALLS_OF_A_TYPE 4
 
-/* Of a type's calls one in TIMED_CALL is timed; after a slow one, each of the next WATCHED_CALLS. */
+/* One in TIMED_CALL calls for each type is timed; after a slow one, each of the next WATCHED_CALLS. */
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
@@ -31,9 +31,9 @@ struct asked_type {
 
 struct walk {
     struct memscope_held_memory *held;
-    struct asked_type types[TYPE_LIMIT + 1]; /* by a hash of the type; the last one is of those without a place */
+    struct asked_type types[TYPE_LIMIT + 1]; /* hash table; the last entry is for types without a place */
     uint64_t spent_ns;
-    uint64_t clock_ns; /* that reading a thread's own time takes, 0.1 to 2 µs */
+    uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
 };
 
 static struct asked_type *asked_type_of(struct walk *walk, const rb_data_type_t *type) {
@@ -74,8 +74,8 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 }
 
 /*
- * CLOCK_MONOTONIC is cheap to read, but also counts the time of other processes. A slow call by it only begins a watch
- * by the thread's own time, which takes a system call to read.
+ * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
+ * this clock only starts a watch by the thread's CPU clock, which takes a system call to read.
  */
 static size_t ask_timed(struct walk *walk, struct asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;
@@ -110,15 +110,18 @@ static size_t ask_typed(struct walk *walk, VALUE object) {
 }
 
 /*
- * Fibers, and threads before 3.3, have their VM stack on a mapped stack, not in malloc memory, and count it all the
- * same (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
+ * Fibers, and threads before 3.3, have their VM stack in a mapped stack, not in malloc memory, yet count it as held
+ * (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
  */
 static bool counts_a_mapped_stack(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type ||
            (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
 }
 
-/* 0 for an object without a memsize. Ruby 4.0 may crash on that of a class under construction (seen by profilers). */
+/*
+ * 0 for a slot without an object, for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of
+ * may crash on one under construction (seen by profilers).
+ */
 static size_t ask(struct walk *walk, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_NONE:

@@ -15,18 +15,18 @@
 #define PROBES 256
 
 /*
- * Frames (iseqs and method entries) by address, found and added without a lock. They are pinned: their index in a
- * stack is all that is left of them there. 786 kB of address space, of which what is used is resident.
+ * Frames (iseqs and method entries) by address, found and added without a lock. They are pinned, since a stack keeps
+ * only their index. 786 kB of address space, resident only where used.
  */
 static struct frames {
     _Atomic(VALUE) slots[FRAME_SLOTS];
-    _Atomic(VALUE) dense[FRAME_LIMIT]; /* the same, for marking */
+    _Atomic(VALUE) dense[FRAME_LIMIT]; /* the same frames without gaps, for marking */
     atomic_uint count;
 } * frames;
 
 /*
- * A place among those to be marked is taken first, and stays empty where another thread interns the frame meanwhile:
- * no frame is in a slot that is not marked.
+ * Stores the frame in `dense`, which the GC marks, before it stores it in a slot, so that every frame in a slot is
+ * marked. If another thread interns the same frame meanwhile, `dense` keeps a harmless duplicate.
  */
 uint32_t memscope_intern_frame(VALUE frame) {
     uint32_t slot = (uint32_t)((uint64_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 48);
@@ -79,15 +79,15 @@ void memscope_mark_interned_frames(void) {
 #define NAME_LIMIT 4096
 #define NAME_BYTES 64
 
-/* An entry is published by its length and does not change. */
+/* An entry is published when its length is stored in state, and never changes afterwards. */
 struct name {
-    atomic_uint state; /* 0 free, 1 being written, then 2 + its length */
+    atomic_uint state; /* 0: free; 1: being written; else 2 + length of text */
     char text[NAME_BYTES];
 };
 
 /*
- * Tags stay: fibers keep their indexes. Threads' names, of which a process may have ever new ones, are of one profile;
- * they are read as its frames are (stack_reader.c, begin_reading).
+ * Tags stay, because fibers keep their indexes. Thread names, of which a process may make ever new ones, last for one
+ * profile; like its frames, they are interned between begin_reading and end_reading (stack_reader.c).
  */
 static struct name *tag_names, *thread_names;
 
@@ -152,7 +152,7 @@ size_t memscope_interned_bytes(void) {
            memscope_lasting_resident_bytes(thread_names, NAME_LIMIT * sizeof *thread_names);
 }
 
-/* The kernel takes no pages back that are locked (mlockall). */
+/* MADV_DONTNEED fails on locked pages (mlockall). */
 static void empty(void *table, size_t bytes) {
     if (madvise(table, bytes, MADV_DONTNEED) != 0)
         memset(table, 0, bytes);

@@ -32,8 +32,8 @@ static const struct memscope_heap_page_header *header_of(const struct memscope_h
 }
 
 /*
- * Up to 3.3 each_objects reports pages; a callback for each object would come with one slot between start and end.
- * Runs inside the object space's walk: no allocation, no exception.
+ * each_objects calls back once per page; a modular GC without pages would call back once per object, with one slot
+ * between start and end. Runs inside the walk of the object space: must not allocate objects or raise.
  */
 static int list_page(void *start, void *end, size_t stride, void *data) {
     struct memscope_heap_listing *listing = data;
@@ -61,7 +61,10 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
 typedef int page_callback(void *start, void *end, size_t stride, void *data);
 
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
-/* NULL, or why no page was called back for: beside other Ractors the walk takes Ruby's lock, or is not begun. */
+/*
+ * Returns NULL, or the reason why the callback was never called. With other Ractors alive, the walk takes the VM lock;
+ * if Ruby does not export that lock, there is no walk.
+ */
 static const char *walk_pages(void (*walk)(page_callback *callback, void *data), page_callback *callback, void *data) {
     if (!memscope_other_ractors()) {
         walk(callback, data);
@@ -94,8 +97,9 @@ static const char *each_page(page_callback *callback, void *data) {
 }
 
 /*
- * Whether the headers tell the truth in this Ruby: on a sample of pages they must agree with the slots. A page that is
- * being allocated from says that none is free; that many are let pass, and each is off by less than its own size.
+ * Whether this Ruby's page headers can be trusted: on a sample of pages they must agree with the slots. The header of a
+ * page that is being allocated from says that no slot is free; up to SAMPLE_PAGES / 4 such pages are accepted, each off
+ * by less than its slot count.
  */
 static bool headers_are_right(const struct memscope_heap_listing *listing) {
     size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;
@@ -231,7 +235,9 @@ static size_t constant_size(VALUE hash, const char *key) {
     return NIL_P(value) ? 0 : NUM2SIZET(value);
 }
 
-/* cont.c, fiber_pool_initialize: the two stacks together, and always one page more. */
+/*
+ * cont.c, fiber_pool_initialize: the VM and the machine stack together, raised to the next page boundary even from one.
+ */
 static size_t pooled_fiber_bytes(VALUE parameters) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t wanted =

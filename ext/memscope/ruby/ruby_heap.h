@@ -16,14 +16,14 @@ enum memscope_slot_counts {
     MEMSCOPE_SLOTS_WALKED,       /* slot by slot */
 };
 
-/* Learns this Ruby's constants; before anything below, when the extension is loaded. */
+/* Called when the extension is loaded, before anything below: learns this Ruby's constants. */
 void memscope_ruby_heap_learn(void);
 
 struct memscope_heap_listing {
     struct memscope_scratch scratch;
     struct memscope_heap_page *pages;
     size_t count;
-    size_t page_bytes;      /* of a heap page; 0 when this Ruby's GC has none, or none that can be listed */
+    size_t page_bytes;      /* size of a heap page; 0 if this Ruby's GC has none, or none that can be listed */
     size_t empty_pages;     /* as GC.stat counts them */
     size_t allocated_pages; /* as GC.stat counts them: with and without objects */
     enum memscope_slot_counts slot_counts;
@@ -33,8 +33,9 @@ struct memscope_heap_listing {
 };
 
 /*
- * Lists the pages and counts their live slots. GVL held; creates no objects, but each_objects borrows a little malloc
- * memory meanwhile. 0.05 to 1.3 µs a page with headers, 4 to 20 ns a slot when walked. Close it afterwards in any case.
+ * Lists the pages and counts their live slots. Caller holds the GVL. Creates no objects, but each_objects takes a
+ * little malloc memory while it runs. 0.05 to 1.3 µs per page from headers, 4 to 20 ns per slot when walked. The
+ * listing must be closed afterwards, even after a refusal.
  */
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
@@ -43,8 +44,8 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 bool memscope_counts_empty_pages(void);
 
 /*
- * Ends an incremental mark or lazy sweep, as the next allocations would (26 to 43 ms at 1.5 M objects), so that every
- * slot is live or free. True where one was ended. GVL held.
+ * Ends an incremental mark or lazy sweep in progress, as the next allocations would (26 to 43 ms at 1.5 M objects), so
+ * that every slot is live or free. Returns whether it ended one. Caller holds the GVL.
  */
 bool memscope_heap_finish_gc(void);
 

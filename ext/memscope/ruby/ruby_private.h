@@ -1,6 +1,6 @@
 /*
- * The only declarations of Ruby symbols that are in no public header, and the only constants of Ruby's inside that no
- * interface exposes: each with the versions that have it, and the fallback where it is missing. To be deleted line by
+ * All declarations of Ruby symbols that are in no public header, and all constants of Ruby's internals that no
+ * interface exposes: each with the versions that have it, and the fallback for those that do not. To be deleted line by
  * line as Ruby publishes them.
  */
 #ifndef MEMSCOPE_RUBY_PRIVATE_H
@@ -12,10 +12,10 @@
 #include <ruby/version.h>
 
 /*
- * Calls back once for each heap page in use: from its first slot to the end of its last, stride bytes a slot (under
- * modular GCs without pages, once for each object). Allocates one temporary array of pointers with malloc for each
- * slot size, no objects. Exported from 3.1 to 4.1dev. It first finishes an incremental mark or lazy sweep that is under
- * way (26 to 43 ms measured at 1.5 M objects).
+ * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
+ * slot (under modular GCs without pages, once per object). First finishes an incremental mark or lazy sweep in progress
+ * (26 to 43 ms measured at 1.5 M objects). Allocates no objects, but with malloc one temporary array of pointers per
+ * slot size. Exported from 3.1 to 4.1dev.
  */
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
 void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t stride, void *data), void *data);
@@ -30,19 +30,25 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #define MEMSCOPE_LISTING_FINISHES_GC 1
 #endif
 
-/* Whether this thread holds the GVL; false in one that Ruby did not make. Exported from 3.1 to 4.1dev (thread.c). */
+/*
+ * Whether this thread holds the GVL; false in a thread that Ruby did not create. Exported from 3.1 to 4.1dev
+ * (thread.c).
+ */
 int ruby_thread_has_gvl_p(void);
 
 /*
- * The lock under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1, not by 3.3:
- * there a Ractor that grows the heap while its pages are listed makes each_objects write behind its array.
+ * The VM lock, under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1, not by 3.3,
+ * where a Ractor that grows the heap during a listing makes each_objects write past the end of its array.
  */
 #ifdef HAVE_RB_VM_LOCK_ENTER_BODY
 void rb_vm_lock_enter_body(unsigned int *level);
 void rb_vm_lock_leave_body(unsigned int *level);
 #endif
 
-/* An object's slot and what it says it holds through malloc: ObjectSpace.memsize_of. Exported from 3.1 to 4.1dev. */
+/*
+ * Bytes of an object's slot plus what it says it holds through malloc: ObjectSpace.memsize_of. Exported from 3.1 to
+ * 4.1dev.
+ */
 size_t rb_obj_memsize_of(VALUE object);
 
 /*
@@ -56,7 +62,8 @@ struct memscope_heap_page_header {
 
 /*
  * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
- * mark functions; allocates nothing. Neither during a GC nor beside other Ractors. Exported from 3.1 to 4.1dev.
+ * mark functions; allocates nothing. Must not run during a GC or while other Ractors are alive. Exported from 3.1 to
+ * 4.1dev.
  */
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
@@ -65,17 +72,18 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 #endif
 
 /*
- * A Hash with this flag has an st_table, pointed to behind its RBasic before 3.3, and since then in its slot behind
- * RBasic and the default value (internal/hash.h, RHASH_ST_TABLE). Readers must check it against Hashes they know.
+ * A Hash with this flag has an st_table: before 3.3, RBasic is followed by a pointer to it; since 3.3, RBasic and the
+ * default value are followed by the table itself (internal/hash.h, RHASH_ST_TABLE). Readers must check this against
+ * Hashes with known content.
  */
 #define MEMSCOPE_HASH_HAS_TABLE RUBY_FL_USER3
 #define MEMSCOPE_HASH_TABLE_OFFSET (sizeof(struct RBasic) + (RUBY_API_VERSION_CODE >= 30300 ? sizeof(VALUE) : 0))
 #define MEMSCOPE_HASH_TABLE_IS_INSIDE (RUBY_API_VERSION_CODE >= 30300)
 
-/* struct ar_table_struct (internal/hash.h): 8 pairs and a byte of hint for each. */
+/* struct ar_table_struct (internal/hash.h): 8 pairs, and one hint byte for each. */
 #define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
 
-/* Which slot size an object would take by now, 0 for its own: which compaction uses. Exported by 3.4 (gc.c). */
+/* The size by which compaction picks the slot size of an object; 0: it keeps its own. Exported by 3.4 (gc.c). */
 #ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
 size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
@@ -85,7 +93,10 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
-/* Whether a plain object holds its variables in its slot. 4.0 has ROBJECT_HEAP for ROBJECT_EMBED, 4.1dev neither. */
+/*
+ * Whether a plain object holds its variables in its slot. 4.0 has ROBJECT_HEAP, its inverse, instead of ROBJECT_EMBED;
+ * 4.1dev has neither.
+ */
 #if defined(ROBJECT_HEAP)
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
 #elif defined(ROBJECT_EMBED)
@@ -101,14 +112,14 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) NULL
 #endif
 
-/* imemo_type(object) of a captured environment (internal/imemo.h). */
+/* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
     (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
 
 /* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
 
-/* A Ruby thread may continue in another native thread (RUBY_MN_THREADS=1), which raises an event. */
+/* A Ruby thread may move to another native thread (RUBY_MN_THREADS=1), which fires an event. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_THREADS_MIGRATE 1
 #else
@@ -125,8 +136,8 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
 
 /*
- * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes, in
- * 3.2 and 4.1dev of 32, and since 3.3 16,777,216 nodes of 24.
+ * The shape tree and its red-black cache, two mmaps of Init_default_shapes (shape.c): 524,288 shapes of 40 bytes (in
+ * 3.2 and 4.1dev, of 32), and since 3.3 a cache of 16,777,216 nodes of 24 bytes.
  */
 #if RUBY_API_VERSION_CODE >= 40100
 #define MEMSCOPE_SHAPE_LIST_BYTES ((size_t)524288 * 32)

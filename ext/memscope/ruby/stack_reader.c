@@ -28,11 +28,11 @@ static atomic_bool ruby_ended;
 static bool frames_without_gvl; /* see may_read */
 
 /*
- * Set in a thread that has ended for Ruby while its native thread lives on (TLS destructors, the thread cache). 3.1
- * clears what ruby_native_thread_p looks at itself (thread_pthread.c, native_thread_destroy); later ones do not.
+ * Set when the Ruby thread has ended but its native thread lives on (TLS destructors, the thread cache). 3.1 itself
+ * clears what ruby_native_thread_p reads (thread_pthread.c, native_thread_destroy); later versions do not.
  *
- * Since 3.3 a native thread may run one Ruby thread after another (those of Ractors other than the main one, and with
- * RUBY_MN_THREADS=1 all). One that has begun elsewhere does not start there, but resumes.
+ * Since 3.3 a native thread may run several Ruby threads in turn (those of Ractors other than the main one; with
+ * RUBY_MN_THREADS=1, all). A Ruby thread that started on another native thread fires RESUMED here, not STARTED.
  */
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
 #define THREAD_EVENTS                                                                                                  \
@@ -50,17 +50,17 @@ static const bool thread_ended = false;
 #endif
 
 /*
- * 0: the thread's Ruby frames can be read.
+ * Returns 0 if the calling thread's Ruby frames can be read.
  *
  * Removing the ruby_ended check crashes at exit; removing the native-thread check crashes immediately. No test fails
- * without the others, which are needed all the same:
- * - thread_ended: where Ruby does not clear what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), it
- *   is still set when the thread has ended and its execution context is freed.
- * - the GVL: the control frame stack of a thread without it is the thread's own, but compaction moves its referents
- *   concurrently (gc.c 3.1.2, gc_compact_start in line 5836): see the readers below.
- * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, before the reference
- *   is updated (gc_sweep_continue in line 5737; gc_update_references comes last), and during marking nothing more may
- *   be pinned.
+ * without the other checks, but they are needed all the same:
+ * - thread_ended: unless Ruby clears what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), that
+ *   function still returns true when the thread has ended and its execution context is freed.
+ * - the GVL: a thread without it still owns its control frame stack, but compaction concurrently moves the objects that
+ *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836): see the readers below.
+ * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, until the reference
+ *   is updated (gc_sweep_continue, line 5737; gc_update_references comes last), and during marking nothing more may be
+ *   pinned.
  */
 static enum memscope_stack_state state_of_thread(void) {
     if (atomic_load_explicit(&ruby_ended, memory_order_relaxed) && PROTECTS(ruby_ended))
@@ -75,22 +75,22 @@ static enum memscope_stack_state state_of_thread(void) {
 }
 
 /*
- * Readers announce themselves, for two who wait for them.
+ * Readers announce themselves to the two functions that wait for them, mark_interned and memscope_forget_interned.
  *
- * A thread that waits without the GVL has frames that do not change: but for compaction, which moves what they point
- * to. So a reader stops where a GC is under way; GC, whose marking comes before it moves anything, waits in
- * mark_interned for the readers that were there first. Both orders are seq_cst: either the reader sees during_gc, or
- * the marking sees the reader. (Left out, it did not fail in minutes: a reading takes a microsecond.) A reader that
- * holds the GVL is none that a GC can meet; but a thread that queues for the GVL counts as having it (thread.c 3.1.2,
- * ruby_thread_has_gvl_p in line 1927: only blocking regions give it up), and a signal handler may allocate.
+ * The frames of a thread that waits without the GVL do not change, but compaction moves what they point to. So a reader
+ * backs off during a GC; and a GC, which marks before it moves anything, waits in mark_interned for the readers that
+ * came first. Both orders are seq_cst: either the reader sees during_gc, or the marking sees the reader. (Without the
+ * wait, nothing failed in minutes: a reading takes a microsecond.) A GC cannot run while a reader holds the GVL; but a
+ * thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only blocking
+ * regions give it up), and a signal handler may allocate.
  *
- * Before 3.2 automatic compaction moves objects while it sweeps lazily, outside of a GC in this sense (gc.c,
- * read_barrier_handler): with GC.auto_compact such frames are not read there.
+ * Before 3.2 automatic compaction moves objects during lazy sweeping, when rb_during_gc is false (gc.c,
+ * read_barrier_handler): with GC.auto_compact, frames are not read there without the GVL.
  *
- * And memscope_forget_interned closes the table, so that no index of a frame is handed out while it is emptied.
+ * memscope_forget_interned also sets closed, so that no frame index is handed out while the tables are emptied.
  */
 static atomic_int readers;
-static __thread int readers_here; /* of these, of this thread: one, or more where a signal handler came in between */
+static __thread int readers_here; /* share of this thread: above 1 if a signal handler interrupted a reading */
 static atomic_bool closed;
 
 static bool begin_reading(void) {
@@ -118,7 +118,7 @@ static void wait_for_readers(void) {
 /* ---- a stack ---------------------------------------------------------------------------------------------------- */
 
 static atomic_uint generation;
-static atomic_uint session; /* counts the starts */
+static atomic_uint session; /* number of profile starts */
 static _Atomic(uint64_t) readings, nanoseconds;
 
 static uint32_t thread_name(void) {
@@ -149,7 +149,7 @@ static unsigned read_ruby_frames(uint64_t *words, unsigned room) {
     return count > 0 ? (unsigned)count : 0;
 }
 
-/* Ruby frames, and the state where there are none or where it matters. Leaf first. */
+/* The Ruby frames, leaf first, then the state unless it is 0; a stack without frames always gets one. */
 static unsigned read_ruby(uint64_t *words, unsigned room, enum memscope_stack_state state, bool readable) {
     unsigned length = readable ? read_ruby_frames(words, room - 1) : 0;
 
@@ -160,7 +160,7 @@ static unsigned read_ruby(uint64_t *words, unsigned room, enum memscope_stack_st
     return length;
 }
 
-/* The frames, as far as they can be had. */
+/* Native frames, then Ruby frames, as far as each can be read. */
 static unsigned read_frames(uint64_t *words, unsigned room) {
     enum memscope_stack_state state = state_of_thread();
     bool readable = begin_reading() && may_read(state);
@@ -234,10 +234,9 @@ static size_t interned_bytes(const void *unused) {
 }
 
 /*
- * Not write-barrier protected, on purpose: interning inside malloc cannot report a new reference to the collector, so
- * it has to look at this object in every minor collection, as it does at all that are old and not protected
- * (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). Protected, its new frames would not be marked until the next major
- * one, which is to do without the marking.
+ * Not write-barrier protected, on purpose: interning inside malloc cannot run a write barrier, so every minor GC has to
+ * mark this object, as it does all old unprotected objects (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). If it were
+ * protected, new frames would stay unmarked until the next major GC: no better than not marking them.
  */
 static const rb_data_type_t interned_type = {
     .wrap_struct_name = "Memscope::Native interned frames",
@@ -249,7 +248,7 @@ static void at_vm_exit(ruby_vm_t *unused) {
     atomic_store(&ruby_ended, true);
 }
 
-/* Other threads do not exist in the child, nor do their readers; an entry that one had begun to intern stays unused. */
+/* The child has no other threads, hence no readers in them; an entry that one had begun to intern stays unused. */
 static void in_forked_child(void) {
     atomic_store(&readers, readers_here);
 }
@@ -273,7 +272,7 @@ bool memscope_stack_reader_prepare(void) {
     if (prepared)
         return true;
     prepared = true;
-    /* Of any data but NULL, which would be neither marked nor freed. */
+    /* The data pointer may be anything but NULL: with NULL, the object would be neither marked nor freed. */
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
     ruby_vm_at_exit(at_vm_exit);
     pthread_atfork(NULL, NULL, in_forked_child);

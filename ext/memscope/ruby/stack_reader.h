@@ -14,20 +14,20 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
-/* Before the first profile; false for want of memory. What it makes stays. With the GVL. */
+/* Called with the GVL before the first profile; false if there is no memory. What it sets up is never torn down. */
 bool memscope_stack_reader_prepare(void);
 
-/* Whether it reads the frames of threads that wait without the GVL. With the GVL. */
+/* Sets whether the reader reads the frames of threads that wait without the GVL. With the GVL. */
 void memscope_stack_reader_reads_without_gvl(bool whether);
 
-/* A profile begins: drops what the one before interned. With the GVL. */
+/* Called when a profile begins: drops the frames and thread names that the previous one interned. With the GVL. */
 void memscope_forget_interned(void);
 
 /* The frame, tag or name that a word stands for; Qnil for none. With the GVL. */
 VALUE memscope_interned_frame(uint64_t word);
 VALUE memscope_interned_name(uint64_t word);
 
-/* Another one after memscope_forget_interned. */
+/* The number of the current session; memscope_forget_interned begins a new one. */
 uint32_t memscope_session(void);
 
 /* False for a stack that was read before the profile began, or by another reader. */

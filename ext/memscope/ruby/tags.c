@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 /*
- * A tag is a fiber's: where it is kept while others run, under a name of Thread#[]. What malloc looks at is a copy,
- * which exists in any state of the process; it is made when a thread switches to another fiber.
+ * A tag belongs to a fiber and is kept as a fiber-local (Thread#[]). malloc reads only a copy of the calling thread,
+ * which exists in any state of the process and is updated when the thread switches to another fiber.
  */
 static ID tag_key;
 static __thread uint32_t tag;
@@ -24,7 +24,7 @@ static uint32_t tag_of_fiber(VALUE thread) {
     return FIXNUM_P(kept) ? (uint32_t)FIX2ULONG(kept) : 0;
 }
 
-/* A frozen thread keeps nothing: its fibers share its tag. */
+/* A frozen thread accepts no fiber-locals: its fibers share one tag. */
 void memscope_set_tag(uint32_t index) {
     VALUE thread = rb_thread_current();
 
@@ -34,9 +34,10 @@ void memscope_set_tag(uint32_t index) {
 }
 
 /*
- * A fiber that begins takes over the tag of the one that resumes it: it has no frame yet, while one that has run before
- * is in the method that it has yielded in. Called by Ruby in the fiber that goes on, but not where it left off inside
- * of a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks): then the other fiber's tag counts until the next switch.
+ * A new fiber, which has no frame yet, inherits the tag of the fiber that resumes it; a fiber that has run before is
+ * still in the method in which it yielded. Ruby calls this in the fiber that it switches to, unless that fiber was
+ * suspended inside a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks): then the other fiber's tag stays in effect
+ * until the next switch.
  */
 static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE owner) {
     VALUE frame;
@@ -54,7 +55,10 @@ static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_
 }
 #endif
 
-/* With RUBY_MN_THREADS=1 a thread may continue in another native thread, as in other Ractors, which have no tags. */
+/*
+ * With RUBY_MN_THREADS=1 a Ruby thread may move to another native thread. Threads of other Ractors always may, but they
+ * have no tags.
+ */
 static void follow_threads(void) {
 #if MEMSCOPE_THREADS_MIGRATE
     const char *setting = getenv("RUBY_MN_THREADS");
@@ -64,7 +68,9 @@ static void follow_threads(void) {
 #endif
 }
 
-/* From the first tag on: 0.05 µs per switch and nothing else, since no code is compiled for this event. */
+/*
+ * Called with the first tag. Costs 0.05 µs per fiber switch and nothing else: this event adds no instructions to iseqs.
+ */
 static void begin_following(void) {
     if (tag_key)
         return;

@@ -21,9 +21,9 @@ module Memscope
 
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
-    # A subclass has FORMS, one or both of `:process`, which reads this process or another one, and
-    # `:program`, which becomes COMMAND. Each has a summary, an example, options (as for OptionParser#on) and, if
-    # needed, defaults and notes. For the first the subclass defines `perform`, for the second `start`.
+    # A subclass has FORMS: `:process`, which reads this process or another one, `:program`, which becomes COMMAND, or
+    # both. Each form has a summary, an example, options (as for OptionParser#on) and, if needed, defaults and notes.
+    # The subclass defines `perform` for `:process`, and `start` for `:program`.
     class Command
       # The exit status of success.
       FINE = 0
@@ -33,7 +33,7 @@ module Memscope
       INPUT_OUTPUT = 74
       # Columns of the help.
       WIDTH = 80
-      # Seconds: a day.
+      # The longest time that an option may give, in seconds: a day.
       LONGEST = 86_400
 
       # Options of several commands.
@@ -125,7 +125,7 @@ module Memscope
 
       private
 
-      # Takes an option.
+      # Stores the value of an option.
       def give(name, value)
         @given[name] = value
       end
@@ -165,7 +165,7 @@ module Memscope
 
       # Writes to FILE, else to standard output.
       #
-      # @yieldparam unicode [Boolean] whether the text may have more than ASCII
+      # @yieldparam unicode [Boolean] whether the text may contain non-ASCII characters
       def deliver = output ? create(yield(true)) : self.class.write(@out, yield(unicode?))
 
       # Writes readings as JSON, one a line, or as pages.
@@ -181,7 +181,7 @@ module Memscope
 
       def output = @given[:output]
 
-      # Creates FILE, for its owner only: all of it, or nothing.
+      # Creates FILE, with mode 0600. Removes it again if it cannot be written in full.
       def create(text)
         created = false
         File.open(output, File::WRONLY | File::CREAT | File::EXCL, 0o600) do |file|
@@ -238,7 +238,8 @@ module Memscope
         raise Failure.new(e.message, e.status)
       end
 
-      # Only the Ruby that runs memscope can load its extension: to "report", or to "be profiled".
+      # Refuses a program that is not run by the Ruby that runs memscope: no other can load memscope's extension. The
+      # purpose is "report" or "be profiled", for the message.
       def refuse_other_programs(program, purpose)
         unless program.ruby?
           usage_error("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \

@@ -4,17 +4,17 @@ require_relative "report_command"
 
 module Memscope
   module CLI
-    # `memscope doctor`: a diagnosis of a process; `memscope doctor -- COMMAND`: of a Ruby program when it ends. With
-    # --every, growth is since the first diagnosis.
+    # `memscope doctor`: diagnoses a process; `memscope doctor -- COMMAND`: diagnoses a Ruby program when it ends. With
+    # --every, later diagnoses judge growth since the first one.
     class DoctorCommand < ReportCommand
       NOTES = <<~TEXT
         The exit status is 0 if nothing is wrong, 1 if there are findings, 2 if one of
         them is critical. Findings of severity "info" do not count.
       TEXT
       FORMS = {
-        process: { summary: "diagnose the memory of a process, with remedies",
+        process: { summary: "diagnose the memory of a process, and suggest remedies",
                    example: "memscope doctor --json --output diagnosis.json", notes: NOTES,
-                   options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since FILE, a --json diagnosis"],
+                   options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since the diagnosis", "in FILE (--json)"],
                              ["--settings", "check the allocator's settings instead"]] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
@@ -44,7 +44,7 @@ module Memscope
         settings? ? Memscope.lint : Memscope.doctor(since: since)
       end
 
-      # Growth is judged here: an earlier diagnosis is larger than a request may be.
+      # Growth is judged in this process: an earlier diagnosis is too large for a request.
       def of_other(since)
         return other.call(:lint) if settings?
 

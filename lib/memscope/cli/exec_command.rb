@@ -4,7 +4,7 @@ require_relative "command"
 
 module Memscope
   module CLI
-    # `memscope exec`: becomes a program whose malloc a chosen allocator is proved to serve.
+    # `memscope exec`: becomes a program, after proving that the chosen allocator will serve its malloc.
     class ExecCommand < Command
       NOTES = <<~TEXT.freeze
         COMMAND starts only if memscope has verified that the allocator will serve its
@@ -17,21 +17,22 @@ module Memscope
         Without --allocator, the first of these that exists decides: the variable
         #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
         memscope/allocator in $XDG_CONFIG_HOME, #{Launch::AllocatorChoice::HOST_FILE}. Each
-        holds a value of --allocator; "off" starts COMMAND unchanged.
+        holds a value of --allocator; "off" starts COMMAND unchanged. If none of them
+        exists, the allocator is jemalloc.
       TEXT
       FORMS = {
-        program: { summary: "start a program after verifying that jemalloc serves its malloc",
+        program: { summary: "start a program after verifying that jemalloc will serve its malloc",
                    example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
                    options: [["--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library"],
                              ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
                              ["--profile", "make jemalloc's profiler ready, for", "memscope profile and MallocProfile"],
-                             ["--if-present", "without proof, start COMMAND unchanged"]] }
+                             ["--if-present", "if the check fails, start COMMAND unchanged"]] }
       }.freeze
       private_constant :FORMS, :NOTES
 
       private
 
-      # --conf may be repeated, and --profile is one of them.
+      # --conf may be repeated; --profile is short for one of them.
       def give(name, value)
         return super unless %i[conf profile].include?(name)
 

@@ -7,10 +7,10 @@ module Memscope
     # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it
     # allocated after the warm-up. For tests of native gems.
     class LeaksCommand < ProfileCommand
-      # Bytes between samples, and bytes that a line may keep, by default.
+      # Defaults: bytes between samples, and bytes that a line may keep.
       RATE = 1 << 12
       THRESHOLD = 1 << 20
-      # Seconds, by default.
+      # The default warm-up, in seconds.
       WARM_UP = 1.0
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live

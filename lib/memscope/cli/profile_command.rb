@@ -6,22 +6,23 @@ require_relative "../profile/formats"
 module Memscope
   module CLI
     # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:
-    # of a Ruby program, from its first line until it ends.
+    # which lines hold that of a Ruby program, profiled from its first line until it ends.
     class ProfileCommand < Command
       NOTES = <<~TEXT
-        Process N must allow actions (its setting `actions`). The profile does not see
+        The process must allow actions (its setting `actions`). The profile does not see
         allocations made before it started. The default backend is jemalloc's profiler,
         which must be enabled when the process starts (memscope exec --profile). If a
         profile is already running, it continues with its own backend and rate, and the
-        report shows only what changes in N seconds.
+        report shows only the change during --seconds N.
       TEXT
       PROGRAM_NOTES = <<~TEXT
-        memscope collects garbage first, so that the report shows only live memory. The
-        report goes to standard error, or to FILE. Each process that COMMAND forks, such
-        as a Puma worker, reports when it ends, including inherited memory: to standard
-        error, or to FILE with its pid in the name (heap.4711.html). A process that calls
-        exit! or is killed does not report, nor do other programs that COMMAND starts.
-        For a running process that listens, use --pid. The exit status is COMMAND's own.
+        Before it reports, memscope collects garbage, so that the report shows only live
+        memory. The report goes to standard error, or to FILE. Each process that COMMAND
+        forks, such as a Puma worker, also reports when it ends. Its report includes
+        inherited memory and goes to standard error, or to FILE with its pid in the name
+        (heap.4711.html). A process that calls exit! or is killed does not report, nor
+        do other programs that COMMAND starts. For a running process that listens, use
+        --pid. The exit status is COMMAND's own.
 
         Without --backend, the program starts with jemalloc and its profiler enabled, if
         such a jemalloc is installed; else with the backend imports. The report names
@@ -38,7 +39,7 @@ module Memscope
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
-                             ["--from FILE", "print FILE (--format=json) instead"]] },
+                             ["--from FILE", "print the profile in FILE (--format=json)"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
@@ -66,7 +67,7 @@ module Memscope
         FINE
       end
 
-      # A profile that runs already belongs to somebody else.
+      # A profile that is already running is somebody else's: it continues, and only its change is reported.
       def asked = other.call(:malloc_profile_state).fetch("running") ? changed : recorded
 
       def changed
@@ -134,7 +135,8 @@ module Memscope
 
       def order = @given.slice(:rate, :format, :seconds, :generations)
 
-      # The environment, with a jemalloc whose profiler is ready if that is wanted and possible; and the backend.
+      # The environment and the backend for the program. The environment makes jemalloc's profiler ready if that is
+      # wanted and possible.
       def prepared
         return [Launch::Environment.new(ENV), :imports] if backend == :imports
 

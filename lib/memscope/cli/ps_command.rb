@@ -25,7 +25,7 @@ module Memscope
 
       # A process, and the name of its proven malloc, if it listens and reports one.
       Entry = Struct.new(:process, :malloc) do
-        # @return [String] the malloc that serves; with "?" one that is mapped but not proven
+        # @return [String] the proven malloc; else one that is mapped, followed by "?"; else "?"
         def malloc_text
           return malloc.name if malloc
 
@@ -35,13 +35,13 @@ module Memscope
       end
 
       class << self
-        # @return [Array<Entry>] the visible Ruby processes but this one, largest first
+        # @return [Array<Entry>] the visible Ruby processes except this one, largest first
         def entries
           entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
             process = ExternalProcess.read(pid, cgroup: false)
             Entry.new(process, (malloc(pid) if process.listens?))
           rescue Client::Unreachable
-            nil # it has ended meanwhile
+            nil # the process has ended meanwhile
           end
           entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
         end

@@ -5,13 +5,13 @@ require_relative "../purge"
 
 module Memscope
   module CLI
-    # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the one that runs it.
+    # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the memscope process itself.
     class PurgeCommand < Command
       NOTES = <<~TEXT.freeze
         A lever is one way to return memory. The levers run in this order:
         #{Purge::LEVERS.join(', ')}.
-        By default, all levers that the process supports run. Without --pid, memscope
-        purges itself.
+        By default, all levers that the process supports run. Without --pid or --socket,
+        memscope purges itself.
       TEXT
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",
@@ -38,7 +38,7 @@ module Memscope
 
       def options = @given.slice(:dry_run, :arena, :settle)
 
-      # memscope waits here: the other process would keep all its clients waiting.
+      # Settles in this process: if the other one waited, so would all its clients.
       def of_other(settle: 0, **options)
         unless settle.between?(0, Purge::LONGEST_SETTLE)
           raise ArgumentError, "settle: given #{settle}, allowed: a number of seconds from 0 to #{Purge::LONGEST_SETTLE}"

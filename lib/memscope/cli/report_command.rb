@@ -4,14 +4,15 @@ require_relative "command"
 
 module Memscope
   module CLI
-    # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: of a Ruby program when it ends.
+    # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: where the memory of a Ruby
+    # program is when it ends.
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports,
         once, even if it execs other Ruby programs. It does not report if it calls
         exit!, is killed, execs another kind of program, ignores RUBYOPT, or calls
         Process.daemon. The exit status is COMMAND's own. With --every, Ruby does not
-        detect deadlocks, because a thread of memscope always waits.
+        detect deadlocks, because memscope's thread is in a timed sleep.
       TEXT
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
@@ -19,7 +20,7 @@ module Memscope
       # The readings other than the ledger, by the calls that read them.
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc slabs",
                    fragmentation: "fragmentation", workers: "Puma processes" }.freeze
-      EVERY = [*TEXT, ["--every SECONDS", Float, "report at this interval too"]].freeze
+      EVERY = [*TEXT, ["--every SECONDS", Float, "also report at this interval"]].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "#{text}, instead of the ledger" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
@@ -56,7 +57,7 @@ module Memscope
         chosen.empty? ? [Memscope.ledger(**depths)] : chosen.map { |name| Memscope.public_send(name) }
       end
 
-      # If the process does not listen, the kernel's view replaces the default reading, and no other.
+      # If the process does not listen, the kernel's view replaces the default reading; any other reading fails.
       def readings_of_other
         chosen.empty? ? [other.call(:ledger, **depths)] : chosen.map { |name| other.call(name) }
       rescue Client::Unreachable => e

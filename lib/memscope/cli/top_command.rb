@@ -10,15 +10,15 @@ module Memscope
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
       NOTES = <<~TEXT
-        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket and a
-        process that listens. For other processes, top shows only the kernel's view.
+        Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket and
+        a process that listens. For other processes, top shows only the kernel's view.
       TEXT
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",
                    example: "memscope top --pid 4711", notes: NOTES, defaults: { every: 2.0 },
                    options: [*PROCESS, ["--every SECONDS", Float, "seconds between readings"]] }
       }.freeze
-      # Seconds.
+      # The allowed values of --every, in seconds.
       INTERVALS = (0.1..3600)
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130

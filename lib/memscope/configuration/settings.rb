@@ -2,8 +2,8 @@
 
 module Memscope
   class Configuration
-    # The values that a setting allows. `accept` takes a value from code, `parse` the text, never empty, of an
-    # environment variable; both return the value as the configuration holds it, frozen, or WRONG.
+    # The values that a setting allows. `accept` takes a value from code, `parse` the text of an environment variable,
+    # which is never empty; both return the value as the configuration holds it, frozen, or WRONG.
     #
     # @api private
     Type = Struct.new(:allowed, :allowed_in_environment, :accept, :parse)
@@ -84,7 +84,7 @@ module Memscope
     # * `example`: code that sets it
     # * `default`: its value where nothing sets it
     # * `variable`: the environment variable; nil where only code can set it
-    # * `safe`: the least permissive value, for a process that continues although its variable is wrong
+    # * `safe`: the least permissive value, for a process that continues although the variable is wrong
     # * `secret`: whether its value must not be shown
     Setting = Struct.new(:name, :type, :sentence, :example, :default, :variable, :safe, :secret, keyword_init: true)
 
@@ -111,8 +111,8 @@ module Memscope
       end
 
       # @param environment [Hash{String => String}, ENV]
-      # @return [Array(Object, String)] the value (the default where the variable is not set or empty, `safe` where it
-      #   is wrong), and what is wrong with the variable, or nil
+      # @return [Array(Object, String)] the value (the default if the variable is unset or empty, `safe` if it is
+      #   wrong), and what is wrong with the variable, or nil
       def read(environment)
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?

@@ -2,14 +2,14 @@
 
 module Memscope
   module Launch
-    # The changes to the environment of a program to start. They keep existing values where possible; the notes name
-    # the conflicts.
+    # Changes to the environment of a program that is to be started. They keep existing values where possible; the notes
+    # name the conflicts.
     class Environment
       # The file names of libraries that people preload to serve malloc.
       ALLOCATORS = /\Alib(jemalloc|tcmalloc|mimalloc|hoard|snmallocshim|rpmalloc|scudo)/
       private_constant :ALLOCATORS
 
-      # @return [Hash{String => String, nil}] as Process.exec takes them; nil removes
+      # @return [Hash{String => String, nil}] as Process.exec takes them; nil removes a variable
       attr_reader :changes
       # @return [Array<String>]
       attr_reader :notes
@@ -43,7 +43,7 @@ module Memscope
         self["LD_PRELOAD"] = [library, *rest].join(":")
       end
 
-      # Removes allocators from LD_PRELOAD, so that the C library's own serves malloc.
+      # Removes allocators from LD_PRELOAD, so that the C library serves malloc.
       def drop_allocators
         dropped, rest = preloaded.partition { |path| File.basename(path).match?(ALLOCATORS) }
         return if dropped.empty?
@@ -52,7 +52,7 @@ module Memscope
         self["LD_PRELOAD"] = rest.join(":")
       end
 
-      # Merges pairs into MALLOC_CONF; they replace those with the same keys.
+      # Merges pairs into MALLOC_CONF; they replace existing pairs with the same keys.
       #
       # @param pairs [String] as in MALLOC_CONF
       def configure(pairs)
@@ -76,14 +76,14 @@ module Memscope
     # jemalloc.
     class AllocatorChoice
       ALLOWED = "jemalloc, glibc, off, or the path of a shared library"
-      # The variable with the choice, and the one that names a file with it.
+      # The variable that holds the choice, and the variable that names a file which holds it.
       VARIABLE = "MEMSCOPE_ALLOCATOR"
       FILE_VARIABLE = "MEMSCOPE_ALLOCATOR_FILE"
       # The host's file.
       HOST_FILE = "/etc/memscope/allocator"
 
       NAMES = %w[jemalloc glibc off].freeze
-      # By soname, so that the dynamic linker finds the system's, for each architecture its own.
+      # By soname, so that the dynamic linker finds the system's library for the program's architecture.
       LIBRARIES = { "jemalloc" => "libjemalloc.so.2" }.freeze
       private_constant :NAMES, :LIBRARIES
 
@@ -114,7 +114,8 @@ module Memscope
           [File.join(home, "memscope/allocator"), HOST_FILE].find { |path| path.start_with?("/") && File.exist?(path) }
         end
 
-        # Without empty lines and comments. Only of a regular file: opening a pipe may block forever.
+        # The file's content without empty lines and comments. Opens regular files only: opening a FIFO may block
+        # forever.
         def content(path)
           stat = File.stat(path)
           raise Refusal, "#{path}: given a #{stat.ftype}, allowed: a regular file" unless stat.file?
@@ -130,7 +131,7 @@ module Memscope
       attr_reader :name
 
       # @param name [String]
-      # @param source [String] where the name is from
+      # @param source [String] where the name comes from
       # @raise [Misuse]
       def initialize(name, source)
         unless NAMES.include?(name) || (name.start_with?("/") && !name.include?("\n"))
@@ -146,12 +147,12 @@ module Memscope
       # @return [String, nil] the library to preload
       def library = LIBRARIES.fetch(name) { name if name.start_with?("/") }
 
-      # @return [Boolean] whether it may read MALLOC_CONF
+      # @return [Boolean] whether the allocator may read MALLOC_CONF
       def configurable? = name != "glibc"
 
       # @param variable [String] the name of an environment variable
-      # @return [Boolean] whether it decides that this allocator serves malloc, or how; some builds of jemalloc put a
-      #   prefix before MALLOC_CONF
+      # @return [Boolean] whether the variable can affect which library serves malloc, or this allocator's settings;
+      #   some builds of jemalloc put a prefix before MALLOC_CONF
       def decided_by?(variable)
         variable.start_with?("LD_") || variable == "GLIBC_TUNABLES" ||
           (configurable? && variable.end_with?("MALLOC_CONF"))

@@ -2,13 +2,14 @@
 
 module Memscope
   module Launch
-    # Passes orders to the Ruby program that memscope becomes: a variable for each mode, and autorun.rb, which RUBYOPT
-    # loads before the program's script. Both are for this one process, which keeps its id across exec: autorun removes
-    # them from any other process that inherits them.
+    # Passes orders to the Ruby program that memscope becomes: an environment variable for each mode, and autorun.rb,
+    # which RUBYOPT loads before the program's script. Both are for this one process, which keeps its pid across exec:
+    # autorun removes them from the environment of any other process that inherits them.
     #
-    # The program loads this file too, before anything else of memscope: it requires nothing.
+    # The program loads this file too, before anything else of memscope: so this file requires nothing.
     module Handoff
-      # The modes of autorun in their order; true for modes that repeat in another Ruby program that the process execs.
+      # The modes of autorun, in the order in which they run; true if a mode runs again in each further Ruby program
+      # that the process execs.
       MODES = { "prove" => false, "profile" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../..", __dir__)
       private_constant :MODES, :LIBRARY
@@ -37,7 +38,7 @@ module Memscope
           load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
         end
 
-        # Opens the file that memscope made. To be called while the program has the rights that it started with.
+        # Opens the file that memscope created. To be called before the program can drop privileges.
         #
         # @return [IO] the file, else standard error
         def output
@@ -58,8 +59,8 @@ module Memscope
           nil
         end
 
-        # Runs a block in a thread that Puma, by its mark, does not complain about. While it sleeps, Ruby does not
-        # detect that all threads of the program wait for each other.
+        # Runs a block in a thread that is marked, so that Puma does not warn about it at a fork. While the thread is in
+        # a timed sleep, Ruby does not detect deadlocks of the program's threads.
         #
         # @return [Thread]
         def background(&) = Thread.new(&).tap { |thread| thread.thread_variable_set(:fork_safe, true) }
@@ -68,7 +69,7 @@ module Memscope
       class << self
         # @param mode [String] a key of MODES
         # @param environment [Environment] to change
-        # @param order [Hash{Symbol => Object}] without its nil values
+        # @param order [Hash{Symbol => Object}] the values to pass; nil ones are left out
         # @raise [Refusal] if RUBYOPT cannot name autorun.rb
         def write(mode, environment, **order)
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
@@ -80,9 +81,10 @@ module Memscope
           put_first(environment, "RUBYLIB", LIBRARY, ":")
         end
 
-        # Called by autorun.rb. Removes the traces that no later program of this process needs.
+        # Called by autorun.rb. Removes from the environment and the load path whatever no later program of this process
+        # needs.
         #
-        # @return [Hash{String => Order}] the orders for this process by mode
+        # @return [Hash{String => Order}] the orders for this process, by mode
         def read
           orders = MODES.filter_map { |mode, kept| [mode, take(mode, kept)] }.to_h.compact
           $LOAD_PATH.delete(LIBRARY) if spaced?
@@ -94,14 +96,15 @@ module Memscope
         end
 
         # @param extension [String, nil] the extension's directory
-        # @return [Array<String>] where memscope is, its extension first
+        # @return [Array<String>] memscope's directories, its extension's first
         def load_path(extension = extension_directory) = [extension, LIBRARY].compact.uniq
 
         private
 
         def variable(mode) = "MEMSCOPE_AUTORUN_#{mode.upcase}"
 
-        # RUBYOPT ends a path at a space; then Ruby finds the file through RUBYLIB, which does not.
+        # RUBYOPT is split at spaces. If the path contains one, Ruby finds the file through RUBYLIB, which is split at
+        # colons only.
         def option = "-r#{spaced? ? 'memscope/launch/autorun' : File.join(__dir__, 'autorun.rb')}"
 
         def spaced? = LIBRARY.match?(/\s/)
@@ -115,7 +118,7 @@ module Memscope
 
         def entry(line) = line.undump.b.split("=", 2).map { |text| text.force_encoding(Encoding.default_external) }
 
-        # Puts the value first, and keeps no second copy: several modes share the variable.
+        # Puts the value first, and removes other copies of it: several modes share the variable.
         def put_first(environment, name, value, separator)
           environment[name] = [value, *environment[name].split(separator) - [value]].join(separator)
         end
@@ -127,7 +130,7 @@ module Memscope
           ENV[name] = (values.join(separator) unless values.empty?)
         end
 
-        # RubyGems may keep extensions apart from the library.
+        # RubyGems may install the extension in a directory other than the library's.
         def extension_directory
           loaded = $LOADED_FEATURES.find { |path| path.end_with?("/memscope/memscope.so") }
           File.expand_path("../..", loaded) if loaded

@@ -8,9 +8,9 @@ module Memscope
     # A program as the kernel would start it: the file that a command names, the executable that runs it if it is a
     # script, and the libraries that the executable's dynamic linker would map.
     class Program
-      # No such program can start; the message is the reason.
+      # The command names no program that can start; the message is the reason.
       class Unavailable < StandardError
-        # @return [Integer] as from env(1) and shells: 127 if there is no such file, else 126
+        # @return [Integer] the exit status, as env(1) and shells give it: 127 if there is no such file, else 126
         attr_reader :status
 
         # @param name [String]
@@ -21,9 +21,10 @@ module Memscope
         end
       end
 
-      # What execvp searches without PATH.
+      # The directories that execvp(3) searches if PATH is not set.
       DEFAULT_PATH = "/bin:/usr/bin"
-      # How much of a file the kernel reads to see how to start it (BINPRM_BUF_SIZE), and how many scripts it follows.
+      # How many bytes of a file the kernel reads to see how to start it (BINPRM_BUF_SIZE), and how many nested scripts
+      # it follows.
       HEADER_BYTES = 256
       DEEPEST = 5
       # The option of env(1) that splits its argument.
@@ -36,8 +37,8 @@ module Memscope
       MAPPED = /^\s*(\S.*?) (?:=> (.+) )?\(0x\h+\)$/
       # glibc's C library, which has a malloc of its own.
       LIBC = "libc.so.6"
-      # With these, ld.so of glibc binds all symbols of a program and reports them, without running it (ld.so(8)). Only
-      # glibc's: musl's would run it.
+      # With these variables, glibc's ld.so binds all symbols of a program and reports the bindings, without running the
+      # program (ld.so(8)). musl's dynamic linker would run it.
       BIND = { "LD_TRACE_LOADED_OBJECTS" => "1", "LD_WARN" => "yes", "LD_BIND_NOW" => "yes",
                "LD_DEBUG" => "bindings", "LD_DEBUG_OUTPUT" => nil }.freeze
       BOUND = /binding file (.+) \[0\] to (.+) \[0\]: normal symbol `malloc'/
@@ -57,12 +58,12 @@ module Memscope
         @assigned = []
       end
 
-      # @return [String] the executable that the kernel runs in the end, behind scripts and env(1)
-      # @raise [Unavailable] if a script's interpreter is
+      # @return [String] the executable that finally runs, past scripts and env(1)
+      # @raise [Unavailable] if the interpreter of a script is unavailable
       # @raise [Refusal] if it cannot be determined
       def executable = @executable ||= follow(@path, @arguments, DEEPEST)
 
-      # @return [Array<String>] the variables that env(1) sets before
+      # @return [Array<String>] the names of the variables that env(1), as part of the command, sets for the program
       # @raise [Unavailable]
       # @raise [Refusal]
       def assigned
@@ -70,7 +71,7 @@ module Memscope
         @assigned
       end
 
-      # @return [Boolean] whether it is the very Ruby that runs memscope, whose extension no other can load
+      # @return [Boolean] whether it is the very Ruby that runs memscope; no other can load memscope's extension
       def ruby? = File.realpath(executable) == File.realpath(RbConfig.ruby)
 
       # @return [String, nil] its dynamic linker; nil for a static executable
@@ -82,14 +83,14 @@ module Memscope
         raise Refusal, "#{executable}: its ELF header cannot be read: #{Reasons.sentence(linker)}"
       end
 
-      # Why malloc in the program would not be the library's. The probe answers this for Ruby; for any other program,
-      # only its dynamic linker can, without running it: whether the program maps the library at all (static, or of
-      # another C library), and whether it binds another malloc, such as one of its own. A malloc that the program
-      # does not export stays invisible.
+      # Why the library would not serve the program's malloc. For Ruby the probe answers this. For any other program
+      # only the dynamic linker can, without running the program: whether it maps the library at all (not if the program
+      # is static, or linked with another C library), and whether the program binds another malloc, such as one of its
+      # own. A malloc that the program does not export stays invisible.
       #
       # @param library [String, nil] as in LD_PRELOAD; nil for the C library
       # @param changes [Hash{String => String, nil}] to the environment
-      # @return [String, nil]
+      # @return [String, nil] nil if there is no objection
       # @raise [Refusal]
       def objection(library, changes)
         rights = foreign_rights if library
@@ -110,14 +111,14 @@ module Memscope
 
       private
 
-      # The files by their requested names. Paths are bytes, whatever the locale.
+      # The mapped files by their requested names. Paths are binary strings, whatever the locale.
       def mapped_by(linker, changes)
         out, _, status = Open3.capture3(changes, linker, "--list", executable)
         status.success? ? out.b.scan(MAPPED).to_h { |name, file| [name, file || name] } : {}
       end
 
-      # The executable comes before preloaded libraries. If it does not call malloc, the C library decides; others may
-      # prefer a malloc of their own.
+      # Looks at the bindings of the executable, whose own malloc would precede preloaded libraries, and of the C
+      # library, because the executable need not call malloc. Other libraries may bind a malloc of their own.
       def usurped(linker, expected, changes)
         _, err, = Open3.capture3(changes.merge(BIND), linker, executable)
         bound = err.b.scan(BOUND).select { |from, _| from == executable.b || File.basename(from) == LIBC }
@@ -130,7 +131,7 @@ module Memscope
         "malloc in #{executable} is served by #{files.join(', not by ')}"
       end
 
-      # The kernel would start it in secure mode.
+      # Why the kernel would start the executable in secure-execution mode (AT_SECURE, ld.so(8)); nil if it would not.
       def foreign_rights
         stat = File.stat(executable)
         if stat.setuid? && stat.uid != Process.uid
@@ -142,7 +143,7 @@ module Memscope
         end
       end
 
-      # As execvp: searches for a name without a slash, and past files that cannot be executed.
+      # Like execvp(3): searches PATH for a name without a slash, and skips files that cannot be executed.
       def search(name)
         raise Unavailable.new(name.inspect, Errno::ENOENT) if name.empty?
 
@@ -200,7 +201,7 @@ module Memscope
         follow(search(name), rest, scripts_left - 1)
       end
 
-      # In a script's first line, -S separates words.
+      # In a script's first line, env -S splits its argument into words.
       def split(arguments)
         first, *rest = arguments
         first&.match?(SPLIT) ? first.sub(SPLIT, "").split + rest : arguments

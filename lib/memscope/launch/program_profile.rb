@@ -5,17 +5,18 @@ require_relative "handoff"
 module Memscope
   module Launch
     # Profiles malloc in the program that loads this, from before its script until it ends, or for some seconds. The
-    # program ends as it would without a profile; but `memscope leaks` turns success into failure if too much stays.
+    # program ends as it would without a profile, except that `memscope leaks` turns success into failure if too much
+    # memory stays.
     #
-    # A forked process continues with its copy of the profile and reports it when it ends, as a worker of Puma's does;
-    # `memscope leaks` judges the first process only.
+    # A forked process, such as a Puma worker, continues with its copy of the profile and reports it when the process
+    # ends; `memscope leaks` judges the first process only.
     class ProgramProfile
       # How many forks of one process report.
       MOST_FORKS = 64
       private_constant :MOST_FORKS
 
-      # @param order [Handoff::Order] title, backend, rate, format, output, seconds, generations; of leaks threshold,
-      #   warmup or after
+      # @param order [Handoff::Order] title, status, backend, rate, format, output, seconds, generations; for leaks also
+      #   threshold, and warmup or after
       def initialize(order)
         @order = order
         @pid = Process.pid
@@ -23,13 +24,13 @@ module Memscope
         @ended = false
         @forks = 0
         @io = order.output
-        @io.binmode unless @io == $stderr # pprof is no text
+        @io.binmode unless @io == $stderr # pprof is binary
       end
 
-      # To be called before the program registers its own handlers: the first one registered runs last.
+      # To be called before the program registers its own at_exit handlers: the first one registered runs last.
       def start
         @order.load_memscope
-        # Now: later they would be in the profile.
+        # Required before the profile starts: later, their memory would be in it.
         require_relative "../forks"
         require_relative "../profile/formats"
         require_relative "../profile/leaks"
@@ -60,7 +61,7 @@ module Memscope
         @order.complain("process #{@pid} has forked #{MOST_FORKS} processes; later ones do not report")
       end
 
-      # The new process inherits the report to make, but no threads.
+      # The new process must report too, but inherits no threads: starts them again.
       def continue
         @pid = Process.pid
         @turn = Thread::Mutex.new
@@ -77,7 +78,7 @@ module Memscope
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # The rest of so many seconds since the start.
+      # How many of these seconds, counted from the start, are left.
       def left(seconds) = [Float(seconds) - (now - @since), 0.0].max
 
       def give_up(error)
@@ -86,7 +87,8 @@ module Memscope
         exit!(Integer(@order["status"]))
       end
 
-      # Without a choice on the command line: jemalloc if it is ready, else imports, which needs no settings.
+      # Starts the profile. Without a choice on the command line, the backend is jemalloc if its profiler is ready, else
+      # imports, which needs no settings.
       def profile
         backend = @order["backend"].to_sym
         MallocProfile.start(rate: Integer(@order["rate"]), backend: backend == :auto ? :jemalloc : backend)
@@ -115,14 +117,14 @@ module Memscope
         report
       end
 
-      # A failure of the program stays as it is. Any rescue loses $!.
+      # Leaves a failure of the program as it is. Reads $! first: any rescue resets it.
       def finish
         ending = $! # rubocop:disable Style/SpecialGlobalVars
         status = report
         exit(status) if status && (ending.nil? || (ending.is_a?(SystemExit) && ending.success?))
       end
 
-      # @return [Integer, nil] the exit status that replaces success
+      # @return [Integer, nil] the exit status that replaces success; nil if none does
       def report
         @turn.synchronize do
           break if @ended

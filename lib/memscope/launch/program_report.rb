@@ -4,8 +4,8 @@ require_relative "handoff"
 
 module Memscope
   module Launch
-    # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. It loads
-    # memscope for the first report only: until then the program runs undisturbed.
+    # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. memscope
+    # itself is not loaded before the first report: until then the program runs undisturbed.
     class ProgramReport
       # @param order [Handoff::Order] title, every, output, json, reading (names of calls), the ledger's options
       def initialize(order)
@@ -19,8 +19,8 @@ module Memscope
         @io = order.output
       end
 
-      # To be called before the program registers its own handlers: the first one registered runs last. Forks do not
-      # report.
+      # To be called before the program registers its own at_exit handlers: the first one registered runs last. Forked
+      # processes do not report.
       def start
         at_exit { report(ending: true) if Process.pid == @pid }
         @order.background { repeat(Float(@order["every"])) } if @order["every"]
@@ -57,7 +57,7 @@ module Memscope
       end
 
       def readings
-        # With growth since the first one.
+        # Later diagnoses judge growth since the first one.
         return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
         return [Memscope.ledger(**@options)] unless @order["reading"]
 

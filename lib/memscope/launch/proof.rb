@@ -2,10 +2,11 @@
 
 module Memscope
   module Launch
-    # The proof that the expected allocator serves malloc: before a program starts, by a Ruby that lives for a moment in
-    # its environment; and in the program itself, if that is Ruby, by a copy of the process.
+    # The proof that the expected allocator serves malloc: before a program starts, by a short-lived Ruby in its
+    # environment; and in the program itself, if that is Ruby, by a forked copy of the process.
     module Proof
-      # Arguments: this file, and the expected allocator. The last line of its output is the answer.
+      # The script of the short-lived Ruby. Its arguments are this file and the expected allocator; the last line of its
+      # output is the answer.
       SCRIPT = <<~'RUBY'
         require ARGV.first
         allocator, objection = Memscope::Launch::Proof.attempt(ARGV.last)
@@ -18,8 +19,8 @@ module Memscope
       class << self
         # @param choice [AllocatorChoice]
         # @param pairs [String, nil] for MALLOC_CONF
-        # @return [Environment] in which the allocator is proved
-        # @raise [Refusal] saying why it is not the chosen one
+        # @return [Environment] in which the chosen allocator is proved to serve malloc
+        # @raise [Refusal] saying why it is not proved
         def environment(choice, pairs)
           environment = Environment.new(ENV)
           choice.library ? environment.preload(choice.library) : environment.drop_allocators
@@ -30,8 +31,8 @@ module Memscope
           raise Refusal, "MALLOC_CONF is for jemalloc, and this is #{allocator}"
         end
 
-        # Ends this process unless the expected allocator serves it. Checks that in a forked copy, so that nothing of
-        # memscope stays here.
+        # Ends this process unless the expected allocator serves its malloc; with --if-present only complains. Checks
+        # this in a forked copy, so that nothing of memscope stays in this process.
         #
         # @param order [Handoff::Order] of `memscope exec`
         # @return [void]
@@ -45,8 +46,8 @@ module Memscope
         end
 
         # @param expected [String] jemalloc, glibc, or the path of a library
-        # @return [Array(String, nil), Array(nil, String)] the allocator that is proved to serve malloc, or why this is
-        #   not the expected one
+        # @return [Array(String, nil), Array(nil, String)] the allocator that is proved to serve malloc, or why the
+        #   expected one is not
         def attempt(expected)
           require_relative "../../memscope"
           allocator = Memscope.allocator
@@ -75,8 +76,8 @@ module Memscope
            "-e", SCRIPT, __FILE__, expected]
         end
 
-        # What jemalloc and the dynamic linker print. ld.so reports a library for another processor only as one that it
-        # cannot open.
+        # Raises Refusal if jemalloc or the dynamic linker has complained on standard error. About a library for another
+        # architecture, ld.so says only that it cannot open it.
         def refuse_complaints(err, library)
           rejected = err.scan(REJECTED).flatten.uniq
           raise Refusal, "jemalloc rejects MALLOC_CONF: #{rejected.join('; ')}" unless rejected.empty?
@@ -125,7 +126,7 @@ module Memscope
           allocator.path && File.realpath(allocator.path) == File.realpath(expected)
         end
 
-        # The part of MALLOC_CONF that jemalloc ignores.
+        # An objection if jemalloc ignores part of its configuration.
         def unheeded(allocator)
           settings = allocator.settings.values.select { |setting| setting.ignored && setting.given }
           return if allocator.name != :jemalloc || settings.empty?

@@ -7,11 +7,11 @@ module Memscope
     # The verdict where glibc serves malloc.
     class Glibc < Verdict
       MEBIBYTE = Report::Quantity::MEBIBYTE
-      # In a smaller container it matters how many freed large blocks glibc keeps.
+      # In a container below this limit, it matters how much memory of freed large blocks glibc keeps.
       SMALL_CONTAINER = 1024 * MEBIBYTE
-      # The initial value of both thresholds (DEFAULT_MMAP_THRESHOLD_MIN); setting one stops both from adapting.
+      # glibc's initial mmap and trim thresholds (DEFAULT_MMAP_THRESHOLD_MIN); setting either stops both from adapting.
       THRESHOLD = 131_072
-      # Above these an option does harm, or nothing: the problem and its reason.
+      # By option: the value above which it does harm or has no effect, then the problem's id and reason.
       KEEPS = [:never_returned, "glibc keeps this much free memory in each arena"].freeze
       MOST = {
         "trim_threshold" => [64 * MEBIBYTE, *KEEPS],
@@ -20,22 +20,22 @@ module Memscope
         "perturb" => [0, :debugging, "glibc writes to every block that it allocates or frees; for debugging only"],
         "check" => [0, :without_effect, "glibc 2.34 and later check only in libc_malloc_debug.so"]
       }.freeze
-      # The values that options take, where glibc has a bound (elf/dl-tunables.list).
+      # The valid values of the options that glibc bounds (elf/dl-tunables.list).
       RANGES = { "arena_max" => "1 or more", "arena_test" => "1 or more", "mmap_max" => "0 to 2147483647",
                  "perturb" => "0 to 255", "check" => "0 to 3" }.freeze
-      # glibc reads C's numbers to where they end, and from 2.39 on takes nothing else.
+      # A number in C's notation. From 2.39 on, glibc rejects a text with anything after the number.
       NUMBER = /\A\s*\+?(\d+|0x\h+)\s*\z/i
       # Tunables of glibc's other parts (elf/dl-tunables.list of 2.26 to 2.43, and of its ports).
       FOREIGN = /\Aglibc\.(rtld|mem|cpu|elision|pthread|gmon|tune)\./
       MALLOC = "glibc.malloc."
-      # Without any setting (malloc/arena.c, NARENAS_FROM_NCORES); glibc counts the CPUs that it may run on.
+      # glibc's default limit of arenas (malloc/arena.c, NARENAS_FROM_NCORES), per CPU that the process may run on.
       ARENAS_PER_CPU = [0].pack("J").bytesize == 8 ? 8 : 2
       private_constant :MEBIBYTE, :SMALL_CONTAINER, :THRESHOLD, :KEEPS, :MOST, :RANGES, :NUMBER, :FOREIGN, :MALLOC,
                        :ARENAS_PER_CPU
 
       private
 
-      # The number of arenas follows from the number of CPUs.
+      # Unless it is set, the limit of arenas follows from the number of CPUs.
       def shown(setting)
         return super unless setting.name == "arena_max" && setting.value.nil?
 
@@ -44,7 +44,7 @@ module Memscope
 
       # --- The texts
 
-      # Without the tunables that glibc does not know: those have no value and are none of its defaults.
+      # The settings without the tunables that glibc does not know: something set those, but they have no value.
       def known
         @allocator.settings.values.reject do |setting|
           setting.ignored && setting.source != "default" && setting.value.nil?
@@ -98,7 +98,7 @@ module Memscope
         "; did you mean #{MALLOC}#{nearest}?" if nearest
       end
 
-      # Both set it; GLIBC_TUNABLES wins.
+      # The variables whose setting GLIBC_TUNABLES also sets, with another value: GLIBC_TUNABLES wins.
       def overridden
         Variables::GLIBC.filter_map do |name, variable|
           winner = @allocator.settings[name.to_sym]
@@ -128,8 +128,8 @@ module Memscope
         @pairs.delete(name)
       end
 
-      # Measured: freed strings of 1 to 3 MB left 38 MB behind, and nothing with the threshold fixed; 400 KB then took
-      # 0.4 ms to allocate, most of it page faults, in place of 0.01 ms.
+      # Measured: freed strings of 1 to 3 MB left 38 MB unreturned, and none with the threshold fixed; allocating 400 KB
+      # then took 0.4 ms, most of it page faults, instead of 0.01 ms.
       def judge_container
         limit = @environment.memory_limit_bytes
         return if limit.nil? || limit >= SMALL_CONTAINER
@@ -165,7 +165,7 @@ module Memscope
         own.join(" ") unless own.empty?
       end
 
-      # Where nothing is left to set, all is unset.
+      # If nothing is left to set, the command that unsets all of glibc's variables that are set.
       def replacement
         return recommended if recommended || @inputs.secure?
 

@@ -13,10 +13,11 @@ end
 
 module Memscope
   class Lint < Reading
-    # What the settings of an allocator have to fit, and what the doctor's rules look at: the processors, the container,
-    # the kernel's huge pages, and how the process was started.
+    # The facts that an allocator's settings have to fit, and that the doctor's rules look at: the processors, the
+    # container, the kernel's huge pages, and how the process was started.
     class HostEnvironment < Record
-      # In the flags of /proc/PID/stat: forked, and no exec since (PF_FORKNOEXEC in the kernel's sched.h).
+      # The bit in the flags of /proc/PID/stat that means: forked, and no exec since (PF_FORKNOEXEC in the kernel's
+      # sched.h).
       FORKED = 0x40
       private_constant :FORKED
 
@@ -24,30 +25,32 @@ module Memscope
       field :cpus, :count, null: false
       # @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
       field :cpu_limit, :number
-      # @return [Integer, nil] the cgroup's limit; nil without one
+      # @return [Integer, nil] the cgroup's memory limit; nil without one
       field :memory_limit_bytes, :bytes
-      # @return [Integer, nil] threads of the kernel, Ruby's included
+      # @return [Integer, nil] OS threads, Ruby's included
       field :threads, :count
-      # @return [Integer] each has its own lock, and one of its threads at a time runs Ruby
+      # @return [Integer] Ractors that are alive; each has its own lock, and one thread of each runs Ruby at a time
       field :ractors, :count, null: false
       # @return [Boolean, nil] whether the process was forked and has not called exec since: a server's worker
       field :forked?, :boolean
-      # @return [Boolean, nil] whether it has such children: a server's master
+      # @return [Boolean, nil] whether it has children that were forked and have not called exec since: a server's
+      #   master
       field :forks?, :boolean
       # @return [Integer]
       field :parent_pid, :count, null: false
-      # @return [Integer, nil] start time of the process, in clock ticks since boot: with the pid it names the process
+      # @return [Integer, nil] start time of the process, in clock ticks since boot; identifies it, with the pid
       field :started, :count
-      # @return [Float, nil] CPU time of all its threads; a forked process starts at 0
+      # @return [Float, nil] CPU time of all threads of the process; starts at 0 in a forked process
       field :cpu_seconds, :number
       # @return [Boolean] whether YJIT is enabled
       field :yjit?, :boolean, null: false
-      # @return [Hash{Symbol => String}] DYNO, Heroku's name for a container, and LD_PRELOAD as it was when memscope
-      #   was loaded, since a program may set it for its children. memscope reads no other variables
+      # @return [Hash{Symbol => String}] of the environment, only DYNO, Heroku's name for a container, and LD_PRELOAD as
+      #   it was when memscope was loaded, since a program may set it for its children later
       field :variables, :hash, null: false
-      # @return [String, nil] the system's transparent huge pages: "always", "madvise" or "never"; nil without any
+      # @return [String, nil] the system's mode of transparent huge pages: "always", "madvise" or "never"; nil on a
+      #   kernel without them
       field :thp_mode, :string
-      # @return [Integer, nil] how many pages the kernel fills in to make a huge one (khugepaged's max_ptes_none)
+      # @return [Integer, nil] how many unmapped small pages khugepaged may fill in to make a huge page (max_ptes_none)
       field :thp_gaps, :count
       # @return [Boolean, nil] whether this process may get huge pages; CRuby turns them off for itself
       field :thp_enabled?, :boolean
@@ -94,7 +97,7 @@ module Memscope
 
         def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
 
-        # nil where the kernel does not list children (CONFIG_PROC_CHILDREN).
+        # nil if the kernel does not list children (built without CONFIG_PROC_CHILDREN).
         def any_fork(proc_root)
           lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
           lists.flat_map(&:split).any? { |pid| forked?(stat("#{proc_root}/#{pid}/stat")) } unless lists.empty?
@@ -104,8 +107,8 @@ module Memscope
       # @return [Integer] how many threads can run at the same time: the CPUs, or fewer where a quota allows less
       def parallel = [[cpus, cpu_limit&.ceil].compact.min, 1].max
 
-      # @return [Integer] how many arenas serve this process: one for the thread that holds a Ractor's lock, and one for
-      #   threads that allocate without it; never more than can run at the same time
+      # @return [Integer] how many arenas suffice for this process: one for each Ractor, whose lock one thread holds at
+      #   a time, and one for threads that allocate without such a lock; no more than threads can run at the same time
       def arenas = [ractors + 1, parallel].min
 
       # @return [Boolean] whether the process was forked or forks: forked children inherit its environment
@@ -124,7 +127,7 @@ module Memscope
 
     # All that a verdict on the settings depends on. The verdict is a pure function of it.
     class Inputs < Record
-      # A text of options, and where it is.
+      # A text of jemalloc's options, and its source.
       class Conf < Record
         # @return [String] "--with-malloc-conf", "malloc_conf", "/etc/malloc.conf", "MALLOC_CONF", …
         field :source, :string, null: false
@@ -134,19 +137,19 @@ module Memscope
 
       # @return [Allocator]
       field :allocator, Allocator, null: false
-      # @return [Hash{Symbol => String}] variables of the environment at the start: those that allocators read, and
-      #   those with a similar name
+      # @return [Hash{Symbol => String}] environment variables at the start of the process: those that allocators read,
+      #   and those with a similar name
       field :variables, :hash, null: false
       # @return [Boolean] whether the program runs set-user-ID or with file capabilities: then allocators ignore the
       #   environment
       field :secure?, :boolean, null: false
       # @return [Array<Conf>] the texts that jemalloc reads its options from, in its order: a later one wins
       field :confs, [Conf], null: false
-      # @return [String, nil] the variable among them
+      # @return [String, nil] the environment variable among these sources
       field :conf_variable, :string
       # @return [Hash{Symbol => Object}] current values of the settings that can change while the process runs
       field :current, :hash, null: false
-      # @return [Array<String>] objects that may have changed glibc's settings
+      # @return [Array<String>] loaded objects that import mallopt, and so may have changed glibc's settings
       field :mallopt_callers, :list, null: false
       # @return [HostEnvironment]
       field :environment, HostEnvironment, null: false
@@ -158,12 +161,12 @@ module Memscope
       end
     end
 
-    # The names that people mean.
+    # Finds the name that a misspelt one was meant to be.
     module Spelling
       # @param name [String]
       # @param names [Array<String>]
-      # @param edits [Integer] how many characters may differ: few, where other names are none of memscope's business
-      # @return [String, nil] the one that it most resembles; nil where it resembles none
+      # @param edits [Integer] how many characters may differ: few, if `name` may well be unrelated to `names`
+      # @return [String, nil] the one of `names` that `name` most resembles; nil if it resembles none
       def self.nearest(name, names, edits: name.length)
         names = names.to_h { |other| [other.downcase, other] }
         name = name.downcase
@@ -175,7 +178,7 @@ module Memscope
     end
     private_constant :Spelling
 
-    # The variables of the environment that allocators read, or that look as if one did.
+    # The environment variables that an allocator reads, or whose names look as if one did.
     class Variables
       # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
       GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",
@@ -186,7 +189,7 @@ module Memscope
       TUNABLES = "GLIBC_TUNABLES"
       READERS = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].to_h { |name| [name, :glibc] }
                                                          .update("MALLOC_CONF" => :jemalloc).freeze
-      # The prefix belongs to another build of jemalloc.
+      # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
       FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
       private_constant :READERS, :CONF, :FAMILIES
@@ -201,8 +204,8 @@ module Memscope
       # @return [String, nil] the value of a variable; nil where it is not set, or empty
       def [](name) = @given[name]
 
-      # @param recommended [String, nil] what to paste in place of variables that the allocator ignores
-      # @return [Array<Array>] of variables that do not do what their names promise, as Verdict#problem takes them
+      # @param recommended [String, nil] what to paste instead of variables that the allocator ignores
+      # @return [Array<Array>] one for each variable that does not do what its name promises, for Verdict#problem
       def problems(recommended)
         return [] if @serving == :unknown
         return ignored(recommended) if @inputs.secure?
@@ -212,7 +215,7 @@ module Memscope
 
       private
 
-      # nil for a name that no allocator reads, such as MALLOC_CONF where this jemalloc's variable is another.
+      # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.
       def reader(name)
         return (:jemalloc if name == @inputs.conf_variable) if @serving == :jemalloc && name.match?(CONF)
 
@@ -229,7 +232,7 @@ module Memscope
         problem(conf ? :wrong_prefix : :misspelt_variable, :warning, "#{name}: no allocator here reads it; #{hint}")
       end
 
-      # "_rjem_" reads _RJEM_MALLOC_CONF.
+      # Whether a jemalloc with a prefix reads the variable: one with the prefix "_rjem_" reads _RJEM_MALLOC_CONF.
       def private_copy?(name)
         @inputs.allocator.others.any? { |other| name.casecmp?("#{other.prefix}MALLOC_CONF") && !other.prefix.empty? }
       end

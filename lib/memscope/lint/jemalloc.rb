@@ -10,19 +10,19 @@ module Memscope
       LINK = "/etc/malloc.conf"
       # Pages that are kept longer than this are as good as never returned.
       LONG_MS = 60_000
-      # For containers and for many processes of a kind (jemalloc's TUNING.md: low resource consumption).
+      # The decay time for containers and forked processes (jemalloc's TUNING.md: low resource consumption).
       SHORT_MS = 1000
-      # jemalloc's own (DIRTY_DECAY_MS_DEFAULT).
+      # jemalloc's default decay time of dirty pages (DIRTY_DECAY_MS_DEFAULT).
       USUAL_MS = 10_000
-      # Values of options that are off, besides their defaults.
+      # The values with which an option is off, besides its default.
       OFF = [nil, "never", "not supported"].freeze
-      # jemalloc makes as many arenas as it has room for (MALLOCX_ARENA_LIMIT in jemalloc/internal/arena_types.h).
+      # The valid numbers by option; narenas is below MALLOCX_ARENA_LIMIT (jemalloc/internal/arena_types.h).
       NUMBERS = { "narenas" => 1..4094, "max_background_threads" => 1..4, "lg_prof_sample" => 0..62,
                   "lg_prof_interval" => -1..62 }.freeze
       WORDS = { "dss" => %w[disabled primary secondary], "percpu_arena" => %w[disabled percpu phycpu],
                 "thp" => %w[default always never], "metadata_thp" => %w[disabled auto always],
                 "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
-      # Options of earlier versions, and what replaced them in other units.
+      # Options of earlier versions, and the options that replaced them, which have other units.
       REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
       private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF, :NUMBERS, :WORDS, :REPLACED
 
@@ -40,7 +40,7 @@ module Memscope
 
       # --- The texts
 
-      # Where the recommended options belong: in the environment, unless that is ignored.
+      # Where the recommended options belong: in the environment, unless jemalloc ignores it.
       def target = @inputs.secure? ? link : @inputs.conf_variable
 
       def link = @inputs.confs.map(&:source).find { |source| source.start_with?("/") } || LINK
@@ -53,7 +53,7 @@ module Memscope
         pairs.to_h { |name, text| [name, @values[name].nil? ? text : @values[name].to_s] }
       end
 
-      # The pairs of a text that jemalloc takes.
+      # The pairs in a conf's text whose name and value jemalloc accepts.
       def taken(conf) = MallocConf.parse(conf.text).first.select { |name, value| takes?(name, value) }.to_h
 
       def takes?(name, text)
@@ -69,7 +69,7 @@ module Memscope
 
       def option?(name) = !setting(name)&.value.nil? || unreported?(name)
 
-      # Whether jemalloc has the option and does not report its value.
+      # Whether jemalloc has the option but does not report its value.
       def unreported?(name) = !setting(name).nil? && setting(name).value.nil? && setting(name).ignored.nil?
 
       def refused = confs.flat_map { |conf| conf_problems(conf) }
@@ -152,8 +152,8 @@ module Memscope
         ", in each of the forked processes" if @environment.forking?
       end
 
-      # A thread does not survive a fork, and jemalloc's manual warns of starting one during its own initialisation
-      # (opt.background_thread).
+      # Background threads do not survive a fork, and jemalloc's manual warns against starting them while jemalloc
+      # initialises (opt.background_thread).
       def judge_background_thread
         tune = "Memscope.tune(background_thread: true)"
         if @environment.forking?
@@ -187,7 +187,7 @@ module Memscope
         end
       end
 
-      # To leave it out is enough where nothing else sets it.
+      # Leaving the option out is enough if no other source sets it.
       def undo(name, off, reason)
         @pairs.delete(name)
         elsewhere = confs.reject { |conf| conf.source == target }.flat_map { |conf| MallocConf.parse(conf.text).first }
@@ -207,7 +207,7 @@ module Memscope
 
       def replacement = recommended || (target == link ? "rm #{link}" : "unset #{target}")
 
-      # What replaces one conf text: the recommended conf, or the given one without its mistakes.
+      # The replacement for one conf: the recommended options, or those given without the mistakes among them.
       def replacement_of(conf)
         return replacement if conf.source == target
         return unless conf.source == link

@@ -5,11 +5,11 @@ require_relative "inputs"
 
 module Memscope
   class Lint < Reading
-    # What follows from the inputs for whichever allocator serves malloc: its settings and what it refused. A subclass
-    # knows the rules of one allocator: it keeps the options that took effect, and changes what the process has a reason
-    # to change.
+    # The verdict on the inputs, whichever allocator serves malloc: its settings and what it refused. A subclass knows
+    # the rules of one allocator: it keeps the options that took effect, except those that this process has a reason to
+    # change.
     class Verdict
-      # Fewer arenas than these do no harm.
+      # Up to this many arenas do no harm.
       FEW_ARENAS = 8
       private_constant :FEW_ARENAS
 
@@ -26,7 +26,7 @@ module Memscope
         judge
       end
 
-      # @return [Hash{Symbol => Object}] of a Lint, without its cost
+      # @return [Hash{Symbol => Object}] the fields of a Lint, except its cost
       def body
         { allocator: @allocator.name, version: @allocator.version, environment: @environment, settings: @settings,
           problems: problems.partition { |problem| problem.severity == :warning }.flatten,
@@ -37,10 +37,10 @@ module Memscope
 
       def shown(setting) = Setting.capture({ **setting.to_h.except(:ignored), problem: setting.ignored })
 
-      # The options that the text to replace sets, and that took effect: values by name.
+      # The options that took effect from the text that is to be replaced: values by name.
       def kept = {}
 
-      # Fills @harms, and changes @pairs: value and reason of each option to set.
+      # Fills @harms, and changes @pairs, which holds the value and reason of each option to set.
       def judge; end
 
       def judge_arenas(name)
@@ -70,7 +70,7 @@ module Memscope
         [*refused, *harms, *@variables.problems(replacement).map { |parts| problem(*parts) }]
       end
 
-      # What the allocator itself did not take.
+      # A problem for each setting that the allocator itself did not accept.
       def refused
         @allocator.settings.values.select(&:ignored).map do |setting|
           problem(:invalid_value, :warning, "#{setting.name}, given #{setting.given.inspect}: #{setting.ignored}")
@@ -85,7 +85,7 @@ module Memscope
 
       def recommended = nil
 
-      # What to paste in place of what is wrong.
+      # What to paste instead of a wrong setting.
       def replacement = recommended
 
       def reasons
@@ -95,7 +95,7 @@ module Memscope
 
       def nothing_recommended = "memscope has recommendations for jemalloc and glibc only"
 
-      # For a shell, where it needs quotes.
+      # Quoted for a shell, if the text needs quotes.
       def quoted(text) = text.match?(%r{[^\w:,.=/+-]}) ? "'#{text}'" : text
 
       def problem(id, severity, text, replacement = nil)

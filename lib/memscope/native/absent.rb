@@ -49,7 +49,7 @@ module Memscope
 
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Native.absence] }
 
-      def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- it does
+      def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- an action, not a question
         yield
         true
       end

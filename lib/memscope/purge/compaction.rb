@@ -4,25 +4,25 @@ require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
-    # Returns pages of Ruby's heap: moves the objects together, and makes the GC free the pages that this empties.
+    # Returns pages of Ruby's heap: moves the objects together, and makes the GC free the pages that become empty.
     #
-    # Compaction alone returns little, as the GC keeps empty pages and frees only some of them at a time. The passes,
-    # each repeated until it returns less than 1/200 of the pages there were:
+    # Compaction alone returns little, as the GC keeps empty pages and frees only some of them at a time. So there are
+    # several passes, until one returns less than 1/200 of the pages that the heap had before the first:
     #
-    # - Process.warmup, where Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC
-    #   frees it, and trims free malloc memory under glibc.
-    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio of its
-    #   slots are free (0.65): it returns no page of a heap that is more than 35 % full, however fragmented it is. With
-    #   RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (RubyHeap::CompactionForecast::KEEP_LESS), it returns pages of such a
-    #   heap too.
+    # - Process.warmup, if Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC can
+    #   free such an object, and under glibc trims free malloc memory.
+    # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio (0.65 by
+    #   default) of its slots are free: it returns no page of a heap that is more than 35 % full, however fragmented
+    #   that heap is. With RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (RubyHeap::CompactionForecast::KEEP_LESS), Ruby
+    #   returns pages of such a heap too.
     #
     # Ruby 3.1.0 to 3.1.3 and 3.2.0 can crash in GC.compact (ruby/ruby#7081): memscope never compacts there.
     #
     # A pass is a full GC and holds the GVL: 0.1 to 0.8 s for a heap of 512 MB. Usually there are 5 to 12 passes on Ruby
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run between two passes.
     module Compaction
-      # What the passes returned: "warmup", "compact" and "gc" in order, the heap pages that Ruby had allocated, and the
-      # duration, with the GVL held except while other threads ran between the passes.
+      # The passes that ran ("warmup", "compact", "gc"), in order; the heap pages allocated before and after them; and
+      # their duration in ms, in which the GVL was held except while other threads ran between the passes.
       Outcome = Struct.new(:passes, :pages_before, :pages_after, :wall_ms)
       private_constant :Outcome
 
@@ -35,11 +35,11 @@ module Memscope
           return "this Ruby cannot compact its heap" unless GC.respond_to?(:compact)
           return RubyHeap.compaction_refusal if RubyHeap.compaction_refusal
 
-          "other Ractors are alive, and beside them GC.compact can crash before Ruby 3.3" if other_ractors_in_the_way?
+          "other Ractors are alive: before Ruby 3.3, GC.compact can crash in that case" if other_ractors_in_the_way?
         end
 
-        # Runs the passes. Do not call it in a trap handler, except of a program that is idle: the program stops for as
-        # long as they take.
+        # Runs the passes. Do not call it in a trap handler unless the program is idle: the program stops for as long as
+        # the passes take.
         #
         # @return [Struct] passes, pages_before, pages_after and wall_ms
         # @raise [NotImplementedError] where this process cannot compact its heap, with the reason

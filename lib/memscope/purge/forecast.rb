@@ -5,16 +5,17 @@ require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
-    # What a lever is predicted to return, just before it runs: a Range of bytes, nil where that is unknown, and why.
+    # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown,
+    # and why the prediction is missing or a range.
     #
     # @api private
     Forecast = Struct.new(:bytes, :reason) do
       class << self
         # @param lever [Symbol]
         # @param arena [Integer, nil]
-        # @param ledger [Ledger] for :trim a deep one
-        # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; without
-        #   that, nothing is changed
+        # @param ledger [Ledger] a deep one for :trim
+        # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
+        #   false, the forecast changes nothing in the process
         # @return [Forecast]
         def of(lever, arena, ledger, collect:)
           case lever
@@ -47,7 +48,7 @@ module Memscope
 
         def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
 
-        # jemalloc's unused pages include those never written to; they are among what is not resident.
+        # jemalloc's unused pages include pages never written to; the row :not_resident, never positive, has those too.
         def purge(index, ledger)
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
           of_arenas(index) do |arenas|
@@ -58,7 +59,7 @@ module Memscope
 
         def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
 
-        # Yields the arenas in question.
+        # Yields the arenas that the lever runs for: all, or the one of the index.
         def of_arenas(index)
           arenas = Arenas.read
           return new(nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged

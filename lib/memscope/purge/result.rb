@@ -10,14 +10,15 @@ module Memscope
       field :name, :symbol, null: false
       # @return [Integer, nil] the least resident memory that it was predicted to return
       field :predicted_bytes, :bytes
-      # @return [Integer, nil] and the most; the same number where the prediction is exact
+      # @return [Integer, nil] the most resident memory that it was predicted to return; equal to `predicted_bytes` if
+      #   the prediction is exact
       field :predicted_max_bytes, :bytes
-      # @return [Integer, nil] fall of RSS from the ledger before it to the one after, whatever its cause;
-      #   negative where RSS rose, nil for a dry run
+      # @return [Integer, nil] fall of RSS from the ledger before the lever to the ledger after it, whatever caused the
+      #   fall; negative if RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @return [Hash{Symbol => Integer}] the same by ledger row ("malloc/dirty"), unchanged rows left out
+      # @return [Hash{Symbol => Integer}] the same fall by ledger row ("malloc/dirty"), unchanged rows left out
       field :rows, :hash, null: false
-      # @return [Float, nil] its duration, without the ledgers around it; nil for a dry run
+      # @return [Float, nil] duration of the lever, without the ledgers before and after it; nil for a dry run
       field :wall_ms, :number
       # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
       field :gvl?, :boolean, null: false
@@ -48,19 +49,19 @@ module Memscope
 
       # @return [Symbol] what serves malloc
       field :allocator, :symbol, null: false
-      # @return [Boolean] whether it was only predicted
+      # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
-      # @return [Integer, nil] the only arena purged
+      # @return [Integer, nil] index of the only arena to purge; nil for all arenas
       field :arena, :count
-      # @return [Integer, Float] from the last lever to the reading `settled`; 0 without one
+      # @return [Integer, Float] seconds from the last lever to the ledger `settled`; 0 without one
       field :settle_seconds, :number, null: false
       # @return [Array<Lever>] in the order in which they ran
       field :levers, [Lever], null: false
       parts_of :levers
       # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @return [Hash{Symbol => Integer}] the same by ledger row, its path as in Memscope.mappings; the rows sum to
-      #   `returned_bytes`, and unchanged rows are left out
+      # @return [Hash{Symbol => Integer}] the same fall by the ledger row's path, as in Memscope.mappings; the rows sum
+      #   to `returned_bytes`, and unchanged rows are left out
       field :rows, :hash, null: false
       # @return [Ledger]
       field :before, Ledger, null: false
@@ -69,7 +70,7 @@ module Memscope
       # @return [Ledger, nil] read `settle_seconds` after the last lever
       field :settled, Ledger
 
-      # @return [Integer, nil] bytes that had not come back after `settle_seconds`; nil unless that was asked for
+      # @return [Integer, nil] fall of RSS from `before` to `settled`; nil without a ledger `settled`
       def settled_bytes = settled&.rss_bytes && (before.rss_bytes - settled.rss_bytes)
 
       # @return [Boolean, nil] whether at least nine tenths stayed returned; nil if `settle` was not given or nothing
@@ -89,13 +90,13 @@ module Memscope
 
     # What a purge returned in each of several workers of a server: the answer of Memscope::Web in a cluster.
     class WorkerResults < Reading
-      # What it returned in one worker.
+      # What the purge returned in one worker.
       class Part < Record
         # @return [Integer, nil] Puma's number of the worker
         field :index, :count
         # @return [Integer]
         field :pid, :count, null: false
-        # @return [Result, nil] nil where it did not purge, or did not answer in time
+        # @return [Result, nil] nil if the worker did not purge, or did not answer in time
         field :result, Result
         # @return [String, nil] why there is no result
         field :reason, :string
@@ -104,10 +105,10 @@ module Memscope
       # @return [String]
       def self.kind = "purge_of_workers"
 
-      # @return [Boolean] whether it was only predicted
+      # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
-      # @return [Integer, nil] fall of RSS, summed over the workers that answered; nil for a dry run, and
-      #   where none answered
+      # @return [Integer, nil] fall of RSS, summed over the workers that answered; nil for a dry run, and if none
+      #   answered
       field :returned_bytes, :signed_bytes
       # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false

@@ -5,8 +5,8 @@ require_relative "result"
 
 module Memscope
   module Purge
-    # One purge: checks its arguments, so that invalid ones are refused before anything is done; then a ledger, and for
-    # each lever a forecast, the lever, and a ledger again.
+    # One purge: checks its arguments, so that invalid ones are refused before anything is done; then reads a ledger
+    # and, for each lever, makes a forecast, runs the lever and reads a ledger again.
     #
     # @api private
     class Run
@@ -35,7 +35,7 @@ module Memscope
       def result
         start = Cost.now
         @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
-        took = Cost.now - start # without the wait below
+        took = Cost.now - start # settled, which waits, is called after this
         Result.capture(body(settled, took))
       end
 
@@ -51,7 +51,8 @@ module Memscope
         [*@levers, nil].each_cons(2).map { |name, following| run(name, following) }
       end
 
-      # Trimming is predicted from a deep ledger, and followed by one, so that its rows can be compared.
+      # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
+      # and after can be compared.
       def read(levers) = Ledger.read(deep: levers.include?(:trim)).tap { |ledger| @ledgers << ledger }
 
       def run(name, following)
@@ -67,7 +68,7 @@ module Memscope
         start = Cost.now
         name == :gc ? GC.start : Compaction.run
         [Cost.now - start, nil]
-      rescue NotImplementedError => e # the levers were chosen before
+      rescue NotImplementedError => e # it became impossible after the levers were chosen
         [Cost.now - start, e.message]
       end
 
@@ -83,7 +84,7 @@ module Memscope
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
 
-      # By path, as deep as both ledgers go; the largest change first. They sum to the fall of RSS.
+      # The rows' falls by path, as deep as both ledgers go, the largest change first. They sum to the fall of RSS.
       def row_falls(before, after)
         return {} unless fall(before, after)
 
@@ -92,7 +93,7 @@ module Memscope
         falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
       end
 
-      # Rows that one ledger cannot split, under rows that both split.
+      # The paths of the rows that at most one ledger splits, at the top or directly below a row that both split.
       def common_paths(ledgers)
         split = ledgers.map { |rows| rows.reject { |_path, row| row.leaf? }.keys }.reduce(:&)
         (ledgers.flat_map(&:keys).uniq - split).select do |path|
@@ -126,7 +127,7 @@ module Memscope
           scratch_bytes: ledgers.map(&:scratch_bytes).max }
       end
 
-      # All levers of this process; of one arena those that it can be purged by.
+      # All levers that this process can run or, for one arena, those of them that can run for one arena alone.
       def usual(arena)
         here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here

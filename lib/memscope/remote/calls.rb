@@ -16,7 +16,7 @@ module Memscope
     # The process allows no actions.
     class Refused < StandardError; end
 
-    # One call: the class that it returns (nil for a number), and the names of its options.
+    # One call: the class that it returns (nil for plain JSON values), and the names of its options.
     Call = Struct.new(:type, :options) do
       # @param value [Object] parsed JSON
       # @return [Object] the reading
@@ -52,13 +52,13 @@ module Memscope
     # Calls that change the process.
     ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
 
-    # Calls without a method of Memscope of the same name and options.
+    # Calls that do not map to a method of Memscope with the same name and options.
     OWN = [*ACTIONS, :malloc_profile_state, :malloc_profile_snapshot].freeze
 
-    # Levels of a request's JSON: the request, its options, the list of levers.
+    # Nesting levels of a request's JSON: the request, its options, the list of levers.
     DEPTH = 3
 
-    # Characters that a terminal obeys, and those that reverse the direction of text.
+    # Control characters, Unicode line and paragraph separators, and characters that set the direction of text.
     CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
     private_constant :ACTIONS, :OWN, :DEPTH, :CONTROL
 
@@ -84,7 +84,7 @@ module Memscope
       def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
 
       # @param value [Object] parsed JSON
-      # @return [Object] the same, without characters that a terminal obeys
+      # @return [Object] the same value, with "?" for each character of CONTROL
       def printable(value)
         case value
         when String then value.match?(CONTROL) ? value.gsub(CONTROL, "?") : value
@@ -116,7 +116,7 @@ module Memscope
         Loader.refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
       end
 
-      # A dry run is no action.
+      # A dry run is not an action.
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
         Loader.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
@@ -128,7 +128,7 @@ module Memscope
 
       def malloc_profile_snapshot = MallocProfile.snapshot
 
-      # Answers at once: the client waits in its own process.
+      # Returns at once: the client waits in its own process.
       def malloc_profile_start(seconds: nil, backend: "auto", **options)
         check_actions
         backend = choose("backend", backend, MallocProfile::BACKENDS)

@@ -8,14 +8,14 @@ module Memscope
     #
     # @api private
     class Target
-      # Variables of its environment that can name the socket's directory.
+      # Variables in the process's environment that can determine the directory of its socket.
       DIRECTORIES = { "MEMSCOPE_SOCKET_DIRECTORY" => "%<value>s", "XDG_RUNTIME_DIR" => "%<value>s/memscope",
                       "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
       private_constant :DIRECTORIES
 
       class << self
-        # @param path [String] of a socket
-        # @return [Integer] the process that listens there
+        # @param path [String] the path of a socket
+        # @return [Integer] the pid of the process that listens there
         # @raise [ArgumentError, Unreachable]
         def listening_at(path)
           owner = owner(check(path))
@@ -30,8 +30,8 @@ module Memscope
           socket&.close
         end
 
-        # @param path [String] of a socket
-        # @return [String] the path
+        # @param path [String] the path of a socket
+        # @return [String] the same path
         # @raise [ArgumentError]
         def check(path)
           Sockets.check_path(path)
@@ -41,7 +41,7 @@ module Memscope
 
         private
 
-        # The listener must have this owner; root may ask any.
+        # The uid that the listener must have: the owner of the socket. Only that user and root may connect.
         def owner(path)
           owner = File.lstat(path).uid
           unless [0, owner].include?(Process.euid)
@@ -70,7 +70,7 @@ module Memscope
         @given = given && self.class.check(given)
       end
 
-      # @return [Integer] its effective user at the first look
+      # @return [Integer] its effective uid, from the cached /proc/PID/status
       # @raise [Unreachable]
       def uid = status("Uid").split[1].to_i
 
@@ -82,7 +82,7 @@ module Memscope
         false
       end
 
-      # @return [String] of its socket
+      # @return [String] the path of its socket
       # @raise [Unreachable]
       def path
         owner = uid
@@ -93,7 +93,7 @@ module Memscope
         raise silence
       end
 
-      # @return [Unreachable] saying that it does not listen, or is gone
+      # @return [Unreachable] saying that the process does not listen, or is gone
       def silence
         return gone unless alive?
 
@@ -109,7 +109,7 @@ module Memscope
         Unreachable.new("process #{@pid} is another user's (uid #{owner}); allowed: that user, root", :foreign)
       end
 
-      # In a container, or with systemd's PrivateTmp, its file system is another one: /proc/PID/root leads there.
+      # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.
       def paths(owner)
         name = "#{status('NSpid').split.last || @pid}.sock"
         usual = Sockets.candidates(owner).map { |directory| "#{directory}/#{name}" }
@@ -117,7 +117,8 @@ module Memscope
         inside.uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
       end
 
-      # The kernel's list of listening Unix sockets (flag 10000) in the process's network namespace.
+      # Paths with this name in the kernel's list of listening Unix sockets (flag 00010000) in the process's network
+      # namespace.
       def listed(name)
         lines = File.readlines("/proc/#{@pid}/net/unix", chomp: true).map { |line| line.b.split(" ", 8) }
         lines.filter_map { |fields| fields[7] if fields[3] == "00010000" && fields[7]&.end_with?("/#{name}") }
@@ -126,7 +127,7 @@ module Memscope
         []
       end
 
-      # From its environment, where that can be read.
+      # Paths from the process's environment, if that can be read.
       def configured(name, owner)
         variables = File.binread("/proc/#{@pid}/environ").scan(/([^=\0]+)=([^\0]*)/n).to_h
         own = variables["MEMSCOPE_LISTEN"]

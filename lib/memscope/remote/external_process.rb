@@ -5,26 +5,27 @@ require_relative "../client"
 
 module Memscope
   # The kernel's view of another process, which need not have loaded memscope: resident memory, how much of it is
-  # private, the libraries with a malloc that it has mapped, and its cgroup. Which malloc serves it, and where its
-  # memory is within malloc and Ruby, only the process itself knows (Memscope.listen, Client).
+  # private, the mapped libraries that have a malloc, and its cgroup. Only the process itself knows which malloc serves
+  # it, and where its memory is within malloc and Ruby (Memscope.listen, Client).
   class ExternalProcess < Reading
-    # A library with a malloc that the process has mapped.
+    # A mapped library that has a malloc.
     class Library < Record
       # @return [Symbol] :jemalloc, :mimalloc, :tcmalloc, :musl or :glibc
       field :name, :symbol, null: false
       # @return [String]
       field :path, :string, null: false
-      # @return [Boolean, nil] whether LD_PRELOAD or ld.so.preload names it; nil where neither may be read
+      # @return [Boolean, nil] whether LD_PRELOAD or ld.so.preload names it; nil if neither can be read
       field :preloaded?, :boolean
     end
 
-    # @return [String, nil] its command line, or what it wrote there; the name of a process that is ending
+    # @return [String, nil] its command line, which the process may have overwritten; its name if that is empty, as in a
+    #   process that is ending
     field :command, :string
-    # @return [Integer] its effective user
+    # @return [Integer] its effective uid
     field :uid, :count, null: false
     # @return [Boolean] whether its program is a ruby
     field :runs_ruby?, :boolean, null: false
-    # @return [Boolean] whether it answers a Client of this user
+    # @return [Boolean] whether a Client of this user can connect to it
     field :listens?, :boolean, null: false
     # @return [Integer, nil] resident pages, shared ones in full (Rss)
     field :rss_bytes, :bytes
@@ -46,11 +47,11 @@ module Memscope
     field :swap_bytes, :bytes
     # @return [Integer, nil] address space (VmSize)
     field :virtual_bytes, :bytes
-    # @return [Integer, nil] kernel threads
+    # @return [Integer, nil] OS threads
     field :threads, :count
-    # @return [Array<Library>] in the order of their addresses, without one linked into the program
+    # @return [Array<Library>] in the order of their addresses; a malloc linked statically into the program is not there
     field :mallocs, [Library], null: false
-    # @return [Hash{Symbol => String}, nil] the settings of allocators in its environment at start
+    # @return [Hash{Symbol => String}, nil] the allocator settings in the environment that its program started with
     field :variables, :hash
     # @return [Cgroup, nil] its memory cgroup; nil unless asked for
     field :cgroup, Cgroup
@@ -60,8 +61,8 @@ module Memscope
     # @param pid [Integer]
     # @param cgroup [Boolean] whether to read its cgroup too
     # @return [ExternalProcess]
-    # @raise [ArgumentError] unless it is the number of a process
-    # @raise [Client::Unreachable] where there is no such process
+    # @raise [ArgumentError] unless `pid` can be a process ID
+    # @raise [Client::Unreachable] if there is no such process
     def self.read(pid, cgroup: true)
       began = Cost.now
       client = Client.new(pid)
@@ -73,7 +74,7 @@ module Memscope
       capture(body.update(cost: Cost.of(:T2, Cost.now - began)), envelope)
     end
 
-    # @return [Array<Integer>] the processes whose program is a ruby, as far as this user can see
+    # @return [Array<Integer>] the pids of the Ruby processes that this user can see
     def self.rubies
       Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Files.new(pid).runs_ruby? }.sort
     end
@@ -82,7 +83,7 @@ module Memscope
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?
 
-    # The files of /proc/PID that this user can read. Their text is the process's own: nothing in it is trusted.
+    # The files of /proc/PID that this user can read. The process may control their text: nothing in it is trusted.
     #
     # @api private
     class Files
@@ -91,7 +92,7 @@ module Memscope
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
       # Characters of a command line that are kept.
       LONGEST = 500
-      # Taken from a ProcessMemory.
+      # Fields copied from a ProcessMemory.
       FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
                    shared_memory_bytes swap_bytes virtual_bytes threads].freeze
       private_constant :FIGURES, :MALLOCS, :VARIABLES, :LONGEST
@@ -102,7 +103,8 @@ module Memscope
         @reasons = {}
       end
 
-      # @return [Boolean] whether its program is a ruby; by its own name where the program cannot be read
+      # @return [Boolean] whether its program is a ruby, by the file's name; by the process's own name if its link
+      #   /proc/PID/exe cannot be read
       def runs_ruby?
         program.start_with?("ruby")
       rescue SystemCallError
@@ -110,7 +112,7 @@ module Memscope
       end
 
       # @return [Hash{Symbol => Object}] the fields read here, and the reasons
-      # @raise [Client::Unreachable] where there is no such process
+      # @raise [Client::Unreachable] if there is no such process
       def body
         { command: command, uid: status[/^Uid:\s+\d+\s+(\d+)/, 1].to_i, runs_ruby: runs_ruby?, **figures,
           mallocs: mallocs, variables: variables, reasons: @reasons }
@@ -154,7 +156,7 @@ module Memscope
         preloads.join(" ").split(/[\s:]/).any? { |given| same?(given, path) } unless preloads.empty?
       end
 
-      # A preload can be a link to what is mapped, such as libjemalloc.so to libjemalloc.so.2.
+      # A preloaded path can be a link to the mapped file, such as libjemalloc.so to libjemalloc.so.2.
       def same?(given, path) = !given.empty? && File.basename(path).start_with?(File.basename(given))
 
       def variables
@@ -162,7 +164,7 @@ module Memscope
                                                   &.to_h { |name, value| [name.to_sym, printable(value)] }
       end
 
-      # @return [String, nil] nil, with a reason, where it cannot be read
+      # @return [String, nil] the file's text; nil, with a reason, if it cannot be read
       def read(name, field)
         Field.text(File.binread("/proc/#{@pid}/#{name}"))
       rescue SystemCallError => e

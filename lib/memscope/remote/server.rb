@@ -5,11 +5,12 @@ require_relative "calls"
 require_relative "sockets"
 
 module Memscope
-  # Answers other processes of the same user, or root, over a Unix socket, as `memscope report --pid N` asks. What
-  # Memscope.listen returns.
+  # Answers requests from other processes of the same user, or of root, over a Unix socket, such as those of
+  # `memscope report --pid N`. Memscope.listen returns one.
   #
   # One thread serves all clients, one call after the other, and waits for none: a client that takes longer than two
-  # seconds is dropped. Clients that ask for the same reading while another call is answered share one.
+  # seconds to send its request, or ten to fetch the answer, is dropped. Clients that ask for the same reading while
+  # another call is being answered share one reading.
   #
   # A forked child opens its own socket, DIRECTORY/PID.sock, and so does a process that Process.daemon has put into the
   # background. A program started by exec inherits nothing.
@@ -17,7 +18,7 @@ module Memscope
     # The path, or its directory, cannot be used or trusted: a link, another user's, open to others, in use …
     Refused = Sockets::Refused
 
-    # Clients served at a time; others wait in the socket's queue.
+    # Clients served at a time; others wait in the socket's backlog.
     MOST = 128
     # Seconds to wait after a failed system call.
     PAUSE = 0.1
@@ -26,7 +27,7 @@ module Memscope
     @lock = Mutex.new
 
     class << self
-      # What Memscope.listen does.
+      # Implements Memscope.listen.
       #
       # @api private
       # @param path [String, nil]
@@ -39,11 +40,11 @@ module Memscope
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
-      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it; in Rails the railtie does. Raises nothing, so
-      # that no boot fails because of this.
+      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it; in Rails the railtie starts the listener
+      # instead. Never raises, so that it cannot make a boot fail.
       #
       # @api private
-      # @param asked_by [String]
+      # @param asked_by [String] for the warning
       # @return [void]
       def boot(asked_by = "MEMSCOPE_LISTEN")
         where = Configuration.so_far.listen
@@ -56,7 +57,7 @@ module Memscope
 
       private
 
-      # In a child, which has no other thread yet and holds its parent's socket. Raises nothing.
+      # Runs in a forked child, which has no other thread yet and holds a copy of its parent's socket. Never raises.
       def forked(daemon: false)
         return unless (inherited = @current)
 
@@ -74,7 +75,7 @@ module Memscope
         @current = new(path ? Sockets.check_path(path) : own_path(Configuration.so_far.socket_directory))
       end
 
-      # Once: a forked child inherits both.
+      # Called once: a forked child inherits both hooks.
       def hook
         @hooked = true
         Forks.listen(child: -> { forked }, daemon: -> { forked(daemon: true) })
@@ -95,10 +96,10 @@ module Memscope
       end
     end
 
-    # @return [String] of the socket
+    # @return [String] the path of the socket
     attr_reader :path
 
-    # @return [Integer] of the process that listens
+    # @return [Integer] the pid of the process that listens
     attr_reader :pid
 
     # @api private
@@ -129,10 +130,10 @@ module Memscope
       remove
     end
 
-    # @return [Boolean] whether it listens: false once closed, in a forked child, and after its thread was killed
+    # @return [Boolean] whether it listens: false once it is closed or its thread was killed, and in a forked child
     def open? = @open && (@pid != Process.pid || @thread.alive?)
 
-    # In a child: closes its copies of the parent's descriptors.
+    # Called in a forked child: closes the child's copies of the parent's descriptors.
     #
     # @api private
     # @param gone [Boolean] whether the parent is gone, so that its socket can be removed
@@ -153,19 +154,19 @@ module Memscope
       nil # already removed
     end
 
-    # Waits until a client can be read from, written to or dropped.
+    # Waits until a client can be accepted, read from, written to or dropped, and does that.
     def turn
       ready = wait
       return unless @open
 
-      moment = Clock.now # calls can take long: a client that wrote meanwhile is read before it is dropped
+      moment = Clock.now # calls can take long: a client that has written meanwhile is read before it can be dropped
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
       done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
       done.each(&:close)
     rescue StandardError
-      sleep PAUSE if @open # must not end a program in which threads abort on exceptions
+      sleep PAUSE if @open # an exception must not end a program that sets Thread.abort_on_exception
     end
 
     def wait
@@ -176,7 +177,7 @@ module Memscope
       IO.select(own + reading, writing, nil, soonest && (soonest - Clock.now).clamp(0, nil)).to_a.flatten
     end
 
-    # Empties the queue, so that many clients can share a reading.
+    # Empties the socket's backlog, so that many clients can share a reading.
     def accept
       while @connections.size < MOST
         socket = @server.accept_nonblock(exception: false)
@@ -213,7 +214,7 @@ module Memscope
       FETCHING = 10.0
       private_constant :PATIENCE, :FETCHING
 
-      # @return [Float] the moment, by CLOCK_MONOTONIC, at which it is dropped
+      # @return [Float] when the client is dropped, in seconds of CLOCK_MONOTONIC
       attr_reader :deadline
 
       # @return [String, nil] the request, from its arrival until it is answered
@@ -229,7 +230,7 @@ module Memscope
       # @return [IO] for IO.select
       def to_io = @socket
 
-      # @return [Boolean] whether part of the request is missing
+      # @return [Boolean] whether no answer is ready to be written
       def reading? = @answer.nil?
 
       # @return [Boolean] whether nothing is left to do
@@ -272,7 +273,7 @@ module Memscope
 
       def refuse
         answer(Calls.failure("ArgumentError", "a request: given more than #{Calls::LONGEST_REQUEST} bytes, " \
-                                              "allowed: one line of at most these"))
+                                              "allowed: one line of at most that many"))
       end
 
       def write

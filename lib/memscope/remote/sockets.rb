@@ -11,7 +11,7 @@ module Memscope
     # A path cannot be trusted or used; the message names it and the allowed values.
     class Refused < StandardError; end
 
-    # Bytes of a path in struct sockaddr_un, without its NUL.
+    # The longest path that fits into struct sockaddr_un, in bytes, without its NUL.
     LONGEST = 107
     # struct ucred: pid, uid, gid.
     CREDENTIALS = "iII"
@@ -30,7 +30,7 @@ module Memscope
                        "is there, set with MEMSCOPE_SOCKET_DIRECTORY"
       end
 
-      # The default directories for sockets of that user, the likeliest first.
+      # The default directories for a user's sockets, the likeliest first.
       #
       # @param uid [Integer]
       # @return [Array<String>]
@@ -56,7 +56,7 @@ module Memscope
 
       # @param path [String] for a socket
       # @return [String] the path
-      # @raise [Refused] unless it is absolute (abstract names are not), and fits
+      # @raise [Refused] unless it is absolute (abstract names are not), and short enough
       def check_path(path)
         return path if path?(path) && path.bytesize <= LONGEST && !path.include?("\0")
 
@@ -64,7 +64,7 @@ module Memscope
       end
 
       # @param path [Object]
-      # @return [Boolean] whether it is an absolute path, in an encoding that the system can use
+      # @return [Boolean] whether it is an absolute path, in an ASCII-compatible encoding
       def path?(path) = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
 
       # Opens a socket with mode 0600. Replaces a socket without a listener, and nothing else.
@@ -99,7 +99,7 @@ module Memscope
       #
       # @param path [String]
       # @return [Socket]
-      # @raise [SystemCallError] EAGAIN where the queue is full
+      # @raise [SystemCallError] EAGAIN if the listener's backlog is full
       def connect(path)
         socket = Socket.new(:UNIX, :STREAM)
         socket.connect_nonblock(Socket.sockaddr_un(path))
@@ -110,7 +110,7 @@ module Memscope
       end
 
       # @param socket [BasicSocket]
-      # @return [Array(Integer, Integer)] pid and uid of the other end: the client, or the process that began to listen
+      # @return [Array(Integer, Integer)] pid and uid of the other end: the client, or the process that called listen(2)
       def peer(socket) = socket.getsockopt(:SOCKET, :PEERCRED).unpack(CREDENTIALS).first(2)
 
       # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket

@@ -8,7 +8,7 @@ module Memscope
     class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
-      # Reasons of the ledger to print.
+      # The ledger's reasons that are printed, if a check could not be made.
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
       private_constant :WORDS, :MARGIN, :EXPLAINED
 
@@ -33,7 +33,7 @@ module Memscope
         [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
       end
 
-      # Where nothing could be read, no finding is no verdict.
+      # If nothing could be read, the absence of findings is not a verdict.
       def clear
         return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
 

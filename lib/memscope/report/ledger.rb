@@ -7,8 +7,8 @@ module Memscope
     # A ledger, the first screen: the two numbers that disagree, and the rows that explain why, as a tree: MiB, percent
     # of RSS, and details.
     #
-    # "Ruby says" is the bytes of live slots, and with `objects: true` also what live objects report to hold through
-    # malloc.
+    # "Ruby says" is the bytes of live slots and, with `objects: true`, also the bytes that live objects report holding
+    # through malloc.
     class LedgerPage < ReadingPage
       SCANS = { pagemap_scan: "kernel scan", pagemap: "pagemap", smaps: "smaps" }.freeze
       NUMBER_WIDTH = 9
@@ -69,7 +69,7 @@ module Memscope
         line(mebibytes(row.bytes), percent, "#{shared(row.shared_bytes)}#{branches}#{row.label}", RowItems.of(row))
       end
 
-      # A column of its own, in MiB, where it was asked for.
+      # The cell of shared memory in MiB, if the ledger was read with `shared: true`.
       def shared(bytes) = ("#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing)
 
       def line(number, percent, label, items = [])
@@ -77,7 +77,7 @@ module Memscope
         "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
       end
 
-      # As many items as there is room for, in a column of their own; where that has no room for one, behind the label.
+      # As many items as fit in the column of details; if not even one fits there, as many as fit right after the label.
       def fitting(items, length)
         gaps = [[@detail_column - length, 2].max, 2]
         choices = gaps.flat_map do |gap|
@@ -88,7 +88,7 @@ module Memscope
 
       def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)
 
-      # nil where it is unknown of some row.
+      # nil if it is unknown for any row.
       def shared_sum
         parts = @reading.rows.map(&:shared_bytes)
         parts.sum unless parts.include?(nil)
@@ -101,7 +101,7 @@ module Memscope
         "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
       end
 
-      # Who in Ruby holds the memory that malloc has handed out, where both are known.
+      # How much of the memory allocated through malloc Ruby objects account for, if both amounts are known.
       def holders
         detail = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
         allocated, held = detail.values_at(:in_use_bytes, :held_by_objects_bytes)
@@ -129,7 +129,7 @@ module Memscope
 
       def footer = [@page.joined([cost, against_statm, agreement].compact, indent: "  ")]
 
-      # statm is read before and after the scan; a scan between the two values differs by 0.
+      # statm is read before and after the scan; the difference is 0 if the scan's RSS lies between the two values.
       def against_statm
         bounds = [@reading.statm_before_bytes, @reading.statm_after_bytes].compact
         return if bounds.empty? || @reading.rss_bytes.nil?
@@ -158,12 +158,12 @@ module Memscope
         unverified = "unverified" if row.check && !row.check.verified?
         detail = row.detail.except(*HIDDEN)
         trimmable = detail.delete(:trimmable_bytes)
-        # On the rows whose memory it is; their sum is in the detail of malloc.
+        # Shown on leaves, which hold the trimmable memory; the detail of the row malloc has its sum.
         trim = "malloc_trim returns #{Quantity.size(trimmable)}" if row.leaf? && trimmable&.positive?
         [*unverified, *trim, *detail.filter_map { |name, value| item(name.to_s.tr("_", " "), value) }]
       end
 
-      # A String needs no name; a number or a list does. Zero and empty ones are left out.
+      # A String is shown without its name, a number or a list with it. Zeros and empty values are left out.
       def item(name, value)
         case value
         when String then value unless value.empty?
@@ -182,8 +182,8 @@ module Memscope
       private_class_method :item, :number
     end
 
-    # A Diff: the rows of a ledger as a tree in MiB, other numbers one a line. Unchanged numbers are left out, and rows
-    # that changed by less than 0.05 MiB.
+    # A Diff: of ledgers, the rows as a tree in MiB; of other readings, the numbers, one a line. Left out are unchanged
+    # numbers, and rows that changed by less than 0.05 MiB.
     class DiffPage < ReadingPage
       NUMBER_WIDTH = 14
       private_constant :NUMBER_WIDTH
@@ -229,7 +229,7 @@ module Memscope
 
       def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
 
-      # Those that print as more than 0.0.
+      # The changes that do not print as 0.0, or that have such a change below them.
       def moved(changes) = changes.filter { |change| mebibytes(change.delta) != "0.0" || moved(change.changes).any? }
     end
   end

@@ -4,7 +4,7 @@ require_relative "page"
 
 module Memscope
   module Report
-    # The allocator's settings that are set, their problems, and the recommended ones.
+    # The allocator's settings that something has set, the problems, and the recommended settings.
     class LintPage < ReadingPage
       NAME_WIDTH = 26
       private_constant :NAME_WIDTH

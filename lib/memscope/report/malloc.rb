@@ -110,7 +110,7 @@ module Memscope
          *slabs(size_class), counter(size_class.allocations)]
       end
 
-      # A large class has none.
+      # The cells on slabs; a large class has no slabs.
       def slabs(size_class)
         return ["", "", "", ""] if size_class.kind == :large
 
@@ -125,7 +125,7 @@ module Memscope
          mebibytes(held.sum(&:slack_bytes)), counter(held.sum(&:allocations))]
       end
 
-      # There may be thousands of millions of allocations: the table stays within the page.
+      # In millions from 100 million on, so that billions of allocations fit into the column.
       def counter(number) = number < 100_000_000 ? count(number) : "#{count(number / 1_000_000)} M"
 
       def percent(part, whole) = whole.positive? ? format("%.0f", 100 * part.fdiv(whole)) : ""
@@ -137,7 +137,7 @@ module Memscope
       SIZES = 8
       WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
                 allocated_bytes: "allocated" }.freeze
-      # Field and its two sizes.
+      # By label: the field of the ratio, and the fields of its two sizes.
       RATIOS = { "RSS / resident" => %i[rss_to_resident rss_bytes resident_bytes],
                  "resident / active" => %i[resident_to_active resident_bytes active_bytes],
                  "active / allocated" => %i[active_to_allocated active_bytes allocated_bytes] }.freeze

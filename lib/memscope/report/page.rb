@@ -6,7 +6,7 @@ module Memscope
   module Report
     # Sets text in 80 columns, with box-drawing characters or in plain ASCII.
     class Page
-      # Columns.
+      # The width of a page, in columns.
       WIDTH = 80
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
                   plus_minus: "±" }.freeze
@@ -16,7 +16,7 @@ module Memscope
       WIDE = [0x1100..0x115f, 0x2e80..0x303e, 0x3041..0xa4cf, 0xa960..0xa97c, 0xac00..0xd7a3, 0xf900..0xfaff,
               0xfe30..0xfe6b, 0xff01..0xff60, 0xffe0..0xffe6, 0x16fe0..0x1b2fb, 0x1f300..0x1f64f, 0x1f680..0x1f6ff,
               0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze
-      # Characters that take none.
+      # Characters of zero width.
       NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
       private_constant :UNICODE, :ASCII, :WIDE, :NARROW
 
@@ -55,7 +55,7 @@ module Memscope
         joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", server(ledger.allocator), "pid #{ledger.pid}"])
       end
 
-      # Columns right-aligned under their headings, two blanks before each; one where two would be too wide.
+      # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the page.
       #
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
@@ -67,7 +67,7 @@ module Memscope
         rows.map { |row| row.zip(widths).map { |text, width| "#{gap}#{text.rjust(width)}" }.join.rstrip }
       end
 
-      # Walks a tree in order.
+      # Walks a tree in preorder.
       #
       # @param nodes [Array<Object>]
       # @yieldparam node [Object]
@@ -150,7 +150,7 @@ module Memscope
       # @return [Array<String>]
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
 
-      # In a column of MiB.
+      # A cell in a column of MiB.
       def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 
       def counted_cell(number) = number ? count(number) : @page.unknown

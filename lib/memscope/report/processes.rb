@@ -8,9 +8,9 @@ module Memscope
     class WorkersPage < ReadingPage
       SIZES = { "RSS" => :rss_bytes, "PSS" => :pss_bytes, "USS" => :uss_bytes, "shared" => :shared_bytes,
                 "unshared" => :unshared_since_fork_bytes }.freeze
-      # How many rows are shown; the others are one column.
+      # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5
-      # The table shows these as a dash.
+      # If these are missing, the table shows a dash; their reasons are not printed.
       DASHED = %i[rss_bytes_per_hour unshared_since_fork_bytes].freeze
       private_constant :SIZES, :ROWS, :DASHED
 
@@ -77,7 +77,7 @@ module Memscope
                        "them use. unshared: shared with the parent right after the fork, and private now.")]
       end
 
-      # Of a phase that a restart is about to end.
+      # The workers of an earlier phase, which Puma's phased restart is about to end.
       def old
         newest = @reading.filter_map(&:phase).max
         @reading.select { |worker| worker.phase && worker.phase < newest }.map do |worker|
@@ -92,8 +92,8 @@ module Memscope
       end
     end
 
-    # Mappings with resident memory, one a line: KiB of address space, KiB resident, permissions, address, and the row
-    # that owns it with the name of its file; where several rows own it, the others below.
+    # Mappings with resident memory, one a line: KiB of address space, KiB resident, permissions, address, the ledger
+    # row that owns the mapping, and its file's name; if several rows own parts of it, the smaller ones are below.
     class MappingsPage < ReadingPage
       private
 

@@ -11,7 +11,7 @@ module Memscope
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
                 tag: %w[tag tags], thread: %w[thread threads] }.freeze
       BACKENDS = { jemalloc: "jemalloc's profiler", imports: "GOT hooks (imports)" }.freeze
-      # Of numbers that the page does not have.
+      # Numbers that the page does not show, so that it does not print their reasons either.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze
       # MiB, ±, samples, share.
@@ -23,7 +23,7 @@ module Memscope
 
       # @param profile [Profile, Profile::Difference]
       # @param unicode [Boolean] false: plain ASCII
-      # @param by [Symbol] of Profile::Sampled::GROUPINGS
+      # @param by [Symbol] one of Profile::Sampled::GROUPINGS
       # @param limit [Integer] how many entries
       def initialize(profile, unicode: true, by: :line, limit: 20)
         super(profile, unicode: unicode)
@@ -37,10 +37,10 @@ module Memscope
         @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged
       end
 
-      # @return [String] the whole in one sentence
+      # @return [String] the profile's total in one sentence
       def summary = @signed ? change : state
 
-      # @return [Array<String>] paragraphs: how it was measured, how much of malloc it covers, and what that costs
+      # @return [Array<String>] paragraphs: how the profile was measured, how much of malloc it covers, and what it cost
       def provenance = @signed ? [rate] : [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
 
       private
@@ -86,7 +86,7 @@ module Memscope
          *(@page.wrapped(legend) if legend)]
       end
 
-      # Both ends of a difference: what grew most, and what shrank most.
+      # The largest entries; of a difference both ends: those that grew most, and those that shrank most.
       def shown
         return @entries.first(@limit) if !@signed || @entries.size <= @limit
 
@@ -104,7 +104,8 @@ module Memscope
              "#{count(hidden.size)} other #{noun(hidden)}")]
       end
 
-      # Places whose memory has all been freed; in a difference, places whose live memory has not changed.
+      # How many places have no live memory left. A difference shows none: there @dead are the places whose live memory
+      # has not changed.
       def dead
         return [] if @dead.empty? || @signed
 
@@ -130,7 +131,7 @@ module Memscope
          "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has ended'}."]
       end
 
-      # Losses, and distortions of other numbers.
+      # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
       def flaws
         overhead = @reading.overhead
         [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
@@ -171,13 +172,13 @@ module Memscope
 
       def room = Page::WIDTH - WIDTHS.sum - 2
 
-      # The function's name matters more than the object's.
+      # The function's name and, if there is room, the object's, which matters less.
       def native(text)
         whole = "by #{text}"
         whole.length <= room - 2 ? whole : whole.sub(/ \([^()]+\)\z/, "")
       end
 
-      # The place, and its method below where both do not fit.
+      # The place and its method, on two lines if one line is too short for them.
       def place(entry)
         return [ending(entry.name, room)] unless entry.lineno
 
@@ -187,7 +188,7 @@ module Memscope
         [ending("#{entry.path}:#{entry.lineno}", room), "in #{entry.name}"]
       end
 
-      # The end of a long text says most; a path is cut between directories where that leaves enough of it.
+      # The end of a long text, since that says most; a path is cut between directories if that leaves enough of it.
       def ending(text, width)
         return text if text.length <= width
 
@@ -196,7 +197,7 @@ module Memscope
         "#{mark}#{rest[%r{\A.{0,#{width / 2}}?(/.*)}, 1] || rest}"
       end
 
-      # A bar for each generation, and the share that is older than the current one.
+      # A bar for each generation, and the share of live bytes from before the current generation.
       def age(entry)
         bytes = entry.generations
         whole = bytes.values.sum

@@ -4,9 +4,10 @@ require_relative "page"
 
 module Memscope
   module Report
-    # What a purge returned, by lever: the prediction, what was returned, how long it took, and from which rows.
+    # A purge, by lever: how much was predicted, how much was returned, and how long the lever took; then the rows that
+    # the memory came from.
     class PurgePage < ReadingPage
-      # Rows that are shown by name; the others are summed up.
+      # How many rows are shown by name; the others are summed up.
       ROWS = 8
       private_constant :ROWS
 

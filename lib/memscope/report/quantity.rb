@@ -37,7 +37,7 @@ module Memscope
         "#{bytes} B"
       end
 
-      # @return [String] "2.8 MiB", also where both are rounded to it, "up to 2.8 MiB", "0.3 to 2.8 MiB"
+      # @return [String] "2.8 MiB" (if both bounds round to it), "up to 2.8 MiB" or "0.3 to 2.8 MiB"
       def between(least, most)
         return "up to #{size(most)}" if least.zero? && most.positive?
 

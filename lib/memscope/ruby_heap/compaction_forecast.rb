@@ -7,20 +7,20 @@ module Memscope
     # How much of a heap the passes of Purge::Compaction will return to the kernel: bytes of heap pages, which are
     # resident unless swapped out.
     #
-    # There is no forecast where upper and lower bound are more than RATIO apart: on Ruby 3.1 when more than about half
-    # of the pages hold objects that cannot be moved; where many live slots are young, so that they may be garbage (a
-    # reading with `collect: true` settles that); and for Ruby 3.2 and 4.1, which were not measured.
+    # There is no forecast for Ruby 3.2 and 4.1, which were not measured, nor where the upper bound is more than RATIO
+    # times the lower: on Ruby 3.1 when more than about half of the pages hold objects that cannot be moved; on any Ruby
+    # when many live slots are young, and so may be garbage (a reading with `collect: true` settles that).
     #
     # @api private
     class CompactionForecast
-      # The widest range that is a forecast, as upper/lower.
+      # The widest range that is a forecast, as upper bound / lower bound.
       RATIO = 1.5
-      # The share of the heap up to which a forecast makes no promise: 0 to that.
+      # Up to this share of the heap, a forecast promises nothing: its lower bound is 0.
       SMALL = 0.05
       # A pass that returns less than this share of the pages is the last.
       LAST_PASS = 0.005
-      # The free_slots_max_ratio worth setting before Ruby 3.2. Ruby ignores one that is not above
-      # RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO, which is 0.20 (gc.c, ruby_gc_set_params).
+      # The free_slots_max_ratio worth setting before Ruby 3.2. Ruby ignores values that are not above
+      # RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO, by default 0.20 (gc.c, ruby_gc_set_params).
       KEEP_LESS = 0.25
       # Slots that Ruby 3.4 and newer keep free in each heap (GC_HEAP_INIT_SLOTS).
       INIT_SLOTS = 10_000
@@ -45,19 +45,19 @@ module Memscope
       # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
 
-      # Empty pages, and pages that compaction empties, that Ruby keeps because of free_slots_max_ratio, and would not
-      # keep at KEEP_LESS.
+      # How much of the pages that are empty, or that compaction empties, Ruby keeps because of free_slots_max_ratio but
+      # would return at KEEP_LESS.
       #
-      # @param bytes [Integer] of these pages
-      # @return [Integer] bytes; 0 where Ruby does not keep pages by that ratio, or is not known to
+      # @param bytes [Integer] size of these pages together
+      # @return [Integer] bytes; 0 if Ruby does not keep pages by that ratio, or is not known to
       def kept_by_setting(bytes)
         return 0 unless by_ratio?
 
         [returnable(pages(bytes), KEEP_LESS) - returnable(pages(bytes)), 0].max * @heap.page_bytes
       end
 
-      # @param bytes [Integer] of empty pages
-      # @return [Integer] bytes that a GC returns of them, without a compaction
+      # @param bytes [Integer] size of the empty pages
+      # @return [Integer] how many of these bytes a GC returns without a compaction
       def returned_of_empty(bytes) = by_ratio? ? returnable(pages(bytes)) * @heap.page_bytes : bytes
 
       private
@@ -98,8 +98,8 @@ module Memscope
         end
       end
 
-      # Fewest and most pages returned. Garbage can only increase them: by the pages that it fills, and those in which
-      # it is pinned.
+      # Fewest and most pages returned. Garbage can only make it more: by the pages that it fills, and those in which it
+      # is pinned.
       def bounds(garbage:)
         live = garbage ? @heap.old_objects : @heap.live_slots
         most = garbage ? @heap.pages - pages_for(live) : pages(@heap.compactable_bytes)
@@ -116,27 +116,30 @@ module Memscope
         end
       end
 
-      # Pages that passes after the last one would still return: each returns at least one of so many that are left.
+      # Most pages that further passes would return after the last one: each would return at least one in count of those
+      # left, and the last one returned less than LAST_PASS of the heap.
       def last_passes(count) = (@heap.pages * LAST_PASS * count).ceil
 
       def pages(bytes) = bytes / @heap.page_bytes
 
-      # In pages of the smallest slots, which have most.
+      # Counted in pages of the smallest slots, which hold the most.
       def pages_for(slots) = slots.fdiv(most_slots).ceil
 
       def most_slots = @heap.slot_sizes.map { |size| slots_each(size) }.max
 
       def slots_each(size) = size.slots / size.pages
 
-      # gc.c of Ruby 3.1, gc_marks_finish: it frees pages while more slots are free than that share of all, including
-      # the slots of pages that it may still allocate, and more than that number.
+      # Pages kept by gc.c of Ruby 3.1, gc_marks_finish: it frees pages while more slots are free than
+      # free_slots_max_ratio of all (including the slots of pages that it may still allocate), and more than
+      # free_slots_floor.
       def kept_by_ratio(live, ratio = @heap.free_slots_max_ratio)
         wanted = [live / (1 - ratio), live + @heap.free_slots_floor].max
         (wanted * @heap.pages / @heap.slots).floor - @heap.allocatable_pages
       end
 
-      # gc/default/default.c of Ruby 3.4, gc_marks_finish: it frees pages while more slots are free than one number for
-      # all heaps together, whatever their size, and each time as many pages as these slots would fill of the smallest.
+      # Pages kept by gc/default/default.c of Ruby 3.4, gc_marks_finish: it frees pages while the free slots of all
+      # heaps together, whatever their size, exceed one number; each time, as many pages as the excess would fill with
+      # the smallest slots.
       def kept_by_count
         slots = (INIT_SLOTS * @heap.slot_sizes.size) + (last_passes(1) * most_slots)
         @heap.slot_sizes.sort_by { |size| -size.slot_size }.sum do |size|

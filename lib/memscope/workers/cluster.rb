@@ -6,13 +6,13 @@ require_relative "../workers"
 
 module Memscope
   class Workers < Reading
-    # Reports of workers to their master: a pair of datagram sockets made before the fork, which no other process can
-    # open. A report is one datagram. No worker waits: where the master is behind, a report is dropped.
+    # Carries the workers' reports to their master, over a pair of datagram sockets made before the fork, which no other
+    # process can open. A report is one datagram. No worker waits: if the master falls behind, reports are dropped.
     #
     # @api private
     class Channel
-      # The largest report, in bytes; 2 to 8 KiB are usual. By default the kernel queues 208 KiB of one sender
-      # (net.core.wmem_default), and accepts no larger datagram.
+      # The largest report, in bytes; 2 to 8 KiB are usual. By default the kernel queues 208 KiB from one sender
+      # (net.core.wmem_default), and accepts no datagram larger than that.
       LIMIT = 65_536
       private_constant :LIMIT
 
@@ -20,13 +20,14 @@ module Memscope
         @reader, @writer = UNIXSocket.pair(:DGRAM)
       end
 
-      # Closes the end that only the master needs: once the master has ended, datagrams are not queued.
+      # Closes this process's copy of the end that only the master needs, so that no datagrams are queued once the
+      # master has ended.
       #
       # @return [void]
       def keep_writer = @reader.close
 
       # @param worker [Worker]
-      # @return [Boolean] whether it was sent
+      # @return [Boolean] whether the report was sent
       def send(worker)
         @writer.sendmsg_nonblock(text(worker), exception: false) != :wait_writable
       rescue SystemCallError, IOError
@@ -34,7 +35,7 @@ module Memscope
       end
 
       # @param seconds [Float] the longest wait
-      # @return [Worker, nil] nil where none came, or none that is valid
+      # @return [Worker, nil] nil if no report came in time, or an invalid one
       def receive(seconds)
         return unless @reader.wait_readable(seconds)
 
@@ -46,7 +47,7 @@ module Memscope
 
       private
 
-      # Without arenas where they are too many, as on a machine with hundreds of processors.
+      # The report as JSON, without the arenas if they make it too large, as on a machine with hundreds of processors.
       def text(worker)
         text = worker.to_json
         return text if text.bytesize <= LIMIT
@@ -59,16 +60,16 @@ module Memscope
     # Puma's cluster. The plugin creates it in the master before the first fork, so that each worker has a copy; the
     # master keeps the last report of each worker.
     #
-    # Only the master's thread writes reports, and only Puma's loop writes handles; each replaces one frozen Hash by
-    # another, so that readers need no lock.
+    # Only memscope's thread in the master writes @reports, and only Puma's loop writes @handles; each replaces one
+    # frozen Hash by another, so that readers need no lock.
     #
     # @api private
     class Cluster
-      # A worker without a report for this many intervals and this many seconds is marked as silent.
+      # A worker is marked as silent if it has not reported for this many intervals and at least this many seconds.
       SILENT = { intervals: 3, seconds: 60 }.freeze
       private_constant :SILENT
 
-      # @return [Integer] process of the master
+      # @return [Integer] pid of the master
       attr_reader :pid
 
       def initialize
@@ -78,7 +79,8 @@ module Memscope
         @handles = {}.freeze
       end
 
-      # In a worker, right after the fork. It listens in any case: a purge of the workers needs each one's socket.
+      # Runs in a worker, right after the fork. The worker listens even if the setting `listen` is false: a purge of the
+      # workers needs the socket of each.
       #
       # @param index [Integer] Puma's number of the worker
       # @return [void]
@@ -90,7 +92,7 @@ module Memscope
         Workers.current = watch
       end
 
-      # In a process that has forked a worker: the master or, with fork_worker, worker 0.
+      # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       #
       # @return [void]
       def forked
@@ -98,7 +100,7 @@ module Memscope
         watch.sampler.rebase if watch.is_a?(Watch)
       end
 
-      # In the master, at each ping of a worker.
+      # Runs in the master, at each ping from a worker.
       #
       # @param handle [#pid, #index, #phase] Puma's worker handle
       # @return [void]
@@ -107,17 +109,17 @@ module Memscope
         @handles = living(@handles).merge(handle.pid => known).freeze unless @handles[handle.pid] == known
       end
 
-      # In a thread of the master: answers workers over the master's listener, and receives their reports.
+      # Runs in a thread of the master: answers workers over the master's listener, and receives their reports.
       #
-      # @return [void] never
+      # @return [void] never returns
       def serve
         listen("workers cannot ask their master")
         run
       end
 
-      # Receives reports, and reads this process itself.
+      # Receives reports, and takes readings of this process itself.
       #
-      # @return [void] never
+      # @return [void] never returns
       def run
         @watch = Watch.new(Sampler.new(role: :master))
         due = Clock.now + @watch.step
@@ -128,7 +130,7 @@ module Memscope
         end
       end
 
-      # @return [Workers] in the master
+      # @return [Workers] what the master knows of itself and of its workers
       def read
         since = Cost.now
         workers = (living(@handles).keys | living(@reports).keys).filter_map { |pid| known(pid) }
@@ -137,7 +139,7 @@ module Memscope
 
       private
 
-      # Reports reach the master without a socket.
+      # A failure is only a warning: reports do not need the listener's socket.
       def listen(otherwise)
         require_relative "../remote/server"
         Listener.listen(nil)
@@ -149,12 +151,12 @@ module Memscope
         worker = @channel.receive(seconds)
         return unless worker&.role == :worker && worker.index
 
-        # A new worker may replace one that has ended.
+        # A report from a new pid: the worker may replace one that has ended, whose report is then dropped.
         kept = @reports.key?(worker.pid) ? @reports : living(@reports)
         @reports = { **kept, worker.pid => [worker, Clock.now] }.freeze
       end
 
-      # Without workers that have ended.
+      # The workers without those that have ended.
       def living(workers) = workers.select { |pid, _known| alive?(pid) }
 
       def alive?(pid)
@@ -165,7 +167,8 @@ module Memscope
         false
       end
 
-      # nil for a pid that another process has now: it is silent, and another worker has its index.
+      # nil if the worker has ended and another process has its pid: then no reports come from the pid, and another
+      # worker has the index.
       def known(pid)
         worker, received = @reports[pid]
         index, phase = @handles[pid]

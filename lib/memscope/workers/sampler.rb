@@ -8,8 +8,8 @@ require_relative "../ttl_cache"
 
 module Memscope
   class Workers < Reading
-    # Growth of a number since the first reading, in fixed memory: of many readings it keeps every second, fourth,
-    # eighth …
+    # The growth of a number since the first reading, in constant memory: as readings accumulate, it keeps only every
+    # second, then every fourth, every eighth …
     #
     # @api private
     class Trend
@@ -17,7 +17,7 @@ module Memscope
       KEPT = 32
       # Fewest readings for a trend.
       LEAST = 5
-      # Fewest seconds between the first and the last.
+      # Fewest seconds between the first reading and the last.
       SPAN = 60
       private_constant :KEPT, :LEAST, :SPAN
 
@@ -43,7 +43,8 @@ module Memscope
         @stride *= 2
       end
 
-      # @return [Integer, nil] bytes an hour: the median slope between any two readings; nil while they are too few
+      # @return [Integer, nil] bytes per hour: the median slope of all pairs of readings; nil while there are too few,
+      #   or they span too short a time
       def per_hour
         readings = @kept.last.equal?(@last) ? @kept : [*@kept, @last]
         return if readings.size < LEAST || readings.last.first - readings.first.first < SPAN
@@ -58,12 +59,12 @@ module Memscope
     #
     # @api private
     class Sampler
-      # Values whose absence the kernel's reasons explain.
+      # The values whose reasons, if they are missing, are those of ProcessMemory.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
       private_constant :EXPLAINED
 
       # @param role [Symbol] :master, :worker or :single
-      # @param index [Integer, nil] of a worker
+      # @param index [Integer, nil] Puma's number of the worker
       def initialize(role:, index: nil)
         @role = role
         @index = index
@@ -75,14 +76,14 @@ module Memscope
         @inherited = memory.shared_dirty_bytes if role == :worker
       end
 
-      # Counts unshared memory from now on: this process has forked a worker, and shares all its memory with it.
+      # Restarts the count of unshared memory: this process has forked a worker, and now shares all its memory with it.
       #
       # @return [void]
       def rebase
         @inherited = ProcessMemory.read.shared_dirty_bytes if @role == :worker
       end
 
-      # @return [Worker] as it is now. T2: milliseconds for each GB that is resident
+      # @return [Worker] this process as it is now. T2: milliseconds per resident GB
       def read
         ledger = Ledger.read
         memory = ProcessMemory.read
@@ -116,8 +117,8 @@ module Memscope
           unshared_since_fork_bytes: unshared(memory) }
       end
 
-      # Shared anonymous pages are dirty: only a fork shares them. Pages that are no longer shared were copied and are
-      # private now, or were freed.
+      # Anonymous pages are shared by forks only, and count as shared dirty pages. Those that are no longer shared were
+      # copied and are private now, or were freed.
       def unshared(memory)
         shared = memory.shared_dirty_bytes
         own = memory.private_dirty_bytes

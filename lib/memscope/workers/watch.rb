@@ -5,25 +5,26 @@ require_relative "sampler"
 
 module Memscope
   class Workers < Reading
-    # A thread that reads this process at an interval, and delivers each reading. It sleeps in between, longer where a
+    # A thread that reads this process at an interval, and delivers each reading. It sleeps in between, longer if a
     # reading takes long, so that it uses at most SHARE of a core.
     #
     # @api private
     class Watch
       # The largest share of a core that readings may use.
       SHARE = 0.005
-      # Seconds to wait for the master. A request of the application, or a scrape, waits as long.
+      # The longest wait for the master's answer, in seconds: a request to the application, or a scrape, can wait that
+      # long.
       PATIENCE = 2
       private_constant :SHARE, :PATIENCE
 
-      # @return [Integer] process that it reads
+      # @return [Integer] pid of the process that it reads
       attr_reader :pid
 
       # @return [Sampler]
       attr_reader :sampler
 
       # @param sampler [Sampler]
-      # @param master_pid [Integer, nil] the process that knows the other workers
+      # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
       # @yieldparam worker [Worker] each reading
       # @yieldreturn [Boolean] whether it was delivered
       def initialize(sampler, master_pid: nil, &deliver)
@@ -35,7 +36,7 @@ module Memscope
         @troubles = {}
       end
 
-      # Takes the first reading before it returns; later ones are its thread's.
+      # Takes the first reading before it returns; the thread takes the later ones.
       #
       # @return [Thread] marked as fork-safe for Puma
       def start
@@ -49,8 +50,8 @@ module Memscope
       end
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
-      # application. A reading that was not delivered is not the latest either: other processes would see this process's
-      # counters fall.
+      # application. A reading that was not delivered does not become the latest: other processes still have the one
+      # before, so this process's counters would seem to fall from one answer to the next.
       #
       # @return [Float] seconds to wait before the next
       def step
@@ -64,10 +65,10 @@ module Memscope
         pause(0)
       end
 
-      # @return [Worker] this process: the last reading, or a new one where there is none
+      # @return [Worker] this process: the last reading, or a new one if there is none
       def latest = @latest || sample
 
-      # @return [Workers] the master's answer; only this process where it does not answer, or there is none
+      # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
       def read
         since = Cost.now
         return alone("it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
@@ -91,7 +92,7 @@ module Memscope
         Workers.of([latest], since: since, tier: known ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
       end
 
-      # A forked child has none of jemalloc's threads until it asks for them.
+      # jemalloc's background threads do not survive a fork: the child has to turn them on again.
       def turn_on_background_threads
         return if @background_threads || !Workers.setting(:background_thread)
 

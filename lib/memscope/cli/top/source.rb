@@ -12,7 +12,7 @@ module Memscope
   module CLI
     # The parts of `memscope top`.
     module Top
-      # What top shows at one moment: rows of [id, bytes, text], the first their sum or their frame.
+      # What top shows at one moment: rows of [id, bytes, text]; for a single process the first row is its RSS.
       Frame = Struct.new(:title, :rows, :note, :moment, keyword_init: true) do
         # @return [Frame]
         def with(**changes) = self.class.new(**to_h, **changes)
@@ -24,7 +24,7 @@ module Memscope
           @frame = Frame.new(title: "memscope top", rows: [])
         end
 
-        # @return [Boolean] whether no later reading can differ
+        # @return [Boolean] whether further readings would be pointless
         def over? = @over || false
 
         # @return [Frame]
@@ -36,14 +36,14 @@ module Memscope
 
         private
 
-        # Stays on the screen.
+        # Shows a note until another one replaces it.
         def note(text)
           @note = text
           @frame = @frame.with(note: text)
         end
       end
 
-      # All processes, by size.
+      # All visible Ruby processes, by RSS.
       class AllProcesses < Source
         # @return [Frame]
         def carry_out(_order) = note("p and g are for one process: memscope top --pid N")
@@ -61,7 +61,7 @@ module Memscope
         end
       end
 
-      # The rows of one process's ledger; the kernel's view if it does not listen.
+      # The rows of one process's ledger; if the process does not listen, the kernel's view.
       class OneProcess < Source
         include Report::Quantity
 
@@ -117,10 +117,10 @@ module Memscope
         end
       end
 
-      # Reads a source at an interval and carries out orders, in a thread of its own: top answers keys meanwhile, even
-      # if the other process hangs.
+      # Reads a source at an interval and carries out orders, in a thread of its own, so that top keeps answering keys
+      # even if the other process hangs.
       class Reader
-        # The share of time that readings may take.
+        # The largest share of time that readings may take.
         SHARE = 0.1
         private_constant :SHARE
 
@@ -172,7 +172,7 @@ module Memscope
           end
         end
 
-        # The next order; nil after the pause, to read. A nil pause waits for an order.
+        # The next order; nil if none arrives within the pause: time to read. A nil pause waits until there is an order.
         def next_order(pause)
           @lock.synchronize do
             @bell.wait(@lock, pause) if @orders.empty?

@@ -7,10 +7,11 @@ module Memscope
     module Top
       # A terminal to draw on, restored afterwards whatever happens.
       class Terminal
-        # The alternate screen, without cursor and line wrap, since only the terminal knows how wide characters are.
+        # Shows the alternate screen, hides the cursor, and turns off line wrap: only the terminal knows how wide
+        # characters are.
         ENTER = "\e[?1049h\e[?25l\e[?7l"
         LEAVE = "\e[?7h\e[?25h\e[?1049l"
-        # Columns and lines of a terminal that does not report them.
+        # Columns and lines to assume of a terminal that does not report its size.
         USUAL = [80, 24].freeze
         private_constant :ENTER, :LEAVE, :USUAL
 
@@ -48,7 +49,8 @@ module Memscope
         # @param lines [Array<String>] as many as fit
         # @return [void]
         def draw(lines)
-          # Erases each line before writing it: after a full line the cursor is still on its last character.
+          # Erases before writing a line, not after: after a full line, the cursor is still on the line's last
+          # character, which would be erased too.
           @output.write("\e[H", lines.map { |line| "\e[J#{line}" }.join("\r\n"))
           @output.flush
         end

@@ -3,11 +3,11 @@
 module Memscope
   module CLI
     module Top
-      # Frames as lines: MiB, change since the first frame, sparkline, owner.
+      # Formats frames as lines: MiB, change since the first frame, sparkline, text of the row.
       class View
         include Report::Quantity
 
-        # Frames in a sparkline, and the columns that a terminal needs for it.
+        # Frames in a sparkline. Terminals with fewer than ROOM columns show none.
         SPAN = 20
         ROOM = 60
         LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
@@ -36,7 +36,7 @@ module Memscope
 
         private
 
-        # Once for each moment: the same frame may be drawn again.
+        # Adds a frame to the series, but only once: the same frame may be drawn again.
         def remember(frame)
           return if frame.moment.nil? || frame.moment == @moment
 
@@ -65,7 +65,7 @@ module Memscope
           text == "0.0" ? "" : text
         end
 
-        # Scaled from the least to the most of its values; level if they are equal.
+        # A sparkline, scaled from its lowest to its highest value; flat if all values are equal.
         def spark(values)
           least, most = values.minmax
           return @levels[0] * values.size if least == most
