@@ -327,11 +327,9 @@ module Memscope
       # @param json [String] from `to_json`
       # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
       def from_json(json)
-        unless json.is_a?(String)
-          raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"
-        end
-
         require "json"
+        require_relative "loader"
+        Loader.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
         from_h(JSON.parse(json))
       rescue JSON::ParserError => e
         raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
@@ -385,6 +383,10 @@ module Memscope
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
+
+    # @api private
+    # @return [Boolean] whether anything could be read: the RSS, unless the kind of reading defines what else
+    def known? = !rss_bytes.nil?
 
     # @api private
     # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment

@@ -77,34 +77,47 @@ module Memscope
     end
 
     # One setting as data: its type, its default, the environment variable that sets it, and its meaning.
-    #
-    # * `name`: a Symbol
-    # * `type`: a Type
-    # * `sentence`: its meaning, in whole sentences
-    # * `example`: code that sets it
-    # * `default`: its value where nothing sets it
-    # * `variable`: the environment variable; nil where only code can set it
-    # * `safe`: the least permissive value, for a process that continues although the variable is wrong
-    # * `secret`: whether its value must not be shown
-    Setting = Struct.new(:name, :type, :sentence, :example, :default, :variable, :safe, :secret, keyword_init: true)
-
     class Setting
-      def initialize(default: nil, safe: default, **)
-        super
+      # @!attribute [r] name
+      #   @return [Symbol]
+      # @!attribute [r] default
+      #   @return [Object]
+      # @!attribute [r] safe
+      #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
+      # @!attribute [r] variable
+      #   @return [String, nil] the environment variable; nil where only code can set it
+      # @!attribute [r] sentence
+      #   @return [String] its meaning, in whole sentences
+      # @!attribute [r] example
+      #   @return [String] code that sets it
+      attr_reader :name, :default, :safe, :variable, :sentence, :example
+
+      # @param type [Type]
+      # @param safe [Object]
+      # @param secret [Boolean] whether its value must not be shown
+      def initialize(name, type:, sentence:, example:, default: nil, variable: nil, safe: default, secret: false)
+        @name = name
+        @type = type
+        @default = default
+        @safe = safe
+        @variable = variable
+        @sentence = sentence
+        @example = example
+        @secret = secret
         freeze
       end
 
       # @return [String] the values allowed in code: "true, false"
-      def allowed = type.allowed
+      def allowed = @type.allowed
 
       # @return [String, nil] the values allowed in its variable
-      def allowed_in_environment = (type.allowed_in_environment if variable)
+      def allowed_in_environment = (@type.allowed_in_environment if variable)
 
       # @param value [Object] from code
       # @return [Object] as the configuration holds it
       # @raise [ArgumentError]
       def check(value)
-        accepted = type.accept.call(value)
+        accepted = @type.accept.call(value)
         return accepted unless Types::WRONG.equal?(accepted)
 
         raise ArgumentError, "Memscope.configure: #{name}: given #{given(value)}, allowed: #{allowed}"
@@ -117,7 +130,7 @@ module Memscope
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?
 
-        value = type.parse.call(text)
+        value = @type.parse.call(text)
         return [value, nil] unless Types::WRONG.equal?(value)
 
         [safe, "#{variable}: given #{given(text)}, allowed: #{allowed_in_environment}"]
@@ -125,11 +138,11 @@ module Memscope
 
       # @param value [Object] of this setting
       # @return [String] for people
-      def show(value) = secret && value ? "(secret)" : value.inspect
+      def show(value) = @secret && value ? "(secret)" : value.inspect
 
       private
 
-      def given(value) = secret ? "a secret #{value.class}" : value.inspect[0, 200]
+      def given(value) = @secret ? "a secret #{value.class}" : value.inspect[0, 200]
     end
 
     # Every setting, by name, in the order in which they are documented.
@@ -191,6 +204,6 @@ module Memscope
         sentence: "Where memscope logs, for example why a request was refused. If nil, `Rails.logger`, or nothing " \
                   "without Rails."
       }
-    }.to_h { |name, options| [name, Setting.new(name: name, **options)] }.freeze
+    }.to_h { |name, options| [name, Setting.new(name, **options)] }.freeze
   end
 end

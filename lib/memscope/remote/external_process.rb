@@ -79,10 +79,6 @@ module Memscope
       Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Files.new(pid).runs_ruby? }.sort
     end
 
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
-
     # The files of /proc/PID that this user can read. The process may control their text: nothing in it is trusted.
     #
     # @api private
