@@ -154,9 +154,5 @@ module Memscope
         end
       end
     end
-
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
   end
 end

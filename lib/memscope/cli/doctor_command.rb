@@ -60,7 +60,7 @@ module Memscope
       end
 
       def earlier
-        Diagnosis.parse(File.read(@given[:since])) if @given[:since]
+        Diagnosis.from_json(File.read(@given[:since])) if @given[:since]
       rescue SystemCallError => e
         failure("--since #{@given[:since]}: #{e.class.new.message}")
       rescue ArgumentError => e

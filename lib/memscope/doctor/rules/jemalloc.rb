@@ -96,7 +96,7 @@ module Memscope
         stranded_thread_caches: {
           subject: "thread caches stranded by a fork",
           inapplicable: lambda do |f|
-            next "jemalloc does not serve malloc" unless f.jemalloc?
+            next JEMALLOC.call(f) unless f.jemalloc?
             next "the process was not forked" unless f.environment.forked?
 
             "it takes an earlier diagnosis of the parent" unless f.earlier&.ledger&.pid == f.environment.parent_pid
