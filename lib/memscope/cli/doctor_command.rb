@@ -15,7 +15,7 @@ module Memscope
         process: { summary: "diagnose the memory of a process, and suggest remedies",
                    example: "memscope doctor --pid 4711 --json --output diagnosis.json", notes: NOTES,
                    options: [*PROCESS, *TEXT,
-                             ["--since FILE", "judge growth since the diagnosis", "in FILE, written earlier with --json"],
+                             ["--since FILE", "judge growth since the diagnosis", "in FILE, written with --json"],
                              ["--settings", "check the allocator's settings instead"]] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
