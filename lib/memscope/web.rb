@@ -1,12 +1,9 @@
 # frozen_string_literal: true
 
-begin
-  require "rack"
-rescue LoadError => e
-  raise LoadError, "memscope/web needs rack 2.2 or newer; add to the Gemfile: gem \"rack\" (#{e.message})"
-end
-
+require_relative "requirement"
 require_relative "facade"
+
+Memscope::Requirement.load("memscope/web", gem: "rack", version: ">= 2.2")
 require_relative "web/application"
 
 module Memscope
@@ -17,12 +14,14 @@ module Memscope
   #
   # Every page is served as HTML, JSON or text: by its extension (/arenas.json, /arenas.txt), else by the Accept header.
   # / shows the ledger at once; /doctor is the same page with the doctor's findings and the levers of Memscope.purge,
-  # which the browser fetches after it. In JSON and text, /ledger and /doctor are one of these readings each. /arenas, /size_classes, /ruby_heap, /mappings and /workers
-  # show one reading each; /metrics is for Prometheus. POST changes the process: /purge with lever=NAME, or lever=all;
-  # /profile with do=start or do=stop; do=gc collects garbage before /doctor or /profile is read.
+  # which the browser fetches after it. In JSON and text, /ledger and /doctor are one of these readings each. /arenas,
+  # /size_classes, /ruby_heap, /mappings and /workers show one reading each; /metrics is for Prometheus. POST changes
+  # the process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop; do=gc collects garbage before
+  # /doctor or /profile is read.
   #
-  # In a Puma cluster with plugin :memscope a page is of worker N with worker=N, else of the first worker. /debug/pprof/heap serves the profile to Pyroscope, Parca and `go tool pprof` as Go
-  # programs do; in a cluster, the merged profile of all workers; with seconds=N, the change in the next N seconds.
+  # In a Puma cluster with plugin :memscope a page is of worker N with worker=N, else of the first worker.
+  # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in a cluster,
+  # the merged profile of all workers; with seconds=N, the change in the next N seconds.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.

@@ -74,6 +74,8 @@ class WebClusterTest < WebCase
     Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: workers, timeouts: timeouts)
   end
 
+  KINDS = %i[ledger arenas ruby_heap mappings].freeze
+
   # No matter which process serves the request.
   def test_a_page_is_of_one_process
     other = listening
@@ -83,7 +85,7 @@ class WebClusterTest < WebCase
       place = calls.place(form)
 
       assert_equal pid, place.pid, form
-      %i[ledger arenas ruby_heap mappings].each { |kind| assert_equal pid, calls.read(place, kind).pid, kind }
+      KINDS.each { |kind| assert_equal pid, calls.read(place, kind).pid, kind }
     end
     %w[worker pid].each do |name|
       error = assert_raises(Memscope::Web::HttpError) { calls.place({ name => ["7"] }) }
@@ -113,7 +115,7 @@ class WebClusterTest < WebCase
   # A signal may reach one of its threads later than a request reaches another.
   def halt(process)
     Process.kill(:STOP, process.pid)
-    sleep 0.01 until File.read("/proc/#{process.pid}/stat").match?(/\) T /)
+    sleep 0.01 until File.read("/proc/#{process.pid}/stat").include?(") T ")
   end
 
   # It is not asked again at once by the next request.
@@ -155,7 +157,8 @@ class WebClusterTest < WebCase
   def test_each_process_is_announced_before_its_purge
     other = listening
     announced = []
-    calls([worker(other.pid, 0), worker(Process.pid, 1)]).purge(%i[gc], dry_run: true) { |place| announced << place.pid }
+    both = calls([worker(other.pid, 0), worker(Process.pid, 1)])
+    both.purge(%i[gc], dry_run: true) { |place| announced << place.pid }
 
     assert_equal [other.pid, Process.pid], announced
   end

@@ -21,7 +21,6 @@ module Memscope
       CLOSED = "Access denied. See the application log for how to allow it."
       FAILED = "This page failed. See the application log."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
-      METRICS = "text/plain; version=0.0.4; charset=utf-8"
       # The pages that GET shows.
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
                 "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
@@ -31,7 +30,7 @@ module Memscope
                 **PAGES.transform_values { :page } }.freeze
       ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
-      private_constant :CLOSED, :FAILED, :CHALLENGE, :METRICS, :PAGES, :READS, :ACTIONS, :HANDLERS
+      private_constant :CLOSED, :FAILED, :CHALLENGE, :PAGES, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -118,7 +117,7 @@ module Memscope
         Response.of(status, :html, view.page(page), { **headers, **Forgery.header(view.request, view.token) })
       end
 
-      def metrics(_request) = Response.of(200, METRICS, @readings.fetch(:metrics))
+      def metrics(_request) = Response.of(200, Memscope::Prometheus::CONTENT_TYPE, @readings.fetch(:metrics))
 
       def heap_profile(request) = @heap_profile.response(request, @readings)
 

@@ -24,7 +24,7 @@ module Memscope
       REPORTED = %i[workers metrics].freeze
       # Kinds that are cheap enough to be read while another thread takes another reading.
       CHEAP = %i[ledger workers metrics].freeze
-      WALL = TtlCache::MONOTONIC
+      WALL = Clock.method(:now)
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :CHEAP, :WALL, :OWN_WORK
 

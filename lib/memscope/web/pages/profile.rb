@@ -36,7 +36,10 @@ module Memscope
 
         # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the one of the query
         # @raise [HttpError] for an unknown worker
-        def place = @place ||= @calls.place(@outcomes && @form["worker"]&.last == "all" ? @request.query : @form)
+        def place
+          all = @outcomes && @form["worker"]&.last == ClusterCalls::ALL
+          @place ||= @calls.place(all ? @request.query : @form)
+        end
 
         # @return [Array<ClusterCalls::Outcome>] the states of all workers
         def states = @states ||= @calls.profile_states(@calls.choose(nil))
