@@ -60,7 +60,11 @@ class WebClusterBrowserTest < MemscopeTest
 
     assert_match(/\A\d+\.\d MiB now/, page.text("#time-text"))
     assert_empty page.evaluate(Browser::STRUCTURE)
-    page.look(width: 375, height: 800)
+    %w[light dark].each do |scheme|
+      page.look(width: 375, height: 800, scheme: scheme)
+
+      assert_empty page.evaluate(Browser::CONTRAST), scheme
+    end
 
     assert_operator page.evaluate("document.documentElement.scrollWidth"), :<=, 375
     assert_operator page.evaluate(GROWTH), :<=, 375, "MiB/h is visible on a phone"

@@ -93,7 +93,7 @@ class WorkersProfileTest < MemscopeTest
 
       assert_includes page, "Worker 0 (pid #{pids[0]}): started"
       assert_match(/Worker 1 \(pid #{pids[1]}\): .*a malloc profile is already running/, page)
-      assert_equal %w[all 0 1], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
+      assert_equal %w[0 all], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
       Process.kill(:STOP, pids[0])
       @server.until_found("a worker that has stopped") { File.read("/proc/#{pids[0]}/stat")[/\) (\w)/, 1] == "T" }
 

@@ -140,10 +140,9 @@ module Memscope
       def purging(request, plan, calls)
         view = view(request)
         Response.parts(Forgery.header(request, view.token)) do |send|
-          before, after = view.around(plan)
-          send.call(before)
+          send.call(view.beginning(plan))
           result = reported(request) { changing { Actions.purge(plan, calls) { |place| send.call(view.step(place)) } } }
-          send.call(view.render(result.template, result) + after)
+          send.call(view.ending(result))
         end
       end
 

@@ -80,23 +80,31 @@ module Memscope
       end
 
       # @param plan [Actions::Plan]
-      # @return [Array(Markup, Markup)] the page of a purge, before and after what is sent while it runs
-      def around(plan)
+      # @return [String] the first part of a page that is sent while a purge runs
+      def beginning(plan)
         @title = "Purge"
         @content = Markup.new(CONTENT)
-        before, after = render(:layout).split(CONTENT)
-        [Markup.new(before) + render(:purging, plan), Markup.new(after)]
+        before, @after = render(:layout).split(CONTENT)
+        before + render(:purging, plan)
       end
 
       # @param place [ClusterCalls::Place]
-      # @return [Markup] says that its purge begins
-      def step(place) = Markup.new("<p class=\"step\">#{Markup.of(place.to_s.capitalize)} …</p>\n")
+      # @return [String] says that its purge begins
+      def step(place) = "<p class=\"fine\">#{Markup.of(place.to_s.capitalize)} …</p>\n"
+
+      # @param page [#template] the result
+      # @return [String] the last part
+      def ending(page) = "</section>\n#{render(page.template, page)}#{@after}"
 
       # @return [Array<ClusterCalls::Place>] the workers to choose from; empty without a cluster
       def places = @places ||= @calls.call.then { |calls| calls.cluster? ? calls.places : [] }
 
       # @return [String, nil] the index of the worker that all links keep; nil without a cluster
-      def worker = @place ? @place.index&.to_s : request.query["worker"]&.last.to_s[/\A\d{1,4}\z/]
+      def worker
+        @place ? @place.index&.to_s : request.query["worker"]&.last.to_s[/\A\d{1,4}\z/]
+      rescue HttpError # of which this page tells
+        nil
+      end
 
       # @param path [String] of a page of this application
       # @param worker [Integer, String, nil] the worker that the page is to show

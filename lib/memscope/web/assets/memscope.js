@@ -105,7 +105,7 @@
                    font: "14px " + getComputedStyle(document.body).fontFamily };
     return {
       width: plot.clientWidth, height: 260, legend: { show: false }, cursor: { show: false },
-      scales: { x: { range: (_chart, first, last) => [first, Math.max(last, first + 60)] },
+      scales: { x: { range: () => [times[0], Math.max(times.at(-1), times[0] + 60)] },
                 y: { range: (_chart, _least, most) => [0, Math.max(most * 1.1, 1)] } },
       axes: [{ ...axis, space: 90, values: (_chart, marks) => marks.map(clock) }, { ...axis, size: 72, values: (_chart, marks) => marks.map((mark) => mark + " MiB") }],
       series: [{}, ...ids.map((id) => ({ label: labels.get(id), stroke: rowColour(id), width: 1.5,
