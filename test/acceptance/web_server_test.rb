@@ -56,7 +56,8 @@ class WebServerTest < MemscopeTest
       "GET /memscope/assets/..%2f..%2fweb.rb" => 404, "GET /memscope/assets/memscope.css%00" => 404,
       "GET /memscope/arenas" => 200, "GET /memscope" => 200, "GET /memscope/" => 200, "HEAD /memscope" => 200,
       "OPTIONS /memscope/purge" => 204, "GET /memscope/purge?lever=gc" => 405, "DELETE /memscope" => 405,
-      "TRACE /memscope" => 405, "GET /memscope?#{'a' * 5000}" => 414, "GET /memscope/workers?#{'a' * 5000}" => 414, "GET /memscope/size_classes?#{'a' * 5000}" => 414,
+      "TRACE /memscope" => 405, "GET /memscope?#{'a' * 5000}" => 414,
+      "GET /memscope/workers?#{'a' * 5000}" => 414, "GET /memscope/size_classes?#{'a' * 5000}" => 414,
       "POST /memscope/purge" => 403 }.each do |line, status|
       answer = server.raw("#{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
