@@ -46,6 +46,12 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *c
 
     if (memscope_ledger_trimmable(&call->ledger, &trimmable))
         memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(trimmable));
+    if (memscope_ledger_trimmable_private(&call->ledger, &trimmable))
+        memscope_hash_set(detail, "trimmable_private_bytes", ULL2NUM(trimmable));
+    if (call->ledger.locked_bytes > 0)
+        memscope_hash_set(detail, "locked_bytes", ULL2NUM(call->ledger.locked_bytes));
+    if (call->ledger.return_status != MEMSCOPE_OK)
+        memscope_hash_set(detail, "madvise_refused", Qtrue);
     if (!memscope_ledger_malloc_in_use(&call->ledger, &in_use))
         return;
     memscope_hash_set(detail, "in_use_bytes", ULL2NUM(in_use));
@@ -78,6 +84,10 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
         break;
     case MEMSCOPE_ROW_malloc:
         add_malloc_counts(detail, call);
+        break;
+    case MEMSCOPE_ROW_main_heap:
+        if (ledger->glibc.main_piece_count > 0)
+            memscope_hash_set(detail, "pieces", ULL2NUM(ledger->glibc.main_piece_count));
         break;
     case MEMSCOPE_ROW_empty_pages:
         memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));
