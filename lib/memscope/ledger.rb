@@ -120,6 +120,13 @@ module Memscope
     # @return [Boolean] whether anything could be read
     def known? = !rss_bytes.nil?
 
+    # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine would gain if
+    #   the process ended; nil without `shared: true`
+    def private_bytes
+      parts = rows.map(&:private_bytes)
+      parts.sum unless parts.empty? || parts.include?(nil)
+    end
+
     # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read
     def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)
 

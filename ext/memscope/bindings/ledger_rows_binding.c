@@ -68,10 +68,13 @@ static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger,
         memscope_hash_set(detail, "blocks", ULL2NUM(sum->count));
         memscope_hash_set(detail, "chunk_bytes", ULL2NUM(sum->bytes));
     }
-    if (row == MEMSCOPE_ROW_main_heap_free)
-        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->main_heap.trimmable_bytes));
-    if (row == MEMSCOPE_ROW_arenas_free)
-        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->arenas.trimmable_bytes));
+    if (row == MEMSCOPE_ROW_main_heap_free || row == MEMSCOPE_ROW_arenas_free) {
+        const struct memscope_chunk_totals *totals =
+            row == MEMSCOPE_ROW_main_heap_free ? &ledger->main_heap : &ledger->arenas;
+
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(totals->trimmable_bytes));
+        memscope_hash_set(detail, "kept_by_kernel_bytes", ULL2NUM(totals->kept_bytes));
+    }
 }
 
 static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_row row) {

@@ -44,6 +44,16 @@ module Memscope
         mebibytes(least) == mebibytes(most) ? size(most) : "#{mebibytes(least)} to #{size(most)}"
       end
 
+      # @param fall [Range<Integer>] of RSS, by a purge
+      # @param own [Range<Integer>, nil] the part of it that no other process shares
+      # @return [String, nil] what the machine gains, as a sentence; nil where that is unknown, or nearly all of it
+      def gain(fall, own)
+        return if own.nil? || fall.end - own.begin < MEBIBYTE
+
+        amount = own.end.positive? ? between(*own.minmax) : "nothing"
+        "The machine gains #{amount}: other processes share the rest, and keep it in memory."
+      end
+
       # @return [String] "4,096 B"
       def exact(bytes) = "#{count(bytes)} B"
 

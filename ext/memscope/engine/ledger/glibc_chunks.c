@@ -139,9 +139,9 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* What malloc_trim returns, and of it what other processes map too. */
+/* What malloc_trim returns, of it what other processes map too, and what the kernel keeps from it. */
 struct trimmable {
-    uint64_t bytes, shared_bytes;
+    uint64_t bytes, shared_bytes, kept_bytes;
 };
 
 /* The whole pages after a free chunk's own fields. */
@@ -166,20 +166,26 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     struct memscope_range pages = whole_pages(start, end);
 
-    if (pages.end == pages.start || walk->returns_nothing ||
-        (walk->has_locked_memory && memscope_is_locked(pages.start, pages.end)))
-        return (struct trimmable){0};
+    if (pages.end > pages.start && (walk->returns_nothing || (walk->has_locked_memory &&
+                                                              memscope_is_locked(pages.start, pages.end))))
+        return (struct trimmable){.kept_bytes = resident_between(walk, pages.start, pages.end)};
     return measure(walk, pages);
 }
 
 static void add_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
     totals->trimmable_bytes += amount.bytes;
     totals->trimmable_shared_bytes += amount.shared_bytes;
+    totals->kept_bytes += amount.kept_bytes;
 }
 
+/* Not of a heap that has changed since it was walked. */
 static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
+    if (totals->trimmable_bytes < amount.bytes || totals->trimmable_shared_bytes < amount.shared_bytes ||
+        totals->kept_bytes < amount.kept_bytes)
+        return;
     totals->trimmable_bytes -= amount.bytes;
     totals->trimmable_shared_bytes -= amount.shared_bytes;
+    totals->kept_bytes -= amount.kept_bytes;
 }
 
 /* Of the main heap's top, which systrim returns by lowering the program break, locked or not. */
@@ -347,6 +353,7 @@ static bool is_free_chunk(struct memscope_chunk_walk *walk, uintptr_t chunk, uin
 static void add_to_run(struct run *run, uintptr_t start, uintptr_t end, struct trimmable counted) {
     run->counted.bytes += counted.bytes;
     run->counted.shared_bytes += counted.shared_bytes;
+    run->counted.kept_bytes += counted.kept_bytes;
     if (start < run->start)
         run->start = start;
     if (end > run->end)
@@ -408,8 +415,7 @@ static void join_fast_chunks(struct memscope_chunk_walk *walk, const struct heap
 
         if (joins_top)
             add_to_run(&run, top, heap->end, trimmable_top(walk, top, heap->end));
-        if (totals->trimmable_bytes >= run.counted.bytes && totals->trimmable_shared_bytes >= run.counted.shared_bytes)
-            subtract_trimmable(totals, run.counted);
+        subtract_trimmable(totals, run.counted);
         if (joins_top)
             add_trimmable(totals, trimmable_top(walk, run.start, run.end));
         else if (run.end != top)

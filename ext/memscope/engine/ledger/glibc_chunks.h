@@ -35,6 +35,7 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum arena; /* heap_info and malloc_state, at the start of the arenas' heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
     uint64_t trimmable_shared_bytes; /* of them, pages that other processes map too; 0 if walk->sharing is closed */
+    uint64_t kept_bytes;             /* further such pages, which the kernel does not take back: locked, or refused */
     uint64_t unwalked_bytes;         /* address space before a first chunk, or from an implausible one on */
 };
 
