@@ -116,10 +116,6 @@ module Memscope
       super({ **values, rows: values[:rows].sort_by.with_index { |row, index| [-row.bytes, index] }.freeze })
     end
 
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
-
     # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine would gain if
     #   the process ended; nil without `shared: true`
     def private_bytes

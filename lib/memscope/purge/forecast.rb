@@ -6,7 +6,7 @@ require_relative "../ruby_heap/compaction_forecast"
 module Memscope
   module Purge
     # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown;
-    # the part of it on pages that no other process shares, likewise; and why either is missing or a range.
+    # the part of it on pages that no other process shares, likewise; and why either is unknown or a range.
     #
     # @api private
     Forecast = Struct.new(:bytes, :private_bytes, :reason) do

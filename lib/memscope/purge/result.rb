@@ -30,7 +30,7 @@ module Memscope
       field :wall_ms, :number
       # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
       field :gvl?, :boolean, null: false
-      # @return [String, nil] why the prediction is missing or a range, or why nothing was done
+      # @return [String, nil] why the prediction is unknown or a range, or why nothing was done
       field :reason, :string
 
       # @return [Symbol] its name
@@ -91,6 +91,10 @@ module Memscope
       # @return [Boolean, nil] whether at least nine tenths stayed returned; nil if `settle` was not given or nothing
       #   was returned
       def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?)
+
+      # @api private
+      # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever
+      def all_reasons = { **reasons, **levers.to_h { |lever| [lever.name, lever.reason] }.compact }
 
       # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
       def predicted
