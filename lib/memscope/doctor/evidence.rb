@@ -13,7 +13,7 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @return [Ledger] with `deep: true, objects: true`
+      # @return [Ledger] with `deep: true, shared: true, objects: true`
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false
@@ -45,7 +45,7 @@ module Memscope
       # @return [Evidence]
       def self.read
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        ledger = Ledger.read(deep: true, objects: true)
+        ledger = Ledger.read(deep: true, shared: true, objects: true)
         snapshot = Snapshot.read
         heap = RubyHeap.read
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),

@@ -35,7 +35,7 @@ module Memscope
         def compaction(collect, ledger)
           known = RubyHeap::CompactionForecast.new(RubyHeap.read(collect: collect))
           trims = "Process.warmup also trims free malloc memory, which is not included"
-          own = shared_out(known.range, row(ledger, :ruby_heap), least: nil)
+          own = known.range && ledger.unshared(:ruby_heap, known.range, least: nil)
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
                      (trims if known.range && ledger.allocator.name == :glibc && Process.respond_to?(:warmup)),
                      (UNSHARES if own && own.size > known.range.size)].compact
@@ -73,19 +73,17 @@ module Memscope
 
         # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.
         def of_malloc(range, ledger, reason = nil)
-          malloc = row(ledger, :malloc)
-          kept = kept_bytes(malloc)
-          range = [range.begin - kept, 0].max..[range.end, [malloc.bytes - kept, 0].max].min if kept.positive?
-          own = shared_out(range, malloc)
-          reasons = [reason, kept_reason(malloc), (SHARED if own && own.size > range.size)].compact
+          range = ledger.returnable(range)
+          own = ledger.unshared(:malloc, range)
+          reasons = [reason, ledger.kept_reason, (SHARED if own && own.size > range.size)].compact
           new(range, own, (reasons.join("; ") if reasons.any?))
         end
 
-        # The ledger's forecast excludes what the kernel keeps.
+        # The ledger leaves out what the kernel does not take back.
         def trim(ledger)
-          malloc = row(ledger, :malloc)
-          bytes, own = malloc&.detail&.values_at(:trimmable_bytes, :trimmable_private_bytes)
-          return new(bytes..bytes, (own..own if own), kept_reason(malloc)) if bytes
+          bytes, own = ledger.rows.find { |row| row.id == :malloc }&.detail
+                             &.values_at(:trimmable_bytes, :trimmable_private_bytes)
+          return new(bytes..bytes, (own..own if own), ledger.kept_reason) if bytes
 
           new(nil, nil, ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
         end
@@ -94,39 +92,16 @@ module Memscope
           bytes = Native.collectable_bytes
           return new(nil, nil, "this allocator does not report its unused memory") unless bytes
 
-          new(bytes..bytes, shared_out(bytes..bytes, row(ledger, :unattributed)))
-        end
-
-        def row(ledger, id) = ledger.rows.find { |row| row.id == id }
-
-        # Bounds of the part of `range` that is not on the row's shared pages: at least `least`.
-        def shared_out(range, row, least: 0)
-          return unless range && row&.shared_bytes
-
-          most = [range.end, row.private_bytes].min
-          [[range.begin - row.shared_bytes, *least].max, most].min..most
-        end
-
-        # Bytes of malloc's that the kernel does not take back.
-        def kept_bytes(malloc)
-          malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
-        end
-
-        def kept_reason(malloc)
-          return REFUSED if malloc.detail[:madvise_refused]
-
-          format(LOCKED, malloc.detail[:locked_bytes]) if malloc.detail[:locked_bytes]
+          new(bytes..bytes, ledger.unshared(:unattributed, bytes..bytes))
         end
       end
     end
 
     # Reasons of forecasts.
     class Forecast
-      LOCKED = "%d bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take them back"
-      REFUSED = "the kernel refuses madvise to this process, by which allocators return pages (a sandbox's filter)"
       SHARED = "it is unknown which of these pages are shared with other processes"
       UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
-      private_constant :LOCKED, :REFUSED, :SHARED, :UNSHARES
+      private_constant :SHARED, :UNSHARES
     end
     private_constant :Forecast
   end

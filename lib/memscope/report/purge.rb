@@ -38,20 +38,20 @@ module Memscope
       def outcome
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
-        return before ? ["  RSS #{mebibytes(before)} MiB; nothing was changed", *predicted_gain] : [] unless before && after
+        return [*("  RSS #{mebibytes(before)} MiB; nothing was changed" if before), *gained] unless before && after
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
-         "#{mebibytes(@reading.returned_bytes)} returned", *returned_gain, *settled]
+         "#{mebibytes(@reading.returned_bytes)} returned", *gained, *settled]
       end
 
-      def predicted_gain = sentence(gain(@reading.predicted, @reading.predicted_private))
-
-      def returned_gain
-        all, own = @reading.returned_bytes, @reading.returned_private_bytes
-        sentence(gain(all..all, own && (own..own)))
+      def gained
+        text = if @reading.dry_run?
+                 gain(@reading.predicted, @reading.predicted_private)
+               else
+                 gain(@reading.returned_bytes, @reading.returned_private_bytes)
+               end
+        text ? [@page.wrapped(text)] : []
       end
-
-      def sentence(text) = text ? [@page.wrapped(text)] : []
 
       def settled
         return [] unless @reading.settled_bytes
@@ -106,13 +106,9 @@ module Memscope
 
         return [] unless @reading.returned_bytes
 
-        ["  RSS of the workers above fell by #{mebibytes(@reading.returned_bytes)} MiB in all", *returned_gain]
-      end
-
-      def returned_gain
-        all, own = @reading.returned_bytes, @reading.returned_private_bytes
-        text = gain(all..all, own && (own..own))
-        text ? [@page.wrapped(text)] : []
+        text = gain(@reading.returned_bytes, @reading.returned_private_bytes)
+        ["  RSS of the workers above fell by #{mebibytes(@reading.returned_bytes)} MiB in all",
+         *(@page.wrapped(text) if text)]
       end
 
       def whys = explained(@reading.workers.select(&:reason).to_h { |part| ["worker #{part.index}", part.reason] })

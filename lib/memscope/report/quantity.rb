@@ -44,14 +44,16 @@ module Memscope
         mebibytes(least) == mebibytes(most) ? size(most) : "#{mebibytes(least)} to #{size(most)}"
       end
 
-      # @param fall [Range<Integer>] of RSS, by a purge
-      # @param own [Range<Integer>, nil] the part of it that no other process shares
+      # @param fall [Integer, Range<Integer>, nil] of RSS, by a purge
+      # @param own [Integer, Range<Integer>, nil] the part of it that no other process shares
       # @return [String, nil] what the machine gains, as a sentence; nil where that is unknown, or nearly all of it
       def gain(fall, own)
-        return if own.nil? || fall.end - own.begin < MEBIBYTE
+        fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
+        return if fall.nil? || own.nil? || fall.end - own.begin < MEBIBYTE
 
-        amount = own.end.positive? ? between(*own.minmax) : "nothing"
-        "The machine gains #{amount}: other processes share the rest, and keep it in memory."
+        return "The machine gains nothing: other processes share this memory." unless own.end.positive?
+
+        "The machine gains #{between(*own.minmax)}: other processes share the rest."
       end
 
       # @return [String] "4,096 B"

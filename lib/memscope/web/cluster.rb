@@ -168,7 +168,9 @@ module Memscope
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
-        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts, reasons: {},
+        own = results.map(&:returned_private_bytes)
+        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?),
+                 returned_private_bytes: (own.sum if own.any? && own.none?(nil)), workers: parts, reasons: {},
                  cost: cost(results, Clock.now - since) }
         Purge::WorkerResults.capture(body)
       end
