@@ -123,7 +123,7 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
 
 /* thread_pthread_mn.c, from 3.3 to 4.1dev: a chunk of this size begins with a header of one or a few pages. */
 #define CHUNK_BYTES ((size_t)512 << 20)
-#define CHUNK_HEADER_PAGES 64
+#define CHUNK_HEADER_PAGES 64 /* for 65,535 stacks, 33 */
 
 struct machine_stack_footer {
     uintptr_t chunk;
