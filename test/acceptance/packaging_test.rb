@@ -30,8 +30,8 @@ class PackagingTest < MemscopeTest
   def test_documents_lead_to_what_ships_with_them
     files = Gem::Specification.load(File.join(ChildProcess::ROOT, "memscope.gemspec")).files
     missing = files.grep(/\.md\z/).flat_map do |document|
-      targets = File.read(File.join(ChildProcess::ROOT, document)).scan(/\]\(([^)\s#]+)[^)]*\)/).flatten.grep_v(/\A\w+:/)
-      targets.map { |target| File.join(File.dirname(document), target).delete_prefix("./") } - files
+      targets = File.read(File.join(ChildProcess::ROOT, document)).scan(/\]\(([^)\s#]+)[^)]*\)/).flatten
+      targets.grep_v(/\A\w+:/).map { |target| File.join(File.dirname(document), target).delete_prefix("./") } - files
     end
 
     assert_empty(missing)

@@ -20,7 +20,7 @@ struct change {
     bool mixed; /* the object calls one of these functions through a slot bound to another function */
     bool relocated;
     bool complete;
-    size_t slots, objects;
+    size_t slots, objects, foreign;
     enum memscope_status status;
 };
 
@@ -100,13 +100,14 @@ static void change_slot(const struct memscope_import_slot *slot, void *context) 
 }
 
 /*
- * Excludes the linker, whose own malloc serves nobody else; this library, whose calls are memscope's; and the unwinder,
- * which runs inside malloc.
+ * Excludes the linker, whose own malloc serves nobody else; this library and other copies of it, whose calls are
+ * memscope's; and the unwinder, which runs inside malloc.
  */
 static bool is_excluded(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||
            memscope_native_frames_unwinder(object) ||
-           memscope_shared_object_contains(object, (uintptr_t)(void *)is_excluded);
+           memscope_shared_object_contains(object, (uintptr_t)(void *)is_excluded) ||
+           memscope_shared_object_symbol(object, "Init_memscope");
 }
 
 static bool change_object(const struct memscope_shared_object *object, void *context) {
@@ -127,6 +128,7 @@ static bool change_object(const struct memscope_shared_object *object, void *con
     else if (!change->mixed)
         memscope_shared_object_import_slots(object, change_slot, change);
     change->objects += change->slots > before;
+    change->foreign += change->mixed;
     return change->status == MEMSCOPE_OK;
 }
 
@@ -147,7 +149,7 @@ enum memscope_status memscope_imports_replace(const struct memscope_import *impo
 
     memscope_each_shared_object(find_others, &change);
     memscope_each_shared_object(change_object, &change);
-    *patches = (struct memscope_import_patches){change.slots, change.objects, change.complete};
+    *patches = (struct memscope_import_patches){change.slots, change.objects, change.foreign, change.complete};
     return change.status;
 }
 

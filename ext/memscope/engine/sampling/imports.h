@@ -24,13 +24,14 @@ struct memscope_import {
 struct memscope_import_patches {
     size_t slots;   /* slots that hold a replacement */
     size_t objects; /* objects that have such slots */
+    size_t foreign; /* objects left alone because a slot holds another tool's function */
     bool complete;  /* false if an object was skipped because another thread was still loading it */
 };
 
 /*
  * memscope_imports_replace stores the replacements, as long as *wanted is true, and memscope_imports_restore the
- * originals: in every loaded object but this library, the dynamic linker, and libgcc's unwinder. Slots that hold
- * anything else (another tool's function; another allocator's malloc) are left alone, and so are all slots of an object
+ * originals: in every loaded object but this library and other copies of it (Ruby::Box loads one for each box), the
+ * dynamic linker, and libgcc's unwinder. Slots that hold anything else (another tool's function; another allocator's malloc) are left alone, and so are all slots of an object
  * that calls such a function. A slot that the dynamic linker has not filled in yet is replaced, unless another object
  * defines the first function for its own use. *wanted is read under the dynamic linker's lock: clear it before
  * restoring, so that no thread can patch again afterwards. MEMSCOPE_DENIED when a slot could not be made writable;
