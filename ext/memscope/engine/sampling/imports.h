@@ -24,8 +24,8 @@ struct memscope_import {
 struct memscope_import_patches {
     size_t slots;   /* slots that hold a replacement */
     size_t objects; /* objects that have such slots */
-    size_t foreign; /* objects left alone because a slot holds another tool's function */
     bool complete;  /* false if an object was skipped because another thread was still loading it */
+    bool taken;     /* another copy of this library has replaced them already */
 };
 
 /*
