@@ -21,10 +21,12 @@ module ChildProcess
 
   # Where a child without RubyGems finds what memscope requires and this Ruby has as a gem, or not at all: logger since
   # 4.0, rake where it was built without its gems.
-  AMONG_GEMS = %w[logger rake].reject do |name|
+  in_ruby = lambda do |name|
     Dir["{#{RbConfig::CONFIG.values_at('rubylibdir', 'vendordir').join(',')}}/#{name}.rb",
         File.join(RbConfig::CONFIG["rubylibprefix"], "gems/*/gems/#{name}-*")].any?
-  end.flat_map { |name| Gem.loaded_specs[name]&.full_require_paths.to_a }.freeze
+  end
+  AMONG_GEMS = %w[logger rake].reject(&in_ruby)
+                              .flat_map { |name| Gem.loaded_specs[name]&.full_require_paths.to_a }.freeze
   private_constant :AMONG_GEMS
 
   LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY, *AMONG_GEMS,
