@@ -85,6 +85,8 @@ module Memscope
       stacks_unread: "thread stacks: %s; they are unattributed",
       type_unnamed: "a type without a name",
       # The malloc profile.
+      imports_taken: "another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its " \
+                     "profile first",
       coverage_contradicted: "the allocator's live memory has grown by %d bytes less than the samples say: older " \
                              "memory was freed, or blocks are freed by calls that this backend does not see",
       freed_not_counted: "jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF",
