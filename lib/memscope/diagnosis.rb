@@ -74,7 +74,7 @@ module Memscope
     # @raise [ArgumentError] if it is anything else
     def self.parse(text)
       require "json"
-      from_h(JSON.parse(text))
+      from_h(JSON.parse(Field.text(text)))
     rescue JSON::ParserError
       raise ArgumentError, "#{name}.parse: given invalid JSON, allowed: what to_json returned"
     end

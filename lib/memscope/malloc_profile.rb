@@ -150,7 +150,7 @@ module Memscope
       end
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
       end
 
       # Symbol#name allocates only once per Symbol.
@@ -158,7 +158,7 @@ module Memscope
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
 
-        raise ArgumentError, "Memscope.tag: given #{name.inspect}, allowed: a String or Symbol of 1 to " \
+        raise ArgumentError, "Memscope.tag: given #{Field.excerpt(name)}, allowed: a String or Symbol of 1 to " \
                              "#{TAG_BYTES} bytes"
       end
 

@@ -41,7 +41,7 @@ module Memscope
       # @raise [ArgumentError] when `io` cannot be written to
       def print(ledger, io)
         unless io.respond_to?(:write)
-          raise ArgumentError, "Memscope.report: io: given #{io.inspect}, allowed: an IO or another object with #write"
+          raise ArgumentError, "Memscope.report: io: given #{Field.excerpt(io)}, allowed: an IO or another object with #write"
         end
 
         io.write(render(ledger, unicode: encoding(io) == Encoding::UTF_8))

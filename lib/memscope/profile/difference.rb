@@ -63,7 +63,7 @@ module Memscope
         def check_same(field, earlier, later)
           return if earlier == later
 
-          raise ArgumentError, "Memscope::Profile#-: #{field}: given #{earlier.inspect} in the earlier profile, " \
+          raise ArgumentError, "Memscope::Profile#-: #{field}: given #{Field.excerpt(earlier)} in the earlier profile, " \
                                "allowed: #{later.inspect}, as in the later"
         end
 

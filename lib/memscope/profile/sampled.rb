@@ -13,11 +13,11 @@ module Memscope
         # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
         def from_json(json)
           unless json.is_a?(String)
-            raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"
+            raise ArgumentError, "#{name}.from_json: json: given #{Field.excerpt(json)}, allowed: a String"
           end
 
           require "json"
-          from_h(JSON.parse(json))
+          from_h(JSON.parse(Field.text(json)))
         rescue JSON::ParserError => e
           raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
                                "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
@@ -51,7 +51,7 @@ module Memscope
         end
 
         def refuse(what, given, allowed)
-          raise ArgumentError, "#{what}: given #{given.inspect}, allowed: #{allowed}"
+          raise ArgumentError, "#{what}: given #{Field.excerpt(given)}, allowed: #{allowed}"
         end
       end
 
@@ -77,7 +77,7 @@ module Memscope
       # @raise [ArgumentError] for any other grouping
       def by(grouping)
         unless GROUPINGS.include?(grouping)
-          raise ArgumentError, "#{self.class}#by: grouping: given #{grouping.inspect}, allowed: " \
+          raise ArgumentError, "#{self.class}#by: grouping: given #{Field.excerpt(grouping)}, allowed: " \
                                "#{GROUPINGS.map(&:inspect).join(', ')}"
         end
 
@@ -116,7 +116,7 @@ module Memscope
       # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
       def to_s(by: :line, limit: 20)
         unless limit.is_a?(Integer) && limit.positive?
-          raise ArgumentError, "#{self.class}#to_s: limit: given #{limit.inspect}, allowed: an Integer of 1 or more"
+          raise ArgumentError, "#{self.class}#to_s: limit: given #{Field.excerpt(limit)}, allowed: an Integer of 1 or more"
         end
 
         super

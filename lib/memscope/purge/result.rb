@@ -17,7 +17,7 @@ module Memscope
       #   fall; negative if RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by ledger row ("malloc/dirty"), unchanged rows left out
-      field :rows, :hash, null: false
+      field :rows, :sizes, null: false
       # @return [Float, nil] duration of the lever, without the ledgers before and after it; nil for a dry run
       field :wall_ms, :number
       # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
@@ -29,7 +29,7 @@ module Memscope
       def id = name
 
       # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil where that is unknown
-      def predicted = predicted_bytes && (predicted_bytes..predicted_max_bytes)
+      def predicted = predicted_bytes && predicted_max_bytes && (predicted_bytes..predicted_max_bytes)
     end
 
     # What a purge returned, by lever, and the ledgers before and after it.
@@ -62,7 +62,7 @@ module Memscope
       field :returned_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by the ledger row's path, as in Memscope.mappings; the rows sum
       #   to `returned_bytes`, and unchanged rows are left out
-      field :rows, :hash, null: false
+      field :rows, :sizes, null: false
       # @return [Ledger]
       field :before, Ledger, null: false
       # @return [Ledger, nil] nil for a dry run

@@ -151,7 +151,7 @@ module Memscope
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "#{CALL}: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
       end
     end
     private_constant :Run

@@ -158,7 +158,7 @@ module Memscope
       end
 
       def refuse(what, given, allowed)
-        raise ArgumentError, "#{what}: given #{given.inspect[0, 60]}, allowed: #{allowed}"
+        raise ArgumentError, "#{what}: given #{Field.excerpt(given)}, allowed: #{allowed}"
       end
     end
   end

@@ -63,7 +63,7 @@ module Memscope
       # @raise [ArgumentError]
       def initialize(pid, given)
         unless pid.is_a?(Integer) && pid.positive? && pid <= 0x7fff_ffff
-          raise ArgumentError, "pid: given #{pid.inspect}, allowed: the number of a process"
+          raise ArgumentError, "pid: given #{Field.excerpt(pid)}, allowed: the number of a process"
         end
 
         @pid = pid

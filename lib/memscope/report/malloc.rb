@@ -28,7 +28,7 @@ module Memscope
 
       def explains = %i[arenas]
 
-      def sections = @reading.known? ? [table, decay, waits] : []
+      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, decay, waits] : []
 
       def jemalloc? = @reading.allocator == :jemalloc
 
@@ -199,7 +199,7 @@ module Memscope
 
       private
 
-      def sections = @reading.pages ? [table, tenths] : []
+      def sections = @reading.pages && @reading.pages_by_tenths ? [table, tenths] : []
 
       def table
         @page.table(HEADINGS, [*@reading.slot_sizes.map { |size| row(count(size.slot_size), size) },

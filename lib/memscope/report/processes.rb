@@ -108,7 +108,7 @@ module Memscope
 
       def rows(mapping)
         ((first, _bytes), *others) = mapping.rows.sort_by { |_path, bytes| -bytes }
-        owner = [first, File.basename(mapping.name)].reject(&:empty?).join("  ")
+        owner = [first.to_s, File.basename(mapping.name)].reject(&:empty?).join("  ")
         [line(kibibytes(mapping.size_bytes), kibibytes(mapping.resident_bytes), mapping.permissions,
               mapping.start.to_s(16), owner),
          *others.map { |path, bytes| line("", "#{kibibytes(bytes)} of it", "", "", path.to_s) }]

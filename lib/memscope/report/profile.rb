@@ -28,8 +28,8 @@ module Memscope
       def initialize(profile, unicode: true, by: :line, limit: 20)
         super(profile, unicode: unicode)
         @by = by
-        @limit = limit
         @entries, @dead = profile.by(by).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
+        @limit = [limit, @entries.size].min
         @unicode = unicode
         @signed = profile.difference?
         known = profile.stacks.map(&:generation).minmax
