@@ -367,7 +367,7 @@ class DiagnosisTest < DoctorTest
 
     assert_equal Process.pid, diagnosis.pid
     assert_operator diagnosis.cost.wall_us, :positive?
-    assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
+    assert_equal diagnosis, Memscope::Diagnosis.from_json(diagnosis.to_json)
     assert_equal Process.ppid, diagnosis.evidence.lint.environment.parent_pid
     assert_empty diagnosis.evidence.lint.environment.variables.keys - %i[LD_PRELOAD DYNO]
   end

@@ -44,7 +44,7 @@ class LoaderTest < MemscopeTest
     calls = [-> { Memscope::Ledger.from_h(long) }, -> { Memscope::Ledger.from_h({ **good, "pid" => -(10**5000) }) },
              -> { Memscope::Ledger.from_h({ **good, "reasons" => { "k" * 100_000 => 1 } }) },
              -> { Memscope::Profile.from_json("\xff") }, -> { Memscope::Profile.from_json("\x80" * 100_000) },
-             -> { Memscope::Diagnosis.parse("\xfe\xff") }, -> { Memscope.ledger(deep: "z" * 1_000_000) },
+             -> { Memscope::Diagnosis.from_json("\xfe\xff") }, -> { Memscope.ledger(deep: "z" * 1_000_000) },
              -> { Memscope.size_classes(arena: false) }, -> { Memscope.size_classes(arena: 0..) },
              -> { Memscope.tag("t" * 1_000_000) { 1 } }, -> { Memscope.purge("l" * 1_000_000) },
              -> { Memscope.configure { |c| c.listen = "/run".encode("UTF-16LE") } },

@@ -116,10 +116,6 @@ module Memscope
       super({ **values, rows: values[:rows].sort_by.with_index { |row, index| [-row.bytes, index] }.freeze })
     end
 
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
-
     # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read
     def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)
 

@@ -77,6 +77,10 @@ module Memscope
       #   was returned
       def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?)
 
+      # @api private
+      # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever
+      def all_reasons = { **reasons, **levers.to_h { |lever| [lever.name, lever.reason] }.compact }
+
       # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
       def predicted
         known = levers.filter_map(&:predicted)

@@ -18,7 +18,7 @@ module Memscope
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
       def initialize(levers, arena:, dry_run:, settle:)
         Purge.check_arena(CALL, arena)
-        refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
+        Result.check_switch(:dry_run, dry_run)
         seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
         refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
         check_levers(levers, arena)

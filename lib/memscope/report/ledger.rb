@@ -159,7 +159,7 @@ module Memscope
         detail = row.detail.except(*HIDDEN)
         trimmable = detail.delete(:trimmable_bytes)
         # Shown on leaves, which hold the trimmable memory; the detail of the row malloc has its sum.
-        trim = "malloc_trim returns #{Quantity.size(trimmable)}" if row.leaf? && trimmable&.positive?
+        trim = "#{Quantity.size(trimmable)} trimmable" if row.leaf? && trimmable&.positive?
         [*unverified, *trim, *detail.filter_map { |name, value| item(name.to_s.tr("_", " "), value) }]
       end
 

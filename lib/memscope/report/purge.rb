@@ -62,9 +62,7 @@ module Memscope
         ["      MiB", *shown.map { |bytes, name| "#{signed_mebibytes(bytes).rjust(9)}  #{name}" }]
       end
 
-      def reasons
-        explained({ **@reading.reasons, **@reading.levers.to_h { |lever| [lever.name, lever.reason] }.compact })
-      end
+      def reasons = explained(@reading.all_reasons)
     end
 
     # What a purge returned in each of several workers, one a line.

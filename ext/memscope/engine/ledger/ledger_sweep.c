@@ -155,7 +155,7 @@ static void sweep_ranges(struct sweep *sweep) {
 
 /* ---- the sweep when only each mapping's Rss is known ---------------------------------------------------------- */
 
-/* Address space of one mapping by owner; how much of each share is resident is known within two bounds only. */
+/* Address space of one mapping by owner. Only two bounds of each share's resident bytes are known. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;

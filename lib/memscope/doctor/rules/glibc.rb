@@ -19,8 +19,8 @@ module Memscope
           title: ->(_, bytes) { "#{size(bytes)} is free inside malloc; a trim returns it" },
           explanation: lambda do |f, bytes|
             "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
-              "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before it collects " \
-              "garbage: up to that much of it may be normal headroom between collections."
+              "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before Ruby " \
+              "collects garbage, so up to that much of this free memory may be normal headroom between collections."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, trimmable_bytes: f.trimmable_bytes, gc_room_bytes: f.gc_room,
@@ -29,7 +29,7 @@ module Memscope
           end,
           remedy: lambda do |f|
             ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
-                                      "that call malloc wait; pages used again fault back in"]
+                                      "that call malloc wait; pages that are used again fault back in"]
           end
         },
         glibc_arenas: {

@@ -75,7 +75,7 @@ module Memscope
           end,
           remedy: lambda do |f, bytes|
             ["Memscope.purge(:purge)\n#{DIRTY_CAUSE.call(f)[3]}",
-             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages used again fault back in"]
+             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in"]
           end
         },
         muzzy_pages: {
@@ -96,7 +96,7 @@ module Memscope
         stranded_thread_caches: {
           subject: "thread caches stranded by a fork",
           inapplicable: lambda do |f|
-            next "jemalloc does not serve malloc" unless f.jemalloc?
+            next JEMALLOC.call(f) unless f.jemalloc?
             next "the process was not forked" unless f.environment.forked?
 
             "it takes an earlier diagnosis of the parent" unless f.earlier&.ledger&.pid == f.environment.parent_pid
