@@ -111,7 +111,8 @@ module Memscope
       end
 
       def line(size, resident, permissions, address, row)
-        "#{size.rjust(11)} #{resident.rjust(12)}  #{permissions.ljust(4)}  #{address.ljust(14)}  #{row}"[0, 80].rstrip
+        cells = "#{size.rjust(11)} #{resident.rjust(12)}  #{permissions.ljust(4)}  #{address.ljust(14)}  #{row}"
+        cells[0, @page.width].rstrip
       end
 
       def kibibytes(bytes) = count(bytes / 1024)
