@@ -230,7 +230,8 @@ class CLITest < MemscopeTest
 
   # Each names its own values, not the other options.
   WRONG_VALUES = {
-    %w[profile --format=nope] => '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, firefox, html',
+    %w[profile --format=nope] =>
+      '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, firefox, html',
     %w[profile --backend gperf] => '--backend: given "gperf", allowed: auto, jemalloc, imports',
     %w[profile --by=gem] => '--by: given "gem", allowed: line, method, native, library, stack, generation, tag, thread',
     %w[profile --rate=3] => "--rate: given 3, allowed: a power of two, from 512 to 1073741824",
@@ -254,8 +255,9 @@ class CLITest < MemscopeTest
     [%w[profile --from], %w[doctor --since]].each do |command, option|
       ran = memscope(command, option, "/dev/zero")
 
-      assert_equal [74, "memscope #{command}: #{option} /dev/zero: has more than 64 MiB, the most that memscope reads\n"],
-                   [ran.status, ran.err]
+      assert_equal 74, ran.status
+      assert_equal "memscope #{command}: #{option} /dev/zero: has more than 64 MiB, the most that memscope reads\n",
+                   ran.err
     end
   end
 

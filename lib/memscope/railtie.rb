@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Adds to a Rails application: `config.memscope`, the rake tasks, a line in the log at boot that names the allocator,
+  # Adds to a Rails application: `config.memscope`, eager loading, the rake tasks, a line in the log at boot that names the allocator,
   # and the socket if `listen` is configured. It mounts nothing.
   #
   # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
@@ -9,6 +9,8 @@ module Memscope
   class Railtie < ::Rails::Railtie
     config.memscope = Configuration::Direct.new
     Configuration.excuse_environment
+
+    config.eager_load_namespaces << Memscope # which has eager_load!
 
     rake_tasks { require "memscope/tasks" }
 

@@ -42,7 +42,8 @@ class CLIPidTest < MemscopeTest
                  [ran.status, result.pid, result.settle_seconds, result.settled.pid]
     assert_includes memscope("purge", "--pid", process.pid.to_s, "--dry-run").out, "nothing was changed"
     assert_fails(64, /\Amemscope purge: a lever: given "rm", allowed: gc/, "purge", "--pid", process.pid.to_s, "rm")
-    assert_fails(64, /\Amemscope purge: --settle: given -1.0, allowed/, "purge", "--pid", process.pid.to_s, "--settle=-1")
+    assert_fails(64, /\Amemscope purge: --settle: given -1.0, allowed/, "purge", "--pid", process.pid.to_s,
+                 "--settle=-1")
   end
 
   def test_one_that_does_not

@@ -75,7 +75,8 @@ class CLIDoctorTest < MemscopeTest
 
   # Before its script runs, since a server does not end.
   def test_settings_of_a_program
-    ran = launch("doctor", "--settings", "--", RbConfig.ruby, "-e", "warn :script", env: { "MALLOC_ARENA_MAX" => "few" })
+    ran = launch("doctor", "--settings", "--", RbConfig.ruby, "-e", "warn :script",
+                 env: { "MALLOC_ARENA_MAX" => "few" })
 
     assert_exit 0, ran
     assert_match(/^  warning: MALLOC_ARENA_MAX, given "few".*^script$/m, ran.err)

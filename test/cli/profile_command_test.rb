@@ -181,6 +181,7 @@ class CLIProfileTest < MemscopeTest
   def test_by
     process = listening("def keep = Memscope.tag('feed') { ($all ||= []) << ('y' * 100_000) }; " \
                         "Thread.new { Thread.current.name = 'keeper'; loop { keep; sleep 0.001 } }")
+
     %w[tag thread method].zip([/ feed$/, / keeper$/, / Object#keep$/]) do |name, shown|
       assert_match(shown, profile("--pid", process.pid.to_s, "--seconds=0.3", "--rate=4096", "--by=#{name}")[1])
     end

@@ -148,7 +148,7 @@ class CLITopTest < MemscopeTest
   def test_from_outside_and_all
     process = start(requires: [])
     top = screen("--pid", process.pid.to_s)
-    top.wait(/kernel's view only \(process does not listen\).*heaps and stacks$/m)
+    top.wait(/kernel's view only \(process does not listen\).*anonymous \(heap, stacks\)$/m)
     top.press("g")
     top.wait(/^process #{process.pid} does not listen: /)
     top.press("\x03")

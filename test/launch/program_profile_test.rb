@@ -284,7 +284,7 @@ class ProgramProfileUsageTest < MemscopeTest
     { "--rate=1000" => /--rate: given 1000, allowed: a power of two/,
       "--rate=x" => /--rate: given "x", allowed: a power of two/, "--rate=0" => /--rate: given 0/,
       "--rate=-512" => /--rate: given -512/,
-      "--backend=hope" => /--backend: given hope, allowed: auto, jemalloc, imports$/,
+      "--backend=hope" => /--backend: given "hope", allowed: auto, jemalloc, imports$/,
       "--format=png" => /invalid argument: --format=png/,
       "--seconds=0" => /--seconds: given 0.0, allowed/, "--generations=-1" => /--generations: given -1.0, allowed/,
       "--format=pprof" => /--format=pprof is binary: give --output FILE/ }.each do |option, message|

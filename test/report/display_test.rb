@@ -33,8 +33,8 @@ class ReportDisplayTest < MemscopeTest
   end
 
   def test_columns
-    assert_equal [60, 120], ([Terminal, StringIO].zip(%w[60 120]).map { |io, set| of(io.new, COLUMNS: set)[:width] })
-    assert_equal [40, 400], (%w[3 9999].map { |set| of(StringIO.new, COLUMNS: set)[:width] })
+    assert_equal([60, 120], [Terminal, StringIO].zip(%w[60 120]).map { |io, set| of(io.new, COLUMNS: set)[:width] })
+    assert_equal([40, 400], %w[3 9999].map { |set| of(StringIO.new, COLUMNS: set)[:width] })
     assert_equal([80, 80, 80], ["0", "wide", "-5"].map { |set| of(StringIO.new, COLUMNS: set)[:width] })
   end
 
@@ -45,7 +45,7 @@ class ReportDisplayTest < MemscopeTest
       text = Memscope::Report.render(reading, width: width)
       lines = text.lines(chomp: true).reject { |line| line.match?(/^ {11}>|^ {4}paste/) } # commands are pasted whole
 
-      assert_empty lines.select { |line| line.length > width }
+      assert_empty(lines.select { |line| line.length > width })
       assert_equal text, Memscope::Report.render(reading, width: width, color: true).gsub(/\e\[[\d;]*m/, ""),
                    "nothing is said by colour alone"
     end
@@ -68,13 +68,14 @@ class ReportDisplayTest < MemscopeTest
     assert_operator plain.lines.grep(/MiB|%|[├└]/).map { |line| line.chomp.length }.max, :<=, 46, plain
     assert_includes on_a_terminal("ps"), "\e[1m"
     refute_includes on_a_terminal("ps", env: { "NO_COLOR" => "1" }), "\e["
-    assert_match(/\e\[1m.*settings of/, on_a_terminal("doctor", "--settings", "--", RbConfig.ruby, "-e", "1"))
+    assert_match(/\e\[1m.*settings of/m, on_a_terminal("doctor", "--settings", "--", RbConfig.ruby, "-e", "1"))
   end
 
   private
 
   def on_a_terminal(*arguments, env: {})
-    variables = { "LC_ALL" => "C.UTF-8", "TERM" => "xterm", "COLUMNS" => nil, "NO_COLOR" => nil, "RUBYOPT" => nil, **env }
+    variables = { "LC_ALL" => "C.UTF-8", "TERM" => "xterm", "COLUMNS" => nil, "NO_COLOR" => nil, "RUBYOPT" => nil,
+                  **env }
     command = ["sh", "-c", 'stty cols 46 && exec "$@"', "sh", *ChildProcess.ruby, EXECUTABLE, *arguments]
     output, input, pid = PTY.spawn(variables, *command)
     text = +"".b
