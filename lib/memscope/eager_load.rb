@@ -8,8 +8,8 @@ module Memscope
   # @api private
   module EagerLoad
     # Commands, pages, hooks and exporters, which a program loads whole or not at all.
-    APART = /\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|open_telemetry|prometheus_collector|
-                yabeda)\b/x
+    APART = /\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
+                open_telemetry|prometheus_collector|yabeda)\b/x
     PPROF = "profile/formats/pprof.rb"
     private_constant :APART, :PPROF
 

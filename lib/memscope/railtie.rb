@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Adds to a Rails application: `config.memscope`, eager loading, the rake tasks, a line in the log at boot that names the allocator,
-  # and the socket if `listen` is configured. It mounts nothing.
+  # Adds to a Rails application: `config.memscope`, eager loading, the rake tasks, a line in the log at boot that names
+  # the allocator, and the socket if `listen` is configured. It mounts nothing.
   #
   # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
   # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.

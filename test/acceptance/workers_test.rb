@@ -206,6 +206,7 @@ class WorkersAcceptanceTest < MemscopeTest
       assert_equal([[:single, server.pid, nil]], workers.map { |one| [one.role, one.pid, one.index] })
       assert_match(/\Aonly this process: /, workers.reasons[:workers])
       server.until_found("all of memscope") { true if server.get("/loaded") == "true" }
+
       refute_match(/arning/, server.log)
     end
   end

@@ -143,7 +143,7 @@ module Memscope
 
       def explanation(lever, missing, arena)
         served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
-        return "; #{lever.inspect} is not there: #{missing}#{served}" if missing
+        return "; #{lever.inspect} is not available: #{missing}#{served}" if missing
 
         "; with arena: only these" if arena && LEVERS.include?(lever)
       end

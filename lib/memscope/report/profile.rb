@@ -134,7 +134,7 @@ module Memscope
       def cost
         overhead = @reading.overhead
         ["#{counted(overhead.samples_taken, 'samples')} took #{milliseconds(overhead.nanoseconds / 1000)} and " \
-         "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has ended'}."]
+         "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has stopped'}."]
       end
 
       # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.

@@ -15,8 +15,8 @@ Puma::Plugin.create do
   # to 8.0, DSL#_offer_plugins) drops the first option of the configuration file, which may be `workers`.
   def start(launcher)
     require "memscope/workers/cluster"
-    launcher.events.register(:on_booted) { load_the_rest } # Puma 7 calls it after_booted
-    launcher.events.register(:after_booted) { load_the_rest }
+    # Puma 7 has renamed the event.
+    %i[on_booted after_booted].each { |event| launcher.events.register(event) { load_the_rest } }
     return in_background { Memscope::Workers.watch } unless launcher.options[:workers].to_i.positive?
 
     cluster = Memscope::Workers::Cluster.new

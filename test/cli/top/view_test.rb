@@ -23,7 +23,9 @@ class CLITopViewTest < MemscopeTest
 
   # A process that keeps its size is flat beside one that leaks; alone it is flat as well.
   def test_sparklines_share_one_scale
-    leaking = [0, 10, 20, 30].map { |more| [[:leak, (100 + more) * MIB, "leak"], [:flat, (183 * MIB) + (more * 3000), "flat"]] }
+    leaking = [0, 10, 20, 30].map do |more|
+      [[:leak, (100 + more) * MIB, "leak"], [:flat, (183 * MIB) + (more * 3000), "flat"]]
+    end
 
     assert_equal [["130.0", "+30.0", "▁▃▅█", "leak"], ["183.1", "+0.1", "▁▁▁▁", "flat"]], rows(*leaking).map(&:split)
     assert_match(/since \d\d:\d\d:\d\d; █ is 30\.0 MiB more than ▁\z/, @lines[2])

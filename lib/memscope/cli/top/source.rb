@@ -12,7 +12,8 @@ module Memscope
   module CLI
     # The parts of `memscope top`.
     module Top
-      # What top shows at one moment: rows of [id, bytes, text, or a list of labels]; for a single process the first row is its RSS.
+      # What top shows at one moment: rows of [id, bytes, text or a list of labels]; for a single process the first
+      # row is its RSS.
       Frame = Struct.new(:title, :rows, :note, :moment, keyword_init: true) do
         # @return [Frame]
         def with(**changes) = self.class.new(**to_h, **changes)

@@ -33,8 +33,7 @@ module Memscope
         # @return [Array<String>] as many and as long as fit
         def lines(frame, columns, lines)
           remember(frame)
-          @span = columns < ROOM ? 0 : SPAN
-          @room = columns - (2 * NUMBERS) - 2 - (@span.zero? ? 0 : @span + 2)
+          measure(columns)
           foot = [frame.note.to_s, KEYS]
           rows = frame.rows.first([lines - 3 - foot.size, 0].max)
           @scale = [LEAST, *rows.map { |id, *| spread(id) }].max
@@ -42,6 +41,11 @@ module Memscope
         end
 
         private
+
+        def measure(columns)
+          @span = columns < ROOM ? 0 : SPAN
+          @room = columns - (2 * NUMBERS) - 2 - (@span.zero? ? 0 : @span + 2)
+        end
 
         # Adds a frame to the series, but only once: the same frame may be drawn again.
         def remember(frame)
