@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Calls listeners after a fork, in the order of `listen`, in the thread that forks; a listener must not raise. Starts
-  # the threads that do not matter to a fork.
+  # Calls listeners after a fork, in the order of `listen`, in the thread that forks; a listener must not raise. Also
+  # starts background threads that carry Puma's mark for threads that survive a fork.
   #
   # @api private
   module Forks

@@ -52,7 +52,7 @@ module Memscope
         definition.source ? definition.samples(readings[definition.source], label) : {}
       end
 
-      # Here :taken has only sources that are the same for all workers: no other source is read.
+      # In a cluster only the sources that all workers share are read, so :taken (the readings so far) holds no others.
       def clustered(definition, readings, workers)
         return {} if readings.excluded?(definition.source)
 

@@ -17,7 +17,7 @@ module Memscope
         Without --allocator, the first of these that exists decides: the variable
         #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
         memscope/allocator in $XDG_CONFIG_HOME, #{Launch::AllocatorChoice::HOST_FILE}. Each
-        holds a value of --allocator; "off" starts COMMAND unchanged. If none of them
+        holds a value for --allocator; "off" starts COMMAND unchanged. If none of them
         exists, the allocator is jemalloc.
       TEXT
       FORMS = {

@@ -9,11 +9,11 @@ module Memscope
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports:
-        when it ends, and with --every also at that interval, even if it execs other
-        Ruby programs. It does not report if it calls exit!, is killed, execs another
-        kind of program, ignores RUBYOPT, or calls Process.daemon. The exit status is
-        COMMAND's own. With --every, Ruby does not detect deadlocks, because memscope's
-        thread is in a timed sleep.
+        when it ends, and with --every also at that interval. It still does so after it
+        execs another Ruby program. It does not report if it calls exit!, is killed,
+        execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
+        exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
+        because memscope's thread is in a timed sleep.
       TEXT
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",

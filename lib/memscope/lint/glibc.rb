@@ -35,7 +35,7 @@ module Memscope
 
       private
 
-      # Unless it is set, the limit of arenas follows from the number of CPUs.
+      # Unless arena_max is set, the limit on arenas follows from the number of CPUs.
       def shown(setting)
         return super unless setting.name == "arena_max" && setting.value.nil?
 
@@ -44,7 +44,7 @@ module Memscope
 
       # --- The texts
 
-      # The settings without the tunables that glibc does not know: something set those, but they have no value.
+      # The settings, except tunables that glibc does not know: those were set somewhere, but have no value.
       def known
         @allocator.settings.values.reject do |setting|
           setting.ignored && setting.source != "default" && setting.value.nil?

@@ -6,7 +6,7 @@ require_relative "../ruby_heap/compaction_forecast"
 module Memscope
   module Purge
     # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown,
-    # and why the prediction is missing or a range.
+    # and why the prediction is unknown or a range.
     #
     # @api private
     Forecast = Struct.new(:bytes, :reason) do

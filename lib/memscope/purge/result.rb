@@ -22,7 +22,7 @@ module Memscope
       field :wall_ms, :number
       # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
       field :gvl?, :boolean, null: false
-      # @return [String, nil] why the prediction is missing or a range, or why nothing was done
+      # @return [String, nil] why the prediction is unknown or a range, or why nothing was done
       field :reason, :string
 
       # @return [Symbol] its name

@@ -236,8 +236,8 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 /*
  * Opens a descriptor to keep. If another thread is opening one, or has opened one since turn was loaded, does not wait
  * but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent.
- * One that this process opened comes here only when its number no longer names that file: somebody else closed or
- * reused it.
+ * One that this process opened is not closed: this code is reached with one only when its number no longer refers to
+ * statm, because somebody else closed or reused it.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
                                       struct memscope_statm *statm) {

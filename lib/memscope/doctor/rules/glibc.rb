@@ -56,7 +56,7 @@ module Memscope
                    "requires a restart; native threads that allocate without the GVL may contend for arena locks"]
         },
         glibc_holes: {
-          subject: "free memory between used blocks",
+          subject: "free parts of pages that no trim returns",
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
           recoverable: "It is parts of pages between used blocks: a trim returns none of it.",

@@ -100,7 +100,7 @@ module Memscope
           remedy: RETURN_EMPTY
         },
         native_memory: {
-          subject: "native memory without a Ruby object",
+          subject: "memory in use in malloc that no Ruby object accounts for",
           affected: :untracked_bytes,
           floor: FLOOR, ratio: 0.15, severity: :info,
           recoverable: "The memory is in use.",
