@@ -244,7 +244,7 @@ class ProfileFormatsTest < MemscopeTest
     ran = ChildProcess.run("Profiles.profile(Profiles.shop).to_pprof", requires: %w[memscope support/profiles],
                                                                        ruby_args: %W[--disable=gems -I#{__dir__}/..])
 
-    assert_includes ran.err, "Memscope::Profile#to_pprof needs the gem google-protobuf, which is not there: add `gem " \
+    assert_includes ran.err, "Memscope::Profile#to_pprof needs the gem google-protobuf, which is not installed: add `gem " \
                              '"google-protobuf"` to the Gemfile', ran
   end
 
