@@ -45,9 +45,9 @@ module Memscope
       # @return [Evidence]
       def self.read
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        ledger = Ledger.read(deep: true, objects: true)
+        heap = RubyHeap.bounded(objects: true)
+        ledger = Ledger.with_objects_of(heap)
         snapshot = Snapshot.read
-        heap = RubyHeap.read
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
                   process_memory: ProcessMemory.read, cgroup: Cgroup.read, lint: lint })

@@ -32,7 +32,7 @@ module Memscope
         private
 
         def compaction(collect, allocator)
-          known = RubyHeap::CompactionForecast.new(RubyHeap.read(collect: collect))
+          known = RubyHeap::CompactionForecast.new(collect ? RubyHeap.read(collect: true) : RubyHeap.bounded)
           trims = "Process.warmup also trims free malloc memory, which is not included"
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
                      (trims if known.range && allocator == :glibc && Process.respond_to?(:warmup))].compact
