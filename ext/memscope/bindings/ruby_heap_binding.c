@@ -17,6 +17,9 @@ static size_t free_slots_floor;
 /* Where the slots were walked; headers: nowhere, the page headers count them. */
 enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
 
+/* Why they were not. */
+enum left_out { NOT_LEFT_OUT, BESIDE_RACTORS, WITHOUT_ROOM, CHILD_REFUSED, CHILD_ENDED, CHILD_TOO_SLOW };
+
 struct heap_scan {
     struct memscope_heap_listing listing;
     struct memscope_walk_child child;
@@ -29,7 +32,7 @@ struct heap_scan {
     unsigned subjects;
     uint64_t budget_ns, walk_ns, fork_ns; /* the last two are predictions */
     struct memscope_fork_room room;
-    const char *refusal; /* why pins and held memory are not known; NULL when they are */
+    enum left_out left_out;
     enum memscope_status fork_status;
     uint64_t start_ns, without_gvl_ns;
 };
@@ -42,13 +45,13 @@ static void list_pages(struct heap_scan *scan, enum memscope_slot_counts counts)
 }
 
 /* What is known without a walk. */
-static void take_headers(struct heap_scan *scan, const char *refusal) {
+static void take_headers(struct heap_scan *scan, enum left_out why) {
     static const struct memscope_heap_pins unknown;
 
     list_pages(scan, MEMSCOPE_SLOTS_FROM_HEADERS);
     memset(&scan->walk, 0, sizeof scan->walk);
     memscope_slot_sizes_sum(scan->listing.pages, scan->listing.count, &unknown, false, &scan->walk.sizes);
-    scan->walk.pins_refusal = scan->refusal = refusal;
+    scan->left_out = why;
     scan->walked_in = FROM_HEADERS;
 }
 
@@ -81,20 +84,20 @@ static void walk_in_child(struct heap_scan *scan) {
     enum memscope_forked_progress progress;
 
     if (scan->room.free_bytes < scan->room.needed_bytes) {
-        take_headers(scan, "child_without_room");
+        take_headers(scan, WITHOUT_ROOM);
         return;
     }
     scan->child.listing = &scan->listing;
     scan->child.subjects = scan->subjects;
     scan->fork_status = memscope_walk_child_start(&scan->child);
     if (scan->fork_status != MEMSCOPE_OK) {
-        take_headers(scan, "child_refused");
+        take_headers(scan, CHILD_REFUSED);
         return;
     }
     progress = await(scan);
     memscope_walk_child_end(&scan->child);
     if (progress != MEMSCOPE_FORKED_ANSWERED) {
-        take_headers(scan, progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended");
+        take_headers(scan, progress == MEMSCOPE_FORKED_TOO_SLOW ? CHILD_TOO_SLOW : CHILD_ENDED);
         return;
     }
     scan->walk = scan->child.found;
@@ -126,7 +129,7 @@ static bool belongs_in_child(const struct heap_scan *scan) {
 
 static void walk(struct heap_scan *scan) {
     if (scan->other_ractors) {
-        take_headers(scan, "references_unreadable");
+        take_headers(scan, BESIDE_RACTORS);
         return;
     }
     list_pages(scan, MEMSCOPE_SLOTS_UNCOUNTED);
@@ -137,7 +140,6 @@ static void walk(struct heap_scan *scan) {
         return;
     }
     memscope_heap_walk(&scan->listing, &scan->listing.scratch, scan->subjects, &scan->walk);
-    scan->refusal = scan->walk.pins_refusal;
 }
 
 static void collect_or_finish(struct heap_scan *scan) {
@@ -165,7 +167,7 @@ static VALUE tenths_array(const struct memscope_slot_size *size) {
 }
 
 static void set_sums(VALUE hash, const struct memscope_slot_size *size, const struct heap_scan *scan) {
-    bool pins = scan->walk.pins_refusal == NULL;
+    bool pins = scan->walked_in != FROM_HEADERS && scan->walk.pins_refusal == NULL;
     size_t page_bytes = scan->listing.page_bytes;
 
     memscope_hash_set(hash, "pages", SIZET2NUM(size->pages));
@@ -218,33 +220,48 @@ static VALUE milliseconds(uint64_t ns) {
     return ULL2NUM((ns + 999999) / 1000000);
 }
 
-/* Why there are no pins. Left out for a walk that was too dear: how long it would have taken, and what did not work. */
-static VALUE refusal_reason(const struct heap_scan *scan) {
-    VALUE why = memscope_reason(scan->refusal);
+static VALUE why_no_child(const struct heap_scan *scan) {
+    switch (scan->left_out) {
+    case WITHOUT_ROOM:
+        return memscope_reason_of("child_without_room", ULL2NUM(scan->room.needed_bytes >> 20),
+                                  ULL2NUM(scan->room.free_bytes >> 20));
+    case CHILD_REFUSED:
+        return memscope_reason_of("child_refused", memscope_status_reason(scan->fork_status));
+    case CHILD_TOO_SLOW:
+        return memscope_reason("child_too_slow");
+    default:
+        return memscope_reason("child_ended");
+    }
+}
 
-    if (scan->walk_ns == 0 || scan->other_ractors)
-        return why;
-    if (strcmp(scan->refusal, "child_without_room") == 0)
-        why = memscope_reason_of(scan->refusal, ULL2NUM(scan->room.needed_bytes >> 20),
-                                 ULL2NUM(scan->room.free_bytes >> 20));
-    else if (strcmp(scan->refusal, "child_refused") == 0)
-        why = memscope_reason_of(scan->refusal, memscope_status_reason(scan->fork_status));
-    return memscope_reason_of("walk_left_out", milliseconds(scan->walk_ns), why);
+/* Reasons for pins and held memory, neither of which is known without a walk. */
+static void add_walk_reasons(VALUE reasons, const struct heap_scan *scan) {
+    bool held = (scan->subjects & MEMSCOPE_WALK_HELD) != 0;
+    VALUE why;
+
+    if (scan->walked_in != FROM_HEADERS) {
+        if (scan->walk.pins_refusal != NULL)
+            memscope_set_reason(reasons, "pinned_pages_max", scan->walk.pins_refusal);
+        memscope_set_left_out_reason(reasons, &scan->walk.held);
+        return;
+    }
+    why = scan->left_out == BESIDE_RACTORS
+              ? memscope_reason("references_unreadable")
+              : memscope_reason_of("walk_left_out", milliseconds(scan->walk_ns), why_no_child(scan));
+    memscope_hash_set(reasons, "pinned_pages_max", why);
+    if (held)
+        memscope_hash_set(reasons, "held_by_objects_bytes",
+                          scan->left_out == BESIDE_RACTORS ? memscope_reason("objects_unwalked") : why);
 }
 
 static VALUE reasons_hash(const struct heap_scan *scan) {
     VALUE reasons = rb_hash_new();
-    bool held = (scan->subjects & MEMSCOPE_WALK_HELD) != 0;
 
     if (scan->listing.refusal != NULL)
         memscope_set_reason(reasons, "pages", scan->listing.refusal);
-    else if (scan->refusal != NULL)
-        memscope_hash_set(reasons, "pinned_pages_max", refusal_reason(scan));
-    if (held && scan->walk.held.known)
-        memscope_set_left_out_reason(reasons, &scan->walk.held);
-    else if (held && scan->walked_in == FROM_HEADERS && !scan->other_ractors)
-        memscope_hash_set(reasons, "held_by_objects_bytes", refusal_reason(scan));
-    else if (held)
+    else
+        add_walk_reasons(reasons, scan);
+    if (scan->listing.refusal != NULL && (scan->subjects & MEMSCOPE_WALK_HELD))
         memscope_set_reason(reasons, "held_by_objects_bytes", "objects_unwalked");
     if (NIL_P(symbol_allocatable_pages))
         memscope_set_reason(reasons, "allocatable_pages", "allocatable_pages_absent");
