@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -46,6 +47,20 @@ static void forget_signals(void) {
         syscall(SYS_rt_sigaction, number, defaults, NULL, SIGNAL_SET_BYTES);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/*
+ * musl keeps the thread's id at the beginning of its descriptor, and raise and abort send to it: in the child, that
+ * would still be the host. glibc asks the kernel.
+ */
+static void correct_thread_id(pid_t of_host) {
+#ifndef __GLIBC__
+    pid_t *field = (pid_t *)pthread_self();
+
+    for (size_t index = 0; index < 32; index++)
+        if (field[index] == of_host)
+            field[index] = (pid_t)syscall(SYS_gettid);
+#endif
 }
 
 /* The kernel kills this process before its host. Written first: a process that cannot be dumped may not write it. */
@@ -126,7 +141,8 @@ static void set_deadline(unsigned deadline_ms) {
 }
 
 static _Noreturn void live(memscope_forked_work *work, void *argument, int answer, int keep, unsigned deadline_ms,
-                           pid_t parent) {
+                           pid_t parent, pid_t thread) {
+    correct_thread_id(thread);
     forget_signals();
     set_deadline(deadline_ms);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -168,7 +184,7 @@ static enum memscope_status refusal(int error) {
 /* All signals are blocked over the fork: a handler of the host must not run in the child. */
 enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
                                                  void *argument, int keep, unsigned deadline_ms) {
-    pid_t parent = getpid();
+    pid_t parent = getpid(), thread = (pid_t)syscall(SYS_gettid);
     sigset_t all, before;
     uint64_t start, cpu_start;
     int ends[2], error;
@@ -182,7 +198,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     cpu_start = ns_of(CLOCK_THREAD_CPUTIME_ID);
     child->pid = clone_quietly();
     if (child->pid == 0)
-        live(work, argument, ends[1], keep, deadline_ms, parent);
+        live(work, argument, ends[1], keep, deadline_ms, parent, thread);
     error = errno;
     child->cpu_ns = ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
     child->pause_ns = ns_of(CLOCK_MONOTONIC) - start;
