@@ -100,9 +100,9 @@ module Memscope
     # @return [Symbol, nil] where the slots were walked: :process, :child (a forked child), or :headers if nowhere: then
     #   the pages' headers count the slots, pins are unknown, and a reason says why
     field :walked_in, :symbol
-    # @return [Integer, nil] microseconds for which the fork of the child was predicted to stop Ruby; nil without a child
+    # @return [Integer, nil] microseconds for which forking the child was predicted to stop Ruby; nil without a child
     field :predicted_pause_us, :count
-    # @return [Integer, nil] microseconds for which the fork of the child stopped Ruby; nil without a child
+    # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
     field :pause_us, :count
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; only in a diagnosis
     field :held_by_objects_bytes, :bytes, sparse: true

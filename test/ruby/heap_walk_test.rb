@@ -49,7 +49,7 @@ class HeapWalkTest < MemscopeTest
     RUBY
     child, process = answer
 
-    assert_equal %w[child process], [child, process].map { |heap| heap["walked_in"] }
+    assert_equal(%w[child process], [child, process].map { |heap| heap["walked_in"] })
     assert_equal process.slice(*BODY), child.slice(*BODY)
     assert_operator child["held_by_objects_bytes"], :>, 1_000 << 20
     assert_operator child["pinned_pages_min"], :>=, 1
@@ -106,7 +106,7 @@ class HeapWalkTest < MemscopeTest
   end
 
   def test_the_host_sees_nothing_of_the_child
-    answer = child_json(<<~'RUBY'.sub("WALK", WALK))
+    answer = child_json(<<~RUBY.sub("WALK", WALK))
       WALK
       trapped = 0
       trap(:CHLD) { trapped += 1 }
@@ -268,7 +268,9 @@ class HeapWalkTest < MemscopeTest
     assert_equal "headers", heap["walked_in"]
     assert_equal heap["slots"], heap["live_slots"] + heap["free_slots"]
     assert_operator heap["live_slots"], :>, 400_000
-    %w[pinned_pages_min pinned_pages_max compactable_min_bytes held_by_objects_bytes].each { |name| assert_nil heap[name] }
+    %w[pinned_pages_min pinned_pages_max compactable_min_bytes held_by_objects_bytes].each do |name|
+      assert_nil heap[name]
+    end
     %w[pinned_pages_max held_by_objects_bytes].each { |name| assert_match why, heap["reasons"][name] }
   end
 end

@@ -113,14 +113,11 @@ static void read_room(void *argument) {
 }
 
 static void predict(struct heap_scan *scan) {
-    uint64_t start = memscope_now_ns();
-
     scan->walk_ns =
         memscope_heap_walk_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots), scan->subjects);
     if (scan->walk_ns <= scan->budget_ns)
         return;
-    memscope_without_gvl(read_room, scan);
-    scan->without_gvl_ns += memscope_now_ns() - start;
+    scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
 }
 
 static bool belongs_in_child(const struct heap_scan *scan) {
