@@ -69,7 +69,8 @@ module Memscope
 
       # @return [Hash{Symbol => Object}] the costs of the readings together, without second_snapshot and arenas
       def cost
-        Cost.sum([ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact.map(&:cost))
+        with_heap = fragmentation || ruby_heap # the fragmentation's cost includes the heap's
+        Cost.sum([ledger, snapshot, with_heap, process_memory, cgroup, lint].map(&:cost))
       end
     end
   end
