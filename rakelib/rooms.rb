@@ -83,7 +83,8 @@ class Rooms
 
     private
 
-    # A line without its strings (but with what they interpolate), its comment, and the name that it declares.
+    # A line stripped of its strings (their interpolations stay), of its comment, and of the class or module name that
+    # it declares.
     def code(line)
       text = line.gsub(/"(?:\\.|[^"\\])*"|%[wi]\[.*?\]/) { |string| string.scan(/\#\{([^}]*)\}/).join(" ") }
       text.sub(/#.*/, "").sub(/^\s*(?:class|module) [\w:]+/, "")

@@ -85,7 +85,7 @@ module Memscope
 
     # @return [Boolean] whether this client can connect to the process
     def listens?
-      connect(Listener.now + @timeout).close
+      connect(Clock.now + @timeout).close
       true
     rescue Unreachable
       false
@@ -114,7 +114,7 @@ module Memscope
     end
 
     def exchange(request)
-      deadline = Listener.now + @timeout
+      deadline = Clock.now + @timeout
       socket = connect(deadline)
       socket.write(request)
       parsed(read(socket, deadline))
@@ -142,7 +142,7 @@ module Memscope
       socket.close
       raise Unreachable.new("process #{pid} of uid #{uid} holds the socket of process #{@pid}", :untrusted)
     rescue Errno::EAGAIN
-      raise too_slow if Listener.now > deadline
+      raise too_slow if Clock.now > deadline
 
       sleep PAUSE
       retry
@@ -157,7 +157,7 @@ module Memscope
     def read(socket, deadline)
       text = +""
       until text.end_with?("\n")
-        raise too_slow unless socket.wait_readable([deadline - Listener.now, 0].max)
+        raise too_slow unless socket.wait_readable([deadline - Clock.now, 0].max)
 
         part = socket.read_nonblock(1 << 16, exception: false)
         raise EOFError, "no answer" if part.nil?

@@ -31,7 +31,7 @@ module Memscope
         refuse_late
         builder = Builder.new(values)
         yield builder
-        given = builder.freeze.given
+        given = builder.given.freeze
         @lock.synchronize do
           refuse_late
           @given = @given.merge(given).freeze
@@ -159,12 +159,6 @@ module Memscope
       def initialize(values)
         @values = values
         @given = {}
-      end
-
-      # @return [Builder]
-      def freeze
-        @given.freeze
-        super
       end
 
       # @return [String] without values, as some are secret

@@ -30,7 +30,7 @@ module Memscope
         case since
         when nil, Diagnosis then since
         when Hash then Diagnosis.from_h(since)
-        when String then Diagnosis.parse(since)
+        when String then Diagnosis.from_json(since)
         else
           raise ArgumentError, "Memscope.doctor: since: given #{since.inspect[0, 60]}, allowed: a Memscope::" \
                                "Diagnosis, its to_h or its JSON"

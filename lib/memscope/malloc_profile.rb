@@ -58,7 +58,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] the started profile's `session`
+      # @return [Integer] the number of the started profile
       # @raise [ArgumentError, Unavailable] as start
       def start_session(rate: RATE, backend: :auto)
         check(rate: rate, backend: backend)
@@ -116,8 +116,9 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] the number of the running profile, or else of the last one; 0 if there was none
-      def session = Native.profile_session
+      # @param text [String] of any length
+      # @return [String] as much of it as the name of a tag may have
+      def shortened(text) = text.byteslice(0, TAG_BYTES).scrub("")
 
       # @return [Boolean]
       def running? = Native.profile_runs?

@@ -37,9 +37,5 @@ module Memscope
 
     # (see Memscope.mappings)
     def self.read = capture(Native.mappings)
-
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
   end
 end

@@ -46,7 +46,7 @@ module Memscope
       @names[name] || @mutex.synchronize do
         next OTHER if @names.size >= MOST
 
-        @names[name.dup.freeze] = name.byteslice(0, MallocProfile::TAG_BYTES).scrub("").freeze
+        @names[name.dup.freeze] = MallocProfile.shortened(name).freeze
       end
     end
 

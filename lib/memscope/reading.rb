@@ -241,6 +241,18 @@ module Memscope
     def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
   end
 
+  # The monotonic clock, and the time of day.
+  #
+  # @api private
+  module Clock
+    # @param unit [Symbol] as of Process.clock_gettime
+    # @return [Float, Integer]
+    def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
+
+    # @return [Integer] milliseconds since 1970
+    def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+  end
+
   # What a reading cost.
   #
   # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 as long as the levers of a purge take.
@@ -256,7 +268,7 @@ module Memscope
 
     # @api private
     # @return [Integer] microseconds of the monotonic clock
-    def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+    def self.now = Clock.now(:microsecond)
 
     # @api private
     # @param tier [Symbol]
@@ -310,6 +322,20 @@ module Memscope
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
 
+      # Builds a reading from its JSON.
+      #
+      # @param json [String] from `to_json`
+      # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
+      def from_json(json)
+        require "json"
+        require_relative "loader"
+        Loader.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
+        from_h(JSON.parse(json))
+      rescue JSON::ParserError => e
+        raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
+                             "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
+      end
+
       # @return [Array<Symbol>] names of the fields outside the envelope
       def body_names = [*own_fields, *CLOSING].map(&:name)
 
@@ -342,7 +368,7 @@ module Memscope
         body[:memscope] = VERSION
         body[:ruby] = RUBY_VERSION
         body[:pid] = Process.pid
-        body[:at] = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+        body[:at] = Clock.time
         body
       end
     end
@@ -357,6 +383,10 @@ module Memscope
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
+
+    # @api private
+    # @return [Boolean] whether anything could be read: the RSS, unless the kind of reading defines what else
+    def known? = !rss_bytes.nil?
 
     # @api private
     # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment

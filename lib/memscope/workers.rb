@@ -5,7 +5,8 @@ require_relative "snapshot"
 require_relative "configuration"
 
 module Memscope
-  # One process of a server, as it last reported itself: a worker, their master, or a process without either.
+  # One process of a server, as it last reported itself: a worker or the master of a cluster, or the only process of a
+  # server without a cluster.
   #
   # rss_bytes is the sum of uss_bytes and shared_bytes. The rows are of a ledger that was read just before, and sum to
   # ledger_rss_bytes, which differs from rss_bytes by some pages.

@@ -24,7 +24,7 @@ class CLIPidTest < MemscopeTest
                  ran.out.lines.map { |line| JSON.parse(line).values_at("kind", "pid") })
     ran = memscope("doctor", "--pid", process.pid.to_s, "--json")
 
-    assert_equal [process.pid, ""], [Memscope::Diagnosis.parse(ran.out).pid, ran.err]
+    assert_equal [process.pid, ""], [Memscope::Diagnosis.from_json(ran.out).pid, ran.err]
     File.write(File.join(@directory, "since"), ran.out)
     ran = memscope("doctor", "--pid", process.pid.to_s, "--since", File.join(@directory, "since"))
 

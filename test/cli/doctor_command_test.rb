@@ -46,8 +46,8 @@ class CLIDoctorTest < MemscopeTest
       path = File.join(directory, "diagnosis.json")
 
       assert_equal "", doctor("--json", "--output", path).out
-      earlier = Memscope::Diagnosis.parse(File.read(path))
-      later = Memscope::Diagnosis.parse(doctor("--json", "--since", path).out)
+      earlier = Memscope::Diagnosis.from_json(File.read(path))
+      later = Memscope::Diagnosis.from_json(doctor("--json", "--since", path).out)
 
       assert_equal [Process.pid, :clear], [earlier.pid, later.checked.find do |check|
         check.id == :native_growth
@@ -95,7 +95,7 @@ class CLIDoctorTest < MemscopeTest
     script = "sleep 0.01 while $stderr.stat.size.zero?; Host.malloc_blocks(1_000, 64_000)"
     ran = launch("doctor", "--every", "0.5", "--json", "--", RbConfig.ruby,
                  "-I#{ChildProcess::TEST_EXTENSION_DIRECTORY}", "-rmemscope_test", "-e", script)
-    last = Memscope::Diagnosis.parse(ran.err.lines.last)
+    last = Memscope::Diagnosis.from_json(ran.err.lines.last)
 
     assert_exit 0, ran
     assert_equal :native_growth, last.first.id

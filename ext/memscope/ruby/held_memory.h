@@ -2,7 +2,7 @@
  * What live objects say they hold through malloc, beyond their slots.
  *
  * Each type of a C extension has its own dsize function, which may take long: google-protobuf's visits all messages
- * that were ever joined with the one asked. Types whose function is slow are left out.
+ * that were ever joined with the one whose size is asked for. Types whose function is slow are left out.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H

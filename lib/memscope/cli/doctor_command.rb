@@ -13,8 +13,9 @@ module Memscope
       TEXT
       FORMS = {
         process: { summary: "diagnose the memory of a process, and suggest remedies",
-                   example: "memscope doctor --json --output diagnosis.json", notes: NOTES,
-                   options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since the diagnosis", "in FILE (--json)"],
+                   example: "memscope doctor --pid 4711 --json --output diagnosis.json", notes: NOTES,
+                   options: [*PROCESS, *TEXT,
+                             ["--since FILE", "judge growth since the diagnosis", "in FILE, written with --json"],
                              ["--settings", "check the allocator's settings instead"]] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
@@ -59,7 +60,7 @@ module Memscope
       end
 
       def earlier
-        Diagnosis.parse(File.read(@given[:since])) if @given[:since]
+        Diagnosis.from_json(File.read(@given[:since])) if @given[:since]
       rescue SystemCallError => e
         failure("--since #{@given[:since]}: #{e.class.new.message}")
       rescue ArgumentError => e

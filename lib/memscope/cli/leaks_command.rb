@@ -14,15 +14,15 @@ module Memscope
       WARM_UP = 1.0
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
-        memory that was allocated after the warm-up, with its age in generations. The
-        exit status is 1 if the estimate for a line exceeds the threshold by more than
-        two standard errors, 74 if COMMAND ended during the warm-up, otherwise
-        COMMAND's own.
+        memory that was allocated after the warm-up, with its age in generations
+        (those of --generations, not the GC's). The exit status is 1 if the estimate for
+        a line exceeds the threshold by more than two standard errors, 74 if COMMAND
+        ended during the warm-up, otherwise COMMAND's own.
 
-        COMMAND should repeat the same work. --warmup, --after or, in COMMAND,
-        Memscope::MallocProfile.next_generation ends the warm-up. The report goes to
-        standard error, or to FILE; the verdict to standard error. Neither covers child
-        processes.
+        COMMAND should repeat the same work. The warm-up ends after --warmup seconds, at
+        the signal of --after, or when COMMAND calls
+        Memscope::MallocProfile.next_generation. The report goes to standard error, or
+        to FILE; the verdict to standard error. Neither covers child processes.
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",

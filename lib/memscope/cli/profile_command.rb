@@ -32,14 +32,15 @@ module Memscope
                   ["--rate BYTES", Integer, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")], TEXT.last].freeze
-      GENERATIONS = ["--generations SECONDS", Float, "start a new generation at this interval"].freeze
+      GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
+                     "group (generation) every SECONDS"].freeze
       DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
-                             ["--from FILE", "print the profile in FILE (--format=json)"]] },
+                             ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,

@@ -13,7 +13,7 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @return [Ledger] with `deep: true, objects: true`
+      # @return [Ledger] with `deep: true, shared: true, objects: true`
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false

@@ -147,7 +147,7 @@ module Memscope
     # The details of a ledger's row, beside its bytes: "45,649 blocks", "text 2.8 MiB".
     module RowItems
       # Shown elsewhere in the report, or in the JSON only.
-      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes untracked_bytes].freeze
+      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes untracked_bytes trimmable_private_bytes].freeze
       private_constant :HIDDEN
 
       module_function
@@ -159,7 +159,7 @@ module Memscope
         detail = row.detail.except(*HIDDEN)
         trimmable = detail.delete(:trimmable_bytes)
         # Shown on leaves, which hold the trimmable memory; the detail of the row malloc has its sum.
-        trim = "malloc_trim returns #{Quantity.size(trimmable)}" if row.leaf? && trimmable&.positive?
+        trim = "#{Quantity.size(trimmable)} trimmable" if row.leaf? && trimmable&.positive?
         [*unverified, *trim, *detail.filter_map { |name, value| item(name.to_s.tr("_", " "), value) }]
       end
 

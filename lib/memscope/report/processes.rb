@@ -37,11 +37,7 @@ module Memscope
          slope(worker.rss_bytes_per_hour), up(worker)]
       end
 
-      def name(worker)
-        return worker.role == :master ? "master" : "this" unless worker.index
-
-        "worker #{worker.index}"
-      end
+      def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")
 
       def slope(bytes) = bytes ? signed_mebibytes(bytes) : @page.unknown
 

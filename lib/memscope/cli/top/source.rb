@@ -25,11 +25,11 @@ module Memscope
         end
 
         # @return [Boolean] whether further readings would be pointless
-        def over? = false
+        def over? = @over || false
 
         # @return [Frame]
         def read
-          @frame = Frame.new(note: @note, **look, moment: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+          @frame = Frame.new(note: @note, **look, moment: Clock.now)
         rescue Client::Unreachable, Client::Failed, SystemCallError => e
           @frame = @frame.with(note: e.message)
         end
@@ -75,9 +75,6 @@ module Memscope
           super()
           @client = client
         end
-
-        # @return [Boolean] whether the process has ended
-        def over? = @over || false
 
         # @param order [Symbol] a key of LEVERS
         # @return [Frame]
@@ -169,9 +166,9 @@ module Memscope
           pause = 0
           loop do
             order = next_order(pause)
-            started = now
+            started = Clock.now
             show(order ? @source.carry_out(order) : @source.read)
-            pause = @source.over? ? nil : [@every, (now - started) / SHARE].max
+            pause = @source.over? ? nil : [@every, (Clock.now - started) / SHARE].max
           end
         end
 
@@ -187,8 +184,6 @@ module Memscope
           @lock.synchronize { @frame = frame }
           @alarm.write_nonblock(".", exception: false)
         end
-
-        def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
     end
   end

@@ -61,8 +61,8 @@ module Memscope
         def change(first, bytes)
           return "" unless first && bytes
 
-          text = mebibytes(bytes - first)
-          text == "0.0" ? "" : text.sub(/\A(?=\d)/, "+")
+          text = signed_mebibytes(bytes - first)
+          text == "0.0" ? "" : text
         end
 
         # A sparkline, scaled from its lowest to its highest value; flat if all values are equal.
