@@ -149,7 +149,8 @@ module Memscope
       # @return [Integer, nil] bytes that malloc_trim would return to the kernel
       def trimmable_bytes = detail(:malloc, :trimmable_bytes)
 
-      # @return [Integer, nil] the same, and such pages that the kernel does not take back: locked, or refused by a sandbox
+      # @return [Integer, nil] the same, with such pages that the kernel does not take back: locked ones, or all in some
+      #   sandboxes
       def free_page_bytes = trimmable_bytes && (trimmable_bytes + kept_by_kernel_bytes)
 
       # @return [Integer]
