@@ -128,8 +128,11 @@ module Memscope
         in_use && [bytes(:malloc) - in_use, 0].max
       end
 
-      # @return [Array<Allocator::Other>] allocators that do not serve malloc, but could
-      def idle_allocators = allocator.others.select { |other| other.prefix.empty? }
+      # @return [Array<Allocator::Other>] allocators that do not serve malloc, but could, and no library as far as they
+      #   report that
+      def idle_allocators
+        allocator.others.select { |other| other.prefix.empty? && !other.allocated_bytes&.positive? }
+      end
 
       # @return [Array<Allocator::Other>] allocators that serve only one library
       def private_allocators = allocator.others - idle_allocators
