@@ -101,12 +101,29 @@ module Memscope
     # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false)
       { deep: deep, shared: shared, objects: objects, strict: strict }.each { |name, value| check_switch(name, value) }
-      allocator = Allocator.body
-      body = Native.ledger(deep, shared, objects, strict).update(allocator: allocator)
+      of(Allocator.body) { Native.ledger(deep, shared, objects, strict) }
+    end
+
+    # A deep ledger, with what is shared, and with what objects hold from a walk of their heap just before.
+    #
+    # @api private
+    # @param heap [RubyHeap] read with `objects: true`
+    # @return [Ledger]
+    def self.with_objects_of(heap)
+      of(Allocator.body) do
+        body = Native.ledger(true, true, :walked, false)
+        body[:reasons] = { **heap.reasons.slice(:held_by_objects_bytes), **body[:reasons] }
+        body.update(held_by_objects_bytes: heap.held_by_objects_bytes)
+      end
+    end
+
+    def self.of(allocator)
+      body = yield.update(allocator: allocator)
       inflation = Native.profile_inflation
       body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
       capture(body)
     end
+    private_class_method :of
 
     # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
     def self.capture(body, envelope = nil)

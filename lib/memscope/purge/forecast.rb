@@ -37,7 +37,7 @@ module Memscope
 
         # Compaction also writes to pages that stay: of a shared one, the process then has a copy of its own.
         def compaction(collect, ledger)
-          known = RubyHeap::CompactionForecast.new(RubyHeap.read(collect: collect))
+          known = RubyHeap::CompactionForecast.new(collect ? RubyHeap.read(collect: true) : RubyHeap.bounded)
           trims = "Process.warmup also trims free malloc memory, which is not included"
           own = known.range && ledger.unshared(:ruby_heap, known.range, least: nil)
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),

@@ -243,8 +243,6 @@ module Memscope
                  readings.fetch(:pprof, calls.cluster?, states) { whole(calls, states) }
                end
         Response.of(200, TYPE, body, HEADERS)
-      rescue LoadError => e
-        Response.sentence(501, :text, e.message)
       rescue HttpError => e
         Response.sentence(e.status, :text, e.message, e.headers)
       end
