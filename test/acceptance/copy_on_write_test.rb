@@ -7,7 +7,7 @@ require_relative "../test_helper"
 # MEMSCOPE_HEAPS=512,2048 (MiB) is `rake battery:fork`, which has the machine for itself: there each reading has a child
 # of its own, and only there does MemAvailable say what a child took.
 class CopyOnWriteTest < MemscopeTest
-  HEAPS = ENV.fetch("MEMSCOPE_HEAPS", "64").split(",").map { |size| Integer(size) }
+  HEAPS = ENV.fetch("MEMSCOPE_HEAPS", "32").split(",").map { |size| Integer(size) }
   ALONE = ENV.key?("MEMSCOPE_HEAPS")
   NOBODY = 65_534
   KIB = 1024
@@ -95,8 +95,8 @@ class CopyOnWriteTest < MemscopeTest
     def in_children(readings, each) = readings.each_slice(each).map { |slice| in_child(slice.to_h) }.reduce({}, :merge)
 
     # Warm: each has run here, and what a collection marks as old is marked.
-    def warm(readings, times = 2)
-      times.times { readings.each_value(&:call) }
+    def warm(readings)
+      2.times { readings.each_value(&:call) }
       4.times { GC.start }
     end
   RUBY
@@ -204,7 +204,7 @@ class CopyOnWriteTest < MemscopeTest
       #{CHILDREN}
       require "memscope/workers"
       def touch(text) = text.empty? || text.setbyte(0, 120)
-      grow_heap(64)
+      grow_heap(32)
       Memscope.purge(dry_run: true)
       Memscope::Workers::Sampler.new(role: :worker).read
       4.times { GC.start }
@@ -234,7 +234,7 @@ class CopyOnWriteTest < MemscopeTest
 
     assert(losses.values.all? { |before, _, _| before < 2 * KIB })
     of_loss.each do |name, (before, after, uss)|
-      assert_operator after, :>=, LOSSES.fetch(name).first * 64 * KIB
+      assert_operator after, :>=, LOSSES.fetch(name).first * 32 * KIB
       assert_in_delta uss, after - before, 2 * KIB, name
     end
     of_growth.each { |before, after, _| assert_operator after - before, :<, 16 * KIB }

@@ -139,9 +139,8 @@ static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
 static void read_figures(struct memscope_other_allocator *other, uint64_t generation) {
     void *handle = dlopen(other->in_program ? NULL : other->path, RTLD_LAZY | RTLD_NOLOAD);
 
-    other->knows_allocated =
-        handle != NULL && memscope_shared_objects_generation() == generation &&
-        read_allocated((memscope_mallctl)(uintptr_t)other->function, &other->allocated_bytes);
+    other->knows_allocated = handle != NULL && memscope_shared_objects_generation() == generation &&
+                             read_allocated((memscope_mallctl)(uintptr_t)other->function, &other->allocated_bytes);
     if (handle)
         dlclose(handle);
 }
