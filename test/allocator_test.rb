@@ -201,7 +201,37 @@ class AllocatorOthersTest < AllocatorTest
       assert_equal [:jemalloc, "_rjem_", library, 1], [other.name, other.prefix, other.path, reading.others.size]
       assert_match(/\A5\./, other.version)
       assert_match(/private copy/, other.reason)
+      assert_includes (1 << 20)..(2 << 20), other.allocated_bytes
     end
+  end
+
+  # Under its usual names, but for one library alone.
+  def test_a_jemalloc_that_serves_a_library
+    require_libraries AllocatorFixtures::JEMALLOC
+    skip_without "fiddle"
+    script = <<~RUBY
+      require "fiddle"
+      require "json"
+      library = Fiddle.dlopen(#{AllocatorFixtures.archive(AllocatorFixtures::JEMALLOC).dump})
+      malloc, free = { "malloc" => Fiddle::TYPE_SIZE_T, "free" => Fiddle::TYPE_VOIDP }.map do |name, type|
+        Fiddle::Function.new(library[name], [type], Fiddle::TYPE_VOIDP)
+      end
+      look = -> { [Memscope.allocator.to_h, Memscope.doctor.to_h[:findings].map { |found| found.values_at(:id, :title) }] }
+      idle = look.call
+      blocks = Array.new(1_000) { malloc.call(32_768) }
+      used = look.call
+      blocks.each { |block| free.call(block) }
+      puts JSON.generate([idle, used, look.call])
+    RUBY
+    idle, used, freed = child_json(script, env: AllocatorFixtures::ROOM_FOR_STATIC_TLS)
+    others = [idle, used, freed].map { |(allocator, _)| Memscope::Allocator.from_h(allocator).others.fetch(0) }
+
+    assert_equal [0, 32_768_000, 0], others.map(&:allocated_bytes)
+    assert_match(/serves nothing/, others[0].reason)
+    assert_match(/a library allocates from it/, others[1].reason)
+    assert_includes idle.last.map(&:first), "idle_allocator"
+    refute_includes used.last.map(&:first), "idle_allocator"
+    assert_includes used.last, ["private_allocator", "a library has its own jemalloc, with 31.2 MiB in use"]
   end
 
   # Why the extension binds mallctl through weak symbols: an extension that links -ljemalloc cannot be loaded into a

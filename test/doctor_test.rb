@@ -115,7 +115,8 @@ class DoctorRulesTest < DoctorTest
   end
 
   def test_trimmable_memory_that_the_machine_does_not_gain
-    shared = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 80, trimmable_private: 3)
+    shared = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 80,
+                                                                  trimmable_private: 3)
     locked = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 0, arenas_trimmable: 0,
                                                                   kept: 80)
 
@@ -293,12 +294,12 @@ class DoctorDirtyPagesTest < DoctorTest
 
   # In a forked process a shared page stays in memory, whoever else returns it.
   def test_dirty_pages_that_are_shared_or_locked
-    assert_equal [mebibytes(30), mebibytes(100)], dirty(malloc: { shared: 70 }).then { |found| recoverable(found) }
-    assert_equal [0, mebibytes(35)], dirty(malloc: { shared: 195 }).then { |found| recoverable(found) }
+    assert_equal [mebibytes(30), mebibytes(100)], recoverable(dirty(malloc: { shared: 70 }))
+    assert_equal [0, mebibytes(35)], recoverable(dirty(malloc: { shared: 195 }))
     locked = { detail: { locked_bytes: mebibytes(235) } }
 
-    assert_equal [0, 0], dirty(malloc: locked).then { |found| recoverable(found) }
-    assert_equal [0, 0], dirty(malloc: { detail: { madvise_refused: true } }).then { |found| recoverable(found) }
+    assert_equal [0, 0], recoverable(dirty(malloc: locked))
+    assert_equal [0, 0], recoverable(dirty(malloc: { detail: { madvise_refused: true } }))
   end
 
   def recoverable(found) = [found.recoverable_bytes, found.recoverable_max_bytes]

@@ -4,6 +4,7 @@
 
 void Init_memscope_allocator(void);
 void Init_memscope_process(void);
+void Init_memscope_sharing(void);
 void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);

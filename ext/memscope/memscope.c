@@ -14,6 +14,7 @@ void Init_memscope(void) {
     rb_mMemscopeNative = rb_define_module_under(rb_mMemscope, "Native");
     Init_memscope_allocator();
     Init_memscope_process();
+    Init_memscope_sharing();
     Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();

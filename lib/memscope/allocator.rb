@@ -36,7 +36,9 @@ module Memscope
       field :path, :string, null: false
       # @return [String] the prefix of its function names, for instance "_rjem_"; empty if they have none
       field :prefix, :string, null: false
-      # @return [String] why it does not serve malloc
+      # @return [Integer, nil] bytes that a library has allocated from it, by its own statistics; nil if it reports none
+      field :allocated_bytes, :bytes, sparse: true
+      # @return [String] why it does not serve malloc, and whether it serves a library
       field :reason, :string, null: false
     end
 

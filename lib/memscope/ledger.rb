@@ -135,8 +135,8 @@ module Memscope
       super({ **values, rows: values[:rows].sort_by.with_index { |row, index| [-row.bytes, index] }.freeze })
     end
 
-    # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine would gain if
-    #   the process ended; nil without `shared: true`
+    # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine gains when
+    #   the process ends; nil without `shared: true`
     def private_bytes
       parts = rows.map(&:private_bytes)
       parts.sum unless parts.empty? || parts.include?(nil)
@@ -153,7 +153,7 @@ module Memscope
       return unless row&.shared_bytes
 
       most = [bytes.end, row.private_bytes].min
-      [[bytes.begin - row.shared_bytes, *least].max, most].min..most
+      (bytes.begin - row.shared_bytes).clamp(least, most)..most
     end
 
     # @api private
@@ -164,7 +164,7 @@ module Memscope
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
       return bytes if kept.zero?
 
-      [bytes.begin - kept, 0].max..[bytes.end, malloc.bytes - kept].min
+      [bytes.begin - kept, 0].max..(malloc.bytes - kept).clamp(0, bytes.end)
     end
 
     # @api private

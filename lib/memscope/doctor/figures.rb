@@ -128,8 +128,11 @@ module Memscope
         in_use && [bytes(:malloc) - in_use, 0].max
       end
 
-      # @return [Array<Allocator::Other>] allocators that do not serve malloc, but could
-      def idle_allocators = allocator.others.select { |other| other.prefix.empty? }
+      # @return [Array<Allocator::Other>] allocators that do not serve malloc, but could, and no library as far as they
+      #   report that
+      def idle_allocators
+        allocator.others.select { |other| other.prefix.empty? && !other.allocated_bytes&.positive? }
+      end
 
       # @return [Array<Allocator::Other>] allocators that serve only one library
       def private_allocators = allocator.others - idle_allocators
@@ -149,7 +152,8 @@ module Memscope
       # @return [Integer, nil] bytes that malloc_trim would return to the kernel
       def trimmable_bytes = detail(:malloc, :trimmable_bytes)
 
-      # @return [Integer, nil] the same, and such pages that the kernel does not take back: locked, or refused by a sandbox
+      # @return [Integer, nil] the same, with such pages that the kernel does not take back: locked ones, or all in some
+      #   sandboxes
       def free_page_bytes = trimmable_bytes && (trimmable_bytes + kept_by_kernel_bytes)
 
       # @return [Integer]

@@ -5,6 +5,10 @@ require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
+    # Why a forecast of what the machine gains is a wider range than that of what the process returns.
+    UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
+    UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
+
     # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown;
     # the part of it on pages that no other process shares, likewise; and why either is unknown or a range.
     #
@@ -48,8 +52,13 @@ module Memscope
         def decay(index, ledger)
           of_arenas(index) do |arenas|
             bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
+<<<<<<< HEAD
             of_malloc(0..bytes, ledger,
                       ("it is unknown which unused pages have reached their decay time" if bytes.positive?))
+=======
+            due = "it is unknown which unused pages have reached their decay time"
+            of_malloc(0..bytes, ledger, (due if bytes.positive?))
+>>>>>>> forks
           end
         end
 
@@ -79,7 +88,7 @@ module Memscope
         def of_malloc(range, ledger, reason = nil)
           range = ledger.returnable(range)
           own = ledger.unshared(:malloc, range)
-          reasons = [reason, ledger.kept_reason, (SHARED if own && own.size > range.size)].compact
+          reasons = [reason, ledger.kept_reason, (UNKNOWN_SHARES if own && own.size > range.size)].compact
           new(range, own, (reasons.join("; ") if reasons.any?))
         end
 
@@ -100,13 +109,6 @@ module Memscope
         end
       end
     end
-
-    # Reasons of forecasts.
-    class Forecast
-      SHARED = "it is unknown which of these pages are shared with other processes"
-      UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
-      private_constant :SHARED, :UNSHARES
-    end
-    private_constant :Forecast
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES
   end
 end

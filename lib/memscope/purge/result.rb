@@ -136,8 +136,8 @@ module Memscope
       # @return [Integer, nil] fall of RSS, summed over the workers that answered, which counts a page that they share
       #   once for each; nil for a dry run, and if none answered
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] what the machine gained by these workers, one after the other; nil also where it is unknown
-      #   for one of them
+      # @return [Integer, nil] what the machine gained by these workers, one after the other; nil also where that is
+      #   unknown for one of them
       field :returned_private_bytes, :signed_bytes
       # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false

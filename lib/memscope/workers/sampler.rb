@@ -73,14 +73,14 @@ module Memscope
         memory = ProcessMemory.read
         @booted_at = Clock.time
         @rss_at_boot = memory.rss_bytes
-        @inherited = memory.shared_dirty_bytes if role == :worker
+        rebase
       end
 
       # Restarts the count of unshared memory: this process has forked a worker, and now shares all its memory with it.
       #
       # @return [void]
       def rebase
-        @inherited = ProcessMemory.read.shared_dirty_bytes if @role == :worker
+        @inherited = Native.inherited if @role == :worker
       end
 
       # @return [Worker] this process as it is now. T2: milliseconds per resident GB
@@ -88,13 +88,14 @@ module Memscope
         ledger = Ledger.read
         memory = ProcessMemory.read
         snapshot = Snapshot.read
+        unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited # or why it is unknown
         interval = Workers.setting(:metrics_ledger_interval_seconds)
         arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
         @trend.add(Clock.now, memory.rss_bytes) if memory.rss_bytes
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
-                         reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory), **rows(ledger),
-                         arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
+                         reasons: reasons(ledger, memory, unshared), snapshot: snapshot, **sizes(memory, unshared),
+                         **rows(ledger), arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
       end
 
       private
@@ -110,34 +111,22 @@ module Memscope
         readings.compact.to_h { |reading| [reading.kind.to_sym, reading.cost.to_h.slice(:wall_us, :gvl_us)] }
       end
 
-      def sizes(memory)
+      def sizes(memory, unshared)
         rss = memory.rss_bytes
         uss = memory.uss_bytes
         { rss_bytes: rss, pss_bytes: memory.pss_bytes, uss_bytes: uss, shared_bytes: rss && uss && (rss - uss),
-          unshared_since_fork_bytes: unshared(memory) }
+          unshared_since_fork_bytes: (unshared if unshared.is_a?(Integer)) }
       end
 
-      # Anonymous pages are shared by forks only, and count as shared dirty pages. Those that are no longer shared were
-      # copied and are private now, or were freed.
-      def unshared(memory)
-        shared = memory.shared_dirty_bytes
-        own = memory.private_dirty_bytes
-        (@inherited - shared).clamp(0, own) if @inherited && shared && own
-      end
-
-      def reasons(ledger, memory)
+      def reasons(ledger, memory, unshared)
         reasons = memory.reasons.slice(*EXPLAINED)
         reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
-        reasons[:unshared_since_fork_bytes] = why_not_unshared(memory) unless @inherited && memory.shared_dirty_bytes
+        reasons[:unshared_since_fork_bytes] = why_not_unshared(unshared) unless unshared.is_a?(Integer)
         reasons[:rss_bytes_per_hour] = "needs 5 readings over a minute" unless @trend.per_hour
         reasons
       end
 
-      def why_not_unshared(memory)
-        return "this process is not a forked worker" unless @role == :worker
-
-        memory.reasons[:shared_dirty_bytes] || "the memory shared at boot is unknown"
-      end
+      def why_not_unshared(unshared) = unshared ? Reasons.sentence(unshared) : "this process is not a forked worker"
     end
   end
 end

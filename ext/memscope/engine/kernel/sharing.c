@@ -6,10 +6,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Documentation/admin-guide/mm/pagemap.rst: present, and mapped by this process only */
+/* Documentation/admin-guide/mm/pagemap.rst: present, of a file or shared memory, and mapped by this process only */
 #define ENTRY_PRESENT (1ull << 63)
+#define ENTRY_FILE_OR_SHARED (1ull << 61)
 #define ENTRY_EXCLUSIVE (1ull << 56)
 #define BATCH ((size_t)2048)
+
+/* Entries with these bits of a mask. */
+struct kind {
+    uint64_t mask, bits;
+};
+static const struct kind shared = {ENTRY_PRESENT | ENTRY_EXCLUSIVE, ENTRY_PRESENT};
+static const struct kind shared_anonymous = {ENTRY_PRESENT | ENTRY_EXCLUSIVE | ENTRY_FILE_OR_SHARED, ENTRY_PRESENT};
+static const struct kind own_anonymous = {ENTRY_PRESENT | ENTRY_EXCLUSIVE | ENTRY_FILE_OR_SHARED,
+                                          ENTRY_PRESENT | ENTRY_EXCLUSIVE};
 
 enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch) {
     sharing->start = sharing->end = 0;
@@ -39,12 +49,11 @@ static void load(struct memscope_sharing *sharing, uintptr_t address) {
     sharing->end = sharing->start + (size > 0 ? (uintptr_t)size / sizeof *sharing->entries : 0) * sharing->page;
 }
 
-uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end) {
+static uint64_t count(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end, const struct kind *kind) {
     uint64_t bytes = 0;
 
     while (sharing->entries != NULL && start < end) {
         uintptr_t next = (start / sharing->page + 1) * sharing->page;
-        uint64_t entry;
 
         if (next > end)
             next = end;
@@ -52,12 +61,67 @@ uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t st
             load(sharing, start);
         if (start >= sharing->end)
             return bytes;
-        entry = sharing->entries[(start - sharing->start) / sharing->page];
-        if ((entry & ENTRY_PRESENT) && !(entry & ENTRY_EXCLUSIVE))
+        if ((sharing->entries[(start - sharing->start) / sharing->page] & kind->mask) == kind->bits)
             bytes += next - start;
         start = next;
     }
     return bytes;
+}
+
+uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end) {
+    return count(sharing, start, end, &shared);
+}
+
+/* Extends the last range of the list, or begins another. */
+static bool add_page(struct memscope_scratch *scratch, struct memscope_range *list, size_t *count, uintptr_t start,
+                     uintptr_t end) {
+    struct memscope_range *added;
+
+    if (*count > 0 && list[*count - 1].end == start) {
+        list[*count - 1].end = end;
+        return true;
+    }
+    added = memscope_scratch_extend(scratch, sizeof *added);
+    if (added == NULL)
+        return false;
+    *added = (struct memscope_range){start, end};
+    ++*count;
+    return true;
+}
+
+enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
+                                                struct memscope_scratch *scratch, const struct memscope_range **ranges,
+                                                size_t *range_count) {
+    struct memscope_sharing sharing;
+    enum memscope_status status = memscope_sharing_open(&sharing, scratch);
+    struct memscope_range *list = memscope_scratch_take(scratch, 0);
+
+    *ranges = list;
+    *range_count = 0;
+    if (status == MEMSCOPE_OK && list == NULL)
+        status = MEMSCOPE_NO_MEMORY;
+    for (size_t index = 0; status == MEMSCOPE_OK && index < residency->range_count; index++) {
+        const struct memscope_range *resident = &residency->ranges[index];
+
+        for (uintptr_t page = resident->start; page < resident->end; page += sharing.page)
+            if (count(&sharing, page, page + sharing.page, &shared_anonymous) > 0 &&
+                !add_page(scratch, list, range_count, page, page + sharing.page))
+                status = MEMSCOPE_NO_MEMORY;
+    }
+    memscope_sharing_close(&sharing);
+    return status;
+}
+
+enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t range_count,
+                                            struct memscope_scratch *scratch, uint64_t *bytes) {
+    struct memscope_sharing sharing;
+    enum memscope_status status = memscope_sharing_open(&sharing, scratch);
+
+    *bytes = 0;
+    for (size_t index = 0; status == MEMSCOPE_OK && index < range_count; index++)
+        *bytes += count(&sharing, ranges[index].start, ranges[index].end, &own_anonymous);
+    memscope_sharing_close(&sharing);
+    return status;
 }
 
 #else
@@ -75,6 +139,22 @@ void memscope_sharing_close(struct memscope_sharing *sharing) {
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end) {
     (void)sharing, (void)start, (void)end;
     return 0;
+}
+
+enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
+                                                struct memscope_scratch *scratch, const struct memscope_range **ranges,
+                                                size_t *range_count) {
+    (void)residency, (void)scratch;
+    *ranges = NULL;
+    *range_count = 0;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t range_count,
+                                            struct memscope_scratch *scratch, uint64_t *bytes) {
+    (void)ranges, (void)range_count, (void)scratch;
+    *bytes = 0;
+    return MEMSCOPE_UNSUPPORTED;
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Which resident pages other processes map too: copy-on-write pages not written since a fork, and pages of files and
- * shared memory.
+ * shared memory; and what becomes of the former.
  */
 #ifndef MEMSCOPE_SHARING_H
 #define MEMSCOPE_SHARING_H
@@ -8,8 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/range.h"
 #include "base/scratch.h"
 #include "base/status.h"
+#include "kernel/residency.h"
 
 struct memscope_sharing {
     int descriptor;    /* of /proc/self/pagemap; only while open */
@@ -24,5 +26,20 @@ void memscope_sharing_close(struct memscope_sharing *sharing);
 
 /* Resident bytes in [start, end) that other processes map too. Cheapest in ascending order; 0 while closed. */
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end);
+
+/*
+ * Lists the anonymous pages that other processes map too: right after a fork, all that was inherited. The list is taken
+ * from scratch, after whatever else this needs. MEMSCOPE_NO_MEMORY where it does not fit.
+ */
+enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
+                                                struct memscope_scratch *scratch, const struct memscope_range **ranges,
+                                                size_t *count);
+
+/*
+ * Bytes of the anonymous pages in these ranges that no other process maps (any more), whether a write copied them, a
+ * pin, or the others gave them up. Pages that are not resident do not count.
+ */
+enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t count,
+                                            struct memscope_scratch *scratch, uint64_t *bytes);
 
 #endif

@@ -59,16 +59,23 @@ struct memscope_other_allocator {
     enum memscope_allocator_name name;
     char prefix[64]; /* of its functions' names: "" or "_rjem_" */
     char path[MEMSCOPE_ALLOCATOR_PATH];
-    char version[128]; /* "" if not known */
-    const char *reason;
+    bool in_program;          /* the path is the executable's */
+    char version[128];        /* "" if not known */
+    const void *function;     /* its mallctl, mi_version or tc_version */
+    bool knows_allocated;     /* whether it reports allocated_bytes: a jemalloc with config.stats */
+    uint64_t allocated_bytes; /* that it has given out, without its own blocks and its threads' caches */
 };
 
 #define MEMSCOPE_OTHER_ALLOCATORS 16
 
+/* Why it does not serve malloc, and whether it serves a library, as far as it reports that. A constant. */
+const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other);
+
 /*
  * Lists the other allocators in load order; walks the loaded objects again only if some were loaded or unloaded since
- * the last call. *others belongs to the engine and is valid until the next call. Returns how many there are, at most
- * MEMSCOPE_OTHER_ALLOCATORS. Calls must not overlap (the binding holds the GVL); may allocate.
+ * the last call. Asks each jemalloc for its allocated_bytes: 6 µs plus 6.5 µs for each of its arenas. *others belongs
+ * to the engine and is valid until the next call. Returns how many there are, at most MEMSCOPE_OTHER_ALLOCATORS. Calls
+ * must not overlap (the binding holds the GVL); may allocate.
  */
 size_t memscope_allocator_others(const struct memscope_other_allocator **others);
 

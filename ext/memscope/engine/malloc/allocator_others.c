@@ -80,8 +80,6 @@ static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_al
         return false;
     if (mallctl("version", &version, &length, NULL, 0) == 0 && version)
         snprintf(other->version, sizeof other->version, "%s", version);
-    other->reason = other->prefix[0] == '\0' ? "loaded but serves nothing: malloc does not go through it"
-                                             : "a private copy under its own prefix: malloc does not go through it";
     return true;
 }
 
@@ -95,8 +93,7 @@ static bool describe(const struct candidate *candidate, struct memscope_other_al
     void *handle = dlopen(candidate->path[0] ? candidate->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
     bool is_other = handle != NULL && (candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC || candidate->name != serving);
 
-    *other = (struct memscope_other_allocator){.name = candidate->name,
-                                               .reason = "loaded but serves nothing: malloc does not go through it"};
+    *other = (struct memscope_other_allocator){.name = candidate->name, .function = candidate->function};
     memcpy(other->prefix, candidate->prefix, sizeof other->prefix);
     memcpy(other->path, candidate->path, sizeof other->path);
     if (is_other && candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC)
@@ -111,10 +108,47 @@ static bool describe(const struct candidate *candidate, struct memscope_other_al
         ssize_t length = readlink("/proc/self/exe", other->path, sizeof other->path - 1);
 
         other->path[length > 0 ? length : 0] = '\0';
+        other->in_program = true;
     }
     if (handle)
         dlclose(handle);
     return is_other;
+}
+
+static bool read_size(memscope_mallctl mallctl, const char *key, uint64_t *value) {
+    size_t size = 0, length = sizeof size;
+    bool read = mallctl(key, &size, &length, NULL, 0) == 0 && length == sizeof size;
+
+    *value = size;
+    return read;
+}
+
+/* jemalloc counts its own blocks (each thread's cache, say) and what these caches hold (since 5.3.0) as allocated. */
+static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
+    uint64_t epoch = 1, internal = 0, cached = 0;
+
+    if (mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) != 0 || !read_size(mallctl, "stats.allocated", bytes) ||
+        !read_size(mallctl, "stats.arenas.4096.internal", &internal))
+        return false;
+    read_size(mallctl, "stats.arenas.4096.tcache_bytes", &cached);
+    *bytes = internal + cached < *bytes ? *bytes - internal - cached : 0;
+    return true;
+}
+
+/* As in describe, and only if nothing was loaded or unloaded since: the function may then be another's. */
+static void read_figures(struct memscope_other_allocator *other, uint64_t generation) {
+    void *handle = dlopen(other->in_program ? NULL : other->path, RTLD_LAZY | RTLD_NOLOAD);
+
+    other->knows_allocated = handle != NULL && memscope_shared_objects_generation() == generation &&
+                             read_allocated((memscope_mallctl)(uintptr_t)other->function, &other->allocated_bytes);
+    if (handle)
+        dlclose(handle);
+}
+
+static void read_all_figures(struct memscope_other_allocator *list, size_t count, uint64_t generation) {
+    for (size_t index = 0; index < count; index++)
+        if (list[index].name == MEMSCOPE_ALLOCATOR_JEMALLOC)
+            read_figures(&list[index], generation);
 }
 
 size_t memscope_allocator_others(const struct memscope_other_allocator **others) {
@@ -125,8 +159,10 @@ size_t memscope_allocator_others(const struct memscope_other_allocator **others)
     uint64_t now = memscope_shared_objects_generation();
 
     *others = list;
-    if (generation != 0 && now == generation)
+    if (generation != 0 && now == generation) {
+        read_all_figures(list, count, generation);
         return count;
+    }
     generation = now;
     candidates.count = count = 0;
     memscope_each_shared_object(collect, &candidates);
@@ -134,10 +170,25 @@ size_t memscope_allocator_others(const struct memscope_other_allocator **others)
         if (describe(&candidates.list[index], &list[count]))
             count++;
     }
+    read_all_figures(list, count, generation);
     return count;
 }
 
+const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other) {
+    if (other->prefix[0] != '\0')
+        return "a private copy under its own prefix: malloc does not go through it";
+    if (!other->knows_allocated)
+        return "malloc does not go through it; whether a library allocates from it is unknown";
+    return other->allocated_bytes > 0 ? "malloc does not go through it, but a library allocates from it"
+                                      : "loaded but serves nothing: malloc does not go through it";
+}
+
 #else
+
+const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other) {
+    (void)other;
+    return "unsupported";
+}
 
 size_t memscope_allocator_others(const struct memscope_other_allocator **others) {
     *others = NULL;

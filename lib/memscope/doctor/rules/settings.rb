@@ -42,11 +42,20 @@ module Memscope
           present: ->(f) { f.private_allocators.any? },
           severity: :info,
           recoverable: NO_AMOUNT,
-          title: ->(f) { "a library contains its own #{f.private_allocators.map(&:name).join(' and ')}" },
-          explanation: lambda do |f|
-            f.private_allocators.map { |other| "#{other.path} (#{other.prefix}): #{other.reason}" }.join("; ")
+          title: lambda do |f|
+            bytes = f.private_allocators.filter_map(&:allocated_bytes).sum
+            "a library has its own #{f.private_allocators.map(&:name).join(' and ')}" \
+              "#{", with #{size(bytes)} in use" if bytes.positive?}"
           end,
-          evidence: ->(f) { { paths: f.private_allocators.map(&:path), prefixes: f.private_allocators.map(&:prefix) } }
+          explanation: lambda do |f|
+            f.private_allocators.map do |other|
+              "#{other.path}#{" (#{other.prefix})" unless other.prefix.empty?}: #{other.reason}"
+            end.join("; ")
+          end,
+          evidence: lambda do |f|
+            { paths: f.private_allocators.map(&:path), prefixes: f.private_allocators.map(&:prefix),
+              allocated_bytes: f.private_allocators.map(&:allocated_bytes) }
+          end
         },
         preload_without_effect: {
           subject: "LD_PRELOAD without effect",

@@ -1,0 +1,102 @@
+/*
+ * Native.inherited and Native.unshared: which pages a forked process shared, and what became of them. Both read without
+ * the GVL.
+ */
+#include "bindings/reasons.h"
+
+#include "init.h"
+#include "kernel/sharing.h"
+
+#include <string.h>
+
+struct call {
+    struct memscope_scratch list, names, work;
+    const struct memscope_range *ranges;
+    size_t count;
+    uint64_t bytes;
+    enum memscope_status status;
+    VALUE inherited;
+};
+
+static bool open_scratches(struct call *call) {
+    return memscope_scratch_open(&call->list) == MEMSCOPE_OK && memscope_scratch_open(&call->names) == MEMSCOPE_OK &&
+           memscope_scratch_open(&call->work) == MEMSCOPE_OK;
+}
+
+static VALUE close_scratches(VALUE argument) {
+    struct call *call = (struct call *)argument;
+
+    memscope_scratch_close(&call->list);
+    memscope_scratch_close(&call->names);
+    memscope_scratch_close(&call->work);
+    return Qnil;
+}
+
+static void list_shared(void *argument) {
+    struct call *call = argument;
+    const struct memscope_mappings_memory memory = {&call->list, &call->names};
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+
+    call->status = memscope_mappings_read(&memory, &mappings);
+    if (call->status == MEMSCOPE_OK)
+        call->status = memscope_residency_read(&mappings, &memory, &residency);
+    if (call->status == MEMSCOPE_OK && residency.source < MEMSCOPE_RESIDENCY_PAGEMAP)
+        call->status = residency.refusal;
+    if (call->status == MEMSCOPE_OK)
+        call->status = memscope_sharing_anonymous(&residency, &call->work, &call->ranges, &call->count);
+}
+
+static VALUE read_inherited(VALUE argument) {
+    struct call *call = (struct call *)argument;
+
+    call->status = MEMSCOPE_NO_MEMORY;
+    if (open_scratches(call))
+        memscope_without_gvl(list_shared, call);
+    if (call->status != MEMSCOPE_OK)
+        return memscope_unread("/proc/self/pagemap", call->status);
+    return rb_obj_freeze(rb_str_new((const char *)call->ranges, (long)(call->count * sizeof *call->ranges)));
+}
+
+/*
+ * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges.
+ * A reason where the kernel hides them.
+ */
+static VALUE native_inherited(VALUE self) {
+    struct call call = {0};
+
+    return rb_ensure(read_inherited, (VALUE)&call, close_scratches, (VALUE)&call);
+}
+
+static void count_ended(void *argument) {
+    struct call *call = argument;
+
+    call->status = memscope_sharing_ended(call->ranges, call->count, &call->work, &call->bytes);
+}
+
+/* Copies the ranges, since compaction may move the String meanwhile. */
+static VALUE read_unshared(VALUE argument) {
+    struct call *call = (struct call *)argument;
+    size_t size = (size_t)RSTRING_LEN(call->inherited);
+    void *copy = open_scratches(call) ? memscope_scratch_take(&call->list, size) : NULL;
+
+    call->status = MEMSCOPE_NO_MEMORY;
+    if (copy != NULL) {
+        call->ranges = memcpy(copy, RSTRING_PTR(call->inherited), size);
+        call->count = size / sizeof *call->ranges;
+        memscope_without_gvl(count_ended, call);
+    }
+    return call->status == MEMSCOPE_OK ? ULL2NUM(call->bytes) : memscope_unread("/proc/self/pagemap", call->status);
+}
+
+/* Native.unshared(inherited) -> Integer: bytes of these pages that this process alone maps now; or a reason. */
+static VALUE native_unshared(VALUE self, VALUE inherited) {
+    struct call call = {.inherited = StringValue(inherited)};
+
+    return rb_ensure(read_unshared, (VALUE)&call, close_scratches, (VALUE)&call);
+}
+
+void Init_memscope_sharing(void) {
+    rb_define_singleton_method(rb_mMemscopeNative, "inherited", native_inherited, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "unshared", native_unshared, 1);
+}
