@@ -114,6 +114,19 @@ class DoctorRulesTest < DoctorTest
     assert_found :warning, :trimmable, malloc: Charts.glibc(main_free: 60, main_trimmable: 60)
   end
 
+  def test_trimmable_memory_that_the_machine_does_not_gain
+    shared = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 80, trimmable_private: 3)
+    locked = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 0, arenas_trimmable: 0,
+                                                                  kept: 80)
+
+    assert_match(/other processes share most of it/, shared.title)
+    assert_match(/\Abefore_fork/, shared.remedy)
+    assert_equal [mebibytes(3), mebibytes(3)], [shared.recoverable_bytes, shared.recoverable_max_bytes]
+    assert_match(/the kernel does not take it back/, locked.title)
+    assert_equal [nil, nil, mebibytes(80)], [locked.recoverable_bytes, locked.remedy, locked.affected_bytes]
+    assert_match(/are locked \(mlock, mlockall\)/, locked.unrecoverable_reason)
+  end
+
   # glibc 2.43 on arm64 asks without being told; what a trim returns is no warning.
   def test_who_asks_for_huge_pages
     outcome = lambda do |version, enabled: true, mode: "madvise", **settings|
@@ -278,6 +291,18 @@ class DoctorDirtyPagesTest < DoctorTest
     assert_dirty :info, :likely, dirty(environment: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
   end
 
+  # In a forked process a shared page stays in memory, whoever else returns it.
+  def test_dirty_pages_that_are_shared_or_locked
+    assert_equal [mebibytes(30), mebibytes(100)], dirty(malloc: { shared: 70 }).then { |found| recoverable(found) }
+    assert_equal [0, mebibytes(35)], dirty(malloc: { shared: 195 }).then { |found| recoverable(found) }
+    locked = { detail: { locked_bytes: mebibytes(235) } }
+
+    assert_equal [0, 0], dirty(malloc: locked).then { |found| recoverable(found) }
+    assert_equal [0, 0], dirty(malloc: { detail: { madvise_refused: true } }).then { |found| recoverable(found) }
+  end
+
+  def recoverable(found) = [found.recoverable_bytes, found.recoverable_max_bytes]
+
   # One reading cannot tell an idle process from one that has just freed memory.
   def test_an_idle_process
     assert_dirty :info, :likely, dirty
@@ -388,7 +413,7 @@ class DiagnosisTest < DoctorTest
 
     assert_equal Process.pid, diagnosis.pid
     assert_operator diagnosis.cost.wall_us, :positive?
-    assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
+    assert_equal diagnosis, Memscope::Diagnosis.from_json(diagnosis.to_json)
     assert_equal Process.ppid, diagnosis.evidence.lint.environment.parent_pid
     assert_empty diagnosis.evidence.lint.environment.variables.keys - %i[LD_PRELOAD DYNO]
   end

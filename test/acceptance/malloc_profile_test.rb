@@ -267,7 +267,7 @@ class MallocProfileTest < MemscopeTest
       puts JSON.generate(Memscope::MallocProfile.stop.reasons[:coverage])
     RUBY
 
-    assert_match(/grown by \d+ bytes less than the samples say: .* calls that this backend does not see/, reason)
+    assert_match(/grown by \d+\.\d MiB less than the samples say: .* calls that this backend does not see/, reason)
   end
 
   def test_a_snapshot_in_a_trap_handler

@@ -10,6 +10,7 @@
 
 #include <ruby.h>
 #include <ruby/version.h>
+#include <stdbool.h>
 
 /*
  * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
@@ -103,6 +104,35 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) RB_FL_TEST_RAW(object, ROBJECT_EMBED)
 #else
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) false
+#endif
+
+/*
+ * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
+ * called (gc.c, obj_memsize_of). From 4.0 on, they do not tell whether it has variables elsewhere.
+ */
+#if RUBY_API_VERSION_CODE < 40000
+static inline bool memscope_holds_only_its_slot(VALUE object) {
+    if (RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR))
+        return false;
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_FLOAT:
+    case RUBY_T_SYMBOL:
+    case RUBY_T_RATIONAL:
+    case RUBY_T_COMPLEX:
+        return true;
+    case RUBY_T_STRING:
+        return !RB_FL_TEST_RAW(object, RSTRING_NOEMBED);
+    case RUBY_T_ARRAY:
+        return RB_FL_TEST_RAW(object, RARRAY_EMBED_FLAG) != 0;
+    case RUBY_T_OBJECT:
+        return MEMSCOPE_OBJECT_IS_EMBEDDED(object) != 0;
+    default:
+        return false;
+    }
+}
+#define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) memscope_holds_only_its_slot(object)
+#else
+#define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) false
 #endif
 
 /* The mark function of untyped data, which is gone in 4.1dev. */

@@ -93,3 +93,10 @@ bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *b
     *bytes = ledger->main_heap.trimmable_bytes + ledger->arenas.trimmable_bytes;
     return ledger->walked_chunks;
 }
+
+bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes) {
+    bool known = memscope_ledger_trimmable(ledger, bytes) && ledger->trim_shared_status == MEMSCOPE_OK;
+
+    *bytes -= ledger->main_heap.trimmable_shared_bytes + ledger->arenas.trimmable_shared_bytes;
+    return known;
+}

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ledger/glibc_pieces.h"
+
 static void claim_scratch(uintptr_t start, uintptr_t end, void *context) {
     memscope_claims_add(context, start, end, MEMSCOPE_ROW_memscope, 0);
 }
@@ -54,6 +56,10 @@ void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
         memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);
     memscope_ruby_claim_transient_heap(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
                                        &ledger->ruby);
+    memscope_claims_settle(claims);
+    if (glibc)
+        memscope_glibc_claim_pieces(&ledger->mappings, &ledger->residency, &scan->memory, scan->request->images,
+                                    &ledger->work, claims, &ledger->glibc);
     memscope_claims_settle(claims);
     if (glibc)
         memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);

@@ -3,6 +3,10 @@
 module Memscope
   module Doctor
     module Rules
+      # Where the workers of a server share what a trim would return.
+      BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
+                     "requires a restart; delays the start of the workers"].freeze
+
       # glibc keeps free memory in the arena that it came from. A trim returns the whole pages in it, but not the parts
       # of pages between used blocks.
       GLIBC_RULES = table(
@@ -31,27 +35,41 @@ module Memscope
         },
         trimmable: {
           subject: "trimmable memory",
-          affected: :trimmable_bytes,
+          affected: :free_page_bytes,
           floor: FLOOR, ratio: 0.10,
           severity: lambda do |f|
-            bytes = f.trimmable_bytes
+            bytes = f.trim_gain.is_a?(Range) ? f.trim_gain.end : 0
             (f.of_rss(bytes) >= 0.5 && bytes >= 2 * FLOOR) || bytes > 1.5 * f.gc_room ? :warning : :info
           end,
-          recoverable: :trimmable_bytes,
-          title: ->(_, bytes) { "#{size(bytes)} is free inside malloc; a trim returns it" },
+          recoverable: :trim_gain,
+          title: lambda do |f, bytes|
+            gains = case f.trim_gain
+                    when String then "the kernel does not take it back"
+                    else f.trims_shared? ? "other processes share most of it" : "a trim returns it"
+                    end
+            "#{size(bytes)} is free inside malloc; #{gains}"
+          end,
           explanation: lambda do |f, bytes|
-            "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
-              "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before it collects " \
-              "garbage: up to that much of it may be normal headroom between collections."
+            text = "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
+                   "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before Ruby collects " \
+                   "garbage, so up to that much of this free memory may be normal headroom between collections."
+            next text unless f.trims_shared?
+
+            "#{text} A trim of this process leaves shared pages in memory for the other processes."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, trimmable_bytes: f.trimmable_bytes, gc_room_bytes: f.gc_room,
+              trimmable_private_bytes: f.detail(:malloc, :trimmable_private_bytes),
+              locked_bytes: f.detail(:malloc, :locked_bytes),
               main_heap_bytes: f.detail(:malloc, :main_heap, :free, :trimmable_bytes),
               arenas_bytes: f.detail(:malloc, :arenas, :free, :trimmable_bytes), arenas: f.glibc_arenas }
           end,
           remedy: lambda do |f|
+            next if f.trim_gain.is_a?(String)
+            next BEFORE_FORK if f.trims_shared?
+
             ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
-                                      "that call malloc wait; pages used again fault back in"]
+                                      "that call malloc wait; pages that are used again fault back in"]
           end
         },
         glibc_arenas: {
@@ -78,7 +96,7 @@ module Memscope
                    "requires a restart; native threads that allocate without the GVL may contend for arena locks"]
         },
         glibc_holes: {
-          subject: "free memory between used blocks",
+          subject: "free parts of pages that no trim returns",
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
           recoverable: "It is parts of pages between used blocks: a trim returns none of it.",
@@ -96,7 +114,7 @@ module Memscope
                    "requires a restart under jemalloc, which keeps blocks of one size together"]
         }
       )
-      private_constant :GLIBC_RULES
+      private_constant :BEFORE_FORK, :GLIBC_RULES
     end
   end
 end
