@@ -42,7 +42,7 @@ class ProfileTest < MemscopeTest
   # As an unstripped Ruby names them; those of 3.4 and 4.0 are among them.
   def test_no_name_of_what_allocates_for_ruby_is_in_the_way
     %w[rb_gc_impl_malloc rb_gc_impl_calloc rb_gc_impl_realloc objspace_xmalloc0 objspace_xrealloc ruby_xmalloc2_body
-       rb_xmalloc_mul_add rb_xrealloc_mul_add].each do |name|
+       ruby_sized_xrealloc2 rb_xmalloc_mul_add rb_xrealloc_mul_add].each do |name|
       body = Profiles.body([[%i[xmalloc string put], 4]])
       body[:frames][0] = { **body[:frames][0], name: name }
 

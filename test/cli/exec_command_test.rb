@@ -180,6 +180,13 @@ class ExecRefusalTest < ExecTest
     assert_refused "could not be proved", "--allocator=glibc", LD_PRELOAD: AllocatorFixtures.shared("bump_malloc")
   end
 
+  def test_a_jemalloc_without_its_profiler
+    library = AllocatorFixtures.shared("without_profiler")
+
+    assert_refused "Invalid conf pair: prof:true; this jemalloc was built without its profiler: " \
+                   "memscope profile --backend=imports needs none", "--allocator=#{library}", "--profile"
+  end
+
   def test_a_configuration_that_jemalloc_rejects
     assert_refused "jemalloc rejects MALLOC_CONF: Invalid conf pair: bogus:1", "--conf=bogus:1"
     assert_refused "Invalid conf value: narenas:x", MALLOC_CONF: "narenas:x"

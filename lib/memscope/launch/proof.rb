@@ -14,7 +14,8 @@ module Memscope
       RUBY
       # jemalloc's messages about MALLOC_CONF.
       REJECTED = /^<jemalloc>: (.*\bconf.*)$/i
-      private_constant :SCRIPT, :REJECTED
+      UNBUILT = "this jemalloc was built without its profiler: memscope profile --backend=imports needs none"
+      private_constant :SCRIPT, :REJECTED, :UNBUILT
 
       class << self
         # @param choice [AllocatorChoice]
@@ -80,6 +81,7 @@ module Memscope
         # architecture, ld.so says only that it cannot open it.
         def refuse_complaints(err, library)
           rejected = err.scan(REJECTED).flatten.uniq
+          rejected << UNBUILT if rejected.any?(/ prof:true\z/)
           raise Refusal, "jemalloc rejects MALLOC_CONF: #{rejected.join('; ')}" unless rejected.empty?
 
           ignored = err.match(/object '#{Regexp.escape(library.to_s)}' from LD_PRELOAD .*?(?: \((.+?)\))?: ignored/)

@@ -15,7 +15,7 @@ module Memscope
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
       # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
       # allocation that it makes.
-      ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_)?|objspace_)x?(?:m|c|re)alloc/
+      ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_|sized_)?|objspace_)x?(?:m|c|re)alloc/
       # Kinds of native functions, the most preferred first: outside the runtime; named and not an allocation function;
       # named; any. A stack is counted under the nearest function of the most preferred kind that it contains.
       PREFERRED = [->(frame) { !Libraries.runtime?(frame.library) },
