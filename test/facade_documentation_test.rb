@@ -14,7 +14,7 @@ class FacadeDocumentationTest < MemscopeTest
   RUBY
   # They return no reading; what report costs is the ledger's.
   NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
-                  malloc_profile tag].freeze
+                  malloc_profile tag eager_load!].freeze
   # What is loaded for people and for programs of their own, not for callers.
   SURFACES = %i[CLI Formats Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.
@@ -23,7 +23,7 @@ class FacadeDocumentationTest < MemscopeTest
   # The comment above each public method of Memscope, by name.
   def comments
     facade = SOURCE[/^  class << self\n(.*?)^  end$/m, 1]
-    facade.scan(/((?:^    #.*\n)+)^    def (\w+\??)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
+    facade.scan(/((?:^    #.*\n)+)^    def (\w+[?!]?)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
   end
 
   # "Tier T1 under jemalloc, …: …. T2 under glibc, …": that of this allocator; else the one that is stated.
@@ -87,7 +87,16 @@ class FacadeDocumentationTest < MemscopeTest
     text.match?(sign == "#" ? /(attr_reader|def|alias) #{name}[: ]/ : /def self\.#{name}: /)
   end
 
-  def internal?(part) = internal_at?(*Object.const_source_location(part.name))
+  def internal?(part) = internal_at?(*definition(part.name, *Object.const_source_location(part.name)))
+
+  # For Ruby a constant whose file has been required without it is where its autoload is.
+  def definition(name, file = nil, line = nil)
+    path = file && File.readlines(file)[line - 1][/\A *autoload :\w+, File\.join\(__dir__, (.+)\)/, 1]
+    return [file, line] unless path
+
+    file = File.join(File.dirname(file), *path.scan(/[\w.\/]+/))
+    [file, File.readlines(file).index { |text| text.match?(/^ *(?:class|module) #{name[/\w+\z/]}\b/) } + 1]
+  end
 
   # Whether the comment above says that it is memscope's own. What C defines has no file.
   def internal_at?(file = nil, line = nil)
