@@ -16,7 +16,7 @@ Gem::Specification.new do |spec|
 
   spec.files = Dir.chdir(__dir__) do
     Dir["lib/**/*.{rb,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs",
-        "docs/**/*.{md,json}",
+        "docs/**/*.{md,json}", "docs/web-overview.png",
         "*.md", "LICENSE.txt", ".yardopts"]
   end
   spec.bindir = "exe"

@@ -3,7 +3,7 @@
 # Tables of which room may name which (docs/architecture.md), {room => {files: globs, may: rooms}}, and the check of
 # files against them. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
-  engine = %w[base kernel elf malloc ledger sampling]
+  engine = %w[base kernel elf malloc ledger sampling fork]
 
   EXT = {
     "base" => { files: "ext/memscope/engine/base/*", may: [] },
@@ -12,6 +12,7 @@ class Rooms
     "malloc" => { files: "ext/memscope/engine/malloc/*", may: %w[base elf] },
     "ledger" => { files: "ext/memscope/engine/ledger/*", may: %w[base kernel elf malloc] },
     "sampling" => { files: "ext/memscope/engine/sampling/*", may: %w[base elf malloc] },
+    "fork" => { files: "ext/memscope/engine/fork/*", may: %w[base kernel] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values"] },

@@ -278,7 +278,7 @@ class ArenasTest < MemscopeTest
 
     assert_in_delta 2.0, fragmentation.active_to_allocated
     assert_nil fragmentation.resident_to_active
-    assert_match(/numbers may be of two/, fragmentation.reasons[:epoch])
+    assert_match(/numbers may be from two/, fragmentation.reasons[:epoch])
   end
 
   def test_fragmentation_has_the_heap_as_a_range

@@ -132,8 +132,6 @@ module Memscope
         output ? File.binwrite(output, text) : self.class.write(@out, text)
       rescue SystemCallError => e
         failure("--output #{output}: #{e.class.new.message}")
-      rescue LoadError => e
-        failure(e.message)
       end
 
       def start(program)
@@ -146,10 +144,6 @@ module Memscope
 
       def check_pprof
         usage_error("--format=pprof is binary: give --output FILE") unless output
-
-        require "google/protobuf"
-      rescue LoadError
-        failure("--format=pprof needs the gem google-protobuf: gem install google-protobuf")
       end
 
       def order = @given.slice(:rate, :format, :by, :seconds, :generations)

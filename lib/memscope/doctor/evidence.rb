@@ -13,7 +13,7 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @return [Ledger] with `deep: true, objects: true`
+      # @return [Ledger] with `deep: true, shared: true, objects: true`
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false
@@ -45,9 +45,9 @@ module Memscope
       # @return [Evidence]
       def self.read
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        ledger = Ledger.read(deep: true, objects: true)
+        heap = RubyHeap.bounded(objects: true)
+        ledger = Ledger.with_objects_of(heap)
         snapshot = Snapshot.read
-        heap = RubyHeap.read
         capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
                   process_memory: ProcessMemory.read, cgroup: Cgroup.read, lint: lint })
@@ -69,7 +69,8 @@ module Memscope
 
       # @return [Hash{Symbol => Object}] the costs of the readings together, without second_snapshot and arenas
       def cost
-        Cost.sum([ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact.map(&:cost))
+        with_heap = fragmentation || ruby_heap # the fragmentation's cost includes the heap's
+        Cost.sum([ledger, snapshot, with_heap, process_memory, cgroup, lint].map(&:cost))
       end
     end
   end

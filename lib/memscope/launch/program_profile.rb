@@ -153,21 +153,14 @@ module Memscope
       end
 
       def write(profile)
-        text = formatted(profile)
+        view = @order["format"] == "text" ? @order.display(@io) : {}
+        text = Profile::Formats.write(profile, @order["format"].to_sym, by: @order["by"].to_sym, **view)
         return @io.write(text) unless @parent && @order["output"]
 
         path = own_path
         flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
         File.open(path, flags, 0o600) { |file| file.write(text) }
         @order.complain("process #{@pid}, forked by #{@parent}: #{path}")
-      end
-
-      def formatted(profile)
-        view = @order["format"] == "text" ? @order.display(@io) : {}
-        Profile::Formats.write(profile, @order["format"].to_sym, by: @order["by"].to_sym, **view)
-      rescue LoadError => e
-        @order.complain("#{e.message}; written as JSON, for memscope profile --from FILE --format=#{@order['format']}")
-        Profile::Formats.write(profile, :json)
       end
 
       # heap.4711.html for heap.html.

@@ -113,10 +113,9 @@ module Memscope
       # @return [String] JSON
       def to_speedscope = Formats::Speedscope.new(self).to_s
 
-      # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto. Requires the gem google-protobuf.
+      # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto.
       #
-      # @return [String] binary
-      # @raise [LoadError] without that gem; the message has the line for the Gemfile
+      # @return [String] binary; the same for the same profile
       def to_pprof = Formats.merged_pprof([[self, {}]])
 
       # For https://profiler.firefox.com: its processed format.

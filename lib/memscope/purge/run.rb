@@ -53,14 +53,15 @@ module Memscope
 
       # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
       # and after can be compared.
-      def read(levers) = Ledger.read(deep: levers.include?(:trim)).tap { |ledger| @ledgers << ledger }
+      def read(levers) = Ledger.read(deep: levers.include?(:trim), shared: true).tap { |ledger| @ledgers << ledger }
 
       def run(name, following)
         before = @ledgers.last
         forecast = Forecast.of(name, @arena, before, collect: true)
         microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
         after = read([name, following])
-        lever(name, forecast, returned_bytes: fall(before, after), rows: row_falls(before, after),
+        lever(name, forecast, returned_bytes: fall(before, after), returned_private_bytes: private_fall(before, after),
+                              rows: row_falls(before, after),
                               wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
       end
 
@@ -79,10 +80,14 @@ module Memscope
 
       def lever(name, forecast, **done)
         Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
+                        predicted_private_bytes: forecast.private_bytes&.begin,
+                        predicted_private_max_bytes: forecast.private_bytes&.end,
                         rows: {}, gvl: HOLDING_GVL.include?(name), reason: forecast.reason, **done })
       end
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
+
+      def private_fall(before, after) = before.private_bytes && after.private_bytes&.then { before.private_bytes - _1 }
 
       # The rows' falls by path, as deep as both ledgers go, the largest change first. They sum to the fall of RSS.
       def row_falls(before, after)
@@ -115,7 +120,8 @@ module Memscope
         after = @ledgers.last unless @dry_run
         { allocator: before.allocator.name, dry_run: @dry_run, arena: @arena,
           settle_seconds: settled ? @settle : 0, levers: @done,
-          returned_bytes: (fall(before, after) if after), rows: after ? row_falls(before, after) : {},
+          returned_bytes: (fall(before, after) if after),
+          returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,
           reasons: { **@refused, **before.reasons.slice(:extension, :rss_bytes) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }

@@ -47,6 +47,18 @@ module Memscope
         mebibytes(least) == mebibytes(most) ? size(most) : "#{mebibytes(least)} to #{size(most)}"
       end
 
+      # @param fall [Integer, Range<Integer>, nil] of RSS, by a purge
+      # @param own [Integer, Range<Integer>, nil] the part of it that no other process shares
+      # @return [String, nil] what the machine gains, as a sentence; nil where that is unknown, or nearly all of it
+      def gain(fall, own)
+        fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
+        return if fall.nil? || own.nil? || fall.end - own.begin < MEBIBYTE
+
+        return "The machine gains nothing: other processes share this memory." unless own.end.positive?
+
+        "The machine gains #{between(*own.minmax)}: other processes share the rest."
+      end
+
       # @return [String] "4,096 B"
       def exact(bytes) = "#{count(bytes)} B"
 

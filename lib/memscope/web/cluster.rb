@@ -168,7 +168,9 @@ module Memscope
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
-        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts, reasons: {},
+        own = results.map(&:returned_private_bytes)
+        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?),
+                 returned_private_bytes: (own.sum if own.any? && own.none?(nil)), workers: parts, reasons: {},
                  cost: cost(results, Clock.now - since) }
         Purge::WorkerResults.capture(body)
       end
@@ -241,8 +243,6 @@ module Memscope
                  readings.fetch(:pprof, calls.cluster?, states) { whole(calls, states) }
                end
         Response.of(200, TYPE, body, HEADERS)
-      rescue LoadError => e
-        Response.sentence(501, :text, e.message)
       rescue HttpError => e
         Response.sentence(e.status, :text, e.message, e.headers)
       end

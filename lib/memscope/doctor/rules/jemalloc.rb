@@ -62,7 +62,7 @@ module Memscope
           affected: ->(f) { f.dirty_bytes&.end },
           present: ->(f) { DIRTY_CAUSE.call(f).first },
           floor: FLOOR, ratio: 0.10,
-          recoverable: :dirty_bytes,
+          recoverable: ->(f) { f.gained(:malloc, f.dirty_bytes && f.ledger.returnable(f.dirty_bytes)) },
           severity: ->(f) { DIRTY_CAUSE.call(f).first },
           confidence: ->(f) { DIRTY_CAUSE.call(f)[1] },
           title: ->(_, bytes) { "jemalloc keeps #{size(bytes)} of freed pages" },
@@ -82,7 +82,7 @@ module Memscope
           subject: "pages that the kernel may take back",
           affected: ->(f) { f.bytes(:malloc, :muzzy) },
           floor: FLOOR, ratio: 0.10, severity: :info,
-          recoverable: ->(f) { f.bytes(:malloc, :muzzy) },
+          recoverable: ->(f) { f.gained(:malloc, f.bytes(:malloc, :muzzy)) },
           title: ->(_, bytes) { "#{size(bytes)} counts as RSS, although the kernel may take it back" },
           explanation: lambda do |f|
             "muzzy_decay_ms is #{f.setting(:muzzy_decay_ms)}: jemalloc offers freed pages to the kernel with MADV_FREE."

@@ -87,7 +87,7 @@ module Memscope
           subject: "empty pages that GC.stat hides",
           affected: :hidden_empty_bytes,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
-          recoverable: :returned_empty_bytes,
+          recoverable: ->(f) { f.gained(:ruby_heap, f.returned_empty_bytes) },
           title: ->(_, bytes) { "#{size(bytes)} of Ruby's heap is empty pages that GC.stat hides" },
           explanation: lambda do |f|
             ["They hold no object, but Ruby counts them among the pages in use and keeps them.",
