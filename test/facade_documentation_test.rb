@@ -87,16 +87,7 @@ class FacadeDocumentationTest < MemscopeTest
     text.match?(sign == "#" ? /(attr_reader|def|alias) #{name}[: ]/ : /def self\.#{name}: /)
   end
 
-  def internal?(part) = internal_at?(*definition(part.name, *Object.const_source_location(part.name)))
-
-  # For Ruby a constant whose file has been required without it is where its autoload is.
-  def definition(name, file = nil, line = nil)
-    path = file && File.readlines(file)[line - 1][/\A *autoload :\w+, File\.join\(__dir__, (.+)\)/, 1]
-    return [file, line] unless path
-
-    file = File.join(File.dirname(file), *path.scan(/[\w.\/]+/))
-    [file, File.readlines(file).index { |text| text.match?(/^ *(?:class|module) #{name[/\w+\z/]}\b/) } + 1]
-  end
+  def internal?(part) = internal_at?(*Object.const_source_location(part.name))
 
   # Whether the comment above says that it is memscope's own. What C defines has no file.
   def internal_at?(file = nil, line = nil)
