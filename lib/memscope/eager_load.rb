@@ -10,9 +10,8 @@ module Memscope
     # Commands, pages, hooks and exporters, which a program loads whole or not at all.
     APART = /\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda)\b/x
-    PPROF = "profile/formats/pprof.rb"
-    CONSTANTS_APART = %i[Web RackTags SidekiqTags Pprof].freeze
-    private_constant :APART, :PPROF, :CONSTANTS_APART
+    CONSTANTS_APART = %i[Web RackTags SidekiqTags].freeze
+    private_constant :APART, :CONSTANTS_APART
 
     class << self
       # Constants first: Ruby forgets where one is defined if its file is required while it is to be autoloaded.
@@ -35,7 +34,6 @@ module Memscope
       # Those of the root first: the others are parts of them.
       def files
         names = Dir.glob("**/*.rb", base: __dir__).grep_v(APART)
-        names.delete(PPROF) unless defined?(::Google::Protobuf) # it needs that gem
         names.sort_by { |name| [name.count("/"), name] }.map { |name| File.join(__dir__, name) }
       end
     end
