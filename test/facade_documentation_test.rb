@@ -14,7 +14,7 @@ class FacadeDocumentationTest < MemscopeTest
   RUBY
   # They return no reading; what report costs is the ledger's.
   NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
-                  malloc_profile tag].freeze
+                  malloc_profile tag eager_load!].freeze
   # What is loaded for people and for programs of their own, not for callers.
   SURFACES = %i[CLI Formats Launch Report Tasks Web].freeze
   # How a Record is declared and built, which is for memscope itself.
@@ -23,7 +23,7 @@ class FacadeDocumentationTest < MemscopeTest
   # The comment above each public method of Memscope, by name.
   def comments
     facade = SOURCE[/^  class << self\n(.*?)^  end$/m, 1]
-    facade.scan(/((?:^    #.*\n)+)^    def (\w+\??)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
+    facade.scan(/((?:^    #.*\n)+)^    def (\w+[?!]?)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
   end
 
   # "Tier T1 under jemalloc, …: …. T2 under glibc, …": that of this allocator; else the one that is stated.

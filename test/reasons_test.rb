@@ -26,7 +26,7 @@ class ReasonsTest < MemscopeTest
   def test_each_sentence_has_as_many_places_as_arguments
     SOURCES.each_value do |source|
       calls(source, "memscope_reason_of").each do |id, *arguments|
-        assert_equal arguments.size, Reasons::SENTENCES.fetch(id[1..-2].to_sym).scan(/%[sd]/).size, id
+        assert_equal arguments.size, Reasons::SENTENCES.fetch(id[1..-2].to_sym).scan(/%(?:[sd]|\.\df)/).size, id
       end
     end
   end

@@ -10,14 +10,30 @@ module Memscope
     # Commands, pages, hooks and exporters, which a program loads whole or not at all.
     APART = /\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda)\b/x
-    PPROF = "profile/formats/pprof.rb"
-    private_constant :APART, :PPROF
+    CONSTANTS_APART = %i[Web RackTags SidekiqTags].freeze
+    private_constant :APART, :CONSTANTS_APART
 
     class << self
-      # @return [Array<String>] paths, those of the root first: the others are parts of them
+      # Constants first: Ruby forgets where one is defined if its file is required while it is to be autoloaded.
+      #
+      # @return [void]
+      def run
+        resolve(Memscope)
+        files.each { |file| require file }
+      end
+
+      private
+
+      def resolve(namespace)
+        (namespace.constants(false) - CONSTANTS_APART).each do |name|
+          constant = namespace.const_get(name, false)
+          resolve(constant) if constant.is_a?(Module) && constant.name == "#{namespace}::#{name}"
+        end
+      end
+
+      # Those of the root first: the others are parts of them.
       def files
         names = Dir.glob("**/*.rb", base: __dir__).grep_v(APART)
-        names.delete(PPROF) unless defined?(::Google::Protobuf) # it needs that gem
         names.sort_by { |name| [name.count("/"), name] }.map { |name| File.join(__dir__, name) }
       end
     end

@@ -234,7 +234,7 @@ module Memscope
     def eager_load!
       require "json"
       require_relative "eager_load"
-      EagerLoad.files.each { |file| require file }
+      EagerLoad.run
     end
 
     # @return [Boolean] whether memscope's extension is loaded

@@ -70,8 +70,8 @@ module Memscope
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
       # The ledger.
-      cached_chunks_unmarked: "no chunk is marked as cached: this glibc is older than 2.29, and cached chunks count as " \
-                              "in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
+      cached_chunks_unmarked: "no chunk is marked as cached: this glibc is older than 2.29, and cached chunks count " \
+                              "as in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
       chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
       deep_without_effect: "no effect under jemalloc, which reports this itself",
       gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",

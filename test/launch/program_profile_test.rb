@@ -285,7 +285,7 @@ class ProgramProfileUsageTest < MemscopeTest
       "--rate=x" => /--rate: given "x", allowed: a power of two/, "--rate=0" => /--rate: given 0/,
       "--rate=-512" => /--rate: given -512/,
       "--backend=hope" => /--backend: given "hope", allowed: auto, jemalloc, imports$/,
-      "--format=png" => /invalid argument: --format=png/,
+      "--format=png" => /--format: given "png", allowed: text, json/,
       "--seconds=0" => /--seconds: given 0.0, allowed/, "--generations=-1" => /--generations: given -1.0, allowed/,
       "--format=pprof" => /--format=pprof is binary: give --output FILE/ }.each do |option, message|
       assert_refused message, "profile", option

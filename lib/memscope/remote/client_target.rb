@@ -45,8 +45,8 @@ module Memscope
         def owner(path)
           owner = File.lstat(path).uid
           unless [0, owner].include?(Process.euid)
-            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); only that user or root can ask it",
-                                  :foreign)
+            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); only that user or root can " \
+                                  "ask it", :foreign)
           end
 
           Sockets.check_directory(File.dirname(path), owner)
