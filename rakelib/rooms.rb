@@ -49,7 +49,7 @@ class Rooms
     "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*values, "configuration", "workers"] },
     "report" => { files: "lib/memscope/{report,report/*}.rb", may: values },
     # Loads every other room by autoload when it is first used.
-    "facade" => { files: "lib/memscope{,/facade}.rb", may: [*everything, "web", "exporters", "surfaces"] },
+    "facade" => { files: "lib/memscope{,/facade,/eager_load}.rb", may: [*everything, "web", "exporters", "surfaces"] },
     "launch" => { files: "lib/memscope/{launch,launch/*}.rb", may: everything },
     "cli" => { files: "lib/memscope/{cli,cli/**/*}.rb", may: [*everything, "launch"] },
     "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },

@@ -38,6 +38,9 @@ class DoctorRulesTest < DoctorTest
   FOUND = {
     trimmable: [:warning, 81, { malloc: Charts.glibc(main_free: 90, main_trimmable: 80) }],
     glibc_arenas: [:warning, 50, { malloc: Charts.glibc(arenas: 12, arenas_free: 52, arenas_trimmable: 2) }],
+    malloc_thp: [:warning, 48, { malloc: Charts.glibc(main_free: 60, main_trimmable: 10),
+                                 allocator: { settings: { hugetlb: 1 } },
+                                 process_memory: { anonymous_huge_bytes: 48 * MEBIBYTE, thp_enabled: true } }],
     glibc_holes: [:warning, 120, { malloc: Charts.glibc(main_free: 130, main_trimmable: 10) }],
     slab_slack: [:warning, 64, { malloc: Charts.jemalloc(slab_slack: 64) }],
     muzzy_pages: [:info, 64, { malloc: Charts.jemalloc(muzzy: 64) }],
@@ -122,6 +125,24 @@ class DoctorRulesTest < DoctorTest
     assert_match(/the kernel does not take it back/, locked.title)
     assert_equal [nil, nil, mebibytes(80)], [locked.recoverable_bytes, locked.remedy, locked.affected_bytes]
     assert_match(/are locked \(mlock, mlockall\)/, locked.unrecoverable_reason)
+  end
+
+  # glibc 2.43 on arm64 asks without being told; what a trim returns is no warning.
+  def test_who_asks_for_huge_pages
+    outcome = lambda do |version, enabled: true, mode: "madvise", **settings|
+      diagnosis = diagnose(malloc: Charts.glibc(main_free: 60, main_trimmable: 50),
+                           allocator: { version: version, settings: settings }, environment: { thp_mode: mode },
+                           process_memory: { anonymous_huge_bytes: 90 * MEBIBYTE, thp_enabled: enabled })
+      [diagnosis.find { |found| found.id == :malloc_thp }&.severity,
+       diagnosis.checked.find { |check| check.id == :huge_pages }.outcome]
+    end
+
+    assert_equal %i[info inapplicable], outcome.call("2.43")
+    assert_equal %i[info inapplicable], outcome.call("2.36", hugetlb: 1)
+    [["2.42"], ["2.43", { hugetlb: 0 }], ["2.43", { hugetlb: 2 }], ["2.43", { enabled: false }],
+     ["2.43", { mode: "always" }]].each do |version, given|
+      assert_equal [nil, :found], outcome.call(version, **given.to_h), [version, given].inspect
+    end
   end
 
   def test_few_arenas_are_not_too_many

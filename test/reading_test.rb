@@ -208,7 +208,7 @@ class ReadingTest < MemscopeTest
     assert_refused(/from_h: part.weight: given "1", allowed: an Integer or a finite Float/,
                    part: { name: "left", weight: "1" })
     assert_refused(/from_h: part, a key: given "size", allowed: name, weight, extra_bytes/, part: { size: 1 })
-    assert_refused(/from_h: table.a\[1\]: given 0..1, allowed: a value that JSON knows/, table: { a: [1, 0..1] })
+    assert_refused(/from_h: table.a\[1\]: given 0..1, allowed: a JSON value/, table: { a: [1, 0..1] })
     assert_refused(/from_h: reasons.a: given 1, allowed: a String/, reasons: { a: 1 })
     assert_refused(/from_h: cost.tier: given "T9", allowed: T0, T1, T2, T3/, cost: Bodies.cost(tier: "T9"))
     assert_refused(/from_h: cost: given nil/, cost: nil)

@@ -203,7 +203,7 @@ module Memscope
     # @raise [KeyError] naming the indexes there are
     def [](index)
       find { |arena| arena.index == index } or
-        raise KeyError.new("arena #{index.inspect} is not there; there are: #{map(&:index).join(', ')}",
+        raise KeyError.new("arena #{index.inspect} does not exist; there are: #{map(&:index).join(', ')}",
                            receiver: self, key: index)
     end
 

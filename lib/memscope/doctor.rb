@@ -32,7 +32,7 @@ module Memscope
         when Hash then Diagnosis.from_h(since)
         when String then Diagnosis.from_json(since)
         else
-          raise ArgumentError, "Memscope.doctor: since: given #{since.inspect[0, 60]}, allowed: a Memscope::" \
+          raise ArgumentError, "Memscope.doctor: since: given #{Field.excerpt(since)}, allowed: a Memscope::" \
                                "Diagnosis, its to_h or its JSON"
         end
       end

@@ -81,10 +81,13 @@ module Memscope
       # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
-        power = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
-        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless power
+        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless rate?(rate)
         refuse("backend", backend, BACKENDS.map(&:inspect).join(", ")) unless BACKENDS.include?(backend)
       end
+
+      # @api private
+      # @return [Boolean] whether it is an allowed rate
+      def rate?(rate) = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
 
       # @return [Profile] the profile as of the moment it was stopped
       # @raise [Unavailable] if no profile is running, or if another thread started the next one before the stopped
@@ -151,7 +154,8 @@ module Memscope
       end
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{Field.excerpt(given)}, " \
+                             "allowed: #{allowed}"
       end
 
       # Symbol#name allocates only once per Symbol.
@@ -159,13 +163,13 @@ module Memscope
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
 
-        raise ArgumentError, "Memscope.tag: given #{name.inspect}, allowed: a String or Symbol of 1 to " \
+        raise ArgumentError, "Memscope.tag: given #{Field.excerpt(name)}, allowed: a String or Symbol of 1 to " \
                              "#{TAG_BYTES} bytes"
       end
 
       def refuse_jemalloc
-        raise Unavailable, "#{OBSTACLES.fetch(Native.jemalloc_profiling)}; or use backend: :imports, which needs no " \
-                           "settings"
+        raise Unavailable, "#{OBSTACLES.fetch(Native.jemalloc_profiling)}; or use the backend imports, which needs " \
+                           "no settings"
       end
 
       def prepare

@@ -16,7 +16,7 @@ module Memscope
     # @return [String] the file's path, "[heap]", "[stack]", or empty
     field :name, :string, null: false
     # @return [Hash{Symbol => Integer}] resident bytes by row: :ruby_heap, :"malloc/main_heap", …
-    field :rows, :hash, null: false
+    field :rows, :sizes, null: false
 
     # @return [Integer] size of the address range
     def size_bytes = self.end - start

@@ -43,7 +43,7 @@ module Memscope
         case worker
         when String, Integer then worker.to_s
         when false, nil then nil
-        else raise ArgumentError, "Memscope::Metrics.families: worker: given #{worker.inspect}, " \
+        else raise ArgumentError, "Memscope::Metrics.families: worker: given #{Field.excerpt(worker)}, " \
                                   "allowed: a String, an Integer, false, nil"
         end
       end

@@ -66,7 +66,7 @@ module Memscope
         return if arena.nil? || (limit && arena.is_a?(Integer) && arena.between?(0, limit - 1))
 
         allowed = limit ? "nil, an Integer from 0 to #{limit - 1}" : "nil; arenas can be told apart under jemalloc only"
-        raise ArgumentError, "#{call}: arena: given #{arena.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "#{call}: arena: given #{Field.excerpt(arena)}, allowed: #{allowed}"
       end
     end
   end

@@ -61,4 +61,6 @@ module Memscope
       nil
     end
   end
+
+  eager_load! # before there are requests
 end

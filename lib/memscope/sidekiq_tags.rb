@@ -19,4 +19,6 @@ module Memscope
       name.empty? ? yield : Memscope.tag(name, &)
     end
   end
+
+  eager_load! # before there are jobs
 end

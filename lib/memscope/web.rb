@@ -57,4 +57,6 @@ module Memscope
       def application = @application || @building.synchronize { @application ||= @builder.to_app }
     end
   end
+
+  eager_load! # before there are requests
 end

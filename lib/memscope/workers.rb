@@ -40,10 +40,10 @@ module Memscope
     field :rss_at_boot_bytes, :bytes
 
     # @return [Hash{Symbol => Integer}, nil] top rows of the ledger: resident bytes by row
-    field :rows, :hash
+    field :rows, :sizes
     # @return [Hash{Symbol => Integer}, nil] leaf rows of the ledger: resident bytes by path (:"malloc/in_use"), with
     #   the same sum
-    field :leaves, :hash
+    field :leaves, :sizes
     # @return [Integer, nil] number of the ledger's rows that another source contradicts
     field :unverified_rows, :count
     # @return [Snapshot, nil] the snapshot in the same report; nil before the first report

@@ -73,6 +73,20 @@ class CLIDoctorTest < MemscopeTest
     assert_equal 64, doctor("--settings", "--since", "x").status
   end
 
+  # Before its script runs, since a server does not end.
+  def test_settings_of_a_program
+    ran = launch("doctor", "--settings", "--", RbConfig.ruby, "-e", "warn :script",
+                 env: { "MALLOC_ARENA_MAX" => "few" })
+
+    assert_exit 0, ran
+    assert_match(/^  warning: MALLOC_ARENA_MAX, given "few".*^script$/m, ran.err)
+    ran = launch("doctor", "--settings", "--json", "--", RbConfig.ruby, "-e", "exit 3")
+
+    assert_exit 3, ran
+    assert_equal "lint", JSON.parse(ran.err.lines.last)["kind"]
+    assert_exit 64, launch("doctor", "--settings", "--every=1", "--", "true"), err: /exclude each other/
+  end
+
   def test_what_cannot_be_compared_with
     Dir.mktmpdir do |directory|
       path = File.join(directory, "other.json")

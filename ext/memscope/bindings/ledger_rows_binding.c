@@ -83,7 +83,11 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
 
     switch (row) {
     case MEMSCOPE_ROW_ruby_heap:
-        add_ruby_heap_counts(detail, call);
+        if (call->listing.count > 0)
+            add_ruby_heap_counts(detail, call);
+        break;
+    case MEMSCOPE_ROW_whole_pages:
+        memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.whole_pages_found));
         break;
     case MEMSCOPE_ROW_malloc:
         add_malloc_counts(detail, call);

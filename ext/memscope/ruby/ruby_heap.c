@@ -10,7 +10,7 @@
 #define AHEAD 8
 
 static size_t heap_page_bytes;
-static size_t fiber_stack_bytes;
+static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
 static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none,
     symbol_sweeping;
 
@@ -247,21 +247,33 @@ bool memscope_other_ractors(void) {
 }
 
 static uintptr_t shape_list(void) {
-#ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
+#if defined(HAVE_RB_SHAPE_GET_SHAPE_BY_ID)
     return (uintptr_t)rb_shape_get_shape_by_id(0);
+#elif defined(HAVE_RB_SHAPE_TREE)
+    return (uintptr_t)rb_shape_tree;
 #else
     return 0;
 #endif
+}
+
+static void set_landmarks(struct memscope_ruby_layout *layout) {
+    const VALUE objects[MEMSCOPE_LANDMARKS] = {rb_cObject, rb_cModule,    rb_cString,     rb_cInteger,
+                                               rb_cThread, rb_eException, rb_mComparable, rb_mKernel};
+
+    for (size_t index = 0; heap_page_bytes > 0 && index < MEMSCOPE_LANDMARKS; index++)
+        layout->landmarks[index] = objects[index] / heap_page_bytes * heap_page_bytes;
 }
 
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
     *layout = (struct memscope_ruby_layout){
         .heap_pages = listing->pages,
         .heap_page_count = listing->count,
-        .heap_page_bytes = listing->page_bytes,
+        .heap_page_bytes = heap_page_bytes,
         .empty_page_count = listing->empty_pages,
-        .allocated_page_count = listing->allocated_pages,
+        .allocated_page_count = listing->count > 0 ? listing->allocated_pages : rb_gc_stat(symbol_allocated_pages),
         .fiber_stack_bytes = fiber_stack_bytes,
+        .thread_vm_bytes = thread_vm_bytes,
+        .thread_machine_bytes = thread_machine_bytes,
         .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
         .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,
         .shape_list = shape_list(),
@@ -269,6 +281,7 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
         .shape_cache_bytes = MEMSCOPE_SHAPE_CACHE_BYTES,
         .jit = jit_is_on(),
     };
+    set_landmarks(layout);
 }
 
 /* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
@@ -293,7 +306,7 @@ static size_t pooled_fiber_bytes(VALUE parameters) {
 void memscope_ruby_heap_learn(void) {
     VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
     VALUE gc = rb_const_get(rb_cObject, rb_intern("GC"));
-    VALUE stat = rb_hash_new();
+    VALUE stat = rb_hash_new(), parameters;
 
     symbol_allocated_objects = memscope_symbol("total_allocated_objects");
     symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
@@ -301,7 +314,12 @@ void memscope_ruby_heap_learn(void) {
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");
     heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
-    fiber_stack_bytes = pooled_fiber_bytes(rb_const_get(vm, rb_intern("DEFAULT_PARAMS")));
+    parameters = rb_const_get(vm, rb_intern("DEFAULT_PARAMS"));
+    fiber_stack_bytes = pooled_fiber_bytes(parameters);
+    if (MEMSCOPE_THREADS_MIGRATE) {
+        thread_vm_bytes = constant_size(parameters, "thread_vm_stack_size");
+        thread_machine_bytes = constant_size(parameters, "thread_machine_stack_size");
+    }
     rb_gc_stat(stat);
     symbol_empty_pages = Qnil;
     if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */

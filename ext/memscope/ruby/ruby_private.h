@@ -193,9 +193,14 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #endif
 #define MEMSCOPE_SHAPE_CACHE_BYTES (RUBY_API_VERSION_CODE >= 30300 ? (size_t)16777216 * 24 : 0)
 
-/* The address of a shape; shape 0 begins the list. Exported by 3.2 to 3.4; elsewhere the list is found by its size. */
+/* The address of a shape; shape 0 begins the list. Exported by 3.2 to 3.4. */
 #ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
 const void *rb_shape_get_shape_by_id(unsigned int id);
+#endif
+
+/* The first member of the struct of this name is the address of the list. Exported by 4.0 and 4.1dev (shape.h). */
+#ifdef HAVE_RB_SHAPE_TREE
+extern const void *rb_shape_tree;
 #endif
 
 #endif

@@ -25,7 +25,7 @@ module Memscope
                    example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
                    options: [["--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library"],
                              ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
-                             ["--profile", "make jemalloc's profiler ready, for", "memscope profile and MallocProfile"],
+                             ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"],
                              ["--if-present", "if the check fails, start COMMAND unchanged"]] }
       }.freeze
       private_constant :FORMS, :NOTES

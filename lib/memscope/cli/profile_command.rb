@@ -10,10 +10,12 @@ module Memscope
     class ProfileCommand < Command
       NOTES = <<~TEXT
         The process must allow actions (its setting `actions`). The profile does not see
-        allocations made before it started. The default backend is jemalloc's profiler,
-        which must be enabled when the process starts (memscope exec --profile). If a
-        profile is already running, it continues with its own backend and rate, and the
-        report shows only the change during --seconds N.
+        allocations made before it started. The backend auto is jemalloc's profiler, if
+        that was enabled when the process started (memscope exec --profile), else
+        imports, which needs no settings: it patches the process's calls of malloc while
+        the profile runs. The report names the backend. If a profile is already running,
+        it continues with its own backend and rate, and the report shows only the change
+        during --seconds N.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -24,17 +26,20 @@ module Memscope
         do other programs that COMMAND starts. For a running process that listens, use
         --pid. The exit status is COMMAND's own.
 
-        Without --backend, the program starts with jemalloc and its profiler enabled, if
-        such a jemalloc is installed; else with the backend imports. The report names
-        the backend.
+        With the backend auto, the program starts with jemalloc and its profiler
+        enabled, if such a jemalloc is installed; else it is profiled with imports. The
+        report names the backend.
       TEXT
-      SAMPLING = [["--backend NAME", "jemalloc, or imports (GOT hooks)"],
-                  ["--rate BYTES", Integer, "bytes between samples, a power of two"],
+      GROUPINGS = Profile::Sampled::GROUPINGS
+      SAMPLING = [["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
+                  ["--rate BYTES", OptionParser::DecimalInteger, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
-                   Profile::Formats::ALL.keys.drop(4).join(", ")], TEXT.last].freeze
+                   Profile::Formats::ALL.keys.drop(4).join(", ")],
+                  ["--by NAME", GROUPINGS, "in text: #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", ")],
+                  TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze
-      DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
+      DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
@@ -46,17 +51,18 @@ module Memscope
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
       }.freeze
-      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :SAMPLING, :GENERATIONS, :DEFAULTS
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :SAMPLING, :GENERATIONS, :DEFAULTS
 
       private
 
-      def backend = @given.fetch(:backend, :auto).to_sym
+      def backend = @given[:backend]
+
+      def allowed_value(name) = super || ("a power of two, from 512 to 1073741824" if name == :rate)
 
       def check_options
-        MallocProfile.check(rate: @given[:rate], backend: backend)
         %i[seconds generations].each { |name| check_seconds(name) }
-      rescue ArgumentError => e
-        usage_error("--#{e.message[/(rate|backend): .*/].gsub(/(?<= ):(?=\w)/, '')}")
+        refuse_value(:rate, @given[:rate]) unless MallocProfile.rate?(@given[:rate])
+        usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
       end
 
       def perform
@@ -69,7 +75,18 @@ module Memscope
       end
 
       # A profile that is already running is somebody else's: it continues, and only its change is reported.
-      def asked = other.call(:malloc_profile_state).fetch("running") ? changed : recorded
+      def asked
+        running, jemalloc = other.call(:malloc_profile_state).values_at("running", "jemalloc")
+        running ? changed : recorded(chosen(jemalloc))
+      end
+
+      def chosen(jemalloc)
+        return backend unless backend == :auto
+        return :jemalloc if jemalloc
+
+        say("process #{other.pid} has no jemalloc profiler enabled: profiling with the backend imports")
+        :imports
+      end
 
       def changed
         earlier = other.call(:malloc_profile_snapshot)
@@ -81,7 +98,7 @@ module Memscope
       end
 
       # If this command is killed, the other process stops profiling by itself.
-      def recorded
+      def recorded(backend)
         token = other.call(:malloc_profile_start, seconds: @given[:seconds], rate: @given[:rate], backend: backend)
         begin
           wait
@@ -89,6 +106,8 @@ module Memscope
           profile = other.call(:malloc_profile_stop, token: token)
         end
         profile
+      rescue Client::Failed => e
+        failure(e.message.sub("the backend imports", "--backend=imports"))
       end
 
       def wait
@@ -100,17 +119,16 @@ module Memscope
       def from = @given[:from]
 
       def read
-        text = File.read(from, encoding: Encoding::UTF_8)
+        text = read_in_full(from, "--from")
         kind = text[0, 200].match?(/"kind"\s*:\s*"profile_difference"/) ? Profile::Difference : Profile
         kind.from_json(text)
-      rescue SystemCallError => e
-        failure("--from #{from}: #{e.class.new.message}")
       rescue ArgumentError => e
         failure("--from #{from}: #{e.message}")
       end
 
       def write(profile)
-        text = Profile::Formats.write(profile, @given[:format])
+        view = output ? { unicode: true } : display.to_h
+        text = Profile::Formats.write(profile, @given[:format], by: @given[:by], **view)
         output ? File.binwrite(output, text) : self.class.write(@out, text)
       rescue SystemCallError => e
         failure("--output #{output}: #{e.class.new.message}")
@@ -128,7 +146,7 @@ module Memscope
         usage_error("--format=pprof is binary: give --output FILE") unless output
       end
 
-      def order = @given.slice(:rate, :format, :seconds, :generations)
+      def order = @given.slice(:rate, :format, :by, :seconds, :generations)
 
       # The environment and the backend for the program. The environment makes jemalloc's profiler ready if that is
       # wanted and possible.

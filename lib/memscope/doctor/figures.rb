@@ -177,6 +177,18 @@ module Memscope
         [free.sum - trimmable - kept, 0].max if trimmable && free.all?
       end
 
+      # @return [Boolean] whether glibc itself asks for transparent huge pages: since 2.43 it does on arm64 unless told
+      #   otherwise, before and elsewhere only with glibc.malloc.hugetlb=1. With a larger value it takes other pages
+      def malloc_asks_for_huge_pages?
+        return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
+
+        asked = setting(:hugetlb)
+        asked.nil? ? (allocator.version.to_s.split(".").map(&:to_i) <=> [2, 43]) >= 0 : asked == 1
+      end
+
+      # @return [Integer, nil] bytes that are resident but unused in malloc, and in huge pages at most
+      def unused_huge_bytes = [unused_bytes, process_memory.anonymous_huge_bytes].then { |all| all.min if all.all? }
+
       # @return [Integer] the number of arenas, without the main heap
       def glibc_arenas = detail(:malloc, :arenas, :arenas) || 0
 

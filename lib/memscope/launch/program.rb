@@ -27,6 +27,10 @@ module Memscope
       # it follows.
       HEADER_BYTES = 256
       DEEPEST = 5
+      # How the programs of a Ruby that can be moved begin, bundle among them (--enable-load-relative,
+      # tool/rbinstall.rb): as a shell script that runs the Ruby beside it.
+      BESIDE_RUBY = %r{\A#!/bin/sh\n# -\*- ruby -\*-\n.*^bindir="\$\{0%/\*\}"\nexec "\$bindir/(\w+)" "-x" "\$0" }m
+      PROLOGUE_BYTES = 1024
       # The option of env(1) that splits its argument.
       SPLIT = /\A(-S|--split-string=)/
       # An assignment among the arguments of env(1).
@@ -42,8 +46,8 @@ module Memscope
       BIND = { "LD_TRACE_LOADED_OBJECTS" => "1", "LD_WARN" => "yes", "LD_BIND_NOW" => "yes",
                "LD_DEBUG" => "bindings", "LD_DEBUG_OUTPUT" => nil }.freeze
       BOUND = /binding file (.+) \[0\] to (.+) \[0\]: normal symbol `malloc'/
-      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE, :MAPPED,
-                       :LIBC, :BIND, :BOUND
+      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :BESIDE_RUBY, :PROLOGUE_BYTES, :SPLIT, :ASSIGNMENT,
+                       :GROUP_MAY_EXECUTE, :MAPPED, :LIBC, :BIND, :BOUND
 
       # @return [String] the file that the command names
       attr_reader :path
@@ -178,6 +182,9 @@ module Memscope
       end
 
       def shebang(path, header)
+        beside = header.start_with?("#!/bin/sh\n") && File.binread(path, PROLOGUE_BYTES)[BESIDE_RUBY, 1]
+        return [File.join(File.dirname(path), beside), "-x"] if beside
+
         line = header[2..].lines.first.to_s.strip.force_encoding(Encoding.default_external)
         interpreter, argument = line.split(/[ \t]+/, 2)
         raise Refusal, "#{path}: its first line names no interpreter" unless interpreter

@@ -15,8 +15,8 @@ module Memscope
       MOST_FORKS = 64
       private_constant :MOST_FORKS
 
-      # @param order [Handoff::Order] title, status, backend, rate, format, output, seconds, generations; for leaks also
-      #   threshold, and warmup or after
+      # @param order [Handoff::Order] title, status, backend, rate, format, by, output, seconds, generations, those of
+      #   Order#display; for leaks also threshold, and warmup or after
       def initialize(order)
         @order = order
         @pid = Process.pid
@@ -153,7 +153,8 @@ module Memscope
       end
 
       def write(profile)
-        text = Profile::Formats.write(profile, @order["format"].to_sym)
+        view = @order["format"] == "text" ? @order.display(@io) : {}
+        text = Profile::Formats.write(profile, @order["format"].to_sym, by: @order["by"].to_sym, **view)
         return @io.write(text) unless @parent && @order["output"]
 
         path = own_path

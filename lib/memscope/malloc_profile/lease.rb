@@ -27,8 +27,8 @@ module Memscope
         # @raise [Unavailable] as MallocProfile.start
         def start(seconds:, rate: RATE, backend: :auto, shared: false)
           unless seconds.is_a?(Numeric) && seconds.real? && SECONDS.cover?(seconds)
-            raise ArgumentError, "seconds: given #{seconds.inspect}, allowed: a number of seconds above 0, up to " \
-                                 "#{SECONDS.end}"
+            raise ArgumentError, "seconds: given #{Field.excerpt(seconds)}, allowed: a number of seconds above 0, " \
+                                 "up to #{SECONDS.end}"
           end
 
           @lock.synchronize do

@@ -24,8 +24,11 @@ module Memscope
 
       # @param profile [Profile, Profile::Difference]
       # @param name [Symbol] a key of ALL
+      # @param options [Hash{Symbol => Object}] of the text: as Sampled#to_s
       # @return [String]
-      def write(profile, name)
+      def write(profile, name, **options)
+        return profile.to_s(**options) if name == :text
+
         text = profile.public_send(ALL.fetch(name))
         LINE.include?(name) ? "#{text}\n" : text
       end

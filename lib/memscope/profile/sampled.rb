@@ -58,7 +58,7 @@ module Memscope
       # @raise [ArgumentError] for any other grouping
       def by(grouping)
         unless GROUPINGS.include?(grouping)
-          raise ArgumentError, "#{self.class}#by: grouping: given #{grouping.inspect}, allowed: " \
+          raise ArgumentError, "#{self.class}#by: grouping: given #{Field.excerpt(grouping)}, allowed: " \
                                "#{GROUPINGS.map(&:inspect).join(', ')}"
         end
 
@@ -90,11 +90,13 @@ module Memscope
       #
       # @param by [Symbol] one of GROUPINGS
       # @param limit [Integer] the maximum number of entries
+      # @param options [Hash] those of Reading#to_s
       # @return [String]
       # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
-      def to_s(by: :line, limit: 20)
+      def to_s(by: :line, limit: 20, **options)
         unless limit.is_a?(Integer) && limit.positive?
-          raise ArgumentError, "#{self.class}#to_s: limit: given #{limit.inspect}, allowed: an Integer of 1 or more"
+          raise ArgumentError, "#{self.class}#to_s: limit: given #{Field.excerpt(limit)}, allowed: an Integer of 1 " \
+                               "or more"
         end
 
         super

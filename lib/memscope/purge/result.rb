@@ -25,7 +25,7 @@ module Memscope
       #   nil also where the kernel hides which pages are shared
       field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by ledger row ("malloc/dirty"), unchanged rows left out
-      field :rows, :hash, null: false
+      field :rows, :sizes, null: false
       # @return [Float, nil] duration of the lever, without the ledgers before and after it; nil for a dry run
       field :wall_ms, :number
       # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
@@ -37,10 +37,14 @@ module Memscope
       def id = name
 
       # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil where that is unknown
-      def predicted = predicted_bytes && (predicted_bytes..predicted_max_bytes)
+      def predicted = predicted_bytes && predicted_max_bytes && (predicted_bytes..predicted_max_bytes)
 
       # @return [Range<Integer>, nil] the part of them that the machine gains; nil where that is unknown
-      def predicted_private = predicted_private_bytes && (predicted_private_bytes..predicted_private_max_bytes)
+      def predicted_private
+        return unless predicted_private_bytes && predicted_private_max_bytes
+
+        predicted_private_bytes..predicted_private_max_bytes
+      end
     end
 
     # What a purge returned, by lever, and the ledgers before and after it.
@@ -77,7 +81,7 @@ module Memscope
       field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by the ledger row's path, as in Memscope.mappings; the rows sum
       #   to `returned_bytes`, and unchanged rows are left out
-      field :rows, :hash, null: false
+      field :rows, :sizes, null: false
       # @return [Ledger]
       field :before, Ledger, null: false
       # @return [Ledger, nil] nil for a dry run

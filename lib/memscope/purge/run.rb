@@ -149,7 +149,7 @@ module Memscope
 
       def explanation(lever, missing, arena)
         served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
-        return "; #{lever.inspect} is not there: #{missing}#{served}" if missing
+        return "; #{lever.inspect} is not available: #{missing}#{served}" if missing
 
         "; with arena: only these" if arena && LEVERS.include?(lever)
       end
@@ -157,7 +157,7 @@ module Memscope
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "#{CALL}: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
       end
     end
     private_constant :Run

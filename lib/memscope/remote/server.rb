@@ -34,7 +34,7 @@ module Memscope
       # @return [Listener]
       def listen(path)
         unless path.nil? || Sockets.path?(path)
-          raise ArgumentError, "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path"
+          raise ArgumentError, "Memscope.listen: path: given #{Field.excerpt(path)}, allowed: nil, an absolute path"
         end
 
         @lock.synchronize { @current&.open? ? same(path) : start(path) }

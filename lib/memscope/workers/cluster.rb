@@ -52,7 +52,7 @@ module Memscope
         text = worker.to_json
         return text if text.bytesize <= LIMIT
 
-        why = "with them the report has #{text.bytesize} bytes, and #{LIMIT} at most"
+        why = "left out: with them the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
         worker.with(arenas: nil, reasons: { **worker.reasons, arenas: why }).to_json
       end
     end

@@ -22,6 +22,7 @@ ACTIONS = {
     KEPT.concat(Array.new(500) { "k" * 10_000 })
     Process.pid
   end,
+  "/loaded" => -> { %i[Doctor Lint Purge Profile].none? { |name| Memscope.autoload?(name) } },
   "/railtie" => -> { Memscope.const_defined?(:Railtie) },
   "/churn" => lambda do
     3.times do

@@ -101,6 +101,8 @@ uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, 
 /* The table of ledger_rows.def. */
 enum memscope_row_kind {
     MEMSCOPE_ROWS_OF_PAGES,
+    MEMSCOPE_ROWS_OF_LISTED_HEAP,
+    MEMSCOPE_ROWS_OF_UNLISTED_HEAP,
     MEMSCOPE_ROWS_OF_GLIBC,
     MEMSCOPE_ROWS_OF_TRANSIENT_HEAP,
     MEMSCOPE_ROWS_OF_SHAPE_TABLES,

@@ -12,7 +12,8 @@ module Memscope
   module CLI
     # The parts of `memscope top`.
     module Top
-      # What top shows at one moment: rows of [id, bytes, text]; for a single process the first row is its RSS.
+      # What top shows at one moment: rows of [id, bytes, text or a list of labels]; for a single process the first
+      # row is its RSS.
       Frame = Struct.new(:title, :rows, :note, :moment, keyword_init: true) do
         # @return [Frame]
         def with(**changes) = self.class.new(**to_h, **changes)
@@ -66,7 +67,7 @@ module Memscope
         include Report::Quantity
 
         LEVERS = { purge: [], gc: ["gc"] }.freeze
-        KERNELS = { anonymous_bytes: "anonymous: heaps and stacks", file_bytes: "files",
+        KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
         private_constant :LEVERS, :KERNELS
 
@@ -105,7 +106,7 @@ module Memscope
 
         def leaves(ledger)
           ledger.each_path.filter_map do |path, row, above|
-            [path, row.bytes, [*above, row].map(&:label).join(" / ")] if row.leaf?
+            [path, row.bytes, [*above, row].map(&:label)] if row.leaf?
           end
         end
 

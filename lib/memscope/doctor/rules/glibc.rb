@@ -11,6 +11,28 @@ module Memscope
       # of pages between used blocks.
       GLIBC_RULES = table(
         { inapplicable: GLIBC },
+        malloc_thp: {
+          subject: "malloc in huge pages",
+          inapplicable: lambda do |f|
+            GLIBC.call(f) || ("malloc asks for no huge pages" unless f.malloc_asks_for_huge_pages?)
+          end,
+          affected: :unused_huge_bytes,
+          floor: FLOOR, ratio: 0.10, confidence: :likely,
+          severity: ->(f) { f.unused_huge_bytes - f.trimmable_bytes >= FLOOR ? :warning : :info },
+          recoverable: "It is unknown which of these pages would be resident without huge pages.",
+          title: ->(_, bytes) { "up to #{size(bytes)} is resident because malloc asked for huge pages" },
+          explanation: lambda do |f|
+            "All 2 MiB of a huge page are resident, however little of it is used. glibc asks for them for all of its " \
+              "heap (glibc.malloc.hugetlb=1, the default on arm64 since 2.43): " \
+              "#{size(f.process_memory.anonymous_huge_bytes)} is in huge pages, #{size(f.unused_bytes)} of malloc is " \
+              "resident but unused."
+          end,
+          evidence: lambda do |f|
+            { rss_bytes: f.rss_bytes, unused_bytes: f.unused_bytes, version: f.allocator.version,
+              hugetlb: f.setting(:hugetlb), **HUGE.call(f) }
+          end,
+          remedy: ["GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "requires a restart; causes more TLB misses"]
+        },
         trimmable: {
           subject: "trimmable memory",
           affected: :free_page_bytes,

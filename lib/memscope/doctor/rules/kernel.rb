@@ -87,6 +87,7 @@ module Memscope
         },
         huge_pages: {
           subject: "huge pages",
+          inapplicable: ->(f) { "malloc asks for them: see \"malloc in huge pages\"" if f.malloc_asks_for_huge_pages? },
           affected: ->(f) { f.process_memory.anonymous_huge_bytes },
           floor: 2 * FLOOR, ratio: 0.25,
           severity: ->(f) { f.unused_bytes && f.unused_bytes >= [FLOOR, 0.10 * f.rss_bytes].max ? :warning : :info },
