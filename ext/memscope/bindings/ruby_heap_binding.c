@@ -146,6 +146,8 @@ static void collect_or_finish(struct heap_scan *scan) {
         rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
         return;
     }
+    if (MEMSCOPE_WALKS_DURING_GC && belongs_in_child(scan))
+        return;
     if (scan->bounded) {
         memscope_heap_await_gc();
         scan->without_gvl_ns += memscope_now_ns() - start;
@@ -264,6 +266,8 @@ static VALUE reasons_hash(const struct heap_scan *scan) {
         memscope_set_reason(reasons, "allocatable_pages", "allocatable_pages_absent");
     if (scan->finished_gc)
         memscope_set_reason(reasons, "gc_state", "gc_finished");
+    if (scan->listing.refusal == NULL && scan->listing.unswept)
+        memscope_set_reason(reasons, "live_slots", "gc_sweeping");
     return reasons;
 }
 

@@ -51,6 +51,14 @@ static bool is_object(VALUE slot) {
     return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
 }
 
+/*
+ * Of garbage, a dsize function may look at what is swept already. Ruby's own types own what they count, and malloc
+ * still has it.
+ */
+static bool may_be_asked(const struct pass *pass, VALUE object) {
+    return !pass->pins.doubtful || RB_BUILTIN_TYPE(object) != RUBY_T_DATA;
+}
+
 static void walk_page(struct pass *pass, size_t index) {
     struct memscope_heap_page *page = &pass->listing->pages[index];
     uintptr_t slot = page->start + page->slots_offset;
@@ -62,9 +70,10 @@ static void walk_page(struct pass *pass, size_t index) {
         page->live_count++;
         if (!is_object((VALUE)slot))
             continue;
+        pass->pins.doubtful = pass->listing->unswept && !MEMSCOPE_IS_MARKED((VALUE)slot);
         if (pass->subjects & MEMSCOPE_WALK_PINS)
             memscope_pin_survey_visit(&pass->pins, (VALUE)slot, index);
-        if (pass->subjects & MEMSCOPE_WALK_HELD)
+        if ((pass->subjects & MEMSCOPE_WALK_HELD) && may_be_asked(pass, (VALUE)slot))
             memscope_heap_held_visit(&pass->held, (VALUE)slot, page->slot_bytes);
     }
 }

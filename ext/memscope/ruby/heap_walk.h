@@ -27,8 +27,8 @@ struct memscope_heap_walk {
 
 /*
  * Walks a listing that was not counted; counts its live slots into it. Caller holds the GVL, or is the only thread of a
- * forked child. Allocates in scratch only. As for pins and held memory: no sweep may be in progress and no other Ractor
- * alive.
+ * forked child. Allocates in scratch only. No other Ractor is alive. During a sweep, only in a child: what is garbage,
+ * or was made since the last mark phase, pins nothing for certain, and data of C extensions is then not asked.
  */
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk);

@@ -48,7 +48,7 @@ static void mark_page(struct memscope_pin_survey *survey, VALUE object, uint8_t 
 
         if (survey->listing->pages[page].start != start)
             continue;
-        survey->found->pages[page] |= pins;
+        survey->found->pages[page] |= survey->doubtful ? MEMSCOPE_PAGE_MAY_PIN : pins;
         return;
     }
 }
@@ -267,6 +267,7 @@ void memscope_pin_survey_visit(struct memscope_pin_survey *survey, VALUE object,
 void memscope_pin_survey_close(struct memscope_pin_survey *survey) {
     if (survey->found->refusal != NULL)
         return;
+    survey->doubtful = false;
     rb_objspace_reachable_objects_from_root(mark_root, survey);
 }
 

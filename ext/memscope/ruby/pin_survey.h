@@ -28,6 +28,7 @@ struct memscope_pin_survey {
     struct memscope_page_index index;
     struct memscope_heap_pins *found;
     uint8_t pins;
+    bool doubtful; /* the current object may be garbage: it pins nothing for certain */
 };
 
 /*

@@ -32,6 +32,19 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #endif
 
 /*
+ * Whether the last mark phase found the object. While a sweep is under way, any other object is garbage or was made
+ * since. Exported from 3.1 to 3.4; only used where pages can be listed during a sweep.
+ */
+#if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P) && !MEMSCOPE_LISTING_FINISHES_GC
+int rb_objspace_marked_object_p(VALUE object);
+#define MEMSCOPE_WALKS_DURING_GC 1
+#define MEMSCOPE_IS_MARKED(object) (rb_objspace_marked_object_p(object) != 0)
+#else
+#define MEMSCOPE_WALKS_DURING_GC 0
+#define MEMSCOPE_IS_MARKED(object) true
+#endif
+
+/*
  * Whether this thread holds the GVL; false in a thread that Ruby did not create. Exported from 3.1 to 4.1dev
  * (thread.c).
  */

@@ -52,13 +52,8 @@ module Memscope
         def decay(index, ledger)
           of_arenas(index) do |arenas|
             bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
-<<<<<<< HEAD
-            of_malloc(0..bytes, ledger,
-                      ("it is unknown which unused pages have reached their decay time" if bytes.positive?))
-=======
             due = "it is unknown which unused pages have reached their decay time"
             of_malloc(0..bytes, ledger, (due if bytes.positive?))
->>>>>>> forks
           end
         end
 
