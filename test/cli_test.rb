@@ -170,7 +170,8 @@ class CLITest < MemscopeTest
     lever = "memscope purge: lever: given :vacuum, allowed: #{allowed}"
     settle = "memscope purge: settle: given -1.0, allowed: a number of seconds from 0 to 86400"
     arena = "memscope purge: arena: given -1, allowed: nil; arenas can be told apart under jemalloc only"
-    options = "--pid N, --socket PATH, --dry-run, --arena N, --settle S, --json, --output FILE, --help, [LEVER...]"
+    options = "--pid N, --socket PATH, --dry-run, --gc, --arena N, --settle S, --json, --output FILE, --help, " \
+              "[LEVER...]"
 
     assert_refused lever, "purge", "gc", "vacuum"
     assert_refused settle, "purge", "--settle", "-1"
@@ -217,7 +218,7 @@ class CLITest < MemscopeTest
 
     assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
     allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \
-              "--size-classes, --fragmentation, --workers, --help"
+              "--size-classes, --fragmentation, --workers, --gc, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: missing argument: --output; allowed: #{allowed}", "report", "--output"

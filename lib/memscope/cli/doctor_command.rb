@@ -15,7 +15,7 @@ module Memscope
         process: { summary: "diagnose the memory of a process, and suggest remedies",
                    example: "memscope doctor --json --output diagnosis.json", notes: NOTES,
                    options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since the diagnosis", "in FILE (--json)"],
-                             ["--settings", "check the allocator's settings instead"]] },
+                             GC, ["--settings", "check the allocator's settings instead"]] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
                    notes: PROGRAM_NOTES }
@@ -27,7 +27,7 @@ module Memscope
       private
 
       def perform
-        refuse("--settings and --since exclude each other") if settings? && @given[:since]
+        %i[since gc].each { |name| refuse("--settings and --#{name} exclude each other") if settings? && @given[name] }
         since = earlier
         reading = other? ? asking { of_other(since) } : own(since)
         deliver_readings([reading])
@@ -41,16 +41,29 @@ module Memscope
 
       def own(since)
         say("this is the memscope process itself; for your program: memscope doctor -- COMMAND")
-        settings? ? Memscope.lint : Memscope.doctor(since: since)
+        return Memscope.lint if settings?
+
+        comparing { Memscope.doctor(since: since, **collect) }
       end
 
       # Growth is judged in this process: an earlier diagnosis is too large for a request.
       def of_other(since)
         return other.call(:lint) if settings?
 
-        diagnosis = other.call(:doctor)
-        since ? Doctor.diagnose(diagnosis.evidence, since: since) : diagnosis
+        diagnosis = other.call(:doctor, **collect)
+        return diagnosis unless since
+
+        comparing { Doctor.diagnose(diagnosis.evidence, since: since, held: diagnosis.severities) }
       end
+
+      # Refuses a diagnosis of another process.
+      def comparing
+        yield
+      rescue ArgumentError => e
+        usage_error(e.message.sub("Memscope.doctor: since:", "--since #{@given[:since]}:"))
+      end
+
+      def collect = @given.slice(:gc)
 
       def status(reading)
         return reading.problems.any? { |problem| problem.severity == :warning } ? 1 : FINE if settings?

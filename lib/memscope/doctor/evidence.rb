@@ -8,6 +8,7 @@ require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
+require_relative "growth"
 
 module Memscope
   class Diagnosis < Reading
@@ -31,8 +32,12 @@ module Memscope
       field :process_memory, ProcessMemory, null: false
       # @return [Cgroup]
       field :cgroup, Cgroup, null: false
+      # @return [Growth, nil] nil unless the process reads itself at intervals, and has done so for a minute
+      field :growth, Growth, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
+      # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
+      field :total_cost, :cost, sparse: true
 
       # A second snapshot is taken if this many bytes are freed pages, and after this many seconds.
       MANY = 16 * 1_048_576
@@ -42,21 +47,25 @@ module Memscope
 
       # Takes all of the readings. Tier T2.
       #
+      # @param gc [Boolean] collect garbage first
+      # @param worker [Worker, nil] this process's own report on its growth
       # @return [Evidence]
-      def self.read
+      def self.read(gc: false, worker: nil)
+        began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        ledger = Ledger.read(deep: true, objects: true)
+        ledger = Ledger.read(deep: true, objects: true, gc: gc)
         snapshot = Snapshot.read
         heap = RubyHeap.read
-        capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
-                  **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
-                  process_memory: ProcessMemory.read, cgroup: Cgroup.read, lint: lint })
+        arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
+        parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
+                  fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
+                  cgroup: Cgroup.read, lint: lint }
+        costs = [*parts.values, arenas].compact.map(&:cost)
+        capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker),
+                           total_cost: { **Cost.sum(costs), wall_us: Cost.now - began }.freeze })
       end
 
-      def self.of_jemalloc(heap)
-        { arenas: Arenas.read.map { |arena| arena.to_h.slice(*OF_ARENAS) },
-          fragmentation: Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap) }
-      end
+      def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
 
       def self.second_snapshot(jemalloc)
         return unless jemalloc && jemalloc[:background_threads]&.zero?
@@ -67,9 +76,10 @@ module Memscope
       end
       private_class_method :of_jemalloc, :second_snapshot
 
-      # @return [Hash{Symbol => Object}] the costs of the readings together, without second_snapshot and arenas
+      # @return [Hash{Symbol => Object}] `total_cost`, or else what the readings say of themselves
       def cost
-        Cost.sum([ledger, snapshot, fragmentation, ruby_heap, process_memory, cgroup, lint].compact.map(&:cost))
+        total_cost || Cost.sum([ledger, snapshot, second_snapshot, fragmentation, ruby_heap, process_memory, cgroup,
+                                lint].compact.map(&:cost))
       end
     end
   end

@@ -54,6 +54,10 @@ module Memscope
       end
 
       # @api private
+      # @return [Listener, nil] the one that listens in this process
+      def current = (@current if @current&.open? && @current.pid == Process.pid)
+
+      # @api private
       # @return [Float] seconds
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
@@ -105,6 +109,10 @@ module Memscope
 
     # @return [Integer] the pid of the process that listens
     attr_reader :pid
+
+    # @api private
+    # @return [Hash{Symbol => Symbol}, nil] the doctor's last verdict: the severities of its findings
+    attr_accessor :verdicts
 
     # @api private
     def initialize(path)

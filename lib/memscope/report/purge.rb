@@ -38,10 +38,20 @@ module Memscope
       def outcome
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
-        return before ? ["  RSS #{mebibytes(before)} MiB; nothing was changed"] : [] unless before && after
+        return before ? ["  RSS #{mebibytes(before)} MiB; nothing was changed", *garbage] : [] unless before && after
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
          "#{mebibytes(@reading.returned_bytes)} returned", *settled]
+      end
+
+      # A lever after gc returns what gc has freed, too: the forecast cannot know how much that is.
+      def garbage
+        most = @reading.before.garbage_max_bytes
+        return [@page.wrapped(LedgerPage.of_collection(@reading.before.collected))] if @reading.before.collected
+        return [] unless most && @reading.levers.any? { |lever| lever.name == :gc }
+
+        [@page.wrapped("Up to #{size(most)} in use may be garbage, which gc frees and later levers return: it is not " \
+                       "in the prediction. dry_run with gc: true (--dry-run --gc) collects it first.")]
       end
 
       def settled

@@ -13,7 +13,8 @@ module Memscope
           floor: FLOOR, ratio: 0.10,
           severity: lambda do |f|
             bytes = f.trimmable_bytes
-            (f.of_rss(bytes) >= 0.5 && bytes >= 2 * FLOOR) || bytes > 1.5 * f.gc_room ? :warning : :info
+            much = f.of_rss(bytes) >= 0.45 * f.margin && bytes >= 2 * FLOOR * f.margin
+            much || bytes > 1.36 * f.margin * f.gc_room ? :warning : :info
           end,
           recoverable: :trimmable_bytes,
           title: ->(_, bytes) { "#{size(bytes)} is free inside malloc; a trim returns it" },
@@ -28,8 +29,8 @@ module Memscope
               arenas_bytes: f.detail(:malloc, :arenas, :free, :trimmable_bytes), arenas: f.glibc_arenas }
           end,
           remedy: lambda do |f|
-            ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
-                                      "that call malloc wait; pages used again fault back in"]
+            [purge(f, :trim), "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
+                              "that call malloc wait; pages used again fault back in"]
           end
         },
         glibc_arenas: {
