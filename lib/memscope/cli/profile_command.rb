@@ -14,6 +14,10 @@ module Memscope
         which must be enabled when the process starts (memscope exec --profile). If a
         profile is already running, it continues with its own backend and rate, and the
         report shows only the change during --seconds N.
+
+        The report tells what survived a full garbage collection since it was
+        allocated from what none has judged yet, which may be garbage. A longer profile
+        sees more of the process's own collections; --gc adds one at its end.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -39,6 +43,7 @@ module Memscope
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
+                             ["--gc", "collect garbage before the report"],
                              ["--from FILE", "print the profile in FILE (--format=json)"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
@@ -67,7 +72,8 @@ module Memscope
         FINE
       end
 
-      # A profile that is already running is somebody else's: it continues, and only its change is reported.
+      # A profile that is already running is somebody else's: it continues, and only its change is reported. What has
+      # survived a major GC is known for own profiles only.
       def asked = other.call(:malloc_profile_state).fetch("running") ? changed : recorded
 
       def changed
@@ -85,7 +91,7 @@ module Memscope
         begin
           wait
         ensure
-          profile = other.call(:malloc_profile_stop, token: token)
+          profile = other.call(:malloc_profile_stop, token: token, **@given.slice(:gc))
         end
         profile
       end

@@ -140,7 +140,7 @@ module Memscope
       def check_collection(collect, dry_run)
         return if [dry_run, false].include?(collect)
 
-        refuse("gc", collect, dry_run ? "true, false" : "false; true with dry_run: true only, a purge has the lever :gc")
+        refuse("gc", collect, dry_run ? "true, false" : "false; a purge has the lever :gc instead")
       end
 
       def check_levers(levers, arena)

@@ -41,7 +41,7 @@ module Memscope
       malloc_profile_state: Call.new(nil, []),
       malloc_profile_snapshot: Call.new(:Profile, []),
       malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),
-      malloc_profile_stop: Call.new(:Profile, %w[token]),
+      malloc_profile_stop: Call.new(:Profile, %w[token gc]),
       malloc_profile_stop_shared: Call.new(nil, [])
     }.freeze
 
@@ -135,9 +135,10 @@ module Memscope
         MallocProfile::Lease.start(seconds: seconds, backend: backend, **options)
       end
 
-      def malloc_profile_stop(token: nil)
+      def malloc_profile_stop(token: nil, gc: false)
         check_actions
-        MallocProfile::Lease.stop(token)
+        refuse("gc", gc, "true, false") unless [true, false].include?(gc)
+        MallocProfile::Lease.stop(token, gc: gc)
       end
 
       # Keeps the samples, for malloc_profile_snapshot.

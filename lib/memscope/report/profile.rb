@@ -29,11 +29,12 @@ module Memscope
         super(profile, unicode: unicode)
         @by = by
         @limit = limit
-        @entries, @dead = profile.by(by).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
+        @judged = profile.unjudged_generation unless profile.difference?
+        @entries, @dead = by_survival(profile.by(by)).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @unicode = unicode
         @signed = profile.difference?
         known = profile.stacks.map(&:generation).minmax
-        @aged = by != :generation && known.uniq.size > 1 && !@signed
+        @aged = by != :generation && known.uniq.size > 1 && !@signed && !@judged
         @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged
       end
 
@@ -58,7 +59,22 @@ module Memscope
 
         age = (@reading.at - @reading.started_at).round
         "#{size(@reading.live_bytes)} (#{error}) allocated in the last #{duration(age)} is " \
-          "still live, by #{counted(@reading.samples, 'samples')}."
+          "still live, by #{counted(@reading.samples, 'samples')}.#{survival}"
+      end
+
+      # What is certain to be held comes first: the rest may be garbage.
+      def by_survival(entries)
+        @judged ? entries.sort_by.with_index { |entry, index| [-@reading.survived(entry.generations), index] } : entries
+      end
+
+      def survival
+        return unless @judged
+
+        survived = @reading.survived_bytes
+        return " No full GC has judged it yet: it may be garbage. With --gc, one runs first." if survived.zero?
+
+        " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} is not yet judged, and may be " \
+          "garbage."
       end
 
       def error = "#{@page.plus_minus}#{size(@reading.error_bytes)}"
@@ -136,7 +152,7 @@ module Memscope
         overhead = @reading.overhead
         [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
            overhead.dropped_samples.positive?),
-         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: their blocks may count as live." if
+         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: a block counted as live until its address was used again." if
            overhead.lost_frees.positive?),
          ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
            overhead.inflated_bytes&.positive?)].compact
@@ -157,6 +173,7 @@ module Memscope
         first, *more = place(entry)
         more += [native(entry.native)] if entry.native && @by != :native
         more << age(entry) if @aged
+        more << "#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?
         [row(entry.live_bytes, entry.error_bytes, entry.samples, entry.share, first),
          *more.compact.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
       end
