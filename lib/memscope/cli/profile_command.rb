@@ -29,8 +29,8 @@ module Memscope
         --pid. The exit status is COMMAND's own.
 
         Without --backend, the program starts with jemalloc and its profiler enabled, if
-        such a jemalloc is installed; else with the backend imports. The report names
-        the backend.
+        such a jemalloc is installed and it is not 5.3.0, whose profiler can crash; else
+        with the backend imports. The report names the backend.
       TEXT
       SAMPLING = [["--backend NAME", "jemalloc, or imports (GOT hooks)"],
                   ["--rate BYTES", Integer, "bytes between samples, a power of two"],
@@ -149,7 +149,7 @@ module Memscope
         choice = Launch::AllocatorChoice.read(nil, ENV)
         raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
 
-        environment = Launch::Proof.environment(choice, MallocProfile::CONF)
+        environment = Launch::Proof.environment(choice, MallocProfile::CONF, profiled: true)
         say("profiling with jemalloc's own profiler") if backend == :auto
         [environment, backend]
       rescue Launch::Refusal => e

@@ -30,7 +30,9 @@ module Memscope
         @by = by
         @limit = limit
         @judged = profile.unjudged_generation unless profile.difference?
-        @entries, @dead = by_survival(profile.by(by)).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
+        @entries, @dead = by_survival(profile.by(by)).partition do |entry|
+          !entry.live_bytes.zero? || entry.samples.positive?
+        end
         @unicode = unicode
         @signed = profile.difference?
         known = profile.stacks.map(&:generation).minmax
@@ -152,8 +154,8 @@ module Memscope
         overhead = @reading.overhead
         [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
            overhead.dropped_samples.positive?),
-         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: a block counted as live until its address was used again." if
-           overhead.lost_frees.positive?),
+         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: until its address was sampled again, " \
+          "such a block counted as live." if overhead.lost_frees.positive?),
          ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
            overhead.inflated_bytes&.positive?)].compact
       end
