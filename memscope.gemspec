@@ -7,15 +7,16 @@ Gem::Specification.new do |spec|
   spec.version = Memscope::VERSION
   spec.authors = ["the memscope authors"]
   spec.summary = "Where every resident byte of a Ruby process is"
-  spec.description = "Attributes every resident page of the Ruby process it lives in to a proven owner: the Ruby " \
-                     "heap, malloc (glibc or jemalloc), stacks, libraries. The rows sum to the RSS, exactly."
+  spec.description = "Attributes every resident page of the Ruby process it lives in to its proven owner (the Ruby " \
+                     "heap, malloc by glibc or jemalloc, stacks, libraries), or says that it is unattributed. The " \
+                     "rows sum to the RSS, exactly."
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.1"
   spec.metadata["rubygems_mfa_required"] = "true"
 
   spec.files = Dir.chdir(__dir__) do
     Dir["lib/**/*.{rb,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs",
-        "docs/**/*.{md,json}",
+        "docs/**/*.{md,json}", "docs/web-overview.png",
         "*.md", "LICENSE.txt", ".yardopts"]
   end
   spec.bindir = "exe"

@@ -3,7 +3,7 @@
 # Tables of which room may name which (docs/architecture.md), {room => {files: globs, may: rooms}}, and the check of
 # files against them. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
-  engine = %w[base kernel elf malloc ledger sampling]
+  engine = %w[base kernel elf malloc ledger sampling fork]
 
   EXT = {
     "base" => { files: "ext/memscope/engine/base/*", may: [] },
@@ -12,6 +12,7 @@ class Rooms
     "malloc" => { files: "ext/memscope/engine/malloc/*", may: %w[base elf] },
     "ledger" => { files: "ext/memscope/engine/ledger/*", may: %w[base kernel elf malloc] },
     "sampling" => { files: "ext/memscope/engine/sampling/*", may: %w[base elf malloc] },
+    "fork" => { files: "ext/memscope/engine/fork/*", may: %w[base kernel] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values"] },
@@ -48,7 +49,7 @@ class Rooms
     "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*values, "configuration", "workers"] },
     "report" => { files: "lib/memscope/{report,report/*}.rb", may: values },
     # Loads every other room by autoload when it is first used.
-    "facade" => { files: "lib/memscope{,/facade}.rb", may: [*everything, "web", "exporters", "surfaces"] },
+    "facade" => { files: "lib/memscope{,/facade,/eager_load}.rb", may: [*everything, "web", "exporters", "surfaces"] },
     "launch" => { files: "lib/memscope/{launch,launch/*}.rb", may: everything },
     "cli" => { files: "lib/memscope/{cli,cli/**/*}.rb", may: [*everything, "launch"] },
     "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },
@@ -82,7 +83,8 @@ class Rooms
 
     private
 
-    # A line without its strings (but with what they interpolate), its comment, and the name that it declares.
+    # A line stripped of its strings (their interpolations stay), of its comment, and of the class or module name that
+    # it declares.
     def code(line)
       text = line.gsub(/"(?:\\.|[^"\\])*"|%[wi]\[.*?\]/) { |string| string.scan(/\#\{([^}]*)\}/).join(" ") }
       text.sub(/#.*/, "").sub(/^\s*(?:class|module) [\w:]+/, "")

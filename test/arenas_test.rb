@@ -259,7 +259,7 @@ class ArenasTest < MemscopeTest
     assert_equal [0, 8], arenas.map(&:index)
     assert_equal 2, arenas.each.size
     assert_predicate arenas[8], :huge?
-    assert_match(/arena 3 is not there; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
+    assert_match(/arena 3 does not exist; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
     list = [{ size_bytes: 8, kind: :small, slab_regions: 4, slabs: 1, regions_in_use: 1 },
             { size_bytes: 16_384, kind: :large }]
     classes = Memscope::SizeClasses.capture(allocator: :jemalloc, reasons: {}, cost: Bodies.cost, classes: list)
@@ -278,7 +278,7 @@ class ArenasTest < MemscopeTest
 
     assert_in_delta 2.0, fragmentation.active_to_allocated
     assert_nil fragmentation.resident_to_active
-    assert_match(/numbers may be of two/, fragmentation.reasons[:epoch])
+    assert_match(/numbers may be from two/, fragmentation.reasons[:epoch])
   end
 
   def test_fragmentation_has_the_heap_as_a_range

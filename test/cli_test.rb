@@ -168,16 +168,15 @@ class CLITest < MemscopeTest
     skip_under_sanitizer
     allowed = Memscope::Purge.missing.select { |_lever, missing| missing.nil? }.keys.map(&:inspect).join(", ")
     lever = "memscope purge: lever: given :vacuum, allowed: #{allowed}"
-    settle = "memscope purge: settle: given -1.0, allowed: a number of seconds from 0 to 86400"
+    settle = "memscope purge: --settle: given -1.0, allowed: a number of seconds from 0 to 86400"
     arena = "memscope purge: arena: given -1, allowed: nil; arenas can be told apart under jemalloc only"
-    options = "--pid N, --socket PATH, --dry-run, --gc, --arena N, --settle S, --json, --output FILE, --help, " \
-              "[LEVER...]"
+    number = "the number of an arena, as `memscope report --arenas` lists them"
 
     assert_refused lever, "purge", "gc", "vacuum"
     assert_refused settle, "purge", "--settle", "-1"
     assert_refused arena, "purge", "--arena", "-1"
-    assert_refused "memscope purge: invalid argument: --arena x; allowed: #{options}", "purge", "--arena", "x"
-    assert_refused "memscope purge: invalid argument: --settle 1/0; allowed: #{options}", "purge", "--settle", "1/0"
+    assert_refused "memscope purge: --arena: given \"x\", allowed: #{number}", "purge", "--arena", "x"
+    assert_refused settle.sub("-1.0", '"1/0"'), "purge", "--settle", "1/0"
   end
 
   def test_purge_of_one_arena
@@ -216,15 +215,50 @@ class CLITest < MemscopeTest
   def test_usage_errors
     commands = "report, doctor, profile, leaks, purge, top, ps, exec, version, --help, --version"
 
-    assert_refused "memscope: unknown command: reprot; allowed: #{commands}", "reprot"
+    assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
+    assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
     allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \
               "--size-classes, --fragmentation, --workers, --gc, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
-    assert_refused "memscope report: missing argument: --output; allowed: #{allowed}", "report", "--output"
+    assert_refused "memscope report: invalid option: --shaerd (did you mean --shared?); allowed: #{allowed}",
+                   "report", "--shaerd"
     assert_refused "memscope report: needless argument: --json=1; allowed: #{allowed}", "report", "--json=1"
     assert_refused "memscope report: unexpected argument: ruby; allowed: #{allowed}", "report", "ruby", "app.rb"
     assert_refused "memscope version: unexpected argument: x; allowed: --json, --help", "version", "x"
+  end
+
+  # Each names its own values, not the other options.
+  WRONG_VALUES = {
+    %w[profile --format=nope] =>
+      '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, firefox, html',
+    %w[profile --backend gperf] => '--backend: given "gperf", allowed: auto, jemalloc, imports',
+    %w[profile --by=gem] => '--by: given "gem", allowed: line, method, native, library, stack, generation, tag, thread',
+    %w[profile --rate=3] => "--rate: given 3, allowed: a power of two, from 512 to 1073741824",
+    %w[profile --seconds x] => '--seconds: given "x", allowed: a number of seconds above 0, up to 86400',
+    %w[report --pid abc] => '--pid: given "abc", allowed: a process ID, as `memscope ps` lists them',
+    %w[report --output] => "--output: given no value, allowed: FILE",
+    %w[leaks --threshold=0 -- ruby] => "--threshold: given 0, allowed: a number of bytes above 0",
+    %w[leaks --after=USR9 -- ruby] => '--after: given "USR9", allowed: a signal\'s name, such as USR2',
+    %w[top --every=0] => "--every: given 0.0, allowed: a number of seconds from 0.1 to 3600"
+  }.freeze
+
+  def test_wrong_values_are_answered_with_the_option_s_own
+    WRONG_VALUES.each do |arguments, message|
+      assert_refused "memscope #{arguments.first}: #{message}", *arguments
+    end
+    assert_operator memscope("report", "--pid", "9" * 5000).err.size, :<, 300
+    assert_match(/--by is for --format=text/, memscope("profile", "--pid=1", "--by=tag", "--format=json").err)
+  end
+
+  def test_files_are_not_read_without_end
+    [%w[profile --from], %w[doctor --since]].each do |command, option|
+      ran = memscope(command, option, "/dev/zero")
+
+      assert_equal 74, ran.status
+      assert_equal "memscope #{command}: #{option} /dev/zero: has more than 64 MiB, the most that memscope reads\n",
+                   ran.err
+    end
   end
 
   def test_without_a_command_the_overview_is_an_error

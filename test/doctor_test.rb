@@ -38,6 +38,9 @@ class DoctorRulesTest < DoctorTest
   FOUND = {
     trimmable: [:warning, 81, { malloc: Charts.glibc(main_free: 90, main_trimmable: 80) }],
     glibc_arenas: [:warning, 50, { malloc: Charts.glibc(arenas: 12, arenas_free: 52, arenas_trimmable: 2) }],
+    malloc_thp: [:warning, 48, { malloc: Charts.glibc(main_free: 60, main_trimmable: 10),
+                                 allocator: { settings: { hugetlb: 1 } },
+                                 process_memory: { anonymous_huge_bytes: 48 * MEBIBYTE, thp_enabled: true } }],
     glibc_holes: [:warning, 120, { malloc: Charts.glibc(main_free: 130, main_trimmable: 10) }],
     slab_slack: [:warning, 64, { malloc: Charts.jemalloc(slab_slack: 64) }],
     muzzy_pages: [:info, 64, { malloc: Charts.jemalloc(muzzy: 64) }],
@@ -112,6 +115,37 @@ class DoctorRulesTest < DoctorTest
   def test_room_for_garbage_is_not_a_warning
     assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 40, main_trimmable: 40)
     assert_found :warning, :trimmable, malloc: Charts.glibc(main_free: 60, main_trimmable: 60)
+  end
+
+  def test_trimmable_memory_that_the_machine_does_not_gain
+    shared = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 80, trimmable_private: 3)
+    locked = assert_found :info, :trimmable, malloc: Charts.glibc(main_free: 90, main_trimmable: 0, arenas_trimmable: 0,
+                                                                  kept: 80)
+
+    assert_match(/other processes share most of it/, shared.title)
+    assert_match(/\Abefore_fork/, shared.remedy)
+    assert_equal [mebibytes(3), mebibytes(3)], [shared.recoverable_bytes, shared.recoverable_max_bytes]
+    assert_match(/the kernel does not take it back/, locked.title)
+    assert_equal [nil, nil, mebibytes(80)], [locked.recoverable_bytes, locked.remedy, locked.affected_bytes]
+    assert_match(/are locked \(mlock, mlockall\)/, locked.unrecoverable_reason)
+  end
+
+  # glibc 2.43 on arm64 asks without being told; what a trim returns is no warning.
+  def test_who_asks_for_huge_pages
+    outcome = lambda do |version, enabled: true, mode: "madvise", **settings|
+      diagnosis = diagnose(malloc: Charts.glibc(main_free: 60, main_trimmable: 50),
+                           allocator: { version: version, settings: settings }, environment: { thp_mode: mode },
+                           process_memory: { anonymous_huge_bytes: 90 * MEBIBYTE, thp_enabled: enabled })
+      [diagnosis.find { |found| found.id == :malloc_thp }&.severity,
+       diagnosis.checked.find { |check| check.id == :huge_pages }.outcome]
+    end
+
+    assert_equal %i[info inapplicable], outcome.call("2.43")
+    assert_equal %i[info inapplicable], outcome.call("2.36", hugetlb: 1)
+    [["2.42"], ["2.43", { hugetlb: 0 }], ["2.43", { hugetlb: 2 }], ["2.43", { enabled: false }],
+     ["2.43", { mode: "always" }]].each do |version, given|
+      assert_equal [nil, :found], outcome.call(version, **given.to_h), [version, given].inspect
+    end
   end
 
   def test_few_arenas_are_not_too_many
@@ -258,6 +292,18 @@ class DoctorDirtyPagesTest < DoctorTest
     assert_dirty :info, :likely, dirty(**forked)
     assert_dirty :info, :likely, dirty(environment: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
   end
+
+  # In a forked process a shared page stays in memory, whoever else returns it.
+  def test_dirty_pages_that_are_shared_or_locked
+    assert_equal [mebibytes(30), mebibytes(100)], dirty(malloc: { shared: 70 }).then { |found| recoverable(found) }
+    assert_equal [0, mebibytes(35)], dirty(malloc: { shared: 195 }).then { |found| recoverable(found) }
+    locked = { detail: { locked_bytes: mebibytes(235) } }
+
+    assert_equal [0, 0], dirty(malloc: locked).then { |found| recoverable(found) }
+    assert_equal [0, 0], dirty(malloc: { detail: { madvise_refused: true } }).then { |found| recoverable(found) }
+  end
+
+  def recoverable(found) = [found.recoverable_bytes, found.recoverable_max_bytes]
 
   # One reading cannot tell an idle process from one that has just freed memory.
   def test_an_idle_process
@@ -462,7 +508,7 @@ class DiagnosisTest < DoctorTest
 
     assert_equal Process.pid, diagnosis.pid
     assert_operator diagnosis.cost.wall_us, :positive?
-    assert_equal diagnosis, Memscope::Diagnosis.parse(diagnosis.to_json)
+    assert_equal diagnosis, Memscope::Diagnosis.from_json(diagnosis.to_json)
     assert_equal Process.ppid, diagnosis.evidence.lint.environment.parent_pid
     assert_empty diagnosis.evidence.lint.environment.variables.keys - %i[LD_PRELOAD DYNO]
   end

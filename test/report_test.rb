@@ -61,7 +61,7 @@ class ReportTest < MemscopeTest
     main = Bodies.row(:main_heap, "main heap", 512, children: [free])
     said = text(rows: [Bodies.row(:malloc, "malloc", 512, detail: { trimmable_bytes: 9_999_999 }, children: [main])])
 
-    assert_match(/ free +malloc_trim returns 500.0 MiB$/, said)
+    assert_match(/ free +500.0 MiB trimmable, 3 blocks$/, said)
     refute_includes said, "9.5 MiB"
     assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
@@ -77,10 +77,10 @@ class ReportTest < MemscopeTest
   end
 
   def test_a_detail_that_its_column_is_too_narrow_for_stands_behind_the_label
-    free = Bodies.row(:free, "free", 512, detail: { trimmable_bytes: 500 * 1_048_576 })
+    free = Bodies.row(:free, "free", 512, detail: { longest_part_that_nobody_uses_bytes: 500 * 1_048_576 })
     said = text(rows: [Bodies.row(:malloc, "malloc", 512, shared_bytes: 0, private_bytes: 512, children: [free])])
 
-    assert_includes said, "–   └─ free  malloc_trim returns 500.0 MiB\n"
+    assert_includes said, "–   └─ free  longest part that nobody uses 500.0 MiB\n"
   end
 
   def test_plain_ascii_has_the_same_shape

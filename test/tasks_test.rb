@@ -128,15 +128,15 @@ class TasksTest < MemscopeTest
     assert_equal [true, ["gc"]], [dry["dry_run"], dry["levers"].map { |lever| lever["name"] }]
   end
 
-  # Where the sockets are is what the application says.
-  def test_the_environment_of_an_application_is_loaded_to_find_a_process
-    ran = child(<<~RUBY, env: { "PID" => "1" })
-      require "memscope/tasks"
-      Rake::Task.define_task(:environment) { puts "loaded"; exit }
-      Rake::Task["memscope:report"].invoke
-    RUBY
+  # The kernel says where the socket is, wherever the application has put it.
+  def test_no_application_is_loaded_to_find_a_process
+    Dir.mktmpdir do |directory|
+      ran = run_beside(:report, directory, before: "Rake::Task.define_task(:environment) { abort 'it is loaded' }; " \
+                                                   "ENV.delete('MEMSCOPE_SOCKET_DIRECTORY')")
 
-    assert_equal "loaded\n", ran.out
+      assert_predicate ran, :success?, ran
+      assert_match(/pid #{ran.err[/^memscope:report: for process (\d+)$/, 1]}$/, ran.out)
+    end
   end
 
   def test_a_process_that_is_gone
@@ -193,8 +193,8 @@ class TasksTest < MemscopeTest
   # Rake is a gem.
   def child(script, **options) = ChildProcess.run(script, gems: true, **options)
 
-  def run_beside(name, directory, env = {})
-    task = "require \"memscope/tasks\"; Rake::Task[\"memscope:#{name}\"].invoke"
+  def run_beside(name, directory, env = {}, before: "")
+    task = "require \"memscope/tasks\"; #{before}; Rake::Task[\"memscope:#{name}\"].invoke"
     options = ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }
     child(<<~RUBY, requires: ["memscope"], env: { "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
       Memscope.listen

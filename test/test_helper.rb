@@ -2,6 +2,8 @@
 
 require_relative "support/child_process"
 
+ENV.delete("COLUMNS") # texts are compared as they are without a terminal
+
 ChildProcess::LOAD_PATH.reverse_each { |directory| $LOAD_PATH.unshift(directory) }
 
 require "minitest/autorun"

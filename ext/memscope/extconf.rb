@@ -41,6 +41,10 @@ have_func("rb_objspace_reachable_objects_from")
 have_func("rb_vm_lock_enter_body")
 have_func("rb_gc_obj_optimal_size")
 have_func("rb_shape_get_shape_by_id")
+shape_tree = checking_for("rb_shape_tree") do
+  try_link("extern const void *rb_shape_tree; int main(void) { return rb_shape_tree == 0; }")
+end
+$defs << "-DHAVE_RB_SHAPE_TREE" if shape_tree
 
 have_func("rb_internal_thread_add_event_hook", "ruby/thread.h") # since 3.2
 have_library("m", "log") # libruby links it already; made explicit for -Wl,--no-undefined

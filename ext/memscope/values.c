@@ -27,24 +27,22 @@ VALUE memscope_text_or_nil(const char *text) {
     return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
 }
 
-struct timed_work {
+struct free_work {
     void (*work)(void *argument);
     void *argument;
-    uint64_t ns;
 };
 
 static void *do_work(void *argument) {
-    struct timed_work *timed = argument;
-    uint64_t start = memscope_now_ns();
+    const struct free_work *free_work = argument;
 
-    timed->work(timed->argument);
-    timed->ns = memscope_now_ns() - start;
+    free_work->work(free_work->argument);
     return NULL;
 }
 
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument) {
-    struct timed_work timed = {.work = work, .argument = argument};
+    struct free_work free_work = {.work = work, .argument = argument};
+    uint64_t start = memscope_now_ns();
 
-    rb_thread_call_without_gvl(do_work, &timed, NULL, NULL);
-    return timed.ns;
+    rb_thread_call_without_gvl(do_work, &free_work, NULL, NULL);
+    return memscope_now_ns() - start;
 }

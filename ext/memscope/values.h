@@ -25,7 +25,7 @@ static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
 /* The cost that every reading carries: {tier:, wall_us:, gvl_us:, scratch_bytes:}. */
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes);
 
-/* Does the work without the GVL and returns the nanoseconds that it took. */
+/* Does the work without the GVL. Returns the nanoseconds until this thread has the GVL again. */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 
 /* A String tagged as UTF-8, whatever its bytes; nil for NULL and "". */

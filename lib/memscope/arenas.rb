@@ -186,12 +186,24 @@ module Memscope
     # (see Memscope.arenas)
     def self.read = capture(Native.arenas(true))
 
+    # Tier T1 under jemalloc. T2 under other allocators, hence read at an interval, or not at all.
+    #
+    # @api private
+    # @param cache [TtlCache]
+    # @param interval [Numeric, nil] seconds
+    # @return [Arenas, nil]
+    def self.read_for_metrics(cache, interval)
+      return read if Native.allocator[:name] == :jemalloc
+
+      cache.fetch(interval) { read } if interval
+    end
+
     # @param index [Integer]
     # @return [Arena]
     # @raise [KeyError] naming the indexes there are
     def [](index)
       find { |arena| arena.index == index } or
-        raise KeyError.new("arena #{index.inspect} is not there; there are: #{map(&:index).join(', ')}",
+        raise KeyError.new("arena #{index.inspect} does not exist; there are: #{map(&:index).join(', ')}",
                            receiver: self, key: index)
     end
 

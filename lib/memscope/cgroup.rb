@@ -77,7 +77,7 @@ module Memscope
       { proc_root: proc_root, cgroup_root: cgroup_root }.each do |name, root|
         next if root.is_a?(String) && !root.include?("\0")
 
-        raise ArgumentError, "Memscope::Cgroup.read: #{name}: given #{root.inspect}, allowed: a path, a String"
+        raise ArgumentError, "Memscope::Cgroup.read: #{name}: given #{Field.excerpt(root)}, allowed: a path, a String"
       end
       capture(Native.cgroup("self", proc_root, cgroup_root))
     end

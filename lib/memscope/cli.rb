@@ -54,6 +54,17 @@ module Memscope
         e.status
       end
 
+      # @param given [String] a wrong word
+      # @param known [Array<String>]
+      # @return [String] "reprot (did you mean report?)"
+      def questioned(given, known)
+        require "did_you_mean/spell_checker"
+        nearest = DidYouMean::SpellChecker.new(dictionary: known).correct(given).first
+        nearest ? "#{given} (did you mean #{nearest}?)" : given
+      rescue LoadError # a Ruby without that library
+        given
+      end
+
       private
 
       def overview
@@ -70,8 +81,9 @@ module Memscope
       end
 
       def refuse(name, err)
-        allowed = "allowed: #{COMMANDS.keys.join(', ')}, --help, --version"
-        err.puts(name ? "memscope: unknown command: #{name}; #{allowed}" : overview)
+        allowed = [*COMMANDS.keys, "--help", "--version"]
+        unknown = "unknown command: #{questioned(name[0, 60], allowed)}" if name
+        err.puts(unknown ? "memscope: #{unknown}; allowed: #{allowed.join(', ')}" : overview)
         Command::USAGE
       end
     end

@@ -35,7 +35,7 @@ module Memscope
     LONGEST_ANSWER = 64 * 1024 * 1024
     # Seconds between two attempts to connect while the listener's backlog is full.
     PAUSE = 0.05
-    private_constant :LONGEST_ANSWER, :PAUSE
+    private_constant :PAUSE
 
     # A client of the process that listens at a path, such as that of Memscope.listen(path:). A pid alone leads only to
     # a socket named PID.sock, or to the one that MEMSCOPE_LISTEN names.
@@ -57,7 +57,7 @@ module Memscope
     # @raise [ArgumentError] unless `pid` can be a process ID, and `timeout` is positive
     def initialize(pid, path: nil, timeout: 60)
       unless timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
-        raise ArgumentError, "Memscope::Client: timeout: given #{timeout.inspect}, allowed: seconds above 0"
+        raise ArgumentError, "Memscope::Client: timeout: given #{Field.excerpt(timeout)}, allowed: seconds above 0"
       end
 
       @target = Target.new(pid, path)
@@ -77,7 +77,7 @@ module Memscope
     # @raise [Purge::Busy] if it is already purging
     def call(name, **options)
       known = Calls::CALLS.fetch(name) do
-        raise ArgumentError, "Memscope::Client: call: given #{name.inspect}, allowed: #{Calls::CALLS.keys.join(', ')}"
+        Loader.refuse("Memscope::Client: call", name, Calls::CALLS.keys.join(", "))
       end
       given = exchange("#{JSON.generate(call: name, options: options)}\n")
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
@@ -85,7 +85,7 @@ module Memscope
 
     # @return [Boolean] whether this client can connect to the process
     def listens?
-      connect(Listener.now + @timeout).close
+      connect(Clock.now + @timeout).close
       true
     rescue Unreachable
       false
@@ -114,7 +114,7 @@ module Memscope
     end
 
     def exchange(request)
-      deadline = Listener.now + @timeout
+      deadline = Clock.now + @timeout
       socket = connect(deadline)
       socket.write(request)
       parsed(read(socket, deadline))
@@ -142,7 +142,7 @@ module Memscope
       socket.close
       raise Unreachable.new("process #{pid} of uid #{uid} holds the socket of process #{@pid}", :untrusted)
     rescue Errno::EAGAIN
-      raise too_slow if Listener.now > deadline
+      raise too_slow if Clock.now > deadline
 
       sleep PAUSE
       retry
@@ -157,7 +157,7 @@ module Memscope
     def read(socket, deadline)
       text = +""
       until text.end_with?("\n")
-        raise too_slow unless socket.wait_readable([deadline - Listener.now, 0].max)
+        raise too_slow unless socket.wait_readable([deadline - Clock.now, 0].max)
 
         part = socket.read_nonblock(1 << 16, exception: false)
         raise EOFError, "no answer" if part.nil?

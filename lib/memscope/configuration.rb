@@ -9,6 +9,7 @@ module Memscope
   # The first read settles the configuration: it cannot change afterwards, so that all surfaces of a process see the
   # same. A forked child can be configured again until it reads the configuration itself.
   class Configuration
+    require_relative "reading" # Field.excerpt
     require_relative "configuration/settings"
 
     # Memscope.configure was called after something had read the configuration.
@@ -31,7 +32,7 @@ module Memscope
         refuse_late
         builder = Builder.new(values)
         yield builder
-        given = builder.freeze.given
+        given = builder.given.freeze
         @lock.synchronize do
           refuse_late
           @given = @given.merge(given).freeze
@@ -159,12 +160,6 @@ module Memscope
       def initialize(values)
         @values = values
         @given = {}
-      end
-
-      # @return [Builder]
-      def freeze
-        @given.freeze
-        super
       end
 
       # @return [String] without values, as some are secret

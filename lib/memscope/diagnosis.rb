@@ -69,16 +69,6 @@ module Memscope
     # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 
-    # @param text [String] JSON that `to_json` returned
-    # @return [Diagnosis]
-    # @raise [ArgumentError] if it is anything else
-    def self.parse(text)
-      require "json"
-      from_h(JSON.parse(text))
-    rescue JSON::ParserError
-      raise ArgumentError, "#{name}.parse: given invalid JSON, allowed: what to_json returned"
-    end
-
     # @return [Boolean, nil] whether no finding is a warning or critical; nil if there is none, but something that could
     #   change this is unknown
     def healthy? = { problems: false, none: true }[verdict]

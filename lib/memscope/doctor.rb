@@ -34,9 +34,9 @@ module Memscope
         case since
         when nil, Diagnosis then since
         when Hash then Diagnosis.from_h(since)
-        when String then Diagnosis.parse(since)
+        when String then Diagnosis.from_json(since)
         else
-          raise ArgumentError, "Memscope.doctor: since: given #{since.inspect[0, 60]}, allowed: a Memscope::" \
+          raise ArgumentError, "Memscope.doctor: since: given #{Field.excerpt(since)}, allowed: a Memscope::" \
                                "Diagnosis, its to_h or its JSON"
         end
       end

@@ -241,6 +241,17 @@ module Memscope
       Report.print(ledger(**options), io)
     end
 
+    # Loads all that memscope otherwise loads when it is first used. Servers call this as they boot, because Ruby may
+    # fail to load a file for all threads if it kills a thread that is loading it: in Rails the railtie does (with
+    # `eager_load`), elsewhere Memscope::Web, RackTags, SidekiqTags and the plugin of Puma.
+    #
+    # @return [void]
+    def eager_load!
+      require "json"
+      require_relative "eager_load"
+      EagerLoad.files.each { |file| require file }
+    end
+
     # @return [Boolean] whether memscope's extension is loaded
     def supported? = unsupported_reason.nil?
 

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Calls listeners after a fork, in the order of `listen`, in the thread that forks. A listener must not raise.
+  # Calls listeners after a fork, in the order of `listen`, in the thread that forks; a listener must not raise. Also
+  # starts background threads that carry Puma's mark for threads that survive a fork.
   #
   # @api private
   module Forks
@@ -31,6 +32,17 @@ module Memscope
           Process.singleton_class.prepend(Hook) if @listeners.empty?
           @listeners = [*@listeners, { child: child, parent: parent, daemon: daemon }.freeze].freeze
         end
+      end
+
+      # Starts a thread with the mark that tells Puma not to warn about it when Puma forks.
+      #
+      # @param name [String]
+      # @return [Thread]
+      def background(name, &)
+        thread = Thread.new(&)
+        thread.name = name
+        thread.thread_variable_set(:fork_safe, true)
+        thread
       end
 
       # @param event [Symbol] :child, :parent or :daemon

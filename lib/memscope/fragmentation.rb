@@ -90,7 +90,7 @@ module Memscope
       end
 
       # @param snapshot [Snapshot]
-      # @param classes [SizeClasses] of the same epoch, else a reason says so
+      # @param classes [SizeClasses] of the same epoch; if not, a reason says that it differs
       # @param heap [RubyHeap]
       # @return [Fragmentation]
       def of_jemalloc(snapshot, classes, heap)
@@ -154,9 +154,5 @@ module Memscope
         end
       end
     end
-
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
   end
 end

@@ -112,22 +112,42 @@ module Memscope
     # The reason for :malloc while jemalloc samples.
     INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
                "bytes more than the program asked for"
-    private_constant :INFLATED
+    LOCKED = "%d bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take them back"
+    REFUSED = "the kernel refuses madvise to this process, by which malloc returns pages (a sandbox's filter)"
+    private_constant :INFLATED, :LOCKED, :REFUSED
 
     # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false, gc: false)
       { deep: deep, shared: shared, objects: objects, strict: strict, gc: gc }
         .each { |name, value| check_switch(name, value) }
-      collected = RubyHeap::Garbage.collect if gc
+      of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
+    end
+
+    # A deep ledger, with what is shared, and with what objects hold from a walk of their heap just before.
+    #
+    # @api private
+    # @param heap [RubyHeap] read with `objects: true`
+    # @param collected [Hash, nil] the body of a Collected: a GC that was run before the walk
+    # @return [Ledger]
+    def self.with_objects_of(heap, collected = nil)
+      of(collected) do
+        body = Native.ledger(true, true, :walked, false)
+        body[:reasons] = { **heap.reasons.slice(:held_by_objects_bytes), **body[:reasons] }
+        body.update(held_by_objects_bytes: heap.held_by_objects_bytes)
+      end
+    end
+
+    def self.of(collected)
       unjudged = RubyHeap::Garbage.unjudged_bytes
       allocator = Allocator.body
-      body = Native.ledger(deep, shared, objects, strict).update(allocator: allocator)
-      body.update(garbage_max_bytes: [collectable(body[:rows]), unjudged].compact.min, collected: collected)
+      body = yield.update(allocator: allocator, collected: collected)
+      body[:garbage_max_bytes] = [collectable(body[:rows]), unjudged].compact.min
       body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
       inflation = Native.profile_inflation
       body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
       capture(body)
     end
+    private_class_method :of
 
     # All that a GC could free at most; nil if the rows do not show it.
     def self.collectable(rows)
@@ -151,9 +171,46 @@ module Memscope
       super({ **values, rows: values[:rows].sort_by.with_index { |row, index| [-row.bytes, index] }.freeze })
     end
 
+    # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine would gain if
+    #   the process ended; nil without `shared: true`
+    def private_bytes
+      parts = rows.map(&:private_bytes)
+      parts.sum unless parts.empty? || parts.include?(nil)
+    end
+
     # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
+    # @param id [Symbol] of a top row
+    # @param bytes [Range<Integer>] somewhere on the row's pages
+    # @param least [Integer, nil] lower limit of the result
+    # @return [Range<Integer>, nil] the part of them that no other process shares, within its bounds; nil if it is
+    #   unknown which pages are shared
+    def unshared(id, bytes, least: 0)
+      row = rows.find { |top| top.id == id }
+      return unless row&.shared_bytes
+
+      most = [bytes.end, row.private_bytes].min
+      [[bytes.begin - row.shared_bytes, *least].max, most].min..most
+    end
+
+    # @api private
+    # @param bytes [Range<Integer>] somewhere on malloc's pages
+    # @return [Range<Integer>] the part of them that the kernel takes back when malloc returns it, within its bounds
+    def returnable(bytes)
+      malloc = rows.find { |row| row.id == :malloc } or return bytes
+      kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
+      return bytes if kept.zero?
+
+      [bytes.begin - kept, 0].max..(malloc.bytes - kept).clamp(0, bytes.end)
+    end
+
+    # @api private
+    # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes all
+    def kept_reason
+      detail = rows.find { |row| row.id == :malloc }&.detail || {}
+      return REFUSED if detail[:madvise_refused]
+
+      format(LOCKED, detail[:locked_bytes]) if detail[:locked_bytes]
+    end
 
     # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read
     def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)

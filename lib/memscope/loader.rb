@@ -5,12 +5,15 @@ require_relative "reading"
 module Memscope
   # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
   #
-  # All methods raise ArgumentError, naming the path to the value, what was given and what is allowed.
+  # All methods raise ArgumentError, naming the path to the value, what was given and what is allowed. A path is a
+  # String or a pair [path, step]: it becomes text only in a message, since a profile has millions of values.
   #
   # @api private
   module Loader
     NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
-    private_constant :NATURAL
+    # The most characters of a path in a message: keys may be of any length.
+    LONGEST_PATH = 200
+    private_constant :NATURAL, :LONGEST_PATH
 
     # For each type: the pattern (`===`) that its values match, and how messages describe them.
     SCALARS = {
@@ -25,8 +28,9 @@ module Memscope
       boolean: [->(value) { [true, false].include?(value) }, "true or false"],
       time: [Integer, 'a time like "2026-11-21T02:00:00.123Z"'],
       hash: [Hash, "a Hash"],
+      sizes: [->(value) { value.is_a?(Hash) && value.each_value.all?(Integer) }, "a Hash of Integers, in bytes"],
       list: [Array, "an Array"],
-      any: [Object, "a value that JSON knows"]
+      any: [Object, "a JSON value"]
     }.freeze
 
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
@@ -36,23 +40,22 @@ module Memscope
 
     # @param record [Class] a Record class
     # @param hash [Hash] with String or Symbol keys
-    # @param where [String] the path to it
+    # @param where [String, Array] the path to it
     # @return [Hash{Symbol => Object}] a value for each field
     def values(record, hash, where)
       given = keyed(hash, where, record)
       given = opened(record, given, where) if record < Reading
-      names = record.fields.map(&:name)
-      unknown = given.keys.find { |name| !names.include?(name) }
-      refuse("#{where}, a key", unknown.to_s, names.join(", ")) if unknown
-      record.fields.to_h { |field| [field.name, value(field, given[field.name], path(where, field.name))] }
+      unknown = given.each_key.find { |name| !record.names.key?(name) }
+      refuse(where, unknown.to_s, record.fields.map(&:name).join(", "), ", a key") if unknown
+      record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
     end
 
     # Checks the schema and the kind of a reading.
     #
     # @return [Hash{Symbol => Object}] the reading without them
     def opened(record, given, where)
-      check_schema(given[:schema], "#{where}: schema")
-      refuse("#{where}: kind", given[:kind], record.kind) unless given[:kind] == record.kind
+      check_schema(given[:schema], [where, :schema])
+      refuse([where, :kind], given[:kind], record.kind) unless given[:kind] == record.kind
       given.to_h { |name, value| [name, enveloped(record, given, name, where) || value] }.except(:schema, :kind)
     end
 
@@ -64,7 +67,7 @@ module Memscope
       return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
 
       shared = { **given.slice(:schema, :memscope, :ruby, :pid, :at, :process), kind: type.kind }
-      shared.merge(keyed(given[name], path(where, name), type))
+      shared.merge(keyed(given[name], [where, name], type))
     end
 
     def check_schema(schema, where)
@@ -78,16 +81,21 @@ module Memscope
     # @return [Hash{Symbol => Object}] the hash with Symbols for keys
     def keyed(hash, where, record)
       refuse(where, hash, "a Hash as #{record.name}#to_h gives it") unless hash.is_a?(Hash)
-      hash.to_h { |key, value| [key(key, where).to_sym, value] }
+      hash.transform_keys { |key| record.names[key] || key(key, where).to_sym }
     end
 
     # @return [String] "Memscope::Ledger.from_h: rows[0].bytes"
-    def path(where, name) = where.end_with?("from_h") ? "#{where}: #{name}" : "#{where}.#{name}"
+    def path(where)
+      return where if where.is_a?(String)
 
-    def refuse(where, given, allowed)
-      shown = given.inspect
-      shown = "#{shown[0, 60]}..." if shown.length > 63
-      raise ArgumentError, "#{where}: given #{shown}, allowed: #{allowed}"
+      above, step = where
+      return "#{path(above)}[#{step}]" if step.is_a?(Integer)
+
+      "#{path(above)}#{above.is_a?(String) ? ': ' : '.'}#{step}"
+    end
+
+    def refuse(where, given, allowed, what = "")
+      raise ArgumentError, "#{path(where)[0, LONGEST_PATH]}#{what}: given #{Field.excerpt(given)}, allowed: #{allowed}"
     end
 
     def value(field, given, where)
@@ -111,14 +119,14 @@ module Memscope
 
     def list(record, given, where)
       refuse(where, given, "an Array, each item a Hash as #{record.name}#to_h gives it") unless given.is_a?(Array)
-      given.each_with_index.map { |item, index| record.load(item, "#{where}[#{index}]") }.freeze
+      given.each_with_index.map { |item, index| record.load(item, [where, index]) }.freeze
     end
 
     def sentences(given, where)
       refuse(where, given, "a Hash of Strings") unless given.is_a?(Hash)
       given.to_h do |id, sentence|
         id = key(id, where)
-        [id.to_sym, scalar(:string, sentence, "#{where}.#{id}")]
+        [id.to_sym, scalar(:string, sentence, [where, id])]
       end.freeze
     end
 
@@ -141,26 +149,30 @@ module Memscope
     def plain(given, where)
       case given
       when Hash then plain_hash(given, where)
-      # No path is built for an Integer, which cannot be refused: there may be a million of them.
-      when Array
-        given.map.with_index { |item, i| item.is_a?(Integer) ? item : plain(item, "#{where}[#{i}]") }.freeze
+      when Array then plain_list(given, where)
       when String, Symbol, Integer, true, false, nil then Field.plain(given)
-      else given.is_a?(Float) && given.finite? ? given : refuse(where, given, "a value that JSON knows")
+      else given.is_a?(Float) && given.finite? ? given : refuse(where, given, "a JSON value")
       end
+    end
+
+    def plain_list(given, where)
+      return given.dup.freeze if given.all?(Integer) # the frames of a stack: there may be a million
+
+      given.map.with_index { |item, index| plain(item, [where, index]) }.freeze
     end
 
     # A key that consists of decimal digits was an Integer before it became JSON.
     def plain_hash(given, where)
       given.to_h do |key, value|
         text = key(key, where)
-        [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, plain(value, "#{where}.#{text}")]
+        [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, plain(value, [where, text])]
       end.freeze
     end
 
     def key(key, where)
       return Field.text(key.to_s) if key.is_a?(String) || key.is_a?(Symbol) || key.is_a?(Integer)
 
-      refuse("#{where}, a key", key, "a String or a Symbol")
+      refuse(where, key, "a String or a Symbol", ", a key")
     end
 
     # @return [Integer, nil] milliseconds since 1970; nil for an invalid time, such as an impossible day

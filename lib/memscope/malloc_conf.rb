@@ -27,8 +27,8 @@ module Memscope
 
     class << self
       # @param text [String] as MALLOC_CONF has it
-      # @return [Array(Array<Array(String, String)>, String)] name and value of each pair that jemalloc reads, and the
-      #   rest of the text, where jemalloc stops; empty if the text ends with a comma, nil if jemalloc reads all of it
+      # @return [Array(Array<Array(String, String)>, String, nil)] name and value of each pair that jemalloc reads, and
+      #   the text from where it stops reading: empty if the text ends with a comma, nil if jemalloc reads all of it
       def parse(text)
         pairs = text.scan(PAIR)
         read = pairs.sum { |pair| pair.join(":").length + 1 }

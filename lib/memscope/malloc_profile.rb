@@ -62,7 +62,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] the started profile's `session`
+      # @return [Integer] the number of the started profile
       # @raise [ArgumentError, Unavailable] as start
       def start_session(rate: RATE, backend: :auto)
         check(rate: rate, backend: backend)
@@ -96,10 +96,13 @@ module Memscope
       # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
-        power = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
-        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless power
+        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless rate?(rate)
         refuse("backend", backend, BACKENDS.map(&:inspect).join(", ")) unless BACKENDS.include?(backend)
       end
+
+      # @api private
+      # @return [Boolean] whether it is an allowed rate
+      def rate?(rate) = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
 
       # @return [Profile] the profile as of the moment it was stopped
       # @raise [Unavailable] if no profile is running, or if another thread started the next one before the stopped
@@ -131,8 +134,9 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] the number of the running profile, or else of the last one; 0 if there was none
-      def session = Native.profile_session
+      # @param text [String] of any length
+      # @return [String] as much of it as the name of a tag may have
+      def shortened(text) = text.byteslice(0, TAG_BYTES).scrub("")
 
       # @return [Boolean]
       def running? = Native.profile_runs?
@@ -165,7 +169,8 @@ module Memscope
       end
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{Field.excerpt(given)}, " \
+                             "allowed: #{allowed}"
       end
 
       # Symbol#name allocates only once per Symbol.
@@ -173,7 +178,7 @@ module Memscope
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
 
-        raise ArgumentError, "Memscope.tag: given #{name.inspect}, allowed: a String or Symbol of 1 to " \
+        raise ArgumentError, "Memscope.tag: given #{Field.excerpt(name)}, allowed: a String or Symbol of 1 to " \
                              "#{TAG_BYTES} bytes"
       end
 
@@ -182,8 +187,7 @@ module Memscope
         crash = crash(Native.allocator[:version]) if obstacle == :off
         raise Unavailable, "this process was started without jemalloc's profiler, and #{crash}" if crash
 
-        raise Unavailable, "#{OBSTACLES.fetch(obstacle)}; or use backend: :imports, which needs no " \
-                           "settings"
+        raise Unavailable, "#{OBSTACLES.fetch(obstacle)}; or use the backend imports, which needs no settings"
       end
 
       def prepare

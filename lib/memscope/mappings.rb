@@ -16,7 +16,7 @@ module Memscope
     # @return [String] the file's path, "[heap]", "[stack]", or empty
     field :name, :string, null: false
     # @return [Hash{Symbol => Integer}] resident bytes by row: :ruby_heap, :"malloc/main_heap", …
-    field :rows, :hash, null: false
+    field :rows, :sizes, null: false
 
     # @return [Integer] size of the address range
     def size_bytes = self.end - start
@@ -37,9 +37,5 @@ module Memscope
 
     # (see Memscope.mappings)
     def self.read = capture(Native.mappings)
-
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
   end
 end

@@ -30,7 +30,7 @@ module Memscope
       def families(worker: nil)
         own_label = check_worker(worker)
         workers = worker.nil? ? Cluster.workers : {}
-        readings = Readings.new(configuration)
+        readings = Readings.new(Configuration.current)
         DEFINITIONS.filter_map do |definition|
           samples = workers.empty? ? own(definition, readings, own_label) : clustered(definition, readings, workers)
           family(definition, samples) unless samples.empty?
@@ -43,7 +43,7 @@ module Memscope
         case worker
         when String, Integer then worker.to_s
         when false, nil then nil
-        else raise ArgumentError, "Memscope::Metrics.families: worker: given #{worker.inspect}, " \
+        else raise ArgumentError, "Memscope::Metrics.families: worker: given #{Field.excerpt(worker)}, " \
                                   "allowed: a String, an Integer, false, nil"
         end
       end
@@ -52,7 +52,7 @@ module Memscope
         definition.source ? definition.samples(readings[definition.source], label) : {}
       end
 
-      # Here :taken has only sources that are the same for all workers: no other source is read.
+      # In a cluster only the sources that all workers share are read, so :taken (the readings so far) holds no others.
       def clustered(definition, readings, workers)
         return {} if readings.excluded?(definition.source)
 
@@ -65,8 +65,6 @@ module Memscope
         Family.capture({ name: definition.name, help: definition.help, type: definition.type, unit: definition.unit,
                          samples: samples })
       end
-
-      def configuration = Configuration.current
     end
 
     # The readings of one collection of families: each source is read at most once, and those above tier T1 at most once
@@ -108,15 +106,8 @@ module Memscope
         when :cgroup then Cgroup.read
         when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
-        when :arenas then arenas if @arenas
+        when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
         end
-      end
-
-      # Tier T1 under jemalloc. T2 under other allocators, hence read at the interval, or not at all.
-      def arenas
-        return Arenas.read if self[:allocator].name == :jemalloc
-
-        CACHES[:arenas].fetch(@interval) { Arenas.read } if @interval
       end
     end
 

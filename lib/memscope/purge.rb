@@ -35,11 +35,7 @@ module Memscope
 
     # Another thread of this process is purging or tuning. Only one can at a time; the others fail at once rather than
     # wait. A child forked meanwhile can purge.
-    class Busy < StandardError
-      def initialize(message = "another thread of this process is purging or tuning; try again when it has finished")
-        super
-      end
-    end
+    class Busy < StandardError; end
 
     class << self
       # Implements Memscope.purge.
@@ -56,9 +52,9 @@ module Memscope
       # @raise [Busy]
       def with_exclusive_purge
         result = nil
-        raise Busy unless Native.with_exclusive_purge { result = yield }
+        return result if Native.with_exclusive_purge { result = yield }
 
-        result
+        raise Busy, "another thread of this process is purging or tuning; try again when it has finished"
       end
 
       # @api private
@@ -70,7 +66,7 @@ module Memscope
         return if arena.nil? || (limit && arena.is_a?(Integer) && arena.between?(0, limit - 1))
 
         allowed = limit ? "nil, an Integer from 0 to #{limit - 1}" : "nil; arenas can be told apart under jemalloc only"
-        raise ArgumentError, "#{call}: arena: given #{arena.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "#{call}: arena: given #{Field.excerpt(arena)}, allowed: #{allowed}"
       end
     end
   end

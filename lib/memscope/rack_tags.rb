@@ -46,7 +46,7 @@ module Memscope
       @names[name] || @mutex.synchronize do
         next OTHER if @names.size >= MOST
 
-        @names[name.dup.freeze] = name.byteslice(0, MallocProfile::TAG_BYTES).scrub("").freeze
+        @names[name.dup.freeze] = MallocProfile.shortened(name).freeze
       end
     end
 
@@ -61,4 +61,6 @@ module Memscope
       nil
     end
   end
+
+  eager_load! # before there are requests
 end

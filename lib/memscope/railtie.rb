@@ -1,14 +1,16 @@
 # frozen_string_literal: true
 
 module Memscope
-  # Adds to a Rails application: `config.memscope`, the rake tasks, a line in the log at boot that names the allocator,
-  # and the socket if `listen` is configured. It mounts nothing.
+  # Adds to a Rails application: `config.memscope`, eager loading, the rake tasks, a line in the log at boot that names
+  # the allocator, and the socket if `listen` is configured. It mounts nothing.
   #
   # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
   # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.
   class Railtie < ::Rails::Railtie
     config.memscope = Configuration::Direct.new
     Configuration.excuse_environment
+
+    config.eager_load_namespaces << Memscope # which has eager_load!
 
     rake_tasks { require "memscope/tasks" }
 

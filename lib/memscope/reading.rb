@@ -30,8 +30,8 @@ module Memscope
   # Every value is frozen, and equal after a round trip through JSON.
   #
   # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
-  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :list, :any (any JSON value) or
-  #   :sentences (Strings by id); a Record class; or a list of one
+  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :sizes (bytes by id), :list,
+  #   :any (any JSON value) or :sentences (Strings by id); a Record class; or a list of one
   # * `nullable`: whether nil ("not known") is allowed
   # * `one_of`: nil, or the only values allowed
   # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
@@ -45,8 +45,11 @@ module Memscope
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
     # Format of a time in `to_h` and JSON, for Time#strftime.
     TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
+    # The most characters of a value that a message repeats.
+    EXCERPT = 64
     # Types that Field.plain freezes deeply.
-    PLAIN = %i[string hash list any sentences].freeze
+    PLAIN = %i[string hash sizes list any sentences].freeze
+    private_constant :EXCERPT
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
@@ -94,6 +97,18 @@ module Memscope
       string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
     end
 
+    # @param value [Object] one that a message repeats
+    # @return [String] its `inspect`, if that is short; else its beginning, or its class
+    def self.excerpt(value)
+      value = value[0, EXCERPT] if value.is_a?(String)
+      return "an Integer of #{value.bit_length} bits" if value.is_a?(Integer) && value.bit_length > 256
+
+      shown = value.inspect
+      shown.length > EXCERPT ? "#{shown[0, EXCERPT - 3]}..." : shown
+    rescue StandardError # an object need not be able to inspect itself
+      "a #{value.class}"
+    end
+
     private
 
     def record(of, value) = value.is_a?(of) ? value : of.capture(value)
@@ -116,6 +131,12 @@ module Memscope
     class << self
       # @return [Array<Field>] in the order of `to_h`
       def fields = own_fields
+
+      # @api private
+      # @return [Hash{Symbol, String => Symbol}] the names of the fields, by themselves and by their text
+      def names
+        @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
+      end
 
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       #
@@ -152,7 +173,7 @@ module Memscope
       # Does what from_h does, for a record that may be inside another.
       #
       # @api private
-      # @param where [String] the path to the record, for messages
+      # @param where [String, Array] the path to the record, for messages, as Loader has it
       def load(hash, where)
         require_relative "loader"
         new(Loader.values(self, hash, where))
@@ -227,7 +248,7 @@ module Memscope
     # @raise [KeyError] naming the existing ids
     def [](id)
       parts.find { |part| part.id == id } or
-        raise KeyError.new("no #{id.inspect} here; there are: #{ids}", receiver: self, key: id)
+        raise KeyError.new("no #{Field.excerpt(id)} here; there are: #{ids}", receiver: self, key: id)
     end
 
     # @param id [Symbol, Integer]
@@ -239,6 +260,18 @@ module Memscope
     private
 
     def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
+  end
+
+  # The monotonic clock, and the time of day.
+  #
+  # @api private
+  module Clock
+    # @param unit [Symbol] as of Process.clock_gettime
+    # @return [Float, Integer]
+    def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
+
+    # @return [Integer] milliseconds since 1970
+    def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
   end
 
   # What a reading cost.
@@ -256,7 +289,7 @@ module Memscope
 
     # @api private
     # @return [Integer] microseconds of the monotonic clock
-    def self.now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+    def self.now = Clock.now(:microsecond)
 
     # @api private
     # @param tier [Symbol]
@@ -367,6 +400,20 @@ module Memscope
       # @return [String] "process_memory" for ProcessMemory
       def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
 
+      # Builds a reading from its JSON.
+      #
+      # @param json [String] from `to_json`
+      # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
+      def from_json(json)
+        require "json"
+        require_relative "loader"
+        Loader.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
+        from_h(JSON.parse(Field.text(json)))
+      rescue JSON::ParserError => e
+        raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
+                             "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
+      end
+
       # @return [Array<Symbol>] names of the fields outside the envelope
       def body_names = [*own_fields, *CLOSING].map(&:name)
 
@@ -390,7 +437,7 @@ module Memscope
       def check_switch(name, value)
         return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
 
-        raise ArgumentError, "Memscope.#{kind}: #{name}: given #{value.inspect}, allowed: true, false"
+        raise ArgumentError, "Memscope.#{kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
       end
 
       private
@@ -399,7 +446,7 @@ module Memscope
         body[:memscope] = VERSION
         body[:ruby] = RUBY_VERSION
         body[:pid] = Process.pid
-        body[:at] = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+        body[:at] = Clock.time
         body[:process] = ProcessIdentity.current
         body
       end
@@ -415,6 +462,10 @@ module Memscope
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)
+
+    # @api private
+    # @return [Boolean] whether anything could be read: the RSS, unless the kind of reading defines what else
+    def known? = !rss_bytes.nil?
 
     # @api private
     # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment

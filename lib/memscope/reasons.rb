@@ -18,6 +18,7 @@ module Memscope
       no_memory: "no scratch memory could be mapped",
       truncated: "larger than the buffer for it",
       io: "could not be read",
+      exhausted: "a limit of processes is reached",
       unread: "%s: %s",
       # The allocator.
       allocator_unknown: "the allocator is unknown",
@@ -55,14 +56,21 @@ module Memscope
       unlimited: "unlimited (%s)",
       # Ruby's heap.
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
+      child_ended: "the child ended before its answer",
+      child_refused: "no child could be forked: %s",
+      child_too_slow: "the child took too long",
+      child_without_room: "a child may need %d MiB, and %d MiB are free",
       gc_finished: "this reading finished a garbage collection in progress",
       heap_pages_absent: "this Ruby's garbage collector has no heap pages that can be listed",
       heap_pages_unlocked: "other Ractors are alive, and this Ruby exports no lock for listing heap pages",
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
+      walk_left_out: "left out, since a walk of the heap stops Ruby for about %d ms and a child cannot make it (%s): " \
+                     "Memscope.ruby_heap and Memscope.ledger(objects: true) walk it all the same",
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
       # The ledger.
-      cached_chunks_unmarked: "this glibc does not mark cached chunks: they count as in use",
+      cached_chunks_unmarked: "no chunk is marked as cached: this glibc is older than 2.29, and cached chunks count as " \
+                              "in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
       chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
       deep_without_effect: "no effect under jemalloc, which reports this itself",
       gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",
@@ -85,7 +93,9 @@ module Memscope
       stacks_unread: "thread stacks: %s; they are unattributed",
       type_unnamed: "a type without a name",
       # The malloc profile.
-      coverage_contradicted: "the allocator's live memory has grown by %d bytes less than the samples say: older " \
+      imports_taken: "another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its " \
+                     "profile first",
+      coverage_contradicted: "the allocator's live memory has grown by %.1f MiB less than the samples say: older " \
                              "memory was freed, or blocks are freed by calls that this backend does not see",
       freed_not_counted: "jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF",
       growth_too_small: "the allocator's live memory has grown by less than 16 samples represent",

@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
+require_relative "report/display"
 require_relative "report/page"
 require_relative "report/ledger" # these are loaded now: a trap handler can load nothing
 require_relative "report/findings"
 
 module Memscope
-  # Readings as text for people: 80 columns, with box-drawing characters or in plain ASCII. Report renders the readings
-  # it is given, and takes none.
+  # Readings as text for people: 80 columns or those of a Display, with box-drawing characters or in plain ASCII. Report
+  # renders the readings it is given, and takes none.
   module Report
     # The page of each kind of reading, and the file under report/ that defines it.
     PAGES = {
@@ -23,7 +24,8 @@ module Memscope
     class << self
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
-      # @param options [Hash{Symbol => Object}] for the reading's page: `by` and `limit` for a profile
+      # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
+      #   only); for a profile also `by` and `limit`
       # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, unicode: true, **options)
         file, page = PAGES[reading.kind]
@@ -33,7 +35,7 @@ module Memscope
         const_get(page).new(reading, unicode: unicode, **options).to_s
       end
 
-      # Prints a ledger, with box-drawing characters if the io's encoding (else the locale's) is UTF-8.
+      # Prints a ledger as the io's Display has it.
       #
       # @param ledger [Ledger]
       # @param io [IO, #write]
@@ -41,10 +43,11 @@ module Memscope
       # @raise [ArgumentError] when `io` cannot be written to
       def print(ledger, io)
         unless io.respond_to?(:write)
-          raise ArgumentError, "Memscope.report: io: given #{io.inspect}, allowed: an IO or another object with #write"
+          raise ArgumentError, "Memscope.report: io: given #{Field.excerpt(io)}, allowed: an IO or another object " \
+                               "with #write"
         end
 
-        io.write(render(ledger, unicode: encoding(io) == Encoding::UTF_8))
+        io.write(render(ledger, **Display.of(io).to_h))
         nil
       end
 

@@ -8,14 +8,16 @@ module Memscope
     # @param surface [String] the part that needs it
     # @param gem [String]
     # @param feature [String] the file to require
+    # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
     # @return [void]
     # @raise [LoadError] if the gem is missing; the message has the line for the Gemfile
-    def self.load(surface, gem:, feature: gem)
+    def self.load(surface, gem:, feature: gem, version: nil)
       require feature
     rescue LoadError => e
       raise unless e.path == feature
 
-      raise LoadError, %(#{surface} needs the gem #{gem}, which is not there: add `gem "#{gem}"` to the Gemfile)
+      line = "gem #{[gem, *version].map(&:inspect).join(', ')}"
+      raise LoadError, "#{surface} needs the gem #{gem}, which is not installed: add `#{line}` to the Gemfile"
     end
   end
 end

@@ -97,12 +97,36 @@ module Memscope
     # @return [String, nil] state of the GC: "none", "marking" or "sweeping"
     field :gc_state, :string
 
+    # @return [Symbol, nil] where the slots were walked: :process, :child (a forked child), or :headers if nowhere: then
+    #   the pages' headers count the slots, pins are unknown, and a reason says why
+    field :walked_in, :symbol
+    # @return [Integer, nil] microseconds for which forking the child was predicted to stop Ruby; nil without a child
+    field :predicted_pause_us, :count
+    # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
+    field :pause_us, :count
+    # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; only in a diagnosis
+    field :held_by_objects_bytes, :bytes, sparse: true
+
+    # Microseconds under the GVL for which the surfaces walk a heap in the process.
+    BUDGET_US = 10_000
+    private_constant :BUDGET_US
+
     # (see Memscope.ruby_heap)
-    def self.read(collect: false)
-      body = Native.ruby_heap(check_switch(:collect, collect))
+    def self.read(collect: false) = of(Native.ruby_heap(check_switch(:collect, collect), false, nil))
+
+    # The same for what asks more than once, or for other people: waits without the GVL for a garbage collection under
+    # way, and walks a heap of more than BUDGET_US in a forked child, if a fork stops Ruby for less.
+    #
+    # @api private
+    # @param objects [Boolean] whether to read held_by_objects_bytes too
+    # @return [RubyHeap]
+    def self.bounded(objects: false, budget_us: BUDGET_US) = of(Native.ruby_heap(false, objects, budget_us))
+
+    def self.of(body)
       body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
       capture(body)
     end
+    private_class_method :of
 
     # @api private
     # @param ruby [String] a version

@@ -15,8 +15,10 @@ module Memscope
     # @param payload [Hash{String => Object}] the payload of the job; for Active Job the tag is the wrapped class
     # @param _queue [String]
     def call(_job, payload, _queue, &)
-      name = (payload["wrapped"] || payload["class"]).to_s.byteslice(0, MallocProfile::TAG_BYTES).scrub("")
+      name = MallocProfile.shortened((payload["wrapped"] || payload["class"]).to_s)
       name.empty? ? yield : Memscope.tag(name, &)
     end
   end
+
+  eager_load! # before there are jobs
 end

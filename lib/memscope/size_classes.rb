@@ -82,9 +82,10 @@ module Memscope
 
     # (see Memscope.size_classes)
     def self.read(arena: nil)
-      known = Native.arenas(true)[:arenas].map { |body| body[:index] } if arena
-      if known&.none?(arena)
-        raise ArgumentError, "Memscope.size_classes: arena: given #{arena.inspect}, allowed: nil, #{known.join(', ')}"
+      known = Native.arenas(true)[:arenas].map { |body| body[:index] } unless arena.nil?
+      unless arena.nil? || (arena.is_a?(Integer) && known.include?(arena))
+        raise ArgumentError, "Memscope.size_classes: arena: given #{Field.excerpt(arena)}, " \
+                             "allowed: #{[nil, *known].map(&:inspect).join(', ')}"
       end
 
       capture(Native.size_classes(arena, arena.nil?))

@@ -11,8 +11,9 @@ module Memscope
   # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
-  # PID=4711 asks a process that listens. Without it, each task is about the rake process itself, and says so: rake is
-  # not the server. FORMAT=json prints JSON. For a PID that does not listen, memscope:report shows the kernel's view.
+  # PID=4711 asks a process that listens; no application is loaded for that. Without it, each task is about the rake
+  # process itself, and says so: rake is not the server. FORMAT=json prints JSON. For a PID that does not listen,
+  # memscope:report shows the kernel's view.
   module Tasks
     extend Rake::DSL
 
@@ -69,8 +70,6 @@ module Memscope
         return if pid.empty?
 
         refuse("PID", pid, "the number of a process, as `memscope ps` lists them") unless PID.match?(pid)
-        # The application may configure where the sockets are.
-        Rake::Task[:environment].invoke if Rake::Task.task_defined?(:environment)
         Client.new(pid.to_i)
       end
 

@@ -6,15 +6,13 @@ module Memscope
   #
   # @api private
   class TtlCache
-    MONOTONIC = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
-
     # @return [Object] the last value, of any age
     attr_reader :value
 
     # @param keep_errors [Boolean] whether an error is kept for as long as a value would be, and raised again
     # @param clock [#call] returns seconds
     # @param work [#call] returns seconds; the clock that measures how long a read works
-    def initialize(keep_errors: false, clock: MONOTONIC, work: clock)
+    def initialize(keep_errors: false, clock: Clock.method(:now), work: clock)
       @keep_errors = keep_errors
       @clock = clock
       @work = work

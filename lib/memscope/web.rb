@@ -1,12 +1,9 @@
 # frozen_string_literal: true
 
-begin
-  require "rack"
-rescue LoadError => e
-  raise LoadError, "memscope/web needs rack 2.2 or newer; add to the Gemfile: gem \"rack\" (#{e.message})"
-end
-
+require_relative "requirement"
 require_relative "facade"
+
+Memscope::Requirement.load("memscope/web", gem: "rack", version: ">= 2.2")
 require_relative "web/application"
 
 module Memscope
@@ -60,4 +57,6 @@ module Memscope
       def application = @application || @building.synchronize { @application ||= @builder.to_app }
     end
   end
+
+  eager_load! # before there are requests
 end

@@ -5,7 +5,8 @@ require_relative "snapshot"
 require_relative "configuration"
 
 module Memscope
-  # One process of a server, as it last reported itself: a worker, their master, or a process without either.
+  # One process of a server, as it last reported itself: a worker or the master of a cluster, or the only process of a
+  # server without a cluster.
   #
   # rss_bytes is the sum of uss_bytes and shared_bytes. The rows are of a ledger that was read just before, and sum to
   # ledger_rss_bytes, which differs from rss_bytes by some pages.
@@ -39,10 +40,10 @@ module Memscope
     field :rss_at_boot_bytes, :bytes
 
     # @return [Hash{Symbol => Integer}, nil] top rows of the ledger: resident bytes by row
-    field :rows, :hash
+    field :rows, :sizes
     # @return [Hash{Symbol => Integer}, nil] leaf rows of the ledger: resident bytes by path (:"malloc/in_use"), with
     #   the same sum
-    field :leaves, :hash
+    field :leaves, :sizes
     # @return [Integer, nil] number of the ledger's rows that another source contradicts
     field :unverified_rows, :count
     # @return [Snapshot, nil] the snapshot in the same report; nil before the first report

@@ -2,34 +2,49 @@
 
 require_relative "../test_helper"
 
-# A forked child that reads itself must not get private copies of what it shares with its parent.
+# A forked child that is read must not get private copies of what it shares with its parent, whichever way it is read.
 #
-# MEMSCOPE_HEAPS=512,2048 (MiB) is `rake battery:fork`, which has the machine for itself: only there does MemAvailable
-# say what a child took.
+# MEMSCOPE_HEAPS=512,2048 (MiB) is `rake battery:fork`, which has the machine for itself: each reading has a child of its
+# own there, and only there does MemAvailable say what a child took.
 class CopyOnWriteTest < MemscopeTest
-  HEAPS = ENV.fetch("MEMSCOPE_HEAPS", "128").split(",").map { |size| Integer(size) }
+  HEAPS = ENV.fetch("MEMSCOPE_HEAPS", "64").split(",").map { |size| Integer(size) }
   ALONE = ENV.key?("MEMSCOPE_HEAPS")
   NOBODY = 65_534
   KIB = 1024
   USS_LIMIT = 2 * KIB
+  PAGE_USS_LIMIT = 8 * KIB
   # Of the heap: other processes take and return some meanwhile.
   AVAILABLE_LIMIT = 0.25
 
-  READINGS = {
-    "ledger" => "Memscope.ledger",
-    "deep ledger" => "Memscope.ledger(deep: true)",
-    "ledger of sharing" => "Memscope.ledger(shared: true)",
-    "ledger of objects" => "Memscope.ledger(objects: true)",
-    "dry run" => "Memscope.purge(dry_run: true)",
-    "doctor" => "Memscope.doctor",
-    "arenas" => "Memscope.arenas.to_a",
-    "mappings" => "Memscope.mappings.to_a"
+  CALLS = [
+    "rss", "allocator", "snapshot", "snapshot(malloc: true)", "ledger", "ledger(deep: true)", "ledger(shared: true)",
+    "ledger(objects: true)", "ledger(strict: true)", "mappings", "arenas", "size_classes", "fragmentation", "ruby_heap",
+    "process_memory", "cgroup", "workers", "lint", "doctor", "doctor(since: DIAGNOSIS)", "purge(dry_run: true)", "tune"
+  ].to_h { |call| [call, "Memscope.#{call}"] }.freeze
+
+  # What people and programs see of each: all of it, as text and as JSON.
+  SEEN = {
+    "report" => "Memscope.report(StringIO.new, deep: true)",
+    "texts" => "LATEST.each(&:to_s)", "JSON" => "LATEST.each(&:to_json)",
+    "differences" => "(Memscope.ledger - LEDGER).to_s", "metrics" => "Memscope::Prometheus.text"
   }.freeze
 
-  # A heap of `mebibytes` with free blocks among those in use, then a child for each reading. A child has memory of its
+  READINGS = { **CALLS, **SEEN }.freeze
+
+  # By another process, through this one's listener.
+  RELAYED = %w[rss allocator snapshot ledger arenas size_classes fragmentation mappings ruby_heap process_memory cgroup
+               lint doctor workers].to_h { |call| [call, "ask(:#{call})"] }
+                                   .merge("deep ledger" => "ask(:ledger, deep: true, objects: true, shared: true)",
+                                          "dry run" => "ask(:purge, dry_run: true)").freeze
+
+  PAGES = %w[/ /ledger.txt /doctor.json /doctor.txt /arenas /size_classes /ruby_heap /mappings /workers /profile
+             /metrics].to_h { |path| [path, "page(#{path.dump})"] }.freeze
+
+  # A heap of `mebibytes` with free blocks among those in use, then children that are read. A child has memory of its
   # own for the objects that a reading makes.
   CHILDREN = <<~'RUBY'
     require "json"
+    require "stringio"
 
     TEXT = String.new(capacity: 16_384)
 
@@ -55,39 +70,119 @@ class CopyOnWriteTest < MemscopeTest
       GC.disable
     end
 
-    # The growth in one child, and what its block answers.
-    def in_child
+    # The growth by each reading in one child, and what the reading answers.
+    def in_child(readings)
       reader, writer = IO.pipe
       pid = fork do
         make_room
         2.times { uss_kib && available_kib }
-        before = [uss_kib, available_kib]
-        answer = yield
-        writer.puts JSON.generate(uss: uss_kib - before[0], available: before[1] - available_kib, answer: answer)
+        writer.puts JSON.generate(readings.transform_values { |reading| growth(reading) })
         exit!(0)
       end
       writer.close
       Process.wait(pid)
       JSON.parse(reader.read)
     end
+
+    def growth(reading)
+      GC.start
+      before = [uss_kib, available_kib]
+      answer = reading.call
+      after = [uss_kib, available_kib]
+      { uss: after[0] - before[0], available: before[1] - after[1], answer: answer }
+    end
+
+    def in_children(readings, each) = readings.each_slice(each).map { |slice| in_child(slice.to_h) }.reduce({}, :merge)
+
+    # Warm: each has run here, and what a collection marks as old is marked.
+    def warm(readings, times = 2)
+      times.times { readings.each_value(&:call) }
+      4.times { GC.start }
+    end
   RUBY
 
+  SURFACES = <<~'RUBY'
+    require "memscope/web"
+    require "rack/mock"
+    require "rbconfig"
+
+    Memscope.configure { |c| c.username = c.password = "memory" }
+    Memscope.listen
+
+    # Another process, which this one did not fork from its heap.
+    ASKING = <<~'SCRIPT'
+      require "json"
+      $stdout.sync = true
+      $stdin.each_line do |line|
+        pid, name, options = JSON.parse(line, symbolize_names: true)
+        puts Memscope::Client.new(pid).call(name.to_sym, **options).class
+      end
+    SCRIPT
+    ASKER = IO.popen([RbConfig.ruby, *$LOAD_PATH.map { |path| "-I#{path}" }, "-rmemscope", "-e", ASKING], "r+")
+
+    def ask(name, **options)
+      ASKER.puts JSON.generate([Process.pid, name, options])
+      ASKER.gets.chomp
+    end
+
+    ENVIRONMENT = { "REMOTE_ADDR" => "127.0.0.1", "HTTP_AUTHORIZATION" => "Basic #{["memory:memory"].pack('m0')}" }.freeze
+
+    def page(path)
+      response = Rack::MockRequest.new(Memscope::Web).get(path, ENVIRONMENT)
+      response.body
+      response.status
+    end
+  RUBY
+
+  def lambdas(readings) = "{ #{readings.map { |name, code| "#{name.dump} => -> { #{code} }" }.join(', ')} }"
+
+  # @param limits [Hash{String => Integer}] KiB, where it is not USS_LIMIT
+  def assert_shared(children, mebibytes, limits = {})
+    grown = children.select { |name, child| child["uss"] > limits.fetch(name, USS_LIMIT) }
+
+    assert_empty grown, "KiB that became private"
+    return unless ALONE
+
+    assert_empty children.select { |_, child| child["available"] > AVAILABLE_LIMIT * mebibytes * KIB }, "KiB"
+  end
+
   HEAPS.each do |mebibytes|
-    both_allocators "a child of #{mebibytes} MiB" do |preload|
+    both_allocators "readings in a child of #{mebibytes} MiB" do |preload|
       skip_under_sanitizer
       children = child_json(<<~RUBY, preload: preload, timeout: 600)
         #{CHILDREN}
-        readings = { "nothing" => -> {}, #{READINGS.map { |name, code| "#{name.dump} => -> { #{code} }" }.join(', ')} }
         grow_heap(#{mebibytes})
-        3.times { readings.each_value(&:call) }
-        GC.start
-        puts JSON.generate(readings.transform_values { |reading| in_child { reading.call && nil } })
+        DIAGNOSIS = Memscope.doctor
+        LEDGER = Memscope.ledger
+        LATEST = [LEDGER, #{CALLS.values.reject { |code| code.match?(/rss|since/) }.join(', ')}]
+        readings = #{lambdas(READINGS)}.transform_values { |reading| -> { reading.call && nil } }
+        warm(readings)
+        writing = -> { $strings.each { |string| string.setbyte(0, 120) unless string.empty? } && nil }
+        puts JSON.generate(in_children({ "nothing" => -> {}, **readings, "writing" => writing }, #{ALONE ? 1 : 15}))
       RUBY
 
-      assert_empty children.select { |_, child| child["uss"] > USS_LIMIT }, "KiB that became private"
-      next unless ALONE
+      assert_equal ["nothing", *READINGS.keys, "writing"], children.keys
+      assert_operator children.delete("writing")["uss"], :>, mebibytes * KIB / 2
+      assert_shared children, mebibytes
+    end
 
-      assert_empty children.select { |_, child| child["available"] > AVAILABLE_LIMIT * mebibytes * KIB }, "KiB"
+    both_allocators "surfaces in a child of #{mebibytes} MiB" do |preload|
+      skip_under_sanitizer
+      children = child_json(<<~RUBY, preload: preload, bundler: true, timeout: 600)
+        #{CHILDREN}
+        #{SURFACES}
+        grow_heap(#{mebibytes})
+        readings = #{lambdas({ **RELAYED, **PAGES })}
+        warm(readings)
+        puts JSON.generate(in_children(readings, #{ALONE ? 1 : 14}))
+        $stdout.flush
+        exit!(0)
+      RUBY
+
+      assert_equal [*RELAYED.keys, *PAGES.keys], children.keys
+      assert_equal [200], children.values_at(*PAGES.keys).map { |page| page["answer"] }.uniq
+      refute_includes children.values_at(*RELAYED.keys).map { |reading| reading["answer"] }, nil
+      assert_shared children, mebibytes, PAGES.transform_values { PAGE_USS_LIMIT }
     end
   end
 
@@ -100,12 +195,11 @@ class CopyOnWriteTest < MemscopeTest
       readings = { ledger: -> { Memscope.ledger(deep: true).reasons }, dry_run: -> { Memscope.purge(dry_run: true) && nil },
                    doctor: -> { Memscope.doctor && nil } }
       grow_heap(64)
-      3.times { readings.each_value(&:call) }
-      GC.start
-      puts JSON.generate(readings.transform_values { |reading| in_child { Process::Sys.setuid(#{NOBODY}); reading.call } })
+      warm(readings)
+      puts JSON.generate(in_child({ "setuid" => -> { Process::Sys.setuid(#{NOBODY}) }, **readings }))
     RUBY
 
-    assert_empty children.select { |_, child| child["uss"] > USS_LIMIT }, "KiB that became private"
+    assert_shared children, 64
     assert_match(%r{/proc/self/pagemap: refused by the kernel}, children.dig("ledger", "answer", "source"))
     refute_includes children.dig("ledger", "answer"), "own_memory"
   end

@@ -151,6 +151,15 @@ class DepthTest < MemscopeTest
     assert_operator shares[0][0] - shares[1][0], :>=, 80 * MIB
   end
 
+  # Without thread caches no chunk is cached, and none can be marked.
+  def test_thread_caches_that_are_switched_off
+    skip_under_sanitizer
+    reason = child_json("require 'json'; puts Memscope.ledger(deep: true).to_json",
+                        env: { "GLIBC_TUNABLES" => "glibc.malloc.tcache_count=0" })["reasons"]["thread_caches"]
+
+    assert_match(/older than 2\.29, .* or it has no thread caches \(glibc\.malloc\.tcache_count=0\)\z/, reason)
+  end
+
   private
 
   def malloc_detail(preload, script)

@@ -34,6 +34,11 @@ class DoctorAcceptanceTest < MemscopeTest
     Patient.new(Memscope::Diagnosis.from_h(answer["diagnosis"]), *answer.values_at("about", "returned", "text"))
   end
 
+  def asking_gives_huge_pages?
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    File.readable?(path) && File.read(path).include?("[madvise]")
+  end
+
   def self.sick(name, &body)
     SIZES.each do |mebibytes|
       define_method("test_#{name}_of_#{mebibytes}") do
@@ -110,6 +115,24 @@ class DoctorSickTest < DoctorAcceptanceTest
       assert_returned finding, patient
       assert_match(/tune\(background_thread: true\)/, finding.remedy)
     end
+  end
+
+  # CRuby forbids its process huge pages; who allows them again has what glibc asks for.
+  sick "malloc_thp" do |mebibytes|
+    skip "huge pages are not given to those who ask" unless asking_gives_huge_pages?
+    asking, silent = [1, 0].map do |hugetlb|
+      patient(<<~RUBY, env: { "GLIBC_TUNABLES" => "glibc.malloc.hugetlb=#{hugetlb}" })
+        Host.allow_huge_pages!
+        DIAGNOSE.call(Patients.trimmable(#{mebibytes}))
+      RUBY
+    end
+    found = asking.diagnosis.find { |finding| finding.id == :malloc_thp }
+
+    refute_nil found, asking.text
+    assert_within_ten_percent asking.about, found.affected_bytes, asking
+    assert_includes asking.text, "> GLIBC_TUNABLES=glibc.malloc.hugetlb=0"
+    refute_includes silent.diagnosis.map(&:id), :malloc_thp
+    assert_operator silent.diagnosis.evidence.process_memory.anonymous_huge_bytes, :<, MEBIBYTE
   end
 
   sick "compactable" do |mebibytes|

@@ -48,7 +48,7 @@ class FaultsTest < MemscopeTest
     out.string
   end
 
-  def diagnose(pid, *arguments) = Memscope::Diagnosis.parse(command("doctor", pid, "--json", *arguments))
+  def diagnose(pid, *arguments) = Memscope::Diagnosis.from_json(command("doctor", pid, "--json", *arguments))
 
   def finding(diagnosis, id) = diagnosis.find { |found| found.id == id } || flunk("no #{id}:\n#{diagnosis}")
 

@@ -42,6 +42,25 @@ class InjectionTest < MemscopeTest
     assert_rise(change, "ruby_heap/live_slots")
   end
 
+  # Ruby 3.1 and 3.2 export a lock under which the pages can be listed all the same.
+  both_allocators "Ruby slots beside Ractors" do |preload|
+    listed = RUBY_VERSION < "3.3"
+    change = inject(preload, <<~RUBY, setup: "$VERBOSE = nil; ractors = Array.new(2) { Ractor.new { Ractor.receive } }")
+      slot_size = GC::INTERNAL_CONSTANTS.values_at(:BASE_SLOT_SIZE, :RVALUE_SIZE).compact.first
+      $objects = nil
+      900_000.times { $objects = [$objects] }
+      900_000 * slot_size
+    RUBY
+
+    assert_rise(change, listed ? "ruby_heap/live_slots" : "ruby_heap/whole_pages")
+    assert_operator(change.after.bytes("unattributed"), :<, MIB / 4)
+    check = change.after.rows.dig("ruby_heap", "check")
+
+    assert_equal(check["expected_bytes"], check["actual_bytes"])
+    refute_empty(change.after.ledger["reasons"])
+    assert_equal(listed, change.after.rows.key?("ruby_heap/free_slots"))
+  end
+
   both_allocators "main stack" do |preload|
     change = inject(preload, "Host.touch_stack(#{INJECTED + RESERVED_STACK}); #{INJECTED}",
                     setup: "Process.setrlimit(:STACK, #{2 * INJECTED}); Host.touch_stack(#{RESERVED_STACK})")
@@ -53,6 +72,17 @@ class InjectionTest < MemscopeTest
     change = inject(preload, "start << true; touched.pop; #{INJECTED}", setup: <<~RUBY, env: thread_stack)
       start, touched = Queue.new, Queue.new
       Thread.new { start.pop; Host.touch_stack(#{INJECTED}); touched << true; sleep }
+    RUBY
+
+    assert_rise(change, "stacks/threads")
+  end
+
+  # Before Ruby 3.3 the setting has no effect.
+  both_allocators "stacks of threads that may migrate" do |preload|
+    change = inject(preload, <<~RUBY, setup: "start, touched = Queue.new, Queue.new", env: mn_threads)
+      3.times { Thread.new { Host.touch_stack(#{INJECTED / 4}); touched << true; start.pop } }
+      3.times { touched.pop }
+      #{INJECTED / 4 * 3}
     RUBY
 
     assert_rise(change, "stacks/threads")
@@ -183,6 +213,10 @@ class InjectionTest < MemscopeTest
 
   def thread_stack
     { "RUBY_THREAD_MACHINE_STACK_SIZE" => (2 * INJECTED).to_s }
+  end
+
+  def mn_threads
+    { "RUBY_MN_THREADS" => "1", **thread_stack }
   end
 
   def fiber_stack

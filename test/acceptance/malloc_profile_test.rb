@@ -62,7 +62,7 @@ class MallocProfileTest < MemscopeTest
 
   each_way("generations_tell_a_leak_from_a_cache") do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
-      native = Memscope.const_get(:Native)
+      native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 1 << 14, backend: ENV.fetch("BACKEND").to_sym)
       Leaks.churn(4000, :here) # behind the interval that jemalloc has drawn at the rate before
       def leak = Leaks.leak(4096, 512, :here)
@@ -96,7 +96,7 @@ class MallocProfileTest < MemscopeTest
     times = LONG ? 10_000 : 300
     settings = { **settings, env: settings[:env].transform_values { |value| value.sub("accum:true", "accum:false") } }
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], timeout: LONG ? 900 : 300, **settings)
-      native = Memscope.const_get(:Native)
+      native = Memscope.module_eval("Native")
       round = lambda do |_|
         Memscope::MallocProfile.start(rate: 1 << 12, backend: ENV.fetch("BACKEND").to_sym)
         Leaks.churn(50, :here)
@@ -132,7 +132,7 @@ class MallocProfileTest < MemscopeTest
   # jemalloc has each thread count to the end of the interval that it has drawn at the rate before.
   each_way("rates_follow_one_another", WAYS.except(:jemalloc)) do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
-      native = Memscope.const_get(:Native)
+      native = Memscope.module_eval("Native")
       estimates = [30, 12].map do |log|
         Memscope::MallocProfile.start(rate: 1 << log, backend: ENV.fetch("BACKEND").to_sym)
         Leaks.refused
@@ -148,7 +148,7 @@ class MallocProfileTest < MemscopeTest
 
   each_way("libraries_that_come_later") do |settings|
     answer = child_json(<<~RUBY, requires: ["json"], **settings)
-      native = Memscope.const_get(:Native)
+      native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 1 << 14, backend: ENV.fetch("BACKEND").to_sym)
       require "zlib"
       kept = Array.new(50) { Zlib::Deflate.new }
@@ -163,7 +163,7 @@ class MallocProfileTest < MemscopeTest
 
   each_way("concurrent_readings") do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
-      native = Memscope.const_get(:Native)
+      native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 1 << 12, backend: ENV.fetch("BACKEND").to_sym)
       Leaks.churn(4000, :here)
       Leaks.leak(4096, 1000, :here)
@@ -177,7 +177,7 @@ class MallocProfileTest < MemscopeTest
   # Ruby makes an exception of the fault at the end of a stack, and jumps out of malloc.
   each_way("overflowing_stacks") do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
-      native = Memscope.const_get(:Native)
+      native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 512, backend: ENV.fetch("BACKEND").to_sym)
       def deeper(depth) = [depth].each { |at| ("o" * 600) && deeper(at + 1) }
       overflows = 30.times.count do |turn|
@@ -267,7 +267,7 @@ class MallocProfileTest < MemscopeTest
       puts JSON.generate(Memscope::MallocProfile.stop.reasons[:coverage])
     RUBY
 
-    assert_match(/grown by \d+ bytes less than the samples say: .* calls that this backend does not see/, reason)
+    assert_match(/grown by \d+\.\d MiB less than the samples say: .* calls that this backend does not see/, reason)
   end
 
   def test_a_snapshot_in_a_trap_handler
@@ -282,6 +282,48 @@ class MallocProfileTest < MemscopeTest
     RUBY
 
     assert_operator answer.fetch("live_bytes"), :>=, 1_000_000
+  end
+
+  # As each Ruby::Box has one: two libraries that would patch the same imports.
+  def test_another_copy_of_memscope_is_refused_while_one_profiles
+    first, error, later = child_json(<<~RUBY, requires: %w[json fileutils tmpdir])
+      MallocProfile = Memscope::MallocProfile
+      first = %i[start_profile stop_profile malloc_profile].to_h { |name| [name, Memscope.module_eval("Native").method(name)] }
+      MallocProfile.start(backend: :imports, rate: 512)
+      kept = Array.new(2_000) { "x" * 2_000 }
+      Dir.mktmpdir do |directory|
+        copy = File.join(directory, "memscope.so")
+        FileUtils.cp($LOADED_FEATURES.find { |path| path.end_with?("/memscope.so") }, copy)
+        $VERBOSE = nil
+        require copy
+      end
+      error = MallocProfile.start(backend: :imports) rescue "\#{$!.class}: \#{$!.message}"
+      first[:stop_profile].call
+      live = first[:malloc_profile].call.fetch(:stacks).sum { |stack| stack.fetch(:live_bytes) }
+      MallocProfile.start(backend: :imports, rate: 512)
+      more = Array.new(2_000) { "y" * 2_000 }
+      puts JSON.generate([live, error, MallocProfile.stop.total_live_bytes])
+    RUBY
+
+    assert_match(/\AMemscope::MallocProfile::Unavailable: .*another copy of memscope, .* stop its profile first/, error)
+    assert_operator(first, :>=, 3_500_000)
+    assert_operator(later, :>=, 3_500_000)
+  end
+
+  def test_a_profile_in_another_box_is_refused
+    skip "boxes came with Ruby 4.0" if RUBY_VERSION < "4"
+    boxed, later = child_json(<<~RUBY, requires: ["json"], env: { "RUBY_BOX" => "1" }, ruby_args: ["-W0"])
+      box = Ruby::Box.new
+      $LOAD_PATH.each { |path| box.eval("$LOAD_PATH << \#{path.dump}") }
+      box.require("memscope")
+      profile = "Memscope.malloc_profile(backend: :imports, rate: 512) { $kept = 'x' * 1_000_000 }.total_live_bytes"
+      boxed = nil
+      Memscope.malloc_profile(backend: :imports) { boxed = box.eval("\#{profile} rescue $!.message") }
+      puts JSON.generate([boxed, box.eval(profile)])
+    RUBY
+
+    assert_match(/another copy of memscope, such as that of another Ruby::Box, profiles this process/, boxed)
+    assert_in_delta(1_000_000, later, 100_000)
   end
 
   def test_bad_input

@@ -9,17 +9,32 @@ require "tmpdir"
 class PackagingTest < MemscopeTest
   parallelize_me!
 
+  # There is no page yet that a homepage could name.
+  KNOWN_WARNINGS = ["no homepage specified", "See https://guides.rubygems.org/specification-reference/ for help"].freeze
+
   def test_the_gem_installs_and_reads
     skip "the gem is built without a sanitizer" if ChildProcess::SANITIZER
     Dir.mktmpdir do |directory|
       gem = File.join(directory, "memscope.gem")
       home = File.join(directory, "gems")
-      run_gem("build", "memscope.gemspec", "-o", gem)
+      built = run_gem("build", "memscope.gemspec", "-o", gem)
       run_gem("install", "--local", "--no-document", "--install-dir", home, gem)
 
+      assert_equal(KNOWN_WARNINGS, built.err.scan(/^WARNING: +(.*?)\.?$/).flatten)
       assert_contents(Gem::Package.new(gem).spec)
       assert_reads("GEM_HOME" => home, "GEM_PATH" => home)
     end
+  end
+
+  # Links and pictures of what ships.
+  def test_documents_lead_to_what_ships_with_them
+    files = Gem::Specification.load(File.join(ChildProcess::ROOT, "memscope.gemspec")).files
+    missing = files.grep(/\.md\z/).flat_map do |document|
+      targets = File.read(File.join(ChildProcess::ROOT, document)).scan(/\]\(([^)\s#]+)[^)]*\)/).flatten
+      targets.grep_v(/\A\w+:/).map { |target| File.join(File.dirname(document), target).delete_prefix("./") } - files
+    end
+
+    assert_empty(missing)
   end
 
   private
@@ -29,6 +44,7 @@ class PackagingTest < MemscopeTest
                                       env: { "MAKEFLAGS" => "-j#{Etc.nprocessors}" }, timeout: 600)
 
     assert_predicate(result, :success?, result.to_s)
+    result
   end
 
   def assert_contents(specification)

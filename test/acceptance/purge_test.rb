@@ -161,6 +161,100 @@ class PurgeAcceptanceTest < MemscopeTest
     assert_equal trim["returned_bytes"], trim["rows"].values.sum
   end
 
+  # 128 MiB are free between small blocks.
+  SCATTERED = <<~RUBY
+    require "json"
+    Host.malloc_blocks([2_048, 64], 64_000)
+    Host.free_blocks(keep: 50)
+  RUBY
+
+  # What the kernel counts of this process, in a child that shares with its parent what it returns.
+  PRIVATE = <<~RUBY
+    GC.disable
+    def uss = File.read("/proc/self/smaps_rollup").scan(/^Private_\\w+: +(\\d+)/).flatten.sum { |kib| kib.to_i * 1024 }
+    def statm = File.read("/proc/self/statm").split[1].to_i * 4096
+    def fall
+      before = [statm, uss]
+      result = yield
+      [result.to_h, before[0] - statm, before[1] - uss]
+    end
+    2.times { Memscope.purge(dry_run: true) && fall { {} } }
+  RUBY
+
+  { glibc: :trim, jemalloc: :purge }.each do |allocator, name|
+    options = { preload: ChildProcess::ALLOCATORS[allocator], env: NEVER, requires: REQUIRES }
+
+    define_method("test_what_a_forked_child_returns_the_machine_does_not_gain_under_#{allocator}") do
+      (dry, diagnosis, (result, rss, uss)), (_, _, (alone, _)) = child_json(<<~RUBY, **options)
+        #{SCATTERED}
+        #{PRIVATE}
+        look = -> { [Memscope.purge(:#{name}, dry_run: true).to_h, Memscope.doctor.to_h, fall { Memscope.purge(:#{name}) }] }
+        2.times { Memscope.doctor }
+        reader, writer = IO.pipe
+        pid = fork do
+          writer.puts JSON.generate(look.call)
+          exit!(0)
+        end
+        writer.close
+        of_child = JSON.parse(reader.read)
+        Process.wait(pid)
+        puts JSON.generate([of_child, look.call])
+      RUBY
+
+      assert_operator lever(dry, name.name)["predicted_max_bytes"], :>=, 100 * MIB
+      assert_operator lever(dry, name.name)["predicted_private_max_bytes"], :<=, 4 * MIB
+      assert_in_delta rss, result["returned_bytes"], 4 * MIB
+      assert_in_delta uss, result["returned_private_bytes"], 2 * MIB
+      assert_operator result["returned_private_bytes"], :<=, 2 * MIB
+      assert_operator diagnosis["findings"].sum { |found| found["recoverable_max_bytes"] || 0 }, :<=, 8 * MIB
+      assert_match(/The machine gains nothing: other processes share/, Memscope::Purge::Result.from_h(result).to_s)
+      assert_in_delta alone["returned_bytes"], alone["returned_private_bytes"], 2 * MIB
+      refute_match(/The machine gains/, Memscope::Purge::Result.from_h(alone).to_s)
+    end
+
+    { "locked memory" => ["skip = !Host.lock_memory!", /bytes of malloc's memory are locked/],
+      "a refused madvise" => ["Host.deny_madvise!", /refuses madvise/] }.each do |hindrance, (code, reason)|
+      define_method("test_#{hindrance.tr(' ', '_')}_is_known_before_the_prediction_under_#{allocator}") do
+        skipped, result, diagnosis = child_json(<<~RUBY, **options)
+          #{SCATTERED}
+          skip = false
+          #{code}
+          puts JSON.generate([skip, Memscope.purge(:#{name}).to_h, Memscope.doctor.to_h])
+        RUBY
+        skip "this process may not lock so much memory" if skipped
+        done = lever(result, name.name)
+
+        assert_operator done["predicted_max_bytes"], :<=, 2 * MIB
+        assert_in_delta done["predicted_max_bytes"], done["returned_bytes"], 2 * MIB
+        assert_match reason, done["reason"]
+        assert_operator diagnosis["findings"].sum { |found| found["recoverable_max_bytes"] || 0 }, :<=, 8 * MIB
+      end
+    end
+  end
+
+  # glibc's main arena goes on in mappings of its own.
+  def test_the_main_arena_where_the_break_cannot_rise
+    (used, unattributed), result = child_json(<<~RUBY, requires: REQUIRES)
+      require "json"
+      GC.disable
+      Host.block_break!
+      Memscope.ledger(deep: true)
+      before = Memscope.ledger(deep: true)
+      Host.malloc_blocks(1_000, 65_536)
+      after = Memscope.ledger(deep: true)
+      grown = ->(*path) { after.dig(*path).bytes - before.dig(*path).bytes }
+      rows = [grown.call(:malloc, :main_heap, :in_use), grown.call(:unattributed)]
+      Host.free_blocks(keep: 97)
+      puts JSON.generate([rows, Memscope.purge(:trim).to_h])
+    RUBY
+    trim = lever(result, "trim")
+
+    assert_in_delta 64_000_000, used, 4 * MIB
+    assert_in_delta 0, unattributed, MIB
+    assert_operator trim["returned_bytes"], :>=, 32 * MIB
+    assert_in_delta trim["returned_bytes"], trim["predicted_bytes"], trim["returned_bytes"] * 0.03
+  end
+
   def test_tcmalloc_collects
     skip "not installed" unless AllocatorFixtures.available?(AllocatorFixtures::TCMALLOC)
     result = purged(FREED, "Memscope.purge", preload: AllocatorFixtures::TCMALLOC, env: {})

@@ -42,9 +42,9 @@ class WorkersProfileTest < MemscopeTest
 
   # @return [Array<Hash{String => String}>] the labels of each sample, and all comments
   def pprof(path)
-    require "google/protobuf"
+    require_relative "../support/profile_proto"
     body = @server.get("/memscope/debug/pprof/heap#{path}")
-    message = Memscope::Profile::Formats::Pprof.const_get(:Messages)::Profile.decode(Zlib.gunzip(body))
+    message = ProfileProto::Profile.decode(Zlib.gunzip(body))
     text = ->(index) { message.string_table[index] }
     labels = message.sample.map { |one| one.label.to_h { |label| [text[label.key], text[label.str]] } }
     [labels, message.comment.map(&text)]

@@ -33,6 +33,7 @@ class WorkersAcceptanceTest < MemscopeTest
       assert_equal [nil, 0, 1], workers.map(&:index)
       assert_equal server.pid, workers.first.pid
       assert_equal server.pid, workers.pid, "the master answers"
+      assert_equal "true", server.get("/loaded"), "of all of memscope"
       assert_one_thread server
       assert_sizes server
       assert_cheap(server) { assert_unshared server }
@@ -204,6 +205,8 @@ class WorkersAcceptanceTest < MemscopeTest
 
       assert_equal([[:single, server.pid, nil]], workers.map { |one| [one.role, one.pid, one.index] })
       assert_match(/\Aonly this process: /, workers.reasons[:workers])
+      server.until_found("all of memscope") { true if server.get("/loaded") == "true" }
+
       refute_match(/arning/, server.log)
     end
   end

@@ -24,7 +24,7 @@ class CLIPidTest < MemscopeTest
                  ran.out.lines.map { |line| JSON.parse(line).values_at("kind", "pid") })
     ran = memscope("doctor", "--pid", process.pid.to_s, "--json")
 
-    assert_equal [process.pid, ""], [Memscope::Diagnosis.parse(ran.out).pid, ran.err]
+    assert_equal [process.pid, ""], [Memscope::Diagnosis.from_json(ran.out).pid, ran.err]
     File.write(File.join(@directory, "since"), ran.out)
     ran = memscope("doctor", "--pid", process.pid.to_s, "--since", File.join(@directory, "since"))
 
@@ -42,7 +42,8 @@ class CLIPidTest < MemscopeTest
                  [ran.status, result.pid, result.settle_seconds, result.settled.pid]
     assert_includes memscope("purge", "--pid", process.pid.to_s, "--dry-run").out, "nothing was changed"
     assert_fails(64, /\Amemscope purge: a lever: given "rm", allowed: gc/, "purge", "--pid", process.pid.to_s, "rm")
-    assert_fails(64, /\Amemscope purge: settle: given -1.0, allowed/, "purge", "--pid", process.pid.to_s, "--settle=-1")
+    assert_fails(64, /\Amemscope purge: --settle: given -1.0, allowed/, "purge", "--pid", process.pid.to_s,
+                 "--settle=-1")
   end
 
   def test_one_that_does_not
@@ -69,7 +70,7 @@ class CLIPidTest < MemscopeTest
     end
     assert_fails(64, /\Amemscope report: --pid and --socket exclude each other; allowed: --pid N, --socket PATH, /,
                  "report", "--socket", path, "--pid", process.pid.to_s)
-    assert_fails(64, "memscope top: there is no terminal; allowed: memscope ps, memscope report --pid N\n",
+    assert_fails(64, "memscope top: needs a terminal; instead, use memscope ps, or memscope report --pid N\n",
                  "top", "--socket", path)
     process.stop
 
@@ -114,8 +115,8 @@ class CLIPidTest < MemscopeTest
     gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
     %w[report doctor purge].each do |command|
       assert_fails(74, "memscope #{command}: there is no process #{gone}\n", command, "--pid", gone.to_s)
-      assert_fails(64, "memscope #{command}: pid: given 0, allowed: the number of a process\n", command, "--pid", "0")
-      assert_fails(64, /invalid argument: --pid x; allowed: --pid N/, command, "--pid", "x")
+      assert_fails(64, "memscope #{command}: --pid: given 0, allowed: a process ID, as `memscope ps` lists them\n",
+                   command, "--pid", "0")
     end
   end
 

@@ -46,8 +46,8 @@ class CLIDoctorTest < MemscopeTest
       path = File.join(directory, "diagnosis.json")
 
       assert_equal "", doctor("--json", "--output", path).out
-      earlier = Memscope::Diagnosis.parse(File.read(path))
-      later = Memscope::Diagnosis.parse(doctor("--json", "--since", path).out)
+      earlier = Memscope::Diagnosis.from_json(File.read(path))
+      later = Memscope::Diagnosis.from_json(doctor("--json", "--since", path).out)
 
       assert_equal [Process.pid, :clear], [earlier.pid, later.checked.find do |check|
         check.id == :native_growth
@@ -74,7 +74,7 @@ class CLIDoctorTest < MemscopeTest
   end
 
   def test_garbage_is_collected_when_asked_for
-    diagnoses = [[], %w[--gc]].map { |given| Memscope::Diagnosis.parse(doctor("--json", *given).out) }
+    diagnoses = [[], %w[--gc]].map { |given| Memscope::Diagnosis.from_json(doctor("--json", *given).out) }
     without, with = diagnoses.map { |diagnosis| diagnosis.evidence.ledger }
 
     assert_nil without.collected
@@ -91,6 +91,20 @@ class CLIDoctorTest < MemscopeTest
       assert_equal [64, ""], ran.to_a.first(2)
       assert_match(/^memscope doctor: --since .*another process \(pid \d+, read at .*\), allowed: one of this/, ran.err)
     end
+  end
+
+  # Before its script runs, since a server does not end.
+  def test_settings_of_a_program
+    ran = launch("doctor", "--settings", "--", RbConfig.ruby, "-e", "warn :script",
+                 env: { "MALLOC_ARENA_MAX" => "few" })
+
+    assert_exit 0, ran
+    assert_match(/^  warning: MALLOC_ARENA_MAX, given "few".*^script$/m, ran.err)
+    ran = launch("doctor", "--settings", "--json", "--", RbConfig.ruby, "-e", "exit 3")
+
+    assert_exit 3, ran
+    assert_equal "lint", JSON.parse(ran.err.lines.last)["kind"]
+    assert_exit 64, launch("doctor", "--settings", "--every=1", "--", "true"), err: /exclude each other/
   end
 
   def test_what_cannot_be_compared_with
@@ -115,7 +129,7 @@ class CLIDoctorTest < MemscopeTest
     script = "sleep 0.01 while $stderr.stat.size.zero?; Host.malloc_blocks(1_000, 64_000)"
     ran = launch("doctor", "--every", "0.5", "--json", "--", RbConfig.ruby,
                  "-I#{ChildProcess::TEST_EXTENSION_DIRECTORY}", "-rmemscope_test", "-e", script)
-    last = Memscope::Diagnosis.parse(ran.err.lines.last)
+    last = Memscope::Diagnosis.from_json(ran.err.lines.last)
 
     assert_exit 0, ran
     assert_equal :native_growth, last.first.id

@@ -163,13 +163,28 @@ class CLIProfileTest < MemscopeTest
     assert_match(/this process allows no actions: its setting `actions` is false/, err)
   end
 
-  def test_without_a_profiler_it_says_what_to_do
+  # As on a server that nobody has prepared.
+  def test_without_a_profiler_it_takes_imports_and_says_so
     process = listening(KEEPER)
-    status, _out, err = profile("--pid", process.pid.to_s, "--seconds=0.1")
+    status, out, err = profile("--pid", process.pid.to_s, "--seconds=0.5", "--rate=4096")
+
+    assert_equal [0, "memscope profile: process #{process.pid} has no jemalloc profiler enabled: profiling with the " \
+                     "backend imports\n"], [status, err]
+    assert_match(/^ +[\d.]+ +[\d.]+ +[\d,]+ +[\d.]+ %  -e:1 in /, out)
+    status, _out, err = profile("--pid", process.pid.to_s, "--seconds=0.1", "--backend=jemalloc")
 
     assert_equal 74, status
-    assert_match(/memscope exec --profile.*or use backend: :imports/, err)
+    assert_match(/memscope exec --profile -- COMMAND`; or use --backend=imports, which needs no settings$/, err)
     assert_equal "false", running?(process)
+  end
+
+  def test_by
+    process = listening("def keep = Memscope.tag('feed') { ($all ||= []) << ('y' * 100_000) }; " \
+                        "Thread.new { Thread.current.name = 'keeper'; loop { keep; sleep 0.001 } }")
+
+    %w[tag thread method].zip([/ feed$/, / keeper$/, / Object#keep$/]) do |name, shown|
+      assert_match(shown, profile("--pid", process.pid.to_s, "--seconds=0.3", "--rate=4096", "--by=#{name}")[1])
+    end
   end
 
   def test_a_folder_that_cannot_be_written_to_starts_nothing

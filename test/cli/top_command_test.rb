@@ -148,7 +148,7 @@ class CLITopTest < MemscopeTest
   def test_from_outside_and_all
     process = start(requires: [])
     top = screen("--pid", process.pid.to_s)
-    top.wait(/kernel's view only \(process does not listen\).*heaps and stacks$/m)
+    top.wait(/kernel's view only \(process does not listen\).*anonymous \(heap, stacks\)$/m)
     top.press("g")
     top.wait(/^process #{process.pid} does not listen: /)
     top.press("\x03")
@@ -247,11 +247,11 @@ class CLITopTest < MemscopeTest
   def test_no_terminal
     ran = ChildProcess.run("exit Memscope::CLI.run(%w[top])", requires: ["memscope/cli"])
 
-    assert_equal [64, "memscope top: there is no terminal; allowed: memscope ps, memscope report --pid N\n"],
+    assert_equal [64, "memscope top: needs a terminal; instead, use memscope ps, or memscope report --pid N\n"],
                  [ran.status.exitstatus, ran.err]
     ran = ChildProcess.run("exit Memscope::CLI.run(%w[top --every 0])", requires: ["memscope/cli"])
 
-    assert_equal "memscope top: --every: given 0.0, allowed: 0.1 to 3600 seconds\n", ran.err
+    assert_equal "memscope top: --every: given 0.0, allowed: a number of seconds from 0.1 to 3600\n", ran.err
   end
 
   private

@@ -282,9 +282,9 @@ class ProgramProfileUsageTest < MemscopeTest
 
   def test_what_is_wrong_is_named
     { "--rate=1000" => /--rate: given 1000, allowed: a power of two/,
-      "--rate=x" => /invalid argument: --rate=x/, "--rate=0" => /--rate: given 0/,
+      "--rate=x" => /--rate: given "x", allowed: a power of two/, "--rate=0" => /--rate: given 0/,
       "--rate=-512" => /--rate: given -512/,
-      "--backend=hope" => /--backend: given hope, allowed: auto, jemalloc, imports$/,
+      "--backend=hope" => /--backend: given "hope", allowed: auto, jemalloc, imports$/,
       "--format=png" => /invalid argument: --format=png/,
       "--seconds=0" => /--seconds: given 0.0, allowed/, "--generations=-1" => /--generations: given -1.0, allowed/,
       "--format=pprof" => /--format=pprof is binary: give --output FILE/ }.each do |option, message|
@@ -294,7 +294,7 @@ class ProgramProfileUsageTest < MemscopeTest
 
   def test_of_leaks_too
     assert_refused(/--threshold: given 0, allowed/, "leaks", "--threshold=0")
-    assert_refused(/--after: given HOPE, allowed/, "leaks", "--after=HOPE")
+    assert_refused(/--after: given "HOPE", allowed/, "leaks", "--after=HOPE")
     assert_refused(/--warmup and --after exclude each other/, "leaks", "--after=USR2", "--warmup=1")
     assert_equal 64, Memscope::CLI.run(["leaks"], out: StringIO.new, err: StringIO.new)
   end

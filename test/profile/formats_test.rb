@@ -150,12 +150,13 @@ class ProfileFormatsTest < MemscopeTest
 
   # --- pprof
 
-  def pprof(profile)
-    gem! "google/protobuf"
-    messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
-  end
+  def pprof(profile) = messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
 
-  def messages = Memscope::Profile::Formats::Pprof.const_get(:Messages)
+  def messages
+    gem! "google/protobuf"
+    require_relative "../support/profile_proto"
+    ProfileProto
+  end
 
   def label(message, sample, key)
     texts(message, sample.label.flat_map { |one| [one.key, one.str] }).each_slice(2).to_h[key]
@@ -193,7 +194,6 @@ class ProfileFormatsTest < MemscopeTest
   def at_rate(profile, rate) = Memscope::Profile.from_h(profile.to_h.merge(rate_bytes: rate))
 
   def merged(profiles)
-    gem! "google/protobuf"
     parts = profiles.each_with_index.map { |one, index| [one, { "worker" => index.to_s }] }
     Memscope::Profile::Formats.merged_pprof(parts)
   end
@@ -215,7 +215,6 @@ class ProfileFormatsTest < MemscopeTest
 
   # pprof merges the files of both by itself.
   def test_go_merges_profiles_of_unlike_rates_likewise
-    gem! "google/protobuf"
     theirs = %w[-raw -top].to_h { |way| [way, go(unlike.map(&:to_pprof), way, "-unit=B", "-nodefraction=0")] }
     ours = %w[-raw -top].to_h { |way| [way, go([merged(unlike)], way, "-unit=B", "-nodefraction=0")] }
 
@@ -232,20 +231,42 @@ class ProfileFormatsTest < MemscopeTest
     assert_equal({ "tag" => "checkout", "thread" => "main", "generation" => "0" }, labels)
   end
 
-  def test_pprof_is_the_same_for_the_same_profile
-    gem! "google/protobuf"
+  def test_pprof_is_the_same_at_any_time
     profile = shop
+    file = profile.to_pprof
+    sleep 1.1
 
-    assert_equal profile.to_pprof, profile.to_pprof
+    assert_equal file, profile.to_pprof
     assert_equal(difference.total_live_bytes, pprof(difference).sample.sum { |sample| sample.value.to_a.last })
   end
 
-  def test_pprof_without_the_gem_says_what_to_add
-    ran = ChildProcess.run("Profiles.profile(Profiles.shop).to_pprof", requires: %w[memscope support/profiles],
-                                                                       ruby_args: %W[--disable=gems -I#{__dir__}/..])
+  # Every field, of numbers of every length: what google-protobuf reads and writes again is as long, byte for byte, in
+  # another order.
+  def test_pprof_is_what_google_protobuf_writes
+    [shop, difference, *Array.new(5) { |seed| random(seed) }].each do |profile|
+      file = Zlib.gunzip(profile.to_pprof)
+      message = messages::Profile.decode(file)
+      again = messages::Profile.encode(message)
 
-    assert_includes ran.err, "Memscope::Profile#to_pprof needs the gem google-protobuf, which is not there: add `gem " \
-                             '"google-protobuf"` to the Gemfile', ran
+      assert_equal message, messages::Profile.decode(again)
+      assert_equal again.bytesize, file.bytesize
+      assert_equal again.bytes.tally, file.bytes.tally
+      assert_equal(profile.stacks.map { |stack| stack.frames.map { |frame| profile.frames[frame].name } },
+                   message.sample.map { |sample| names(message, sample) })
+    end
+  end
+
+  def names(message, sample)
+    lines = sample.location_id.map { |id| message.location[id - 1].line.first.function_id }
+    texts(message, lines.map { |id| message.function[id - 1].name })
+  end
+
+  def test_pprof_needs_no_gem
+    ran = ChildProcess.run("print [Profiles.profile(Profiles.shop).to_pprof].pack('m0')",
+                           requires: %w[memscope support/profiles], ruby_args: %W[--disable=gems -I#{__dir__}/..])
+
+    assert_predicate ran, :success?, ran.to_s
+    assert_equal shop.to_pprof.bytesize, ran.out.unpack1("m0").bytesize
   end
 
   # Debian's package golang-go. Of several files it makes one.
@@ -262,10 +283,7 @@ class ProfileFormatsTest < MemscopeTest
     end
   end
 
-  def go_of(profile, *arguments)
-    gem! "google/protobuf"
-    go([profile.to_pprof], *arguments)
-  end
+  def go_of(profile, *arguments) = go([profile.to_pprof], *arguments)
 
   def test_go_opens_it_with_the_same_totals
     profile = random(5)

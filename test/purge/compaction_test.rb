@@ -99,7 +99,7 @@ class CompactionTest < MemscopeTest
     RUBY
 
     assert_match(/other Ractors are alive/, missing)
-    assert_match(/:compact is not there: other Ractors/, message)
+    assert_match(/:compact is not available: other Ractors/, message)
     assert_equal missing, reason
   end
 end

@@ -228,7 +228,7 @@ class ServerTest < MemscopeTest
       begin; Memscope::Client.new(#{process.pid}).call(:rss); rescue Memscope::Client::Unreachable => e; puts e.message; end
     RUBY
 
-    assert_equal "Errno::EACCES\nprocess #{process.pid} is another user's (uid 0); allowed: that user, root\n",
+    assert_equal "Errno::EACCES\nprocess #{process.pid} is another user's (uid 0); only that user or root can ask it\n",
                  ran.out, ran
 
     # Even where the directory lets it through.

@@ -52,23 +52,37 @@ static void test_a_full_heap_keeps_all(void) {
     EXPECT(size->fewest_pages == 3 && size->most_pages == 3);
 }
 
-/* Objects that would go to another slot size need a free slot there. */
+/* Objects that would go to another slot size need a free slot there; nobody knows which of them find one. */
 static void test_resizes(void) {
-    struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
+    struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 100},
                                          {.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
                                          {.slot_bytes = 80, .slot_count = SLOTS, .live_count = 90}};
     uint8_t pinned[] = {MEMSCOPE_PAGE_RESIZES, MEMSCOPE_PAGE_RESIZES, 0};
     struct memscope_heap_pins pins = {.pages = pinned, .slot_sizes = 2};
 
-    pins.resizes[0] = (struct memscope_resizes){.slot_bytes = 40, .source = 20, .source_pages = 2};
-    pins.resizes[1] = (struct memscope_resizes){.slot_bytes = 80, .target = 20};
+    pins.resizes[0] = (struct memscope_resizes){.slot_bytes = 40, .source = 60};
+    pins.resizes[1] = (struct memscope_resizes){.slot_bytes = 80, .target = 60};
     memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
     EXPECT(sizes.count == 2);
-    EXPECT(sizes.list[0].pinned_pages_min == 1); /* 10 of the 20 have a place: half of the two pages keep theirs */
-    EXPECT(sizes.list[0].fewest_pages == 1 && sizes.list[0].most_pages == 2);
+    EXPECT(sizes.list[0].pinned_pages_min == 0 && sizes.list[0].pinned_pages_max == 2);
+    EXPECT(sizes.list[0].fewest_pages == 2 && sizes.list[0].most_pages == 2); /* 50 of the 60 have no place */
     EXPECT(sizes.list[1].fewest_pages == 1 && sizes.list[1].most_pages == 1);
-    EXPECT(sizes.total.pages == 3 && sizes.total.fewest_pages == 2 && sizes.total.most_pages == 3);
+    EXPECT(sizes.total.pages == 3 && sizes.total.fewest_pages == 3 && sizes.total.most_pages == 3);
     pages[2].live_count = 0;
+    memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
+    EXPECT(sizes.list[0].pinned_pages_min == 0 && sizes.list[0].fewest_pages == 1);
+}
+
+/* Objects whose target is not known may find a slot of any size. */
+static void test_unplaced_resizes(void) {
+    struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 100},
+                                         {.slot_bytes = 40, .slot_count = SLOTS, .live_count = 20},
+                                         {.slot_bytes = 80, .slot_count = SLOTS, .live_count = 40}};
+    uint8_t pinned[] = {MEMSCOPE_PAGE_RESIZES, MEMSCOPE_PAGE_RESIZES, 0};
+    struct memscope_heap_pins pins = {.pages = pinned, .slot_sizes = 2};
+
+    pins.resizes[0] = (struct memscope_resizes){.slot_bytes = 40, .source = 40, .unplaced = 40};
+    pins.resizes[1] = (struct memscope_resizes){.slot_bytes = 80};
     memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
     EXPECT(sizes.list[0].pinned_pages_min == 0 && sizes.list[0].fewest_pages == 1);
 }
@@ -78,5 +92,6 @@ int main(void) {
     test_pins_keep_pages();
     test_a_full_heap_keeps_all();
     test_resizes();
+    test_unplaced_resizes();
     return 0;
 }

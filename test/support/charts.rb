@@ -21,27 +21,32 @@ module Charts
     )
   end
 
-  # Resident MiB of malloc's rows under glibc.
-  def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, **given)
+  # Resident MiB of malloc's rows under glibc. Other processes map `shared` of them too, and of what a trim returns all
+  # but `trimmable_private`; `kept` is free, but not returned by the kernel.
+  def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, shared: 0, kept: 0, trimmable_private: nil, **given)
     free = { main_free: 4, main_trimmable: 2, arenas_free: 4, arenas_trimmable: 1, **given }
-    main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable])
+    main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable], kept: kept)
     others = heap(:arenas, arenas_in_use, free[:arenas_free], free[:arenas_trimmable], arenas: arenas)
-    { name: :glibc, rows: [main, others], in_use: 100 + arenas_in_use, untracked: untracked,
-      detail: { trimmable_bytes: (free[:main_trimmable] + free[:arenas_trimmable]) * MEBIBYTE } }
+    trimmable = free[:main_trimmable] + free[:arenas_trimmable]
+    locked = kept.zero? ? {} : { locked_bytes: 110 * MEBIBYTE }
+    { name: :glibc, rows: [main, others], in_use: 100 + arenas_in_use, untracked: untracked, shared: shared,
+      detail: { trimmable_bytes: trimmable * MEBIBYTE, **locked,
+                trimmable_private_bytes: (trimmable_private || trimmable) * MEBIBYTE } }
   end
 
   # The same under jemalloc.
-  def jemalloc(untracked: 2, dirty_npurge: 7, background_threads: 0, tcache: 1, **given)
+  def jemalloc(untracked: 2, dirty_npurge: 7, background_threads: 0, tcache: 1, shared: 0, detail: {}, **given)
     mebibytes = { in_use: 120, slab_slack: 5, dirty: 5, muzzy: 0, metadata: 5, retained_resident: 0, **given }
     { name: :jemalloc, rows: mebibytes.map { |id, amount| Bodies.row(id, id.name, amount) }, in_use: mebibytes[:in_use],
-      untracked: untracked, detail: {},
+      untracked: untracked, shared: shared, detail: detail,
       totals: { pdirty: mebibytes[:dirty] * 256, page_bytes: 4_096, background_threads: background_threads,
                 dirty_npurge: dirty_npurge, dirty_purged: 100, tcache_bytes: tcache * MEBIBYTE } }
   end
 
-  def heap(id, in_use, free, trimmable, **detail)
+  def heap(id, in_use, free, trimmable, kept: 0, **detail)
+    pages = { trimmable_bytes: trimmable * MEBIBYTE, kept_by_kernel_bytes: kept * MEBIBYTE }
     children = [Bodies.row(:in_use, "in use", in_use), Bodies.row(:thread_caches, "thread caches", 0),
-                Bodies.row(:free, "free", free, detail: { trimmable_bytes: trimmable * MEBIBYTE }),
+                Bodies.row(:free, "free", free, detail: pages),
                 Bodies.row(:top, "top", 0)]
     Bodies.row(id, id.name, in_use + free, children: children, detail: detail)
   end
@@ -51,7 +56,8 @@ module Charts
     untracked = malloc[:untracked] * MEBIBYTE
     detail = { in_use_bytes: in_use, held_by_objects_bytes: in_use - untracked, **malloc[:detail] }
     size = malloc[:rows].sum { |row| row[:bytes] }.fdiv(MEBIBYTE)
-    rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows]), heap_row,
+    sharing = { shared_bytes: malloc[:shared] * MEBIBYTE, private_bytes: ((size - malloc[:shared]) * MEBIBYTE).to_i }
+    rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows], **sharing), heap_row,
             Bodies.row(:files, "files", 20), *differences[:rows]]
     body = Bodies.ledger(rows: rows, allocator: allocator(malloc[:name], differences[:allocator]),
                          held_by_objects_bytes: in_use - untracked, garbage_max_bytes: 10 * MEBIBYTE)

@@ -18,7 +18,18 @@ module ChildProcess
   # Where memscope/memscope.so is looked for first; a sanitizer build lives elsewhere than in lib/.
   EXTENSION_DIRECTORY = ENV.fetch("MEMSCOPE_EXTENSION_DIR", File.join(ROOT, "lib"))
   TEST_EXTENSION_DIRECTORY = File.join(ROOT, "tmp", "memscope_test")
-  LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY,
+
+  # Where a child without RubyGems finds what memscope requires and this Ruby has as a gem, or not at all: logger since
+  # 4.0, rake where it was built without its gems.
+  in_ruby = lambda do |name|
+    Dir["{#{RbConfig::CONFIG.values_at('rubylibdir', 'vendordir').join(',')}}/#{name}.rb",
+        File.join(RbConfig::CONFIG["rubylibprefix"], "gems/*/gems/#{name}-*")].any?
+  end
+  AMONG_GEMS = %w[logger rake].reject(&in_ruby)
+                              .flat_map { |name| Gem.loaded_specs[name]&.full_require_paths.to_a }.freeze
+  private_constant :AMONG_GEMS
+
+  LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY, *AMONG_GEMS,
                # The gems of the bundle without the bundle, in a row of bin/matrix.
                *ENV.fetch("MEMSCOPE_TEST_PATH", "").split(":")].uniq.freeze
 

@@ -23,7 +23,7 @@ module MetricsSettings
 
   # For the length of the block.
   def configured(interval: nil, arenas: false, &block)
-    replacing(Memscope::Metrics, :configuration, Settings.new(interval, arenas), &block)
+    replacing(Memscope::Configuration, :current, Settings.new(interval, arenas), &block)
   end
 
   # For the length of the block.

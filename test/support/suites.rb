@@ -31,6 +31,9 @@ module Suites
                   "test/engine/sampling/*_test.rb",
                   "test/acceptance/{closed_sum,compaction,trap,fork,doctor}_test.rb")
 
+  # What must hold even on a Ruby that is not released yet.
+  SMOKE = files("test/acceptance/smoke_test.rb")
+
   # What another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, what becomes of
   # the heap and of malloc, and of the surfaces what the dynamic linker and Ruby's own warnings are part of. Whatever
   # lives in an application or is packaged with gems is not.

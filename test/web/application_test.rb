@@ -48,7 +48,7 @@ class WebApplicationTest < WebCase
     ledger = Memscope::Ledger.from_h(JSON.parse(get("/ledger.json").body))
 
     assert_equal ledger.rss_bytes, ledger.rows.sum(&:bytes)
-    assert_instance_of Memscope::Diagnosis, Memscope::Diagnosis.parse(get("/doctor.json").body)
+    assert_instance_of Memscope::Diagnosis, Memscope::Diagnosis.from_json(get("/doctor.json").body)
   end
 
   def test_the_ending_names_the_format_before_the_header_does

@@ -22,13 +22,26 @@ static void scan(void *argument) {
     call->status = memscope_ledger_read(&call->request, &call->ledger);
 }
 
+static bool walks(const struct memscope_ledger_call *call) {
+    return call->objects && !call->walked_before && !call->other_ractors;
+}
+
+static void walk_objects(struct memscope_ledger_call *call) {
+    struct memscope_heap_walk walk;
+
+    memscope_heap_walk(&call->listing, &call->listing.scratch, MEMSCOPE_WALK_HELD, &walk);
+    call->held = walk.held;
+}
+
 static void perform(struct memscope_ledger_call *call) {
     uint64_t start = memscope_now_ns();
 
     call->other_ractors = memscope_other_ractors();
-    if (call->objects)
-        memscope_heap_held_memory(&call->held);
+    if (walks(call))
+        call->finished_gc = memscope_heap_finish_gc(); /* lest garbage be asked */
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    if (walks(call) && call->listing.refusal == NULL)
+        walk_objects(call);
     memscope_ruby_layout(&call->listing, &call->layout);
     memscope_images_read(&call->listing.scratch, &call->images);
     call->request.malloc = malloc_kind();
@@ -112,12 +125,16 @@ static VALUE close_ledger(VALUE argument) {
 }
 
 /*
+ * objects: true to walk the heap, :walked if the caller knows the result and only the reasons are wanted.
+ *
  * strict keeps the GVL throughout, so that no other Ruby thread changes anything meanwhile. Unless strict, an interrupt
  * that arrives while the engine reads is raised afterwards: rb_ensure frees the scratch memory.
  */
 static VALUE native_ledger(VALUE self, VALUE deep, VALUE shared, VALUE objects, VALUE strict) {
-    struct memscope_ledger_call call = {
-        .strict = RTEST(strict), .objects = RTEST(objects), .request = {.deep = RTEST(deep), .shared = RTEST(shared)}};
+    struct memscope_ledger_call call = {.strict = RTEST(strict),
+                                        .objects = RTEST(objects),
+                                        .walked_before = SYMBOL_P(objects),
+                                        .request = {.deep = RTEST(deep), .shared = RTEST(shared)}};
 
     return rb_ensure(read_ledger, (VALUE)&call, close_ledger, (VALUE)&call);
 }

@@ -8,14 +8,16 @@
 
 #include "values.h"
 
+#include "bindings/held_memory_reason.h"
 #include "ledger/ledger_meaning.h"
 #include "malloc/allocator.h"
-#include "ruby/held_memory.h"
-#include "ruby/ruby_heap.h"
+#include "ruby/heap_walk.h"
 
 struct memscope_ledger_call {
     bool strict;
     bool objects;
+    bool walked_before; /* what objects hold is known from another reading */
+    bool finished_gc;   /* this call ended a garbage collection */
     struct memscope_held_memory held;
     bool other_ractors; /* whether any are alive: they allocate and collect without this Ractor's GVL */
     struct memscope_heap_listing listing;

@@ -21,24 +21,6 @@ static void add_malloc_reason(VALUE reasons, const struct memscope_ledger_call *
         memscope_hash_set(reasons, "malloc", memscope_reason_of("malloc_unidentified", why));
 }
 
-static void add_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
-    VALUE types = rb_ary_new();
-    uint64_t others = held->left_out_objects;
-
-    for (size_t index = 0; index < held->left_out_count; index++) {
-        const struct memscope_left_out *type = &held->left_out[index];
-
-        rb_ary_push(types, memscope_reason_of("objects_of_type", ULL2NUM(type->objects),
-                                              type->name == NULL ? memscope_reason("type_unnamed")
-                                                                 : rb_str_new_cstr(type->name)));
-        others -= type->objects;
-    }
-    if (others > 0)
-        rb_ary_push(types, memscope_reason_of("objects_of_other_types", ULL2NUM(others)));
-    if (held->left_out_objects > 0)
-        memscope_hash_set(reasons, "held_by_objects_bytes", memscope_reason_of("objects_left_out", types));
-}
-
 /* Why an option that was asked for (deep, shared, objects) had no effect, or only a partial one. */
 static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
@@ -52,7 +34,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         memscope_set_reason(reasons, "thread_caches", "cached_chunks_unmarked");
     if (call->request.shared && ledger->shared_status != MEMSCOPE_OK)
         memscope_hash_set(reasons, "shared", memscope_unread("/proc/self/pagemap", ledger->shared_status));
-    if (call->objects && !call->held.known)
+    if (call->objects && !call->walked_before && !call->held.known)
         memscope_set_reason(reasons, "objects", "objects_unwalked");
     else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))
         memscope_set_reason(reasons, "objects", "needs_deep");
@@ -78,10 +60,10 @@ VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call) {
     add_residency_reason(reasons, &ledger->residency);
     add_malloc_reason(reasons, call);
     add_option_reasons(reasons, call);
-    add_left_out_reason(reasons, &call->held);
+    memscope_set_left_out_reason(reasons, &call->held);
     if (call->listing.refusal != NULL)
         memscope_set_reason(reasons, "ruby_heap", call->listing.refusal);
-    else if (call->listing.finished_gc)
+    else if (call->finished_gc || call->listing.finished_gc)
         memscope_set_reason(reasons, "ruby_heap", "gc_finished");
     if (call->listing.refusal == NULL && call->listing.unswept)
         memscope_set_reason(reasons, "live_slots", "gc_sweeping");

@@ -46,6 +46,12 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *c
 
     if (memscope_ledger_trimmable(&call->ledger, &trimmable))
         memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(trimmable));
+    if (memscope_ledger_trimmable_private(&call->ledger, &trimmable))
+        memscope_hash_set(detail, "trimmable_private_bytes", ULL2NUM(trimmable));
+    if (call->ledger.locked_bytes > 0)
+        memscope_hash_set(detail, "locked_bytes", ULL2NUM(call->ledger.locked_bytes));
+    if (call->ledger.return_status != MEMSCOPE_OK)
+        memscope_hash_set(detail, "madvise_refused", Qtrue);
     if (!memscope_ledger_malloc_in_use(&call->ledger, &in_use))
         return;
     memscope_hash_set(detail, "in_use_bytes", ULL2NUM(in_use));
@@ -62,10 +68,13 @@ static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger,
         memscope_hash_set(detail, "blocks", ULL2NUM(sum->count));
         memscope_hash_set(detail, "chunk_bytes", ULL2NUM(sum->bytes));
     }
-    if (row == MEMSCOPE_ROW_main_heap_free)
-        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->main_heap.trimmable_bytes));
-    if (row == MEMSCOPE_ROW_arenas_free)
-        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(ledger->arenas.trimmable_bytes));
+    if (row == MEMSCOPE_ROW_main_heap_free || row == MEMSCOPE_ROW_arenas_free) {
+        const struct memscope_chunk_totals *totals =
+            row == MEMSCOPE_ROW_main_heap_free ? &ledger->main_heap : &ledger->arenas;
+
+        memscope_hash_set(detail, "trimmable_bytes", ULL2NUM(totals->trimmable_bytes));
+        memscope_hash_set(detail, "kept_by_kernel_bytes", ULL2NUM(totals->kept_bytes));
+    }
 }
 
 static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_row row) {
@@ -74,10 +83,18 @@ static VALUE row_detail(const struct memscope_ledger_call *call, enum memscope_r
 
     switch (row) {
     case MEMSCOPE_ROW_ruby_heap:
-        add_ruby_heap_counts(detail, call);
+        if (call->listing.count > 0)
+            add_ruby_heap_counts(detail, call);
+        break;
+    case MEMSCOPE_ROW_whole_pages:
+        memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.whole_pages_found));
         break;
     case MEMSCOPE_ROW_malloc:
         add_malloc_counts(detail, call);
+        break;
+    case MEMSCOPE_ROW_main_heap:
+        if (ledger->glibc.main_piece_count > 0)
+            memscope_hash_set(detail, "pieces", ULL2NUM(ledger->glibc.main_piece_count));
         break;
     case MEMSCOPE_ROW_empty_pages:
         memscope_hash_set(detail, "pages", ULL2NUM(ledger->ruby.empty_pages_found));

@@ -62,12 +62,15 @@ struct lever_run {
     enum memscope_lever lever;
     unsigned arena;
     enum memscope_status status;
+    uint64_t wall_ns;
 };
 
 static void run_lever(void *argument) {
     struct lever_run *run = argument;
+    uint64_t start = memscope_now_ns();
 
     run->status = memscope_lever_run(run->lever, run->arena);
+    run->wall_ns = memscope_now_ns() - start;
 }
 
 static enum memscope_lever lever_of(VALUE name) {
@@ -97,10 +100,9 @@ static VALUE failure(const struct lever_run *run) {
  */
 static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
     struct lever_run run = {.lever = lever_of(name), .arena = arena_or_all(arena)};
-    uint64_t wall_ns;
 
-    wall_ns = memscope_without_gvl(run_lever, &run);
-    return rb_assoc_new(ULL2NUM(wall_ns), failure(&run));
+    memscope_without_gvl(run_lever, &run);
+    return rb_assoc_new(ULL2NUM(run.wall_ns), failure(&run));
 }
 
 /* Native.collectable_bytes -> Integer, what the collect lever will return; nil if the allocator does not say. */

@@ -89,6 +89,8 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
         next.knows_live_bytes = memscope_allocator_live_bytes(&next.live_bytes_at_start);
         status = start_sampler(next.backend, next.rate_log);
     }
+    if (status == MEMSCOPE_NOT_FOUND && next.backend == MEMSCOPE_BACKEND_IMPORTS)
+        return memscope_reason("imports_taken");
     if (status != MEMSCOPE_OK)
         return memscope_status_reason(status);
     next.running = true;

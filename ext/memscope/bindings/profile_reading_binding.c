@@ -199,7 +199,7 @@ static VALUE overhead(const struct scan *scan) {
 static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     if (live_bytes - growth < enough)
         return memscope_reason("growth_too_small");
-    return memscope_reason_of("coverage_contradicted", ULL2NUM((uint64_t)(live_bytes - growth)));
+    return memscope_reason_of("coverage_contradicted", DBL2NUM((live_bytes - growth) / (1 << 20)));
 }
 
 /* The coverage: how much of the allocator's growth since the start the samples account for. */

@@ -1,5 +1,5 @@
 /*
- * Native.file_capabilities: whether a program has file capabilities, which File::Stat does not tell.
+ * Native.file_capabilities and .dynamic_linker: what File::Stat does not tell of a program.
  */
 #include "values.h"
 
@@ -16,6 +16,17 @@ static VALUE native_file_capabilities(VALUE self, VALUE path) {
     return found ? Qtrue : Qfalse;
 }
 
+/* The path; nil for a static executable, and a Symbol of the status for a file that cannot be read, or is damaged. */
+static VALUE native_dynamic_linker(VALUE self, VALUE path) {
+    char linker[MEMSCOPE_DYNAMIC_LINKER_SIZE];
+    enum memscope_status status;
+
+    path = rb_get_path(path);
+    status = memscope_program_dynamic_linker(StringValueCStr(path), linker);
+    return status == MEMSCOPE_OK ? memscope_text_or_nil(linker) : memscope_symbol(memscope_status_id(status));
+}
+
 void Init_memscope_program(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "file_capabilities", native_file_capabilities, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "dynamic_linker", native_dynamic_linker, 1);
 }

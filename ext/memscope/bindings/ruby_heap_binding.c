@@ -1,24 +1,157 @@
-#include "bindings/reasons.h"
+#include "bindings/held_memory_reason.h"
 
+#include "fork/fork_cost.h"
 #include "init.h"
-#include "ruby/compaction_bounds.h"
-#include "ruby/held_memory.h"
-#include "ruby/ruby_heap.h"
+#include "ruby/heap_walk.h"
+#include "ruby/pin_survey.h"
 #include "ruby/ruby_private.h"
 
+#include <ruby/thread.h>
 #include <stdlib.h>
+#include <string.h>
 
-static VALUE symbol_old_objects, symbol_allocatable_pages;
+static VALUE symbol_old_objects, symbol_allocatable_pages, symbol_live_slots, symbol_free_slots;
 static double free_slots_max_ratio;
 static size_t free_slots_floor;
 
+/* Where the slots were walked; headers: nowhere, the page headers count them. */
+enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
+
+/* Why they were not. */
+enum left_out { NOT_LEFT_OUT, BESIDE_RACTORS, WITHOUT_ROOM, CHILD_REFUSED, CHILD_ENDED, CHILD_TOO_SLOW };
+
 struct heap_scan {
     struct memscope_heap_listing listing;
-    struct memscope_heap_pins pins;
-    struct memscope_slot_sizes sizes;
+    struct memscope_walk_child child;
+    struct memscope_heap_walk walk;
+    enum walked_in walked_in;
     bool collect; /* run a full GC first */
+    bool bounded; /* a walk that stops Ruby for longer than budget_ns, and than a fork would, is not made here */
+    bool other_ractors;
     bool finished_gc;
+    unsigned subjects;
+    uint64_t budget_ns, walk_ns, fork_ns; /* the last two are predictions */
+    struct memscope_fork_room room;
+    enum left_out left_out;
+    enum memscope_status fork_status;
+    uint64_t start_ns, without_gvl_ns;
 };
+
+/* ---- the walk -------------------------------------------------------------------------------------------------- */
+
+static void list_pages(struct heap_scan *scan, enum memscope_slot_counts counts) {
+    memscope_heap_listing_close(&scan->listing);
+    memscope_heap_list(&scan->listing, counts);
+}
+
+/* What is known without a walk. */
+static void take_headers(struct heap_scan *scan, enum left_out why) {
+    static const struct memscope_heap_pins unknown;
+
+    list_pages(scan, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memset(&scan->walk, 0, sizeof scan->walk);
+    memscope_slot_sizes_sum(scan->listing.pages, scan->listing.count, &unknown, false, &scan->walk.sizes);
+    scan->left_out = why;
+    scan->walked_in = FROM_HEADERS;
+}
+
+struct reception {
+    struct memscope_walk_child *child;
+    enum memscope_forked_progress progress;
+};
+
+static void *receive(void *argument) {
+    struct reception *reception = argument;
+
+    reception->progress = memscope_walk_child_receive(reception->child);
+    return NULL;
+}
+
+/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
+static enum memscope_forked_progress await(struct heap_scan *scan) {
+    struct reception reception = {.child = &scan->child};
+    uint64_t start = memscope_now_ns();
+
+    do {
+        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
+    scan->without_gvl_ns += memscope_now_ns() - start;
+    return reception.progress;
+}
+
+static void walk_in_child(struct heap_scan *scan) {
+    enum memscope_forked_progress progress;
+
+    if (scan->room.free_bytes < scan->room.needed_bytes) {
+        take_headers(scan, WITHOUT_ROOM);
+        return;
+    }
+    scan->child.listing = &scan->listing;
+    scan->child.subjects = scan->subjects;
+    scan->fork_status = memscope_walk_child_start(&scan->child);
+    if (scan->fork_status != MEMSCOPE_OK) {
+        take_headers(scan, CHILD_REFUSED);
+        return;
+    }
+    progress = await(scan);
+    memscope_walk_child_end(&scan->child);
+    if (progress != MEMSCOPE_FORKED_ANSWERED) {
+        take_headers(scan, progress == MEMSCOPE_FORKED_TOO_SLOW ? CHILD_TOO_SLOW : CHILD_ENDED);
+        return;
+    }
+    scan->walk = scan->child.found;
+    scan->walked_in = IN_CHILD;
+}
+
+/* Predicts both ways while the GVL is still free, so from the number of slots that GC.stat knows. */
+static void read_room(void *argument) {
+    struct heap_scan *scan = argument;
+
+    memscope_fork_room_read(scan->walk_ns, &scan->room);
+    scan->fork_ns = memscope_fork_predicted_ns();
+}
+
+static void predict(struct heap_scan *scan) {
+    scan->walk_ns =
+        memscope_heap_walk_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots), scan->subjects);
+    if (scan->walk_ns <= scan->budget_ns)
+        return;
+    scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
+}
+
+static bool belongs_in_child(const struct heap_scan *scan) {
+    return scan->bounded && scan->walk_ns > scan->budget_ns && scan->fork_ns < scan->walk_ns;
+}
+
+static void walk(struct heap_scan *scan) {
+    if (scan->other_ractors) {
+        take_headers(scan, BESIDE_RACTORS);
+        return;
+    }
+    list_pages(scan, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (scan->listing.refusal != NULL)
+        return;
+    if (belongs_in_child(scan)) {
+        walk_in_child(scan);
+        return;
+    }
+    memscope_heap_walk(&scan->listing, &scan->listing.scratch, scan->subjects, &scan->walk);
+}
+
+static void collect_or_finish(struct heap_scan *scan) {
+    uint64_t start = memscope_now_ns();
+
+    if (scan->collect) {
+        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
+        return;
+    }
+    if (scan->bounded) {
+        memscope_heap_await_gc();
+        scan->without_gvl_ns += memscope_now_ns() - start;
+    }
+    scan->finished_gc = memscope_heap_finish_gc();
+}
 
 /* ---- the reading ---------------------------------------------------------------------------------------------- */
 
@@ -31,7 +164,7 @@ static VALUE tenths_array(const struct memscope_slot_size *size) {
 }
 
 static void set_sums(VALUE hash, const struct memscope_slot_size *size, const struct heap_scan *scan) {
-    bool pins = scan->pins.pages != NULL;
+    bool pins = scan->walked_in != FROM_HEADERS && scan->walk.pins_refusal == NULL;
     size_t page_bytes = scan->listing.page_bytes;
 
     memscope_hash_set(hash, "pages", SIZET2NUM(size->pages));
@@ -50,8 +183,8 @@ static void set_sums(VALUE hash, const struct memscope_slot_size *size, const st
 static void set_heap(VALUE hash, const struct heap_scan *scan) {
     VALUE list = rb_ary_new();
 
-    for (size_t index = 0; index < scan->sizes.count; index++) {
-        const struct memscope_slot_size *size = &scan->sizes.list[index];
+    for (size_t index = 0; index < scan->walk.sizes.count; index++) {
+        const struct memscope_slot_size *size = &scan->walk.sizes.list[index];
         VALUE item = rb_hash_new();
 
         memscope_hash_set(item, "slot_size", SIZET2NUM(size->resizes.slot_bytes));
@@ -60,7 +193,7 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
     }
     memscope_hash_set(hash, "slot_sizes", list);
     if (scan->listing.refusal == NULL)
-        set_sums(hash, &scan->sizes.total, scan);
+        set_sums(hash, &scan->walk.sizes.total, scan);
 }
 
 /* Ruby's own counts, and the inputs of its rule for freeing pages. */
@@ -80,13 +213,53 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
     memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
 }
 
+static VALUE milliseconds(uint64_t ns) {
+    return ULL2NUM((ns + 999999) / 1000000);
+}
+
+static VALUE why_no_child(const struct heap_scan *scan) {
+    switch (scan->left_out) {
+    case WITHOUT_ROOM:
+        return memscope_reason_of("child_without_room", ULL2NUM(scan->room.needed_bytes >> 20),
+                                  ULL2NUM(scan->room.free_bytes >> 20));
+    case CHILD_REFUSED:
+        return memscope_reason_of("child_refused", memscope_status_reason(scan->fork_status));
+    case CHILD_TOO_SLOW:
+        return memscope_reason("child_too_slow");
+    default:
+        return memscope_reason("child_ended");
+    }
+}
+
+/* Reasons for pins and held memory, neither of which is known without a walk. */
+static void add_walk_reasons(VALUE reasons, const struct heap_scan *scan) {
+    bool held = (scan->subjects & MEMSCOPE_WALK_HELD) != 0;
+    VALUE why;
+
+    if (scan->walked_in != FROM_HEADERS) {
+        if (scan->walk.pins_refusal != NULL)
+            memscope_set_reason(reasons, "pinned_pages_max", scan->walk.pins_refusal);
+        memscope_set_left_out_reason(reasons, &scan->walk.held);
+        return;
+    }
+    why = scan->left_out == BESIDE_RACTORS
+              ? memscope_reason("references_unreadable")
+              : memscope_reason_of("walk_left_out", milliseconds(scan->walk_ns), why_no_child(scan));
+    memscope_hash_set(reasons, "pinned_pages_max", why);
+    if (held)
+        memscope_hash_set(reasons, "held_by_objects_bytes",
+                          scan->left_out == BESIDE_RACTORS ? memscope_reason("objects_unwalked") : why);
+}
+
 static VALUE reasons_hash(const struct heap_scan *scan) {
     VALUE reasons = rb_hash_new();
 
     if (scan->listing.refusal != NULL)
         memscope_set_reason(reasons, "pages", scan->listing.refusal);
-    else if (scan->pins.refusal != NULL)
-        memscope_set_reason(reasons, "pinned_pages_max", scan->pins.refusal);
+    else
+        add_walk_reasons(reasons, scan);
+    if (scan->listing.refusal != NULL && (scan->subjects & MEMSCOPE_WALK_HELD))
+        memscope_set_reason(reasons, "held_by_objects_bytes", "objects_unwalked");
     if (NIL_P(symbol_allocatable_pages))
         memscope_set_reason(reasons, "allocatable_pages", "allocatable_pages_absent");
     if (scan->finished_gc)
@@ -94,37 +267,58 @@ static VALUE reasons_hash(const struct heap_scan *scan) {
     return reasons;
 }
 
+static void set_walk(VALUE hash, const struct heap_scan *scan) {
+    static const char *const places[] = {[IN_PROCESS] = "process", [IN_CHILD] = "child", [FROM_HEADERS] = "headers"};
+    bool forked = scan->child.process.pause_ns > 0;
+
+    memscope_hash_set(hash, "walked_in",
+                      scan->listing.refusal == NULL ? memscope_symbol(places[scan->walked_in]) : Qnil);
+    memscope_hash_set(hash, "predicted_pause_us", forked ? ULL2NUM(scan->fork_ns / 1000) : Qnil);
+    memscope_hash_set(hash, "pause_us", forked ? ULL2NUM(scan->child.process.pause_ns / 1000) : Qnil);
+    if (scan->subjects & MEMSCOPE_WALK_HELD)
+        memscope_hash_set(hash, "held_by_objects_bytes", scan->walk.held.known ? ULL2NUM(scan->walk.held.bytes) : Qnil);
+}
+
 static VALUE read_heap(VALUE argument) {
     struct heap_scan *scan = (struct heap_scan *)argument;
     VALUE hash, gc_state = rb_gc_latest_gc_info(memscope_symbol("state"));
-    uint64_t start = memscope_now_ns(), elapsed;
+    uint64_t wall_ns;
 
-    if (scan->collect)
-        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
-    else
-        scan->finished_gc = memscope_heap_finish_gc();
-    memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_WALKED);
-    if (scan->listing.refusal == NULL)
-        memscope_heap_find_pins(&scan->listing, &scan->pins);
-    memscope_slot_sizes_sum(scan->listing.pages, scan->listing.count, &scan->pins, MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST,
-                            &scan->sizes);
-    elapsed = memscope_now_ns() - start;
-
+    scan->start_ns = memscope_now_ns();
+    scan->other_ractors = memscope_other_ractors();
+    if (scan->bounded)
+        predict(scan);
+    collect_or_finish(scan);
+    walk(scan);
     hash = rb_hash_new();
     set_heap(hash, scan);
     set_collector(hash, scan, gc_state);
+    set_walk(hash, scan);
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
-    memscope_hash_set(hash, "cost", memscope_cost("T2", elapsed, elapsed, scan->listing.scratch.used));
+    wall_ns = memscope_now_ns() - scan->start_ns;
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T2", wall_ns, wall_ns - scan->without_gvl_ns,
+                                    scan->listing.scratch.used + scan->walk.scratch_bytes));
     return hash;
 }
 
-static VALUE close_heap(VALUE scan) {
-    memscope_heap_listing_close(&((struct heap_scan *)scan)->listing);
+static VALUE close_heap(VALUE argument) {
+    struct heap_scan *scan = (struct heap_scan *)argument;
+
+    memscope_walk_child_end(&scan->child);
+    memscope_heap_listing_close(&scan->listing);
     return Qnil;
 }
 
-static VALUE native_ruby_heap(VALUE self, VALUE collect) {
-    struct heap_scan scan = {.collect = RTEST(collect)};
+/*
+ * objects: also what they hold through malloc. budget_us: nil to walk in the process, else the time under the GVL for
+ * which a walk may take it there.
+ */
+static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
+    struct heap_scan scan = {.collect = RTEST(collect),
+                             .bounded = !NIL_P(budget_us),
+                             .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
+                             .subjects = MEMSCOPE_WALK_PINS | (RTEST(objects) ? MEMSCOPE_WALK_HELD : 0)};
 
     return rb_ensure(read_heap, (VALUE)&scan, close_heap, (VALUE)&scan);
 }
@@ -163,12 +357,14 @@ void Init_memscope_ruby_heap(void) {
 
     memscope_ruby_heap_learn();
     memscope_held_memory_learn();
-    memscope_heap_pins_learn();
+    memscope_pin_survey_learn();
     rb_gc_stat(stat);
+    symbol_live_slots = memscope_symbol("heap_live_slots");
+    symbol_free_slots = memscope_symbol("heap_free_slots");
     symbol_old_objects = memscope_symbol("old_objects");
     symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
     if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages))) /* gone in 3.4 */
         symbol_allocatable_pages = Qnil;
     learn_the_rule();
-    rb_define_module_function(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 1);
+    rb_define_module_function(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
 }

@@ -46,34 +46,31 @@ static void add_size(struct memscope_slot_size *total, const struct memscope_slo
 /* ---- bounds --------------------------------------------------------------------------------------------------- */
 
 /*
- * Objects can change slot size only while the target sizes have free slots. The share of each size's resizing objects
- * that must stay pins the same share of their pages.
+ * Objects can change slot size only while the target sizes have free slots: this many of a size's resizing objects must
+ * stay, on pages that are not known.
  */
-static void pin_resizes(struct memscope_slot_sizes *sizes) {
-    size_t room = 0;
+static size_t staying(const struct memscope_slot_sizes *sizes, const struct memscope_slot_size *size) {
+    size_t room = 0, unplaced = 0;
 
+    for (size_t index = 0; index < sizes->count; index++)
+        unplaced += sizes->list[index].resizes.unplaced;
     for (size_t index = 0; index < sizes->count; index++) {
-        const struct memscope_slot_size *size = &sizes->list[index];
-        size_t vacant = size->slots - size->live_slots;
+        const struct memscope_slot_size *target = &sizes->list[index];
+        size_t vacant = target->slots - target->live_slots, wanted = target->resizes.target + unplaced;
 
-        room += size->resizes.target < vacant ? size->resizes.target : vacant;
+        room += wanted < vacant ? wanted : vacant;
     }
-    for (size_t index = 0; index < sizes->count; index++) {
-        struct memscope_slot_size *size = &sizes->list[index];
-        size_t staying = size->resizes.source > room ? size->resizes.source - room : 0;
-
-        if (staying > 0)
-            size->pinned_pages_min += size->resizes.source_pages * staying / size->resizes.source;
-    }
+    return size->resizes.source > room ? size->resizes.source - room : 0;
 }
 
 static size_t pages_for(const struct memscope_slot_size *size, size_t slots) {
     return (slots + size->most_slots - 1) / size->most_slots;
 }
 
-/* Lower bound: perfect packing around the surely pinned pages, after all resizing objects have left this size. */
-static size_t fewest_pages(const struct memscope_slot_size *size) {
-    size_t needed = pages_for(size, size->live_slots - size->resizes.source);
+/* Lower bound: perfect packing around the surely pinned pages, after all objects that can resize have left this size.
+ */
+static size_t fewest_pages(const struct memscope_slot_size *size, size_t stay) {
+    size_t needed = pages_for(size, size->live_slots - size->resizes.source + stay);
 
     return needed > size->pinned_pages_min ? needed : size->pinned_pages_min;
 }
@@ -107,11 +104,10 @@ void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t coun
         if (size != NULL)
             add_page(size, &pages[index], pins->pages == NULL ? 0 : pins->pages[index]);
     }
-    pin_resizes(sizes);
     for (size_t index = 0; index < sizes->count; index++) {
         struct memscope_slot_size *size = &sizes->list[index];
 
-        size->fewest_pages = fewest_pages(size);
+        size->fewest_pages = fewest_pages(size, staying(sizes, size));
         size->most_pages = most_pages(size, pinned_pages_first);
         add_size(&sizes->total, size);
     }

@@ -5,6 +5,9 @@
 #ifndef MEMSCOPE_COMPACTION_BOUNDS_H
 #define MEMSCOPE_COMPACTION_BOUNDS_H
 
+#include <stdbool.h>
+
+#include "ledger/ruby_regions.h"
 #include "ruby/heap_pins.h"
 
 #define MEMSCOPE_TENTHS 10

@@ -1,13 +1,11 @@
 #include "values.h"
 
 #include "ruby/held_memory.h"
-#include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#define TYPE_LIMIT 256 /* a power of two; an application has about a hundred types */
 
 /* In nanoseconds. A dsize function that reads a field or two takes a few tens. */
 #define SLOW_CALL 2000
@@ -22,35 +20,21 @@
 
 static const rb_data_type_t *fiber_type, *thread_type;
 
-struct asked_type {
-    const rb_data_type_t *type;
-    uint64_t left_out;
-    uint64_t spent_ns; /* in slow calls */
-    uint32_t calls, slow_calls, watched_calls;
-};
-
-struct walk {
-    struct memscope_held_memory *held;
-    struct asked_type types[TYPE_LIMIT + 1]; /* hash table; the last entry is for types without a place */
-    uint64_t spent_ns;
-    uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
-};
-
-static struct asked_type *asked_type_of(struct walk *walk, const rb_data_type_t *type) {
+static struct memscope_asked_type *asked_type_of(struct memscope_held_walk *walk, const rb_data_type_t *type) {
     size_t place = (size_t)((uintptr_t)type / sizeof(void *) * 0x9E3779B97F4A7C15u >> 40);
 
-    for (size_t probe = 0; probe < TYPE_LIMIT; probe++) {
-        struct asked_type *asked = &walk->types[(place + probe) % TYPE_LIMIT];
+    for (size_t probe = 0; probe < MEMSCOPE_ASKED_TYPES; probe++) {
+        struct memscope_asked_type *asked = &walk->types[(place + probe) % MEMSCOPE_ASKED_TYPES];
 
         if (asked->type == NULL)
             asked->type = type;
         if (asked->type == type)
             return asked;
     }
-    return &walk->types[TYPE_LIMIT];
+    return &walk->types[MEMSCOPE_ASKED_TYPES];
 }
 
-static bool is_left_out(const struct walk *walk, const struct asked_type *type) {
+static bool is_left_out(const struct memscope_held_walk *walk, const struct memscope_asked_type *type) {
     return type->slow_calls >= SLOW_CALLS_OF_A_TYPE &&
            (type->spent_ns >= BUDGET_OF_A_TYPE || walk->spent_ns >= BUDGET_OF_A_WALK);
 }
@@ -77,7 +61,7 @@ static uint64_t least_time_between_readings(clockid_t clock) {
  * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
  * this clock only starts a watch by the thread's CPU clock, which takes a system call to read.
  */
-static size_t ask_timed(struct walk *walk, struct asked_type *type, VALUE object) {
+static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;
     clockid_t clock = watched ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     uint64_t start = time_of(clock);
@@ -97,8 +81,8 @@ static size_t ask_timed(struct walk *walk, struct asked_type *type, VALUE object
     return size;
 }
 
-static size_t ask_typed(struct walk *walk, VALUE object) {
-    struct asked_type *type = asked_type_of(walk, RTYPEDDATA_TYPE(object));
+static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
+    struct memscope_asked_type *type = asked_type_of(walk, RTYPEDDATA_TYPE(object));
 
     if (is_left_out(walk, type)) {
         type->left_out++;
@@ -119,15 +103,11 @@ static bool counts_a_mapped_stack(VALUE object) {
 }
 
 /*
- * 0 for a slot without an object, for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of
- * may crash on one under construction (seen by profilers).
+ * 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on one under
+ * construction (seen by profilers).
  */
-static size_t ask(struct walk *walk, VALUE object) {
+static size_t ask(struct memscope_held_walk *walk, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_NONE:
-    case RUBY_T_MOVED:
-    case RUBY_T_ZOMBIE:
-        return 0;
     case RUBY_T_CLASS:
     case RUBY_T_MODULE:
     case RUBY_T_ICLASS:
@@ -141,40 +121,42 @@ static size_t ask(struct walk *walk, VALUE object) {
     }
 }
 
-static int ask_each(void *start, void *end, size_t stride, void *data) {
-    struct walk *walk = data;
+void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
+    size_t size;
 
-    for (uintptr_t slot = (uintptr_t)start; slot < (uintptr_t)end; slot += stride) {
-        size_t size = ask(walk, (VALUE)slot);
-
-        walk->held->bytes += size > stride ? size - stride : 0;
-    }
-    return 0;
+    if (MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object))
+        return;
+    size = ask(walk, object);
+    walk->held->bytes += size > slot_bytes ? size - slot_bytes : 0;
 }
 
-static void list_left_out(const struct walk *walk, struct memscope_held_memory *held) {
-    for (size_t index = 0; index <= TYPE_LIMIT; index++) {
-        const struct asked_type *type = &walk->types[index];
+static void name_left_out(const struct memscope_asked_type *type, struct memscope_left_out *named) {
+    const char *name = type->type == NULL ? NULL : type->type->wrap_struct_name;
+
+    snprintf(named->name, sizeof named->name, "%s", name == NULL ? "" : name);
+    named->objects = type->left_out;
+}
+
+static void list_left_out(const struct memscope_held_walk *walk, struct memscope_held_memory *held) {
+    for (size_t index = 0; index <= MEMSCOPE_ASKED_TYPES; index++) {
+        const struct memscope_asked_type *type = &walk->types[index];
 
         if (type->left_out == 0)
             continue;
         held->left_out_objects += type->left_out;
         if (held->left_out_count < MEMSCOPE_LEFT_OUT_NAMES)
-            held->left_out[held->left_out_count++] =
-                (struct memscope_left_out){type->type == NULL ? NULL : type->type->wrap_struct_name, type->left_out};
+            name_left_out(type, &held->left_out[held->left_out_count++]);
     }
 }
 
-void memscope_heap_held_memory(struct memscope_held_memory *held) {
-    struct walk walk = {.held = held, .clock_ns = least_time_between_readings(CLOCK_THREAD_CPUTIME_ID)};
-
+void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held) {
     memset(held, 0, sizeof *held);
-#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
-    held->known = !memscope_other_ractors();
-    if (held->known)
-        rb_objspace_each_objects(ask_each, &walk);
-#endif
-    list_left_out(&walk, held);
+    *walk = (struct memscope_held_walk){.held = held, .clock_ns = least_time_between_readings(CLOCK_THREAD_CPUTIME_ID)};
+}
+
+void memscope_heap_held_close(struct memscope_held_walk *walk) {
+    list_left_out(walk, walk->held);
+    walk->held->known = true;
 }
 
 void memscope_held_memory_learn(void) {

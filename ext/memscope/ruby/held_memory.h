@@ -2,19 +2,21 @@
  * What live objects say they hold through malloc, beyond their slots.
  *
  * Each type of a C extension has its own dsize function, which may take long: google-protobuf's visits all messages
- * that were ever joined with the one asked. Types whose function is slow are left out.
+ * that were ever joined with the one whose size is asked for. Types whose function is slow are left out.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H
 
+#include <ruby.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define MEMSCOPE_LEFT_OUT_NAMES 8
+#define MEMSCOPE_ASKED_TYPES 256 /* a power of two; an application has about a hundred types */
 
 struct memscope_left_out {
-    const char *name; /* wrap_struct_name of the type, NULL where it has none */
+    char name[96]; /* wrap_struct_name of the type, cut; "" where it has none */
     uint64_t objects;
 };
 
@@ -29,12 +31,30 @@ struct memscope_held_memory {
 /* Called when the extension is loaded: learns the data types of fibers and threads in this Ruby. */
 void memscope_held_memory_learn(void);
 
+struct memscope_asked_type {
+    const rb_data_type_t *type;
+    uint64_t left_out;
+    uint64_t spent_ns; /* in slow calls */
+    uint32_t calls, slow_calls, watched_calls;
+};
+
+/* The state of a walk. */
+struct memscope_held_walk {
+    struct memscope_held_memory *held;
+    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1]; /* hash table; the last is for types without a place */
+    uint64_t spent_ns;
+    uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
+};
+
 /*
- * Asks every object for its memsize: about 11 ms per million objects. Caller holds the GVL. First finishes a sweep in
- * progress, so that no garbage is asked. Runs the dsize functions of C extensions, as ObjectSpace.memsize_of_all does;
- * once slow calls have taken 2 ms in one type or 8 ms in all, it leaves out types with four of them. known is false
- * while other Ractors are alive.
+ * A walk is opened, shown every object with the bytes of its slot, and closed. Asks each for its memsize: with the
+ * walk, about 11 ms per million objects; once slow calls have taken 2 ms in one type or 8 ms in all, it leaves out
+ * types with four of them. No sweep may be in progress, lest garbage be asked, and no other Ractor alive. Runs the
+ * dsize functions of C extensions, as ObjectSpace.memsize_of_all does. Caller holds the GVL, or is the only thread of a
+ * forked child.
  */
-void memscope_heap_held_memory(struct memscope_held_memory *held);
+void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
+void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
+void memscope_heap_held_close(struct memscope_held_walk *walk);
 
 #endif

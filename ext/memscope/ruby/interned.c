@@ -86,8 +86,8 @@ struct name {
 };
 
 /*
- * Tags stay, because fibers keep their indexes. Thread names, of which a process may make ever new ones, last for one
- * profile; like its frames, they are interned between begin_reading and end_reading (stack_reader.c).
+ * Tags stay, because fibers keep their indexes. Thread names last for one profile only, because a process may keep
+ * making new ones. Like the profile's frames, they are interned between begin_reading and end_reading (stack_reader.c).
  */
 static struct name *tag_names, *thread_names;
 

@@ -4,12 +4,15 @@
 #include "ruby/ruby_private.h"
 
 #include <string.h>
+#include <time.h>
 
 #define SAMPLE_PAGES 64
+#define AHEAD 8
 
 static size_t heap_page_bytes;
-static size_t fiber_stack_bytes;
-static VALUE symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none, symbol_sweeping;
+static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
+static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none,
+    symbol_sweeping;
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
 
@@ -119,13 +122,26 @@ static bool headers_are_right(const struct memscope_heap_listing *listing) {
     return true;
 }
 
+/* A page and its header are in two places that no cache knows: both are asked for before they are needed. */
+static void fetch_ahead(const struct memscope_heap_listing *listing, size_t index) {
+    if (index + 2 * AHEAD < listing->count)
+        __builtin_prefetch((const void *)listing->pages[index + 2 * AHEAD].start);
+    if (index + AHEAD < listing->count)
+        __builtin_prefetch(header_of(&listing->pages[index + AHEAD]));
+}
+
 static void count_slots(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
     listing->slot_counts = MEMSCOPE_SLOTS_WALKED;
+    if (wanted == MEMSCOPE_SLOTS_UNCOUNTED) {
+        listing->slot_counts = wanted;
+        return;
+    }
     if (wanted == MEMSCOPE_SLOTS_FROM_HEADERS && headers_are_right(listing))
         listing->slot_counts = MEMSCOPE_SLOTS_FROM_HEADERS;
     for (size_t index = 0; index < listing->count; index++) {
         struct memscope_heap_page *page = &listing->pages[index];
 
+        fetch_ahead(listing, index);
         page->live_count = listing->slot_counts == MEMSCOPE_SLOTS_WALKED
                                ? walk_slots(page)
                                : page->slot_count - header_of(page)->free_slots;
@@ -177,6 +193,34 @@ bool memscope_heap_finish_gc(void) {
 #endif
 }
 
+/* ---- a collection under way ------------------------------------------------------------------------------------ */
+
+#define LONGEST_WAIT_NS UINT64_C(2000000000)
+#define STEP_NS 5000000
+/* Steps without any allocation after which nobody carries the collection on. */
+#define IDLE_STEPS 4
+
+static void rest(void *argument) {
+    const struct timespec step = {.tv_nsec = STEP_NS};
+
+    nanosleep(&step, NULL);
+}
+
+void memscope_heap_await_gc(void) {
+    uint64_t start = memscope_now_ns();
+    size_t allocated = rb_gc_stat(symbol_allocated_objects);
+
+    for (int idle = 0; idle < IDLE_STEPS && rb_gc_latest_gc_info(symbol_state) != symbol_none;) {
+        size_t before = allocated;
+
+        if (memscope_now_ns() - start > LONGEST_WAIT_NS)
+            return;
+        memscope_without_gvl(rest, NULL);
+        allocated = rb_gc_stat(symbol_allocated_objects);
+        idle = allocated == before ? idle + 1 : 0;
+    }
+}
+
 void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
     memscope_scratch_close(&listing->scratch);
 }
@@ -203,21 +247,33 @@ bool memscope_other_ractors(void) {
 }
 
 static uintptr_t shape_list(void) {
-#ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
+#if defined(HAVE_RB_SHAPE_GET_SHAPE_BY_ID)
     return (uintptr_t)rb_shape_get_shape_by_id(0);
+#elif defined(HAVE_RB_SHAPE_TREE)
+    return (uintptr_t)rb_shape_tree;
 #else
     return 0;
 #endif
+}
+
+static void set_landmarks(struct memscope_ruby_layout *layout) {
+    const VALUE objects[MEMSCOPE_LANDMARKS] = {rb_cObject, rb_cModule,    rb_cString,     rb_cInteger,
+                                               rb_cThread, rb_eException, rb_mComparable, rb_mKernel};
+
+    for (size_t index = 0; heap_page_bytes > 0 && index < MEMSCOPE_LANDMARKS; index++)
+        layout->landmarks[index] = objects[index] / heap_page_bytes * heap_page_bytes;
 }
 
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
     *layout = (struct memscope_ruby_layout){
         .heap_pages = listing->pages,
         .heap_page_count = listing->count,
-        .heap_page_bytes = listing->page_bytes,
+        .heap_page_bytes = heap_page_bytes,
         .empty_page_count = listing->empty_pages,
-        .allocated_page_count = listing->allocated_pages,
+        .allocated_page_count = listing->count > 0 ? listing->allocated_pages : rb_gc_stat(symbol_allocated_pages),
         .fiber_stack_bytes = fiber_stack_bytes,
+        .thread_vm_bytes = thread_vm_bytes,
+        .thread_machine_bytes = thread_machine_bytes,
         .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
         .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,
         .shape_list = shape_list(),
@@ -225,6 +281,7 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
         .shape_cache_bytes = MEMSCOPE_SHAPE_CACHE_BYTES,
         .jit = jit_is_on(),
     };
+    set_landmarks(layout);
 }
 
 /* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
@@ -249,14 +306,20 @@ static size_t pooled_fiber_bytes(VALUE parameters) {
 void memscope_ruby_heap_learn(void) {
     VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
     VALUE gc = rb_const_get(rb_cObject, rb_intern("GC"));
-    VALUE stat = rb_hash_new();
+    VALUE stat = rb_hash_new(), parameters;
 
+    symbol_allocated_objects = memscope_symbol("total_allocated_objects");
     symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");
     heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
-    fiber_stack_bytes = pooled_fiber_bytes(rb_const_get(vm, rb_intern("DEFAULT_PARAMS")));
+    parameters = rb_const_get(vm, rb_intern("DEFAULT_PARAMS"));
+    fiber_stack_bytes = pooled_fiber_bytes(parameters);
+    if (MEMSCOPE_THREADS_MIGRATE) {
+        thread_vm_bytes = constant_size(parameters, "thread_vm_stack_size");
+        thread_machine_bytes = constant_size(parameters, "thread_machine_stack_size");
+    }
     rb_gc_stat(stat);
     symbol_empty_pages = Qnil;
     if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */

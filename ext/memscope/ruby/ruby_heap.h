@@ -14,6 +14,7 @@
 enum memscope_slot_counts {
     MEMSCOPE_SLOTS_FROM_HEADERS, /* from the page headers, which a sample of pages proved right */
     MEMSCOPE_SLOTS_WALKED,       /* slot by slot */
+    MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: what walks the listing counts them (ruby/heap_walk.h) */
 };
 
 /* Called when the extension is loaded, before anything below: learns this Ruby's constants. */
@@ -42,6 +43,12 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 
 /* Whether GC.stat of this Ruby counts pages without objects; listing->empty_pages is 0 otherwise. */
 bool memscope_counts_empty_pages(void);
+
+/*
+ * Waits without the GVL until no garbage collection is under way: up to two seconds, while other threads allocate and
+ * so carry it on; else only for a moment. Caller holds the GVL, and may be interrupted.
+ */
+void memscope_heap_await_gc(void);
 
 /*
  * Ends an incremental mark or lazy sweep in progress, as the next allocations would (26 to 43 ms at 1.5 M objects), so

@@ -10,6 +10,7 @@
 
 #include <ruby.h>
 #include <ruby/version.h>
+#include <stdbool.h>
 
 /*
  * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
@@ -105,6 +106,35 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) false
 #endif
 
+/*
+ * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
+ * called (gc.c, obj_memsize_of). From 4.0 on, they do not tell whether it has variables elsewhere.
+ */
+#if RUBY_API_VERSION_CODE < 40000
+static inline bool memscope_holds_only_its_slot(VALUE object) {
+    if (RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR))
+        return false;
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_FLOAT:
+    case RUBY_T_SYMBOL:
+    case RUBY_T_RATIONAL:
+    case RUBY_T_COMPLEX:
+        return true;
+    case RUBY_T_STRING:
+        return !RB_FL_TEST_RAW(object, RSTRING_NOEMBED);
+    case RUBY_T_ARRAY:
+        return RB_FL_TEST_RAW(object, RARRAY_EMBED_FLAG) != 0;
+    case RUBY_T_OBJECT:
+        return MEMSCOPE_OBJECT_IS_EMBEDDED(object) != 0;
+    default:
+        return false;
+    }
+}
+#define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) memscope_holds_only_its_slot(object)
+#else
+#define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) false
+#endif
+
 /* The mark function of untyped data, which is gone in 4.1dev. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)
@@ -150,9 +180,14 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
 #define MEMSCOPE_SHAPE_CACHE_BYTES (RUBY_API_VERSION_CODE >= 30300 ? (size_t)16777216 * 24 : 0)
 
-/* The address of a shape; shape 0 begins the list. Exported by 3.2 to 3.4; elsewhere the list is found by its size. */
+/* The address of a shape; shape 0 begins the list. Exported by 3.2 to 3.4. */
 #ifdef HAVE_RB_SHAPE_GET_SHAPE_BY_ID
 const void *rb_shape_get_shape_by_id(unsigned int id);
+#endif
+
+/* The first member of the struct of this name is the address of the list. Exported by 4.0 and 4.1dev (shape.h). */
+#ifdef HAVE_RB_SHAPE_TREE
+extern const void *rb_shape_tree;
 #endif
 
 #endif

@@ -69,7 +69,8 @@ static void follow_threads(void) {
 }
 
 /*
- * Called with the first tag. Costs 0.05 µs per fiber switch and nothing else: this event adds no instructions to iseqs.
+ * Called when the first tag is set. Costs 0.05 µs per fiber switch and nothing else: the event adds no instructions to
+ * iseqs.
  */
 static void begin_following(void) {
     if (tag_key)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "io/console"
 require "optparse"
 require_relative "../launch"
 require_relative "../report"
@@ -37,12 +38,16 @@ module Memscope
       LONGEST = 86_400
 
       # Options of several commands.
-      PROCESS = [["--pid N", Integer, "process N, started with MEMSCOPE_LISTEN=1"],
+      PROCESS = [["--pid N", OptionParser::DecimalInteger, "process N, started with MEMSCOPE_LISTEN=1"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
       HELP = ["-h", "--help", "print this"].freeze
-      private_constant :WIDTH, :LONGEST, :PROCESS, :TEXT, :HELP
+      SECONDS = "a number of seconds above 0, up to #{LONGEST}".freeze
+      # The allowed values of options that take a number.
+      VALUES = { pid: "a process ID, as `memscope ps` lists them",
+                 every: SECONDS, seconds: SECONDS, generations: SECONDS, warmup: SECONDS }.freeze
+      private_constant :WIDTH, :LONGEST, :PROCESS, :TEXT, :HELP, :SECONDS, :VALUES
 
       class << self
         # @return [String]
@@ -95,11 +100,8 @@ module Memscope
         @given = self.class.forms.dig(form, :defaults).to_h.dup
         @parser = OptionParser.new
         @parser.version = VERSION
-        [*self.class.forms.dig(form, :options), HELP].each do |words|
-          name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
-          default = "default: #{@given[name]}" if @given.key?(name)
-          @parser.on(*words, *default) { |value| give(name, value) }
-        end
+        @choices = {}
+        [*self.class.forms.dig(form, :options), HELP].each { |words| define(words) }
       end
 
       # @param arguments [Array<String>] the options and operands
@@ -113,7 +115,7 @@ module Memscope
         take(rest)
         program? ? launch(command) : perform
       rescue OptionParser::ParseError => e
-        refuse(e.message)
+        refuse_arguments(e)
       end
 
       # @return [String] the help of this form
@@ -124,6 +126,14 @@ module Memscope
       end
 
       private
+
+      # Adds an option to the parser.
+      def define(words)
+        name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
+        default = "default: #{@given[name]}" if @given.key?(name)
+        @choices[name] = words.grep(Array).first
+        @parser.on(*words, *default) { |value| give(name, value) }
+      end
 
       # Stores the value of an option.
       def give(name, value)
@@ -137,6 +147,29 @@ module Memscope
       end
 
       def refuse(complaint) = usage_error("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}")
+
+      def refuse_arguments(error)
+        case error
+        when OptionParser::InvalidArgument, OptionParser::MissingArgument
+          refuse_value(*error.args.join(" ").delete_prefix("--").split(/[ =]/, 2))
+        when OptionParser::InvalidOption
+          known = @parser.top.list.map { |switch| switch.long.first }
+          refuse("#{error.reason}: #{CLI.questioned(error.args.first, known)}")
+        else refuse("#{error.reason}: #{error.args.join(' ')}")
+        end
+      end
+
+      # @param option [String, Symbol] its name or the beginning of its name
+      # @param given [Object] nil if it was given no value
+      def refuse_value(option, given = nil)
+        switch = @parser.top.list.find { |one| one.long.first.delete_prefix("--").start_with?(option.to_s) }
+        name = switch.long.first.delete_prefix("--")
+        shown = given.nil? ? "no value" : Field.excerpt(given)
+        usage_error("--#{name}: given #{shown}, allowed: #{allowed_value(name.to_sym) || switch.arg.strip}")
+      end
+
+      # @return [String, nil] what the option may be given
+      def allowed_value(name) = @choices[name]&.join(", ") || VALUES[name]
 
       def usage_error(message) = raise(Failure.new(message, USAGE))
 
@@ -160,26 +193,36 @@ module Memscope
         seconds = @given[name]
         return if seconds.nil? || (seconds.positive? && seconds <= LONGEST)
 
-        usage_error("--#{name}: given #{seconds}, allowed: a number of seconds above 0, up to #{LONGEST}")
+        refuse_value(name, seconds)
       end
 
       # Writes to FILE, else to standard output.
       #
-      # @yieldparam unicode [Boolean] whether the text may contain non-ASCII characters
-      def deliver = output ? create(yield(true)) : self.class.write(@out, yield(unicode?))
+      # @yieldparam display [Report::Display] how the text is to be set
+      def deliver = output ? create(yield(Report::Display.new(unicode: true))) : self.class.write(@out, yield(display))
 
       # Writes readings as JSON, one a line, or as pages.
       def deliver_readings(readings)
-        deliver do |unicode|
+        deliver do |display|
           next readings.map { |reading| "#{reading.to_json}\n" }.join if @given[:json]
 
-          readings.map { |reading| reading.to_s(unicode: unicode) }.join("\n")
+          readings.map { |reading| reading.to_s(**display.to_h) }.join("\n")
         end
       end
 
-      def unicode? = Report.encoding(@out) == Encoding::UTF_8
+      def display = @display ||= Report::Display.of(@out)
 
       def output = @given[:output]
+
+      # Reads a file that an option names. One that could not have come from memscope is not read to its end.
+      def read_in_full(path, option)
+        text = File.open(path) { |file| file.read(Client::LONGEST_ANSWER + 1).to_s }
+        return text unless text.bytesize > Client::LONGEST_ANSWER
+
+        failure("#{option} #{path}: has more than #{Client::LONGEST_ANSWER >> 20} MiB, the most that memscope reads")
+      rescue SystemCallError => e
+        failure("#{option} #{path}: #{e.class.new.message}")
+      end
 
       # Creates FILE, with mode 0600. Removes it again if it cannot be written in full.
       def create(text)
@@ -212,6 +255,8 @@ module Memscope
       def other
         pid, socket = @given.values_at(:pid, :socket)
         refuse("--pid and --socket exclude each other") if pid && socket
+
+        refuse_value(:pid, pid) unless pid.nil? || pid.positive?
 
         @other ||= asking { socket ? Client.at(socket) : Client.new(pid) }
       end
@@ -251,7 +296,9 @@ module Memscope
       # Becomes the program, with an order for launch/autorun.
       def hand_over(mode, program, environment, **order)
         path = File.expand_path(output) if output
-        Launch::Handoff.write(mode, environment, title: self.class.title, output: path, status: INPUT_OUTPUT, **order)
+        view = Report::Display.of(@err).to_h.slice(:width, :color).select { |_, value| value } unless path
+        Launch::Handoff.write(mode, environment, title: self.class.title, output: path, status: INPUT_OUTPUT,
+                                                 **view.to_h, **order)
         refuse_assignments(program, environment)
         reserve_output { become(program, environment) }
       end

@@ -5,24 +5,27 @@ require_relative "report_command"
 module Memscope
   module CLI
     # `memscope doctor`: diagnoses a process; `memscope doctor -- COMMAND`: diagnoses a Ruby program when it ends. With
-    # --every, later diagnoses judge growth since the first one.
+    # --every, later diagnoses judge growth since the first one. With --settings, it checks settings: those
+    # of a program when it starts.
     class DoctorCommand < ReportCommand
       NOTES = <<~TEXT
         The exit status is 0 if nothing is wrong, 1 if there are findings, 2 if one of
         them is critical. Findings of severity "info" do not count.
       TEXT
+      SETTINGS = ["--settings", "check the allocator's settings instead"].freeze
       FORMS = {
         process: { summary: "diagnose the memory of a process, and suggest remedies",
-                   example: "memscope doctor --json --output diagnosis.json", notes: NOTES,
-                   options: [*PROCESS, *TEXT, ["--since FILE", "judge growth since the diagnosis", "in FILE (--json)"],
-                             GC, ["--settings", "check the allocator's settings instead"]] },
+                   example: "memscope doctor --pid 4711 --json --output diagnosis.json", notes: NOTES,
+                   options: [*PROCESS, *TEXT,
+                             ["--since FILE", "judge growth since the diagnosis", "in FILE, written with --json"],
+                             GC, SETTINGS] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
-                   example: "memscope doctor --every 600 --output app.txt -- bundle exec puma", options: EVERY,
-                   notes: PROGRAM_NOTES }
+                   example: "memscope doctor --every 600 --output app.txt -- bundle exec puma",
+                   options: [*EVERY, SETTINGS], notes: PROGRAM_NOTES }
       }.freeze
       # The exit status by the worst finding.
       STATUSES = { critical: 2, warning: 1, info: FINE, nil => FINE }.freeze
-      private_constant :FORMS, :NOTES, :STATUSES
+      private_constant :FORMS, :NOTES, :SETTINGS, :STATUSES
 
       private
 
@@ -37,7 +40,12 @@ module Memscope
       def settings? = @given.key?(:settings)
 
       # The reading that the program reports.
-      def chosen = [:doctor]
+      def chosen = [settings? ? :lint : :doctor]
+
+      def start(program)
+        refuse("--settings and --every exclude each other") if settings? && @given[:every]
+        super
+      end
 
       def own(since)
         say("this is the memscope process itself; for your program: memscope doctor -- COMMAND")
@@ -72,9 +80,7 @@ module Memscope
       end
 
       def earlier
-        Diagnosis.parse(File.read(@given[:since])) if @given[:since]
-      rescue SystemCallError => e
-        failure("--since #{@given[:since]}: #{e.class.new.message}")
+        Diagnosis.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
       rescue ArgumentError => e
         usage_error("--since #{@given[:since]}: #{e.message}")
       end

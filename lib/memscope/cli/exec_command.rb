@@ -7,17 +7,17 @@ module Memscope
     # `memscope exec`: becomes a program, after proving that the chosen allocator will serve its malloc.
     class ExecCommand < Command
       NOTES = <<~TEXT.freeze
-        COMMAND starts only if memscope has verified that the allocator will serve its
-        malloc. A Ruby program repeats the check before it runs its script. For other
-        programs, the dynamic linker says which malloc they would bind; memscope cannot
-        see a malloc that a program does not export. The exit status is 74 if the check
-        fails, 127 if COMMAND is not found, 126 if it cannot be executed, otherwise
-        COMMAND's own.
+        Without --if-present, COMMAND starts only if memscope has verified that the
+        allocator will serve its malloc. A Ruby program repeats the check before it runs
+        its script. For other programs, the dynamic linker says which malloc they would
+        bind; memscope cannot see a malloc that a program does not export. The exit
+        status is 74 if the check fails, 127 if COMMAND is not found, 126 if it cannot
+        be executed, otherwise COMMAND's own.
 
         Without --allocator, the first of these that exists decides: the variable
         #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
         memscope/allocator in $XDG_CONFIG_HOME, #{Launch::AllocatorChoice::HOST_FILE}. Each
-        holds a value of --allocator; "off" starts COMMAND unchanged. If none of them
+        holds a value for --allocator; "off" starts COMMAND unchanged. If none of them
         exists, the allocator is jemalloc.
 
         --profile is refused with jemalloc 5.3.0, which can crash when a thread ends
@@ -29,7 +29,7 @@ module Memscope
                    example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
                    options: [["--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library"],
                              ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
-                             ["--profile", "make jemalloc's profiler ready, for", "memscope profile and MallocProfile"],
+                             ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"],
                              ["--if-present", "if the check fails, start COMMAND unchanged"]] }
       }.freeze
       private_constant :FORMS, :NOTES

@@ -14,21 +14,22 @@ module Memscope
       WARM_UP = 1.0
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
-        memory that was allocated after the warm-up, with its age in generations. The
-        exit status is 1 if the estimate for a line exceeds the threshold by more than
-        two standard errors, 74 if COMMAND ended during the warm-up, otherwise
-        COMMAND's own.
+        memory that was allocated after the warm-up, with its age in generations
+        (those of --generations, not the GC's). The exit status is 1 if the estimate for
+        a line exceeds the threshold by more than two standard errors, 74 if COMMAND
+        ended during the warm-up, otherwise COMMAND's own.
 
-        COMMAND should repeat the same work. --warmup, --after or, in COMMAND,
-        Memscope::MallocProfile.next_generation ends the warm-up. The report goes to
-        standard error, or to FILE; the verdict to standard error. Neither covers child
-        processes.
+        COMMAND should repeat the same work. The warm-up ends after --warmup seconds, at
+        the signal of --after, or when COMMAND calls
+        Memscope::MallocProfile.next_generation. The report goes to standard error, or
+        to FILE; the verdict to standard error. Neither covers child processes.
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory grows",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
                    notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
-                   options: [*SAMPLING, ["--threshold BYTES", Integer, "the most that a line may keep"],
+                   options: [*SAMPLING,
+                             ["--threshold BYTES", OptionParser::DecimalInteger, "the most that a line may keep"],
                              ["--warmup SECONDS", Float, "ignore the first SECONDS (default: 1)"],
                              ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze
@@ -36,15 +37,17 @@ module Memscope
 
       private
 
+      def allowed_value(name)
+        { threshold: "a number of bytes above 0", after: "a signal's name, such as USR2" }[name] || super
+      end
+
       def check_options
         super
         check_seconds(:warmup)
         warmup, signal, threshold = @given.values_at(:warmup, :after, :threshold)
         refuse("--warmup and --after exclude each other") if warmup && signal
-        unless signal.nil? || Signal.list.key?(signal.delete_prefix("SIG"))
-          usage_error("--after: given #{signal}, allowed: a signal's name, such as USR2")
-        end
-        usage_error("--threshold: given #{threshold}, allowed: a number of bytes above 0") unless threshold.positive?
+        refuse_value(:after, signal) unless signal.nil? || Signal.list.key?(signal.delete_prefix("SIG"))
+        refuse_value(:threshold, threshold) unless threshold.positive?
       end
 
       def order

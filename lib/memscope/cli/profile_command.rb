@@ -10,10 +10,12 @@ module Memscope
     class ProfileCommand < Command
       NOTES = <<~TEXT
         The process must allow actions (its setting `actions`). The profile does not see
-        allocations made before it started. The default backend is jemalloc's profiler,
-        which must be enabled when the process starts (memscope exec --profile). If a
-        profile is already running, it continues with its own backend and rate, and the
-        report shows only the change during --seconds N.
+        allocations made before it started. The backend auto is jemalloc's profiler, if
+        that was enabled when the process started (memscope exec --profile), else
+        imports, which needs no settings: it patches the process's calls of malloc while
+        the profile runs. The report names the backend. If a profile is already running,
+        it continues with its own backend and rate, and the report shows only the change
+        during --seconds N.
 
         The report tells what survived a full garbage collection since it was
         allocated from what none has judged yet, which may be garbage. A longer profile
@@ -28,39 +30,44 @@ module Memscope
         do other programs that COMMAND starts. For a running process that listens, use
         --pid. The exit status is COMMAND's own.
 
-        Without --backend, the program starts with jemalloc and its profiler enabled, if
-        such a jemalloc is installed and it is not 5.3.0, whose profiler can crash; else
-        with the backend imports. The report names the backend.
+        With the backend auto, the program starts with jemalloc and its profiler
+        enabled, if such a jemalloc is installed and is not 5.3.0, whose profiler can
+        crash; else it is profiled with imports. The report names the backend.
       TEXT
-      SAMPLING = [["--backend NAME", "jemalloc, or imports (GOT hooks)"],
-                  ["--rate BYTES", Integer, "bytes between samples, a power of two"],
+      GROUPINGS = Profile::Sampled::GROUPINGS
+      SAMPLING = [["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
+                  ["--rate BYTES", OptionParser::DecimalInteger, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
-                   Profile::Formats::ALL.keys.drop(4).join(", ")], TEXT.last].freeze
-      GENERATIONS = ["--generations SECONDS", Float, "start a new generation at this interval"].freeze
-      DEFAULTS = { rate: MallocProfile::RATE, format: :text }.freeze
+                   Profile::Formats::ALL.keys.drop(4).join(", ")],
+                  ["--by NAME", GROUPINGS, "in text: #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", ")],
+                  TEXT.last].freeze
+      GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
+                     "group (generation) every SECONDS"].freeze
+      DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
         process: { summary: "print which lines of Ruby hold malloc memory",
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
                              ["--gc", "collect garbage before the report"],
-                             ["--from FILE", "print the profile in FILE (--format=json)"]] },
+                             ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
       }.freeze
-      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :SAMPLING, :GENERATIONS, :DEFAULTS
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :SAMPLING, :GENERATIONS, :DEFAULTS
 
       private
 
-      def backend = @given.fetch(:backend, :auto).to_sym
+      def backend = @given[:backend]
+
+      def allowed_value(name) = super || ("a power of two, from 512 to 1073741824" if name == :rate)
 
       def check_options
-        MallocProfile.check(rate: @given[:rate], backend: backend)
         %i[seconds generations].each { |name| check_seconds(name) }
-      rescue ArgumentError => e
-        usage_error("--#{e.message[/(rate|backend): .*/].gsub(/(?<= ):(?=\w)/, '')}")
+        refuse_value(:rate, @given[:rate]) unless MallocProfile.rate?(@given[:rate])
+        usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
       end
 
       def perform
@@ -74,7 +81,18 @@ module Memscope
 
       # A profile that is already running is somebody else's: it continues, and only its change is reported. What has
       # survived a major GC is known for own profiles only.
-      def asked = other.call(:malloc_profile_state).fetch("running") ? changed : recorded
+      def asked
+        running, jemalloc = other.call(:malloc_profile_state).values_at("running", "jemalloc")
+        running ? changed : recorded(chosen(jemalloc))
+      end
+
+      def chosen(jemalloc)
+        return backend unless backend == :auto
+        return :jemalloc if jemalloc
+
+        say("process #{other.pid} has no jemalloc profiler enabled: profiling with the backend imports")
+        :imports
+      end
 
       def changed
         earlier = other.call(:malloc_profile_snapshot)
@@ -86,7 +104,7 @@ module Memscope
       end
 
       # If this command is killed, the other process stops profiling by itself.
-      def recorded
+      def recorded(backend)
         token = other.call(:malloc_profile_start, seconds: @given[:seconds], rate: @given[:rate], backend: backend)
         begin
           wait
@@ -94,6 +112,8 @@ module Memscope
           profile = other.call(:malloc_profile_stop, token: token, **@given.slice(:gc))
         end
         profile
+      rescue Client::Failed => e
+        failure(e.message.sub("the backend imports", "--backend=imports"))
       end
 
       def wait
@@ -105,22 +125,19 @@ module Memscope
       def from = @given[:from]
 
       def read
-        text = File.read(from, encoding: Encoding::UTF_8)
+        text = read_in_full(from, "--from")
         kind = text[0, 200].match?(/"kind"\s*:\s*"profile_difference"/) ? Profile::Difference : Profile
         kind.from_json(text)
-      rescue SystemCallError => e
-        failure("--from #{from}: #{e.class.new.message}")
       rescue ArgumentError => e
         failure("--from #{from}: #{e.message}")
       end
 
       def write(profile)
-        text = Profile::Formats.write(profile, @given[:format])
+        view = output ? { unicode: true } : display.to_h
+        text = Profile::Formats.write(profile, @given[:format], by: @given[:by], **view)
         output ? File.binwrite(output, text) : self.class.write(@out, text)
       rescue SystemCallError => e
         failure("--output #{output}: #{e.class.new.message}")
-      rescue LoadError => e
-        failure(e.message)
       end
 
       def start(program)
@@ -133,13 +150,9 @@ module Memscope
 
       def check_pprof
         usage_error("--format=pprof is binary: give --output FILE") unless output
-
-        require "google/protobuf"
-      rescue LoadError
-        failure("--format=pprof needs the gem google-protobuf: gem install google-protobuf")
       end
 
-      def order = @given.slice(:rate, :format, :seconds, :generations)
+      def order = @given.slice(:rate, :format, :by, :seconds, :generations)
 
       # The environment and the backend for the program. The environment makes jemalloc's profiler ready if that is
       # wanted and possible.

@@ -10,10 +10,10 @@ module Memscope
       include Report::Quantity
 
       NOTES = <<~TEXT
-        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) can be reached by
-        report, doctor, purge, profile and top --pid. For other processes, ps shows only
-        the kernel's view: "?" marks a malloc that is mapped but may not be in use. Only
-        root sees other users' processes in full.
+        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) can be reached
+        with --pid, by report, doctor, purge, profile and top. For other processes, ps
+        shows only the kernel's view: "?" marks a malloc that is mapped but may not be
+        in use. Only root sees other users' processes in full.
       TEXT
       FORMS = {
         process: { summary: "list Ruby processes, and show which of them listen",
@@ -21,7 +21,12 @@ module Memscope
       }.freeze
       # Seconds to wait for a process that listens.
       PATIENCE = 2
-      private_constant :FORMS, :NOTES, :PATIENCE
+      COLUMNS = %w[pid uid RSS PSS USS malloc listens].freeze
+      SIZES = COLUMNS[2, 3].freeze
+      # The columns of a terminal narrower than ROOM.
+      FEW = %w[pid RSS listens].freeze
+      ROOM = 72
+      private_constant :FORMS, :NOTES, :PATIENCE, :COLUMNS, :SIZES, :FEW, :ROOM
 
       # A process, and the name of its proven malloc, if it listens and reports one.
       Entry = Struct.new(:process, :malloc) do
@@ -61,24 +66,34 @@ module Memscope
         entries = self.class.entries
         return deliver_readings(entries.map(&:process)) if @given[:json]
 
-        deliver { |unicode| text(entries, Report::Page.new(unicode: unicode)) }
+        deliver { |display| text(entries, display) }
       end
 
-      def text(entries, page)
+      def text(entries, display)
         return "no other Ruby process is visible\n" if entries.empty?
 
-        rows = entries.map { |entry| cells(entry, page) }
-        units = ["", "", "MiB", "MiB", "MiB", "", ""]
-        numbers = page.table(%w[pid uid RSS PSS USS malloc listens], [units, *rows])
+        page = Report::Page.new(**display.to_h, color: false) # the heading is cut before it is highlighted
         commands = ["command", "", *entries.map { |entry| entry.process.command.to_s }]
-        numbers.zip(commands).map { |line, command| "#{page.cut("#{line}  #{command}", WIDTH).rstrip}\n" }.join
+        heading, *lines = numbers(entries, page).zip(commands).map do |line, command|
+          page.cut("#{line}  #{command}", page.width).rstrip
+        end
+        [Report::Page.new(**display.to_h).highlighted(heading), *lines].map { |line| "#{line}\n" }.join
       end
 
-      def cells(entry, page)
+      def numbers(entries, page)
+        names = page.width < ROOM ? FEW : COLUMNS
+        units = names.map { |name| SIZES.include?(name) ? "MiB" : "" }
+        page.table(names, [units, *entries.map { |entry| names.map { |name| cell(entry, name) } }])
+      end
+
+      def cell(entry, name)
         process = entry.process
-        sizes = [process.rss_bytes, process.pss_bytes, process.uss_bytes]
-        [process.pid.to_s, process.uid.to_s, *sizes.map { |bytes| bytes ? mebibytes(bytes) : page.unknown },
-         entry.malloc_text.to_s, process.listens? ? "yes" : "no"]
+        case name
+        when "malloc" then entry.malloc_text.to_s
+        when "listens" then process.listens? ? "yes" : "no"
+        when *SIZES then mebibytes(process.public_send(:"#{name.downcase}_bytes"))
+        else process.public_send(name).to_s
+        end
       end
     end
   end

@@ -18,7 +18,7 @@ module Memscope
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
                              ["--gc", "for --dry-run: collect garbage first"],
-                             ["--arena N", Integer, "one jemalloc arena (for decay and purge)"],
+                             ["--arena N", OptionParser::DecimalInteger, "one jemalloc arena (for decay and purge)"],
                              ["--settle S", Float, "measure again after S seconds"], *TEXT] }
       }.freeze
       private_constant :FORMS, :NOTES
@@ -27,11 +27,18 @@ module Memscope
 
       def operands = "[LEVER...]"
 
+      def allowed_value(name)
+        { arena: "the number of an arena, as `memscope report --arenas` lists them",
+          settle: "a number of seconds from 0 to #{Purge::LONGEST_SETTLE}" }[name] || super
+      end
+
       def take(operands)
         @levers = operands.map(&:to_sym)
       end
 
       def perform
+        settle = @given[:settle]
+        refuse_value(:settle, settle) unless settle.nil? || settle.between?(0, Purge::LONGEST_SETTLE)
         result = asking { other? ? of_other(**options) : own }
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
@@ -41,10 +48,6 @@ module Memscope
 
       # Settles in this process: if the other one waited, so would all its clients.
       def of_other(settle: 0, **options)
-        unless settle.between?(0, Purge::LONGEST_SETTLE)
-          raise ArgumentError, "settle: given #{settle}, allowed: a number of seconds from 0 to #{Purge::LONGEST_SETTLE}"
-        end
-
         result = other.call(:purge, levers: @levers, **options)
         return result if result.dry_run? || settle.zero?
 

@@ -8,11 +8,12 @@ module Memscope
     # program is when it ends.
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
-        The report goes to standard error, or to FILE. Only the started process reports,
-        once, even if it execs other Ruby programs. It does not report if it calls
-        exit!, is killed, execs another kind of program, ignores RUBYOPT, or calls
-        Process.daemon. The exit status is COMMAND's own. With --every, Ruby does not
-        detect deadlocks, because memscope's thread is in a timed sleep.
+        The report goes to standard error, or to FILE. Only the started process reports:
+        when it ends, and with --every also at that interval. It still does so after it
+        execs another Ruby program. It does not report if it calls exit!, is killed,
+        execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
+        exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
+        because memscope's thread is in a timed sleep.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "none of it counts as in use"].freeze
       # The options of the ledger.
@@ -26,7 +27,8 @@ module Memscope
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
         process: { summary: "print where the memory of a process is, to the byte",
-                   example: "memscope report --json --output ledger.json", options: [*PROCESS, *TEXT, *OPTIONS, GC] },
+                   example: "memscope report --pid 4711 --json --output ledger.json",
+                   options: [*PROCESS, *TEXT, *OPTIONS, GC] },
         program: { summary: "run a Ruby program and print where its memory is when it ends",
                    example: "memscope report --every 60 --output app.txt -- bundle exec puma", notes: PROGRAM_NOTES,
                    options: [*EVERY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1), GC] }

@@ -26,11 +26,11 @@ module Memscope
 
       private
 
+      def allowed_value(name) = name == :every ? "a number of seconds from #{INTERVALS.min} to #{INTERVALS.max}" : super
+
       def perform
         every = @given[:every]
-        unless INTERVALS.cover?(every)
-          usage_error("--every: given #{every}, allowed: #{INTERVALS.min} to #{INTERVALS.max} seconds")
-        end
+        refuse_value(:every, every) unless INTERVALS.cover?(every)
 
         source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
         watch(Top::Terminal.new($stdin, @out), source, every)
@@ -39,9 +39,9 @@ module Memscope
       end
 
       def watch(terminal, source, every)
-        usage_error("there is no terminal; allowed: memscope ps, memscope report --pid N") unless terminal.there?
+        usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N") unless terminal.there?
 
-        view = Top::View.new(unicode: unicode?)
+        view = Top::View.new(unicode: display.unicode)
         reader = Top::Reader.new(source, every)
         terminal.open { answer_keys(terminal, reader, view) }
       ensure

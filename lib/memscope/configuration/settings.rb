@@ -26,7 +26,8 @@ module Memscope
         path = value.respond_to?(:to_path) ? value.to_path : value
         return path if path.nil?
 
-        path.is_a?(String) && path.start_with?("/") && !path.b.include?("\0") ? String.new(path).freeze : WRONG
+        fits = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
+        fits ? String.new(path).freeze : WRONG
       end
       private_constant :ACCEPT_PATH
 
@@ -142,7 +143,7 @@ module Memscope
 
       private
 
-      def given(value) = @secret ? "a secret #{value.class}" : value.inspect[0, 200]
+      def given(value) = @secret ? "a secret #{value.class}" : Field.excerpt(value)
     end
 
     # Every setting, by name, in the order in which they are documented.

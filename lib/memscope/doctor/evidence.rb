@@ -14,7 +14,7 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @return [Ledger] with `deep: true, objects: true`
+      # @return [Ledger] with `deep: true, shared: true, objects: true`
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false
@@ -53,16 +53,16 @@ module Memscope
       def self.read(gc: false, worker: nil)
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        ledger = Ledger.read(deep: true, objects: true, gc: gc)
+        collected = RubyHeap::Garbage.collect if gc
+        heap = RubyHeap.bounded(objects: true)
+        ledger = Ledger.with_objects_of(heap, collected)
         snapshot = Snapshot.read
-        heap = RubyHeap.read
         arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        costs = [*parts.values, arenas].compact.map(&:cost)
         capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker),
-                           total_cost: { **Cost.sum(costs), wall_us: Cost.now - began }.freeze })
+                           total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
       end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
@@ -74,12 +74,22 @@ module Memscope
         sleep(MOMENT)
         Snapshot.read
       end
-      private_class_method :of_jemalloc, :second_snapshot
+
+      def self.total_cost(readings, wall_us)
+        { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
+      end
+      private_class_method :of_jemalloc, :second_snapshot, :total_cost
+
+      # @api private
+      # @return [Array<Reading>] without the heap if the fragmentation is there, whose cost includes the heap's
+      def self.costly(readings)
+        readings.any?(Fragmentation) ? readings.grep_v(RubyHeap) : readings
+      end
 
       # @return [Hash{Symbol => Object}] `total_cost`, or else what the readings say of themselves
       def cost
-        total_cost || Cost.sum([ledger, snapshot, second_snapshot, fragmentation, ruby_heap, process_memory, cgroup,
-                                lint].compact.map(&:cost))
+        total_cost || Cost.sum(Evidence.costly([ledger, snapshot, second_snapshot, fragmentation, ruby_heap,
+                                                process_memory, cgroup, lint].compact).map(&:cost))
       end
     end
   end

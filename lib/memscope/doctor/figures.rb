@@ -62,6 +62,16 @@ module Memscope
       # @return [Float] these bytes as a share of the RSS
       def of_rss(bytes) = rss_bytes&.positive? ? bytes.fdiv(rss_bytes) : 0.0
 
+      # @param id [Symbol] of a top row of the ledger
+      # @param bytes [Integer, Range, String, nil] what a remedy returns of its pages; or why it returns none
+      # @return [Range, String, nil] what the machine gains by it: a page that a forked process shares stays in memory
+      def gained(id, bytes)
+        return bytes unless bytes.is_a?(Integer) || bytes.is_a?(Range)
+
+        range = bytes.is_a?(Range) ? bytes : (bytes..bytes)
+        ledger.unshared(id, range) || ((environment.forked? ? 0 : range.begin)..range.end)
+      end
+
       # @return [Object, nil] a setting of the allocator that serves malloc
       def setting(name) = allocator.settings[name]&.value
 
@@ -114,7 +124,7 @@ module Memscope
         return "What compaction returns cannot be predicted: #{@forecast.reason}." unless range
 
         least, most = range.minmax.map { |bytes| [bytes - (returned_empty_bytes || 0), 0].max }
-        least..most
+        gained(:ruby_heap, least..most)
       end
 
       # @return [String, nil] why this Ruby's heap is never compacted
@@ -158,13 +168,45 @@ module Memscope
       # @return [Integer, nil] bytes that malloc_trim would return to the kernel
       def trimmable_bytes = detail(:malloc, :trimmable_bytes)
 
+      # @return [Integer, nil] the same, and such pages that the kernel does not take back: locked, or refused by a sandbox
+      def free_page_bytes = trimmable_bytes && (trimmable_bytes + kept_by_kernel_bytes)
+
+      # @return [Integer]
+      def kept_by_kernel_bytes
+        %i[main_heap arenas].sum { |heap| detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0 }
+      end
+
+      # @return [Range, String] what the machine gains by a trim, or why it gains nothing
+      def trim_gain
+        return "#{ledger.kept_reason}." if trimmable_bytes < kept_by_kernel_bytes / 16
+
+        own = detail(:malloc, :trimmable_private_bytes)
+        own ? (own..own) : gained(:malloc, trimmable_bytes)
+      end
+
+      # @return [Boolean] whether other processes share most of what a trim returns
+      def trims_shared? = (detail(:malloc, :trimmable_private_bytes) || trimmable_bytes) < trimmable_bytes / 2
+
       # @return [Integer, nil] bytes that are free in a heap (given by its row's id), but in parts of pages, which no
       #   trim returns
       def unreturnable_bytes(heap)
         free = %i[free thread_caches top].map { |id| bytes(:malloc, heap, id) }
         trimmable = detail(:malloc, heap, :free, :trimmable_bytes)
-        [free.sum - trimmable, 0].max if trimmable && free.all?
+        kept = detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0
+        [free.sum - trimmable - kept, 0].max if trimmable && free.all?
       end
+
+      # @return [Boolean] whether glibc itself asks for transparent huge pages: since 2.43 it does on arm64 unless told
+      #   otherwise, before and elsewhere only with glibc.malloc.hugetlb=1. With a larger value it takes other pages
+      def malloc_asks_for_huge_pages?
+        return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
+
+        asked = setting(:hugetlb)
+        asked.nil? ? (allocator.version.to_s.split(".").map(&:to_i) <=> [2, 43]) >= 0 : asked == 1
+      end
+
+      # @return [Integer, nil] bytes that are resident but unused in malloc, and in huge pages at most
+      def unused_huge_bytes = [unused_bytes, process_memory.anonymous_huge_bytes].then { |all| all.min if all.all? }
 
       # @return [Integer] the number of arenas, without the main heap
       def glibc_arenas = detail(:malloc, :arenas, :arenas) || 0

@@ -51,6 +51,16 @@ module Memscope
           $stderr
         end
 
+        # How texts are to be set: the terminal of the memscope command is also the one of the program.
+        #
+        # @param io [IO] from `output`
+        # @return [Hash{Symbol => Object}] a Report::Display
+        def display(io)
+          require_relative "../report"
+          { unicode: Report.encoding(io) == Encoding::UTF_8, width: Integer(self["width"] || Report::Page::WIDTH),
+            color: !self["color"].nil? }
+        end
+
         # @param message [String]
         # @return [void]
         def complain(message)

@@ -27,18 +27,16 @@ module Memscope
       # it follows.
       HEADER_BYTES = 256
       DEEPEST = 5
+      # How the programs of a Ruby that can be moved begin, bundle among them (--enable-load-relative,
+      # tool/rbinstall.rb): as a shell script that runs the Ruby beside it.
+      BESIDE_RUBY = %r{\A#!/bin/sh\n# -\*- ruby -\*-\n.*^bindir="\$\{0%/\*\}"\nexec "\$bindir/(\w+)" "-x" "\$0" }m
+      PROLOGUE_BYTES = 1024
       # The option of env(1) that splits its argument.
       SPLIT = /\A(-S|--split-string=)/
       # An assignment among the arguments of env(1).
       ASSIGNMENT = /\A[^-=][^=]*=/
       # The kernel ignores set-gid on a file that its group may not execute (bprm_fill_uid of Linux, fs/exec.c).
       GROUP_MAY_EXECUTE = 0o010
-      # Templates for String#unpack, by the first bytes of an ELF file (elf(5)). The first template reads e_phoff,
-      # e_phentsize and e_phnum from the file header, the second p_type, p_offset and p_filesz from a program header.
-      ELF = { "\x7FELF\x01".b => ["@28L@42S2", "L@4L@16L"], "\x7FELF\x02".b => ["@32Q@54S2", "L@8Q@32Q"] }.freeze
-      # The type of the segment that names the dynamic linker, and the longest path that the kernel accepts there.
-      PT_INTERP = 3
-      PATH_MAX = 4096
       # A line of ld.so --list: the requested name, and the file if that differs.
       MAPPED = /^\s*(\S.*?) (?:=> (.+) )?\(0x\h+\)$/
       # glibc's C library, which has a malloc of its own.
@@ -48,8 +46,8 @@ module Memscope
       BIND = { "LD_TRACE_LOADED_OBJECTS" => "1", "LD_WARN" => "yes", "LD_BIND_NOW" => "yes",
                "LD_DEBUG" => "bindings", "LD_DEBUG_OUTPUT" => nil }.freeze
       BOUND = /binding file (.+) \[0\] to (.+) \[0\]: normal symbol `malloc'/
-      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :SPLIT, :ASSIGNMENT, :GROUP_MAY_EXECUTE, :ELF,
-                       :PT_INTERP, :PATH_MAX, :MAPPED, :LIBC, :BIND, :BOUND
+      private_constant :DEFAULT_PATH, :HEADER_BYTES, :DEEPEST, :BESIDE_RUBY, :PROLOGUE_BYTES, :SPLIT, :ASSIGNMENT,
+                       :GROUP_MAY_EXECUTE, :MAPPED, :LIBC, :BIND, :BOUND
 
       # @return [String] the file that the command names
       attr_reader :path
@@ -83,12 +81,10 @@ module Memscope
       # @return [String, nil] its dynamic linker; nil for a static executable
       # @raise [Refusal] if the file is damaged or cannot be read
       def dynamic_linker
-        File.open(executable, "rb") do |file|
-          _, position, length = segments(file).find { |type, *| type == PT_INTERP }
-          file.pread([length, PATH_MAX].min, position).delete_suffix("\0") if length
-        end
-      rescue SystemCallError, IOError, ArgumentError, IndexError, RangeError, TypeError => e
-        raise Refusal, "#{executable}: its ELF header cannot be read: #{e.message}"
+        linker = Native.dynamic_linker(executable)
+        return linker unless linker.is_a?(Symbol)
+
+        raise Refusal, "#{executable}: its ELF header cannot be read: #{Reasons.sentence(linker)}"
       end
 
       # Why the library would not serve the program's malloc. For Ruby the probe answers this. For any other program
@@ -118,13 +114,6 @@ module Memscope
       end
 
       private
-
-      def segments(file)
-        start = file.pread(64, 0)
-        header, segment = ELF.fetch(start[0, 5])
-        position, size, count = start.unpack(header)
-        Integer(count).times.lazy.map { |index| file.pread(size, position + (index * size)).unpack(segment) }
-      end
 
       # The mapped files by their requested names. Paths are binary strings, whatever the locale.
       def mapped_by(linker, changes)
@@ -193,6 +182,9 @@ module Memscope
       end
 
       def shebang(path, header)
+        beside = header.start_with?("#!/bin/sh\n") && File.binread(path, PROLOGUE_BYTES)[BESIDE_RUBY, 1]
+        return [File.join(File.dirname(path), beside), "-x"] if beside
+
         line = header[2..].lines.first.to_s.strip.force_encoding(Encoding.default_external)
         interpreter, argument = line.split(/[ \t]+/, 2)
         raise Refusal, "#{path}: its first line names no interpreter" unless interpreter

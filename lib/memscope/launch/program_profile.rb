@@ -15,8 +15,8 @@ module Memscope
       MOST_FORKS = 64
       private_constant :MOST_FORKS
 
-      # @param order [Handoff::Order] title, status, backend, rate, format, output, seconds, generations; for leaks also
-      #   threshold, and warmup or after
+      # @param order [Handoff::Order] title, status, backend, rate, format, by, output, seconds, generations, those of
+      #   Order#display; for leaks also threshold, and warmup or after
       def initialize(order)
         @order = order
         @pid = Process.pid
@@ -153,20 +153,14 @@ module Memscope
       end
 
       def write(profile)
-        text = formatted(profile)
+        view = @order["format"] == "text" ? @order.display(@io) : {}
+        text = Profile::Formats.write(profile, @order["format"].to_sym, by: @order["by"].to_sym, **view)
         return @io.write(text) unless @parent && @order["output"]
 
         path = own_path
         flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
         File.open(path, flags, 0o600) { |file| file.write(text) }
         @order.complain("process #{@pid}, forked by #{@parent}: #{path}")
-      end
-
-      def formatted(profile)
-        Profile::Formats.write(profile, @order["format"].to_sym)
-      rescue LoadError => e
-        @order.complain("#{e.message}; written as JSON, for memscope profile --from FILE --format=#{@order['format']}")
-        Profile::Formats.write(profile, :json)
       end
 
       # heap.4711.html for heap.html.

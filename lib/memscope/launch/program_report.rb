@@ -7,7 +7,8 @@ module Memscope
     # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. memscope
     # itself is not loaded before the first report: until then the program runs undisturbed.
     class ProgramReport
-      # @param order [Handoff::Order] title, every, output, json, reading (names of calls), the ledger's options
+      # @param order [Handoff::Order] title, every, output, json, reading (names of calls), the ledger's options, and
+      #   those of Order#display
       def initialize(order)
         @order = order
         @title = order["title"]
@@ -22,11 +23,25 @@ module Memscope
       # To be called before the program registers its own at_exit handlers: the first one registered runs last. Forked
       # processes do not report.
       def start
+        return check_settings if @order["reading"] == "lint"
+
         at_exit { report(ending: true) if Process.pid == @pid }
         @order.background { repeat(Float(@order["every"])) } if @order["every"]
       end
 
       private
+
+      # Settings are what they are before the script runs. JSON waits for the end: the program may bring its own version
+      # of that library.
+      def check_settings
+        @order.load_memscope
+        @lint = Memscope.lint
+        return report(ending: true) unless @order["json"]
+
+        at_exit { report(ending: true) if Process.pid == @pid }
+      rescue StandardError, ScriptError, NoMemoryError => e
+        @order.complain("no report: #{e.message} (#{e.class})")
+      end
 
       def repeat(seconds)
         loop do
@@ -52,11 +67,12 @@ module Memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
 
         @io.write(heading(ending)) if @order["every"]
-        @order["reading"] ? @io.write(readings.join("\n")) : Memscope.report(@io, **@options)
+        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io)) }.join("\n"))
         @io.write("\n") if @order["every"] && !ending
       end
 
       def readings
+        return [@lint] if @lint
         # Later diagnoses judge growth since the first one.
         return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
         return [Memscope.ledger(**@options)] unless @order["reading"]

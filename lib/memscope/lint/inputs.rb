@@ -205,7 +205,7 @@ module Memscope
       def [](name) = @given[name]
 
       # @param recommended [String, nil] what to paste instead of variables that the allocator ignores
-      # @return [Array<Problem>] one for each variable that does not do what its name promises
+      # @return [Array<Array>] one for each variable that does not do what its name promises, for Verdict#problem
       def problems(recommended)
         return [] if @serving == :unknown
         return ignored(recommended) if @inputs.secure?
@@ -272,9 +272,7 @@ module Memscope
         end
       end
 
-      def problem(id, severity, text, replacement = "unset #{text[/\A\w+/]}")
-        Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
-      end
+      def problem(id, severity, text, replacement = "unset #{text[/\A\w+/]}") = [id, severity, text, replacement]
     end
     private_constant :Variables
   end

@@ -73,7 +73,7 @@ module Memscope
 
       def problems
         harms = @harms.map { |id, severity, text, own| problem(id, severity, text, own || replacement) }
-        [*refused, *harms, *@variables.problems(replacement)]
+        [*refused, *harms, *@variables.problems(replacement).map { |parts| problem(*parts) }]
       end
 
       # A problem for each setting that the allocator itself did not accept.

@@ -32,8 +32,8 @@ module Memscope
         # @raise [Unavailable] as MallocProfile.start
         def start(seconds:, rate: RATE, backend: :auto, shared: false)
           unless seconds.is_a?(Numeric) && seconds.real? && SECONDS.cover?(seconds)
-            raise ArgumentError, "seconds: given #{seconds.inspect}, allowed: a number of seconds above 0, up to " \
-                                 "#{SECONDS.end}"
+            raise ArgumentError, "seconds: given #{Field.excerpt(seconds)}, allowed: a number of seconds above 0, " \
+                                 "up to #{SECONDS.end}"
           end
 
           @lock.synchronize do
@@ -80,15 +80,15 @@ module Memscope
         end
 
         # @return [Boolean] whether the running profile is a lease
-        def held? = !@token.nil? && MallocProfile.running? && MallocProfile.session == @session
+        def held? = !@token.nil? && MallocProfile.running? && Native.profile_session == @session
 
         # @return [Boolean] whether it was started as shared
         def shared? = @shared == true && held?
 
-        # @return [Hash{Symbol => Object}] session: MallocProfile.session; running; shared; jemalloc: whether
-        #   jemalloc's profiler is ready
+        # @return [Hash{Symbol => Object}] session: the number of the running profile, or else of the last one, 0 if
+        #   there was none; running; shared; jemalloc: whether jemalloc's profiler is ready
         def state
-          { session: MallocProfile.session, running: MallocProfile.running?, shared: shared?,
+          { session: Native.profile_session, running: MallocProfile.running?, shared: shared?,
             jemalloc: Native.jemalloc_profiling == :on }
         end
 
@@ -127,9 +127,9 @@ module Memscope
 
         def watch(token, seconds)
           # The thread inherits the interrupt mask of start, under which it could not be killed.
-          thread = Thread.new { Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) } }
-          thread.name = "memscope profile"
-          thread.thread_variable_set(:fork_safe, true)
+          Forks.background("memscope profile") do
+            Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) }
+          end
         end
 
         def expire(token, seconds)

@@ -22,8 +22,8 @@ module Memscope
       ANSWERS = {
         allocator_settings: { settings: [], reasons: {}, confs: [], conf_variable: nil }.freeze,
         allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
-        arena_limit: nil, file_capabilities: nil, malloc_profile: nil, stop_profile: nil, profile_inflation: nil,
-        profile_runs?: false, profile_session: 0, next_generation: 0
+        arena_limit: nil, file_capabilities: nil, dynamic_linker: :unsupported, malloc_profile: nil, stop_profile: nil,
+        profile_inflation: nil, profile_runs?: false, profile_session: 0, next_generation: 0
       }.freeze
       private_constant :READINGS, :ANSWERS
 

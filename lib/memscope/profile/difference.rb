@@ -63,8 +63,8 @@ module Memscope
         def check_same(field, earlier, later)
           return if earlier == later
 
-          raise ArgumentError, "Memscope::Profile#-: #{field}: given #{earlier.inspect} in the earlier profile, " \
-                               "allowed: #{later.inspect}, as in the later"
+          raise ArgumentError, "Memscope::Profile#-: #{field}: given #{Field.excerpt(earlier)} in the earlier " \
+                               "profile, allowed: #{later.inspect}, as in the later"
         end
 
         def wholes(earlier, later)

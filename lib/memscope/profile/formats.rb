@@ -10,7 +10,7 @@ module Memscope
     module Formats
       autoload :Firefox, File.join(__dir__, "formats/firefox.rb")
       autoload :FlameGraph, File.join(__dir__, "formats/flame_graph.rb")
-      autoload :Pprof, File.join(__dir__, "formats/pprof.rb") # which needs a gem
+      autoload :Pprof, File.join(__dir__, "formats/pprof.rb")
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 
       # The method that writes each format.
@@ -24,9 +24,11 @@ module Memscope
 
       # @param profile [Profile, Profile::Difference]
       # @param name [Symbol] a key of ALL
+      # @param options [Hash{Symbol => Object}] of the text: as Sampled#to_s
       # @return [String]
-      # @raise [LoadError] if pprof's gem is missing; the message has the line for the Gemfile
-      def write(profile, name)
+      def write(profile, name, **options)
+        return profile.to_s(**options) if name == :text
+
         text = profile.public_send(ALL.fetch(name))
         LINE.include?(name) ? "#{text}\n" : text
       end
@@ -37,7 +39,6 @@ module Memscope
       #   labels for all of its samples
       # @param comments [Array<String>]
       # @return [String] as Sampled#to_pprof
-      # @raise [LoadError] as write
       def merged_pprof(parts, comments: []) = Pprof.new(parts, comments: comments).to_s
 
       # "outer;inner 4096", a line for each stack. In names, the separators (";", and newlines like all other white

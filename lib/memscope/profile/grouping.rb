@@ -10,7 +10,8 @@ module Memscope
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"
-      # Methods that only apply a tag: memory belongs to the nearest other line.
+      # Methods that only apply a tag: their frames are skipped, and the memory counts for the nearest line of another
+      # method.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
       # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
       # allocation that it makes.

@@ -8,21 +8,6 @@ module Memscope
       #
       # @api private
       module Parsing
-        # @param json [String] from `to_json`
-        # @return [Profile, Difference]
-        # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
-        def from_json(json)
-          unless json.is_a?(String)
-            raise ArgumentError, "#{name}.from_json: json: given #{json.inspect[0, 60]}, allowed: a String"
-          end
-
-          require "json"
-          from_h(JSON.parse(json))
-        rescue JSON::ParserError => e
-          raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
-                               "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
-        end
-
         # @api private
         # @return [Profile, Difference] checked: stacks refer to existing frames, and their numbers sum to the totals
         def load(hash, where)
@@ -31,7 +16,7 @@ module Memscope
             %i[live_bytes samples].each do |number|
               sum = sampled.stacks.sum(&number)
               given = sampled.public_send(number)
-              refuse("#{where}: #{number}", given, "#{sum}, the sum of the stacks'") unless given == sum
+              Loader.refuse("#{where}: #{number}", given, "#{sum}, the sum of the stacks'") unless given == sum
             end
           end
         end
@@ -41,17 +26,13 @@ module Memscope
         def check(stack, sampled, where)
           allowed = 0...sampled.frames.size
           wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
-          refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
+          Loader.refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
           return if sampled.difference?
 
           Stack::GROWING.each do |number|
             value = stack.public_send(number)
-            refuse("#{where}.#{number}", value, "an Integer of 0 or more") if value&.negative?
+            Loader.refuse("#{where}.#{number}", value, "an Integer of 0 or more") if value&.negative?
           end
-        end
-
-        def refuse(what, given, allowed)
-          raise ArgumentError, "#{what}: given #{given.inspect}, allowed: #{allowed}"
         end
       end
 
@@ -77,7 +58,7 @@ module Memscope
       # @raise [ArgumentError] for any other grouping
       def by(grouping)
         unless GROUPINGS.include?(grouping)
-          raise ArgumentError, "#{self.class}#by: grouping: given #{grouping.inspect}, allowed: " \
+          raise ArgumentError, "#{self.class}#by: grouping: given #{Field.excerpt(grouping)}, allowed: " \
                                "#{GROUPINGS.map(&:inspect).join(', ')}"
         end
 
@@ -98,9 +79,6 @@ module Memscope
       # @return [Integer] the sum of all stacks' live bytes
       def total_live_bytes = live_bytes
 
-      # @return [Integer] one standard error of that sum
-      def total_error_bytes = error_bytes
-
       # @return [Boolean] whether the bytes allocated and freed since profiling began are known
       def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
 
@@ -112,11 +90,13 @@ module Memscope
       #
       # @param by [Symbol] one of GROUPINGS
       # @param limit [Integer] the maximum number of entries
+      # @param options [Hash] those of Reading#to_s
       # @return [String]
       # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
-      def to_s(by: :line, limit: 20)
+      def to_s(by: :line, limit: 20, **options)
         unless limit.is_a?(Integer) && limit.positive?
-          raise ArgumentError, "#{self.class}#to_s: limit: given #{limit.inspect}, allowed: an Integer of 1 or more"
+          raise ArgumentError, "#{self.class}#to_s: limit: given #{Field.excerpt(limit)}, allowed: an Integer of 1 " \
+                               "or more"
         end
 
         super
@@ -133,10 +113,9 @@ module Memscope
       # @return [String] JSON
       def to_speedscope = Formats::Speedscope.new(self).to_s
 
-      # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto. Requires the gem google-protobuf.
+      # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto.
       #
-      # @return [String] binary
-      # @raise [LoadError] without that gem; the message has the line for the Gemfile
+      # @return [String] binary; the same for the same profile
       def to_pprof = Formats.merged_pprof([[self, {}]])
 
       # For https://profiler.firefox.com: its processed format.

@@ -95,7 +95,7 @@ module Memscope
       # @return [String, nil] the native function that allocated most of it: "deflateInit2_ (libz.so.1)"
       field :native, :string
       # @return [Hash{Integer => Integer}] live bytes by generation, oldest first
-      field :generations, :hash, null: false
+      field :generations, :sizes, null: false
 
       # @return [String] "app/models/report.rb:41 in Report#render", "[no GVL]"
       def to_s = lineno ? "#{path}:#{lineno} in #{name}" : name

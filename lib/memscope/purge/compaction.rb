@@ -47,10 +47,10 @@ module Memscope
           reason = missing
           raise NotImplementedError, reason if reason
 
-          started = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond)
+          started = Clock.now(:float_millisecond)
           before = allocated_pages
           passes = Process.respond_to?(:warmup) ? repeat("warmup", before) { Process.warmup } : compact(before)
-          wall = Process.clock_gettime(Process::CLOCK_MONOTONIC, :float_millisecond) - started
+          wall = Clock.now(:float_millisecond) - started
           Outcome.new(passes.freeze, before, allocated_pages, wall.round(1)).freeze
         end
 

@@ -5,11 +5,11 @@ require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
-    # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown,
-    # and why the prediction is missing or a range.
+    # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown;
+    # the part of it on pages that no other process shares, likewise; and why either is unknown or a range.
     #
     # @api private
-    Forecast = Struct.new(:bytes, :reason) do
+    Forecast = Struct.new(:bytes, :private_bytes, :reason) do
       class << self
         # @param lever [Symbol]
         # @param arena [Integer, nil]
@@ -19,30 +19,33 @@ module Memscope
         # @return [Forecast]
         def of(lever, arena, ledger, collect:)
           case lever
-          when :gc then new(nil, "cannot be predicted: garbage is only known after a collection")
-          when :compact then compaction(collect, ledger.allocator.name)
-          when :tcache then new(0..0, "flushed blocks become unused pages, which decay and purge return")
-          when :decay then decay(arena)
+          when :gc then new(nil, nil, "cannot be predicted: garbage is only known after a collection")
+          when :compact then compaction(collect, ledger)
+          when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
+          when :decay then decay(arena, ledger)
           when :purge then purge(arena, ledger)
           when :trim then trim(ledger)
-          when :collect then collectable
+          when :collect then collectable(ledger)
           end
         end
 
         private
 
-        def compaction(collect, allocator)
-          known = RubyHeap::CompactionForecast.new(RubyHeap.read(collect: collect))
+        # Compaction also writes to pages that stay: of a shared one, the process then has a copy of its own.
+        def compaction(collect, ledger)
+          known = RubyHeap::CompactionForecast.new(collect ? RubyHeap.read(collect: true) : RubyHeap.bounded)
           trims = "Process.warmup also trims free malloc memory, which is not included"
+          own = known.range && ledger.unshared(:ruby_heap, known.range, least: nil)
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
-                     (trims if known.range && allocator == :glibc && Process.respond_to?(:warmup))].compact
-          new(known.range, (reasons.join("; ") if reasons.any?))
+                     (trims if known.range && ledger.allocator.name == :glibc && Process.respond_to?(:warmup)),
+                     (UNSHARES if own && own.size > known.range.size)].compact
+          new(known.range, own, (reasons.join("; ") if reasons.any?))
         end
 
-        def decay(index)
+        def decay(index, ledger)
           of_arenas(index) do |arenas|
             bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
-            new(0..bytes, ("it is unknown which unused pages have reached their decay time" if bytes.positive?))
+            of_malloc(0..bytes, ledger, ("it is unknown which unused pages have reached their decay time" if bytes.positive?))
           end
         end
 
@@ -53,7 +56,7 @@ module Memscope
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
           of_arenas(index) do |arenas|
             bytes = arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }
-            new([bytes + untouched, 0].max..bytes)
+            of_malloc([bytes + untouched, 0].max..bytes, ledger)
           end
         end
 
@@ -62,24 +65,43 @@ module Memscope
         # Yields the arenas that the lever runs for: all, or the one of the index.
         def of_arenas(index)
           arenas = Arenas.read
-          return new(nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
+          return new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
 
           chosen = arenas.select { |arena| index.nil? || arena.index == index }
-          chosen.empty? ? new(0..0, "arena #{index} is not in use yet") : yield(chosen)
+          chosen.empty? ? new(0..0, 0..0, "arena #{index} is not in use yet") : yield(chosen)
         end
 
+        # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.
+        def of_malloc(range, ledger, reason = nil)
+          range = ledger.returnable(range)
+          own = ledger.unshared(:malloc, range)
+          reasons = [reason, ledger.kept_reason, (SHARED if own && own.size > range.size)].compact
+          new(range, own, (reasons.join("; ") if reasons.any?))
+        end
+
+        # The ledger leaves out what the kernel does not take back.
         def trim(ledger)
-          bytes = ledger.rows.find { |row| row.id == :malloc }&.detail&.fetch(:trimmable_bytes, nil)
-          return new(bytes..bytes) if bytes
+          bytes, own = ledger.rows.find { |row| row.id == :malloc }&.detail
+                             &.values_at(:trimmable_bytes, :trimmable_private_bytes)
+          return new(bytes..bytes, (own..own if own), ledger.kept_reason) if bytes
 
-          new(nil, ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
+          new(nil, nil, ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
         end
 
-        def collectable
+        def collectable(ledger)
           bytes = Native.collectable_bytes
-          bytes ? new(bytes..bytes) : new(nil, "this allocator does not report its unused memory")
+          return new(nil, nil, "this allocator does not report its unused memory") unless bytes
+
+          new(bytes..bytes, ledger.unshared(:unattributed, bytes..bytes))
         end
       end
+    end
+
+    # Reasons of forecasts.
+    class Forecast
+      SHARED = "it is unknown which of these pages are shared with other processes"
+      UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
+      private_constant :SHARED, :UNSHARES
     end
     private_constant :Forecast
   end

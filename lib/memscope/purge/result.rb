@@ -13,23 +13,38 @@ module Memscope
       # @return [Integer, nil] the most resident memory that it was predicted to return; equal to `predicted_bytes` if
       #   the prediction is exact
       field :predicted_max_bytes, :bytes
+      # @return [Integer, nil] the least of it on pages that no other process shares: what the machine gains; negative
+      #   where the lever may write to shared pages, of which the process then has a copy of its own
+      field :predicted_private_bytes, :signed_bytes
+      # @return [Integer, nil] the most of it on such pages
+      field :predicted_private_max_bytes, :signed_bytes
       # @return [Integer, nil] fall of RSS from the ledger before the lever to the ledger after it, whatever caused the
       #   fall; negative if RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
+      # @return [Integer, nil] the same fall of the memory that no other process shares (USS): what the machine gained;
+      #   nil also where the kernel hides which pages are shared
+      field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by ledger row ("malloc/dirty"), unchanged rows left out
-      field :rows, :hash, null: false
+      field :rows, :sizes, null: false
       # @return [Float, nil] duration of the lever, without the ledgers before and after it; nil for a dry run
       field :wall_ms, :number
       # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
       field :gvl?, :boolean, null: false
-      # @return [String, nil] why the prediction is missing or a range, or why nothing was done
+      # @return [String, nil] why the prediction is unknown or a range, or why nothing was done
       field :reason, :string
 
       # @return [Symbol] its name
       def id = name
 
       # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil where that is unknown
-      def predicted = predicted_bytes && (predicted_bytes..predicted_max_bytes)
+      def predicted = predicted_bytes && predicted_max_bytes && (predicted_bytes..predicted_max_bytes)
+
+      # @return [Range<Integer>, nil] the part of them that the machine gains; nil where that is unknown
+      def predicted_private
+        return unless predicted_private_bytes && predicted_private_max_bytes
+
+        predicted_private_bytes..predicted_private_max_bytes
+      end
     end
 
     # What a purge returned, by lever, and the ledgers before and after it.
@@ -60,9 +75,13 @@ module Memscope
       parts_of :levers
       # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
+      # @return [Integer, nil] the same fall of the memory that no other process shares (USS): what the machine gained.
+      #   Pages that a forked process shares with its parent, or with other children, stay in memory for these; nil also
+      #   where the kernel hides which pages are shared
+      field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by the ledger row's path, as in Memscope.mappings; the rows sum
       #   to `returned_bytes`, and unchanged rows are left out
-      field :rows, :hash, null: false
+      field :rows, :sizes, null: false
       # @return [Ledger]
       field :before, Ledger, null: false
       # @return [Ledger, nil] nil for a dry run
@@ -77,10 +96,21 @@ module Memscope
       #   was returned
       def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?)
 
+      # @api private
+      # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever
+      def all_reasons = { **reasons, **levers.to_h { |lever| [lever.name, lever.reason] }.compact }
+
       # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
       def predicted
         known = levers.filter_map(&:predicted)
         known.sum(&:begin)..known.sum(&:end)
+      end
+
+      # @return [Range<Integer>, nil] sum of what the machine gains by the predictions; nil if that is unknown for a
+      #   lever with a prediction
+      def predicted_private
+        known = levers.select(&:predicted).map(&:predicted_private)
+        known.sum(&:begin)..known.sum(&:end) unless known.include?(nil)
       end
     end
 
@@ -103,9 +133,12 @@ module Memscope
 
       # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
-      # @return [Integer, nil] fall of RSS, summed over the workers that answered; nil for a dry run, and if none
-      #   answered
+      # @return [Integer, nil] fall of RSS, summed over the workers that answered, which counts a page that they share
+      #   once for each; nil for a dry run, and if none answered
       field :returned_bytes, :signed_bytes
+      # @return [Integer, nil] what the machine gained by these workers, one after the other; nil also where it is unknown
+      #   for one of them
+      field :returned_private_bytes, :signed_bytes
       # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false
 

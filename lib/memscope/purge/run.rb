@@ -18,7 +18,7 @@ module Memscope
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
       def initialize(levers, arena:, dry_run:, settle:, gc: false)
         Purge.check_arena(CALL, arena)
-        refuse("dry_run", dry_run, "true, false") unless [true, false].include?(dry_run)
+        Result.check_switch(:dry_run, dry_run)
         check_collection(gc, dry_run)
         seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
         refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
@@ -56,7 +56,7 @@ module Memscope
       # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
       # and after can be compared.
       def read(levers, gc: false)
-        Ledger.read(deep: levers.include?(:trim), gc: gc).tap { |ledger| @ledgers << ledger }
+        Ledger.read(deep: levers.include?(:trim), shared: true, gc: gc).tap { |ledger| @ledgers << ledger }
       end
 
       def run(name, following)
@@ -64,7 +64,8 @@ module Memscope
         forecast = Forecast.of(name, @arena, before, collect: true)
         microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
         after = read([name, following])
-        lever(name, forecast, returned_bytes: fall(before, after), rows: row_falls(before, after),
+        lever(name, forecast, returned_bytes: fall(before, after), returned_private_bytes: private_fall(before, after),
+                              rows: row_falls(before, after),
                               wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
       end
 
@@ -83,10 +84,14 @@ module Memscope
 
       def lever(name, forecast, **done)
         Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
+                        predicted_private_bytes: forecast.private_bytes&.begin,
+                        predicted_private_max_bytes: forecast.private_bytes&.end,
                         rows: {}, gvl: HOLDING_GVL.include?(name), reason: forecast.reason, **done })
       end
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
+
+      def private_fall(before, after) = before.private_bytes && after.private_bytes&.then { before.private_bytes - _1 }
 
       # The rows' falls by path, as deep as both ledgers go, the largest change first. They sum to the fall of RSS.
       def row_falls(before, after)
@@ -119,7 +124,8 @@ module Memscope
         after = @ledgers.last unless @dry_run
         { allocator: before.allocator.name, dry_run: @dry_run, arena: @arena,
           settle_seconds: settled ? @settle : 0, levers: @done,
-          returned_bytes: (fall(before, after) if after), rows: after ? row_falls(before, after) : {},
+          returned_bytes: (fall(before, after) if after),
+          returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,
           reasons: { **@refused, **before.reasons.slice(:extension, :rss_bytes) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }
@@ -153,7 +159,7 @@ module Memscope
 
       def explanation(lever, missing, arena)
         served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
-        return "; #{lever.inspect} is not there: #{missing}#{served}" if missing
+        return "; #{lever.inspect} is not available: #{missing}#{served}" if missing
 
         "; with arena: only these" if arena && LEVERS.include?(lever)
       end
@@ -161,7 +167,7 @@ module Memscope
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "#{CALL}: #{argument}: given #{given.inspect}, allowed: #{allowed}"
+        raise ArgumentError, "#{CALL}: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
       end
     end
     private_constant :Run

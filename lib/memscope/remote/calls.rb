@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "../facade"
+require_relative "../loader"
 
 module Memscope
   # The calls that one process can make in another over its socket: a closed table with their options and results. A
@@ -97,28 +98,28 @@ module Memscope
 
       def parse(line)
         request = JSON.parse(Field.text(line), max_nesting: DEPTH)
-        refuse("a request", request, "an object") unless request.is_a?(Hash)
-        refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
+        Loader.refuse("a request", request, "an object") unless request.is_a?(Hash)
+        Loader.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
 
         name = choose("call", request["call"], CALLS.keys)
         [name, options(name, request.fetch("options", {}))]
       rescue JSON::ParserError
-        refuse("a request", line, "one line of JSON, an object")
+        Loader.refuse("a request", line, "one line of JSON, an object")
       end
 
       def options(name, given)
         allowed = CALLS.fetch(name).options
-        refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
+        Loader.refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
         unknown = given.keys - allowed
         return given.transform_keys(&:to_sym) if unknown.empty?
 
-        refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
+        Loader.refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
       end
 
       # A dry run is not an action.
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
-        refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
+        Loader.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
         levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
       end
@@ -131,7 +132,7 @@ module Memscope
       def malloc_profile_start(seconds: nil, backend: "auto", **options)
         check_actions
         backend = choose("backend", backend, MallocProfile::BACKENDS)
-        refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
+        Loader.refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
         MallocProfile::Lease.start(seconds: seconds, backend: backend, **options)
       end
 
@@ -155,11 +156,7 @@ module Memscope
       end
 
       def choose(what, given, allowed)
-        allowed.find { |name| name.name == given } || refuse(what, given, allowed.join(", "))
-      end
-
-      def refuse(what, given, allowed)
-        raise ArgumentError, "#{what}: given #{given.inspect[0, 60]}, allowed: #{allowed}"
+        allowed.find { |name| name.name == given } || Loader.refuse(what, given, allowed.join(", "))
       end
     end
   end

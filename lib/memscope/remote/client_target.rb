@@ -45,7 +45,7 @@ module Memscope
         def owner(path)
           owner = File.lstat(path).uid
           unless [0, owner].include?(Process.euid)
-            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); allowed: that user, root",
+            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); only that user or root can ask it",
                                   :foreign)
           end
 
@@ -63,7 +63,7 @@ module Memscope
       # @raise [ArgumentError]
       def initialize(pid, given)
         unless pid.is_a?(Integer) && pid.positive? && pid <= 0x7fff_ffff
-          raise ArgumentError, "pid: given #{pid.inspect}, allowed: the number of a process"
+          raise ArgumentError, "pid: given #{Field.excerpt(pid)}, allowed: the number of a process"
         end
 
         @pid = pid
@@ -106,7 +106,7 @@ module Memscope
       def gone = Unreachable.new("there is no process #{@pid}", :gone)
 
       def foreign(owner)
-        Unreachable.new("process #{@pid} is another user's (uid #{owner}); allowed: that user, root", :foreign)
+        Unreachable.new("process #{@pid} is another user's (uid #{owner}); only that user or root can ask it", :foreign)
       end
 
       # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.

@@ -68,8 +68,7 @@ module Memscope
       client = Client.new(pid)
       client.check
       files = Files.new(pid)
-      envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid,
-                   at: Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond) }
+      envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid, at: Clock.time }
       group = Cgroup.capture(Native.cgroup(pid.to_s, "/proc", "/sys/fs/cgroup"), envelope) if cgroup
       body = files.body.update(listens: client.listens?, cgroup: group)
       capture(body.update(cost: Cost.of(:T2, Cost.now - began)), envelope)
@@ -79,10 +78,6 @@ module Memscope
     def self.rubies
       Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i).select { |pid| Files.new(pid).runs_ruby? }.sort
     end
-
-    # @api private
-    # @return [Boolean] whether anything could be read
-    def known? = !rss_bytes.nil?
 
     # The files of /proc/PID that this user can read. The process may control their text: nothing in it is trusted.
     #

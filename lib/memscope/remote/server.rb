@@ -34,7 +34,7 @@ module Memscope
       # @return [Listener]
       def listen(path)
         unless path.nil? || Sockets.path?(path)
-          raise ArgumentError, "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path"
+          raise ArgumentError, "Memscope.listen: path: given #{Field.excerpt(path)}, allowed: nil, an absolute path"
         end
 
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
@@ -56,10 +56,6 @@ module Memscope
       # @api private
       # @return [Listener, nil] the one that listens in this process
       def current = (@current if @current&.open? && @current.pid == Process.pid)
-
-      # @api private
-      # @return [Float] seconds
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       private :new
 
@@ -123,9 +119,10 @@ module Memscope
       @inode = File.lstat(path).ino
       @wake, @alarm = IO.pipe
       @connections = []
-      @rested = Listener.now
+      @rested = Clock.now
       @open = true
-      @thread = start
+      @thread = Forks.background("memscope listener") { turn while @open }
+      @thread.report_on_exception = false
     end
 
     # Stops listening and removes the socket, without waiting for a call in progress.
@@ -157,14 +154,6 @@ module Memscope
 
     private
 
-    def start
-      thread = Thread.new { turn while @open }
-      thread.name = "memscope listener"
-      thread.report_on_exception = false
-      thread.thread_variable_set(:fork_safe, true) # when Puma forks, it warns about threads without this mark
-      thread
-    end
-
     def close_descriptors = [@server, @wake, @alarm, *@connections].each(&:close)
 
     def remove
@@ -178,7 +167,7 @@ module Memscope
       ready = wait
       return unless @open
 
-      moment = Listener.now # calls can take long: a client that has written meanwhile is read before it can be dropped
+      moment = Clock.now # calls can take long: a client that has written meanwhile is read before it can be dropped
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
@@ -189,11 +178,11 @@ module Memscope
     end
 
     def wait
-      resting = @connections.size >= MOST || Listener.now < @rested
+      resting = @connections.size >= MOST || Clock.now < @rested
       own = resting ? [@wake] : [@wake, @server]
       reading, writing = @connections.partition(&:reading?)
       soonest = [*@connections.map(&:deadline), *(@rested if resting)].min
-      IO.select(own + reading, writing, nil, soonest && (soonest - Listener.now).clamp(0, nil)).to_a.flatten
+      IO.select(own + reading, writing, nil, soonest && (soonest - Clock.now).clamp(0, nil)).to_a.flatten
     end
 
     # Empties the socket's backlog, so that many clients can share a reading.
@@ -205,7 +194,7 @@ module Memscope
         welcome(socket)
       end
     rescue SystemCallError
-      @rested = Listener.now + PAUSE # no descriptors left, for instance
+      @rested = Clock.now + PAUSE # no descriptors left, for instance
     end
 
     def welcome(socket)
@@ -243,7 +232,7 @@ module Memscope
       def initialize(socket)
         @socket = socket
         @buffer = +"".b
-        @deadline = Listener.now + PATIENCE
+        @deadline = Clock.now + PATIENCE
       end
 
       # @return [IO] for IO.select
@@ -272,7 +261,7 @@ module Memscope
       def answer(text)
         @request = nil
         @answer = text.b
-        @deadline = Listener.now + FETCHING
+        @deadline = Clock.now + FETCHING
         go_on
       end
 

@@ -60,7 +60,8 @@ module Memscope
       def check_path(path)
         return path if path?(path) && path.bytesize <= LONGEST && !path.include?("\0")
 
-        raise Refused, "a socket's path: given #{path.inspect}, allowed: an absolute path of at most #{LONGEST} bytes"
+        raise Refused, "a socket's path: given #{Field.excerpt(path)}, allowed: an absolute path of at most " \
+                       "#{LONGEST} bytes"
       end
 
       # @param path [Object]

@@ -72,7 +72,8 @@ module Memscope
       end
 
       def lines(finding)
-        ["  #{WORDS.fetch(finding.severity).ljust(9)}#{paragraph(finding.title).lstrip}",
+        severity = @page.highlighted(WORDS.fetch(finding.severity).ljust(9), finding.severity)
+        ["  #{severity}#{paragraph(finding.title).lstrip}",
          paragraph(finding.explanation), paragraph(returns(finding)), *remedy(finding)].compact
       end
 

@@ -17,8 +17,8 @@ module Memscope
       private_constant :SCANS, :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
 
       # @param ledger [Ledger]
-      # @param unicode [Boolean] false: plain ASCII
-      def initialize(ledger, unicode: true)
+      # (see ReadingPage#initialize)
+      def initialize(ledger, **display)
         super
         @sum = ledger.rows.sum(&:bytes)
         @sharing = ledger.rows.any?(&:shared_bytes)
@@ -59,10 +59,12 @@ module Memscope
         held ? "#{mebibytes(ruby - held)} in live slots, #{mebibytes(held)} held through malloc" : "in live slots"
       end
 
-      def summary_line(name, bytes, meaning) = "  #{name.ljust(16)}#{mebibytes(bytes).rjust(10)} MiB   #{meaning}"
+      def summary_line(name, bytes, meaning)
+        "  #{name.ljust(16)}#{mebibytes(bytes).rjust(10)} MiB   #{meaning}"[0, @page.width]
+      end
 
       def table
-        [line("MiB", "of RSS", @sharing ? "shared".rjust(NUMBER_WIDTH) : ""),
+        [@page.highlighted(line("MiB", "of RSS", @sharing ? "shared".rjust(NUMBER_WIDTH) : "")),
          *@reading.rows.filter(&:visible?).flat_map { |row| row_lines(row) },
          line(mebibytes(@sum), percent(@sum), "#{shared(shared_sum)}#{closing}")]
       end
@@ -84,7 +86,7 @@ module Memscope
 
       def line(number, percent, label, items = [])
         text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
-        "#{text}#{fitting(items, text.length)}"[0, Page::WIDTH].rstrip
+        "#{text}#{fitting(items, text.length)}"[0, @page.width].rstrip
       end
 
       # As many items as fit in the column of details; if not even one fits there, as many as fit right after the label.
@@ -93,7 +95,7 @@ module Memscope
         choices = gaps.flat_map do |gap|
           items.length.downto(1).map { |number| "#{' ' * gap}#{items.first(number).join(', ')}" }
         end
-        choices.find { |text| length + text.length <= Page::WIDTH }
+        choices.find { |text| length + text.length <= @page.width }
       end
 
       def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)
@@ -167,7 +169,7 @@ module Memscope
     # The details of a ledger's row, beside its bytes: "45,649 blocks", "text 2.8 MiB".
     module RowItems
       # Shown elsewhere in the report, or in the JSON only.
-      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes untracked_bytes].freeze
+      HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes untracked_bytes trimmable_private_bytes].freeze
       private_constant :HIDDEN
 
       module_function
@@ -179,7 +181,7 @@ module Memscope
         detail = row.detail.except(*HIDDEN)
         trimmable = detail.delete(:trimmable_bytes)
         # Shown on leaves, which hold the trimmable memory; the detail of the row malloc has its sum.
-        trim = "malloc_trim returns #{Quantity.size(trimmable)}" if row.leaf? && trimmable&.positive?
+        trim = "#{Quantity.size(trimmable)} trimmable" if row.leaf? && trimmable&.positive?
         [*unverified, *trim, *detail.filter_map { |name, value| item(name.to_s.tr("_", " "), value) }]
       end
 

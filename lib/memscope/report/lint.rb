@@ -36,7 +36,7 @@ module Memscope
       def setting_line(setting)
         given = ", given #{setting.given.inspect}" if setting.problem && setting.given
         line = "  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}"
-        line.length > Page::WIDTH ? "#{line[0, Page::WIDTH - 3]}..." : line
+        line.length > @page.width ? "#{line[0, @page.width - 3]}..." : line
       end
 
       def value(value)
@@ -51,7 +51,9 @@ module Memscope
         return ["  No problems found in the settings."] if @reading.problems.empty? && @reading.allocator != :unknown
 
         @reading.problems.flat_map do |problem|
-          [@page.wrapped("#{problem.severity}: #{problem.text}"), *(paste(problem.replacement) if problem.replacement)]
+          text = @page.wrapped("#{problem.severity}: #{problem.text}")
+          [text.sub(/\w+/) { |severity| @page.highlighted(severity, problem.severity) },
+           *(paste(problem.replacement) if problem.replacement)]
         end
       end
 

@@ -28,27 +28,21 @@ module Memscope
 
       def explains = %i[arenas]
 
-      def sections = @reading.known? ? [table, decay, waits] : []
+      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, decay, waits] : []
 
       def jemalloc? = @reading.allocator == :jemalloc
 
       def table
         shown = Arena::COLUMNS.fetch(@reading.allocator)
         headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("free blocks" unless jemalloc?)]
-        heading, *lines = @page.table(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) })
-        [heading, units(heading, shown.keys), *lines, *mmapped]
+        units = ["", "", *shown.map { "MiB" }, *("" unless jemalloc?)]
+        [*@page.table(headings, [units, *[*@reading, @reading.merged].map { |arena| row(arena, shown) }]), *mmapped]
       end
 
       def row(arena, shown)
         [@reading.label(arena), counted_cell(jemalloc? ? arena.threads : arena.heaps),
          *shown.values.map { |field| cell(arena.public_send(field)) },
          *(counted_cell(arena.free_blocks) unless jemalloc?)]
-      end
-
-      # "MiB" under each heading of bytes, aligned with its end.
-      def units(heading, names)
-        ends = names.map { |name| heading.index(/(?<= )#{name}(?= |\z)/) + name.size }
-        ends.each_with_object(+"") { |column, line| line << "MiB".rjust(column - line.size) }
       end
 
       # Blocks outside all arenas.
@@ -199,7 +193,7 @@ module Memscope
 
       private
 
-      def sections = @reading.pages ? [table, tenths] : []
+      def sections = @reading.pages && @reading.pages_by_tenths ? [table, tenths] : []
 
       def table
         @page.table(HEADINGS, [*@reading.slot_sizes.map { |size| row(count(size.slot_size), size) },

@@ -4,10 +4,16 @@ require_relative "quantity"
 
 module Memscope
   module Report
-    # Sets text in 80 columns, with box-drawing characters or in plain ASCII.
+    # Sets text in the columns of a Display, with box-drawing characters or in plain ASCII.
     class Page
-      # The width of a page, in columns.
+      # The width of a page, in columns, unless a terminal has another, and the bounds of that one.
       WIDTH = 80
+      NARROWEST = 40
+      WIDEST = 400
+      # The most columns of a paragraph: longer lines are hard to read.
+      PARAGRAPH = 100
+      # Select Graphic Rendition of ECMA-48, by what is highlighted.
+      HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
                   plus_minus: "±" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
@@ -18,11 +24,18 @@ module Memscope
               0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze
       # Characters of zero width.
       NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
-      private_constant :UNICODE, :ASCII, :WIDE, :NARROW
+      private_constant :PARAGRAPH, :HIGHLIGHTS, :UNICODE, :ASCII, :WIDE, :NARROW
+
+      # @return [Integer] columns
+      attr_reader :width
 
       # @param unicode [Boolean] false: plain ASCII
-      def initialize(unicode:)
+      # @param width [Integer] columns
+      # @param color [Boolean] whether `highlighted` does anything
+      def initialize(unicode:, width: WIDTH, color: false)
         @unicode = unicode
+        @width = width
+        @color = color
         @glyphs = unicode ? UNICODE : ASCII
         freeze
       end
@@ -33,18 +46,25 @@ module Memscope
       # @return [String] the mark of a standard error
       def plus_minus = @glyphs[:plus_minus]
 
+      # @param text [String] of one line, already as wide as it is to be
+      # @param as [Symbol] a key of HIGHLIGHTS
+      # @return [String] bold or in colour on a terminal; else the text
+      def highlighted(text, as = :heading)
+        @color && !text.empty? ? "\e[#{HIGHLIGHTS.fetch(as)}m#{text}\e[0m" : text
+      end
+
       # @return [String] parts of a line with a dot between them; those that do not fit start a new line
       def joined(parts, indent: "")
         lines = parts.each_with_object([]) do |part, filled|
           extended = filled.last && "#{filled.last}#{@glyphs[:dot]}#{part}"
-          extended && extended.length <= WIDTH ? filled[-1] = extended : filled << "#{indent}#{part}"
+          extended && extended.length <= @width ? filled[-1] = extended : filled << "#{indent}#{part}"
         end
         lines.join("\n")
       end
 
       # @return [String] words wrapped to the page, each line indented, those after the first by `hanging` more
       def wrapped(text, indent: "  ", hanging: 2)
-        width = WIDTH - indent.length - hanging
+        width = [@width, PARAGRAPH].min - indent.length - hanging
         lines = text.tr("\n", " ").scan(/\S.{0,#{width - 1}}(?=\s|\z)|\S{1,#{width}}/)
         "#{indent}#{lines.join("\n#{indent}#{' ' * hanging}")}"
       end
@@ -56,15 +76,16 @@ module Memscope
       end
 
       # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the page.
+      # If even that is too wide, the columns that do not fit are below, in tables that begin with the first column too.
       #
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
       # @return [Array<String>] lines
       def table(headings, rows)
-        rows = [headings, *rows]
-        widths = rows.transpose.map { |column| column.map(&:length).max }
-        gap = widths.sum + (2 * widths.length) <= WIDTH ? "  " : " "
-        rows.map { |row| row.zip(widths).map { |text, width| "#{gap}#{text.rjust(width)}" }.join.rstrip }
+        lots(aligned([headings, *rows].transpose)).flat_map.with_index do |lot, index|
+          heading, *lines = lot.transpose.map { |cells| cells.join.rstrip }
+          [*("" if index.positive?), highlighted(heading), *lines]
+        end
       end
 
       # Walks a tree in preorder.
@@ -99,6 +120,21 @@ module Memscope
 
       private
 
+      def aligned(columns)
+        widths = columns.map { |column| column.map(&:length).max }
+        gap = widths.sum + (2 * widths.length) <= @width ? "  " : " "
+        columns.zip(widths).map { |column, width| column.map { |text| "#{gap}#{text.rjust(width)}" } }
+      end
+
+      # The columns in as many lots as the page needs, each beginning with the first column.
+      def lots(columns)
+        first, *others = columns
+        others.each_with_object([[first]]) do |column, lots|
+          wide = [*lots.last, column].sum { |one| one.first.length } > @width
+          wide && lots.last.size > 1 ? lots << [first, column] : lots.last << column
+        end
+      end
+
       def columns_of(character)
         return 0 if character.match?(NARROW)
 
@@ -119,15 +155,15 @@ module Memscope
       include Quantity
 
       # @param reading [Reading]
-      # @param unicode [Boolean] false: plain ASCII
-      def initialize(reading, unicode: true)
+      # @param display [Hash{Symbol => Object}] unicode (false: plain ASCII), width and color, as Page takes them
+      def initialize(reading, unicode: true, **display)
         @reading = reading
-        @page = Page.new(unicode: unicode)
+        @page = Page.new(unicode: unicode, **display)
       end
 
       # @return [String]
       def to_s
-        parts = [[*title], *sections, reasons, footer].reject(&:empty?)
+        parts = [[*title].map { |line| @page.highlighted(line) }, *sections, reasons, footer].reject(&:empty?)
         @page.encoded(parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
       end
 

@@ -7,7 +7,7 @@ module Memscope
     # The processes of a server, one a line: what each costs, what it shares, how it grows; then their largest rows.
     class WorkersPage < ReadingPage
       SIZES = { "RSS" => :rss_bytes, "PSS" => :pss_bytes, "USS" => :uss_bytes, "shared" => :shared_bytes,
-                "unshared" => :unshared_since_fork_bytes }.freeze
+                "CoW lost" => :unshared_since_fork_bytes }.freeze
       # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5
       # If these are missing, the table shows a dash; their reasons are not printed.
@@ -24,7 +24,7 @@ module Memscope
       def sections = [sizes, rows, legend, [*old, *whys]]
 
       def sizes
-        headings = ["MiB", "pid", *SIZES.keys, "per hour", "up"]
+        headings = ["MiB", "pid", *SIZES.keys, "MiB/h", "up"]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes), "", "", "", ""] if many?
         @page.table(headings, lines)
@@ -37,11 +37,7 @@ module Memscope
          slope(worker.rss_bytes_per_hour), up(worker)]
       end
 
-      def name(worker)
-        return worker.role == :master ? "master" : "this" unless worker.index
-
-        "worker #{worker.index}"
-      end
+      def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")
 
       def slope(bytes) = bytes ? signed_mebibytes(bytes) : @page.unknown
 
@@ -74,7 +70,7 @@ module Memscope
         return [] unless many?
 
         [@page.wrapped("PSS divides each shared page among the processes that share it, so it sums to what all of " \
-                       "them use. unshared: shared with the parent right after the fork, and private now.")]
+                       "them use. CoW lost: shared with the parent right after the fork, and private now.")]
       end
 
       # The workers of an earlier phase, which Puma's phased restart is about to end.
@@ -108,14 +104,15 @@ module Memscope
 
       def rows(mapping)
         ((first, _bytes), *others) = mapping.rows.sort_by { |_path, bytes| -bytes }
-        owner = [first, File.basename(mapping.name)].reject(&:empty?).join("  ")
+        owner = [first.to_s, File.basename(mapping.name)].reject(&:empty?).join("  ")
         [line(kibibytes(mapping.size_bytes), kibibytes(mapping.resident_bytes), mapping.permissions,
               mapping.start.to_s(16), owner),
          *others.map { |path, bytes| line("", "#{kibibytes(bytes)} of it", "", "", path.to_s) }]
       end
 
       def line(size, resident, permissions, address, row)
-        "#{size.rjust(11)} #{resident.rjust(12)}  #{permissions.ljust(4)}  #{address.ljust(14)}  #{row}"[0, 80].rstrip
+        cells = "#{size.rjust(11)} #{resident.rjust(12)}  #{permissions.ljust(4)}  #{address.ljust(14)}  #{row}"
+        cells[0, @page.width].rstrip
       end
 
       def kibibytes(bytes) = count(bytes / 1024)
@@ -126,7 +123,7 @@ module Memscope
       FIGURES = {
         rss_bytes: "resident (RSS)", pss_bytes: "of it, shared pages divided by their sharers (PSS)",
         uss_bytes: "of it, private (USS)", shared_bytes: "of it, shared with other processes",
-        anonymous_bytes: "of it, without a file: heaps and stacks", file_bytes: "of it, of files",
+        anonymous_bytes: "of it, anonymous (heap, stacks)", file_bytes: "of it, pages of files",
         shared_memory_bytes: "of it, shared memory", peak_rss_bytes: "peak RSS so far",
         swap_bytes: "swapped out"
       }.freeze

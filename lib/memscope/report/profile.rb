@@ -16,28 +16,29 @@ module Memscope
                   patched_imports patched_objects].freeze
       # MiB, ±, samples, share.
       WIDTHS = [10, 8, 10, 9].freeze
+      # The fewest columns of a place.
+      NARROW = 24
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations a bar has; older ones are added to its first.
       GENERATIONS = 12
-      private_constant :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :BARS, :GENERATIONS
+      LATE = "%s came too late to be noticed: until its address was sampled again, such a block counted as live."
+      private_constant :LATE, :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :NARROW, :BARS, :GENERATIONS
 
       # @param profile [Profile, Profile::Difference]
-      # @param unicode [Boolean] false: plain ASCII
+      # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
       # @param by [Symbol] one of Profile::Sampled::GROUPINGS
       # @param limit [Integer] how many entries
-      def initialize(profile, unicode: true, by: :line, limit: 20)
-        super(profile, unicode: unicode)
+      def initialize(profile, by: :line, limit: 20, **display)
+        super(profile, **display)
         @by = by
-        @limit = limit
         @judged = profile.unjudged_generation unless profile.difference?
         @entries, @dead = by_survival(profile.by(by)).partition do |entry|
           !entry.live_bytes.zero? || entry.samples.positive?
         end
-        @unicode = unicode
+        @limit = [limit, @entries.size].min
+        @unicode = display.fetch(:unicode, true)
         @signed = profile.difference?
-        known = profile.stacks.map(&:generation).minmax
-        @aged = by != :generation && known.uniq.size > 1 && !@signed && !@judged
-        @generations = ([known.first, profile.generation - GENERATIONS + 1].max..profile.generation) if @aged
+        @generations = generations unless by == :generation || @signed || @judged
       end
 
       # @return [String] the profile's total in one sentence
@@ -47,6 +48,12 @@ module Memscope
       def provenance = @signed ? [rate] : [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
 
       private
+
+      # The generations of the bars; nil if all memory is of one.
+      def generations
+        known = @reading.stacks.map(&:generation).minmax
+        ([known.first, @reading.generation - GENERATIONS + 1].max..@reading.generation) if known.uniq.size > 1
+      end
 
       def subject = ["malloc profile", "pid #{@reading.pid}"]
 
@@ -100,7 +107,7 @@ module Memscope
       def table
         return @signed ? ["  nothing changed"] : dead if @entries.empty?
 
-        [heading, *shown.flat_map { |entry| entry_lines(entry) }, *others, *dead,
+        [@page.highlighted(heading), *shown.flat_map { |entry| entry_lines(entry) }, *others, *dead,
          *(@page.wrapped(legend) if legend)]
       end
 
@@ -146,7 +153,7 @@ module Memscope
       def cost
         overhead = @reading.overhead
         ["#{counted(overhead.samples_taken, 'samples')} took #{milliseconds(overhead.nanoseconds / 1000)} and " \
-         "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has ended'}."]
+         "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has stopped'}."]
       end
 
       # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
@@ -154,8 +161,7 @@ module Memscope
         overhead = @reading.overhead
         [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
            overhead.dropped_samples.positive?),
-         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: until its address was sampled again, " \
-          "such a block counted as live." if overhead.lost_frees.positive?),
+         (LATE % counted(overhead.lost_frees, "frees") if overhead.lost_frees.positive?),
          ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
            overhead.inflated_bytes&.positive?)].compact
       end
@@ -164,7 +170,7 @@ module Memscope
 
       # The meaning of the bars; nil where there are none.
       def legend
-        return unless @aged
+        return unless @generations
 
         first = @generations.first
         "Bars: live bytes by generation, from #{first}#{' and older' if first.positive?} " \
@@ -174,7 +180,7 @@ module Memscope
       def entry_lines(entry)
         first, *more = place(entry)
         more += [native(entry.native)] if entry.native && @by != :native
-        more << age(entry) if @aged
+        more << age(entry) if @generations
         more << "#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?
         [row(entry.live_bytes, entry.error_bytes, entry.samples, entry.share, first),
          *more.compact.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
@@ -189,7 +195,7 @@ module Memscope
         "#{numbers.zip(WIDTHS).map { |number, width| number.rjust(width) }.join}  #{text}".rstrip
       end
 
-      def room = Page::WIDTH - WIDTHS.sum - 2
+      def room = [@page.width - WIDTHS.sum - 2, NARROW].max
 
       # The function's name and, if there is room, the object's, which matters less.
       def native(text)

@@ -38,10 +38,21 @@ module Memscope
       def outcome
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
-        return before ? ["  RSS #{mebibytes(before)} MiB; nothing was changed", *garbage] : [] unless before && after
+        unless before && after
+          return [*("  RSS #{mebibytes(before)} MiB; nothing was changed" if before), *gained, *garbage]
+        end
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
-         "#{mebibytes(@reading.returned_bytes)} returned", *settled]
+         "#{mebibytes(@reading.returned_bytes)} returned", *gained, *settled]
+      end
+
+      def gained
+        text = if @reading.dry_run?
+                 gain(@reading.predicted, @reading.predicted_private)
+               else
+                 gain(@reading.returned_bytes, @reading.returned_private_bytes)
+               end
+        text ? [@page.wrapped(text)] : []
       end
 
       # A lever after gc returns what gc has freed, too: the forecast cannot know how much that is.
@@ -72,9 +83,7 @@ module Memscope
         ["      MiB", *shown.map { |bytes, name| "#{signed_mebibytes(bytes).rjust(9)}  #{name}" }]
       end
 
-      def reasons
-        explained({ **@reading.reasons, **@reading.levers.to_h { |lever| [lever.name, lever.reason] }.compact })
-      end
+      def reasons = explained(@reading.all_reasons)
     end
 
     # What a purge returned in each of several workers, one a line.
@@ -88,7 +97,7 @@ module Memscope
       def sections = [sizes, outcome, whys]
 
       def sizes
-        headings = ["MiB", "pid", "before", *(%w[after returned] unless @reading.dry_run?), "predicted"]
+        headings = ["MiB", "pid", "before", *(%w[after returned] unless @reading.dry_run?), "predicted", "private"]
         @page.table(headings, @reading.workers.map { |part| cells(part) })
       end
 
@@ -96,13 +105,22 @@ module Memscope
         result = part.result
         done = [result&.after&.rss_bytes, result&.returned_bytes].map { |bytes| cell(bytes) } unless @reading.dry_run?
         [part.index ? "worker #{part.index}" : "this", part.pid.to_s, cell(result&.before&.rss_bytes), *done,
-         range_cell(result&.predicted)]
+         range_cell(result&.predicted), gain_cell(result)]
+      end
+
+      # Of what was returned or, in a dry run, predicted.
+      def gain_cell(result)
+        @reading.dry_run? ? range_cell(result&.predicted_private) : cell(result&.returned_private_bytes)
       end
 
       def outcome
         return ["  nothing was changed"] if @reading.dry_run?
 
-        @reading.returned_bytes ? ["  #{mebibytes(@reading.returned_bytes)} MiB returned by the workers above"] : []
+        return [] unless @reading.returned_bytes
+
+        text = gain(@reading.returned_bytes, @reading.returned_private_bytes)
+        ["  RSS of the workers above fell by #{mebibytes(@reading.returned_bytes)} MiB in all",
+         *(@page.wrapped(text) if text)]
       end
 
       def whys = explained(@reading.workers.select(&:reason).to_h { |part| ["worker #{part.index}", part.reason] })

@@ -12,8 +12,10 @@ module Memscope
       # @return [String] "45,649"
       def count(number) = number.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
 
-      # @return [String] "1,234.5", without the unit, for a column that names it
+      # @return [String] "1,234.5", without the unit, for a column that names it; "?" for nil, which is unknown
       def mebibytes(bytes)
+        return "?" unless bytes
+
         whole, tenth = format("%.1f", bytes.fdiv(MEBIBYTE)).split(".")
         text = "#{count(whole)}.#{tenth}"
         text == "-0.0" ? "0.0" : text
@@ -29,8 +31,9 @@ module Memscope
       # @return [String] "2.8", "0.3 to 2.8", without the unit
       def mebibyte_range(bytes) = bytes.minmax.map { |bound| mebibytes(bound) }.uniq.join(" to ")
 
-      # @return [String] "2.8 MiB", "16 KiB" or "12 B"
+      # @return [String] "2.8 MiB", "16 KiB", "12 B" or "an unknown size"
       def size(bytes)
+        return "an unknown size" unless bytes
         return "#{mebibytes(bytes)} MiB" if bytes.abs >= MEBIBYTE / 10
         return "#{count((bytes / 1024.0).round)} KiB" if bytes.abs >= 1024
 
@@ -39,9 +42,21 @@ module Memscope
 
       # @return [String] "2.8 MiB" (if both bounds round to it), "up to 2.8 MiB" or "0.3 to 2.8 MiB"
       def between(least, most)
-        return "up to #{size(most)}" if least.zero? && most.positive?
+        return "up to #{size(most)}" if least&.zero? && most&.positive?
 
         mebibytes(least) == mebibytes(most) ? size(most) : "#{mebibytes(least)} to #{size(most)}"
+      end
+
+      # @param fall [Integer, Range<Integer>, nil] of RSS, by a purge
+      # @param own [Integer, Range<Integer>, nil] the part of it that no other process shares
+      # @return [String, nil] what the machine gains, as a sentence; nil where that is unknown, or nearly all of it
+      def gain(fall, own)
+        fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
+        return if fall.nil? || own.nil? || fall.end - own.begin < MEBIBYTE
+
+        return "The machine gains nothing: other processes share this memory." unless own.end.positive?
+
+        "The machine gains #{between(*own.minmax)}: other processes share the rest."
       end
 
       # @return [String] "4,096 B"

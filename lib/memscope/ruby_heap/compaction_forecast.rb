@@ -116,8 +116,9 @@ module Memscope
         end
       end
 
-      # Most pages that further passes would return after the last one: each would return at least one in count of those
-      # left, and the last one returned less than LAST_PASS of the heap.
+      # An upper bound on the pages that more passes than Ruby makes would still return. Each pass returns at least
+      # 1/count of the pages left to return, and the last one returned less than LAST_PASS of the heap, so fewer than
+      # count times that are left.
       def last_passes(count) = (@heap.pages * LAST_PASS * count).ceil
 
       def pages(bytes) = bytes / @heap.page_bytes

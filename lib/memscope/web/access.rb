@@ -218,7 +218,7 @@ module Memscope
       private_constant :INTERVAL, :MOST
 
       # @param clock [#call] returns seconds
-      def initialize(clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
+      def initialize(clock: Clock.method(:now))
         @clock = clock
         @mutex = Mutex.new
         @kinds = {}

@@ -20,7 +20,6 @@ module Memscope
     class Application
       CLOSED = "Access denied. See the application log for how to allow it."
       CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
-      METRICS = "text/plain; version=0.0.4; charset=utf-8"
       # The pages that GET shows.
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
                 "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
@@ -30,7 +29,7 @@ module Memscope
                 **PAGES.transform_values { :page } }.freeze
       ACTIONS = { "/purge" => :purge, "/profile" => :profile }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
-      private_constant :CLOSED, :CHALLENGE, :METRICS, :PAGES, :READS, :ACTIONS, :HANDLERS
+      private_constant :CLOSED, :CHALLENGE, :PAGES, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -111,7 +110,7 @@ module Memscope
         Response.of(status, :html, view.page(page), { **headers, **Forgery.header(view.request, view.token) })
       end
 
-      def metrics(_request) = Response.of(200, METRICS, @readings.fetch(:metrics))
+      def metrics(_request) = Response.of(200, Memscope::Prometheus::CONTENT_TYPE, @readings.fetch(:metrics))
 
       def heap_profile(request) = @heap_profile.response(request, @readings)
 

@@ -21,10 +21,11 @@ module Memscope
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends by itself.
       PROFILE_SECONDS = 3600
+      # In place of a worker's index: all of them.
       ALL = "all"
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
       ERRORS = [*UNANSWERED, MallocProfile::Unavailable, Purge::Busy, ArgumentError].freeze
-      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :ALL, :UNANSWERED, :ERRORS
+      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :UNANSWERED, :ERRORS
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -161,14 +162,16 @@ module Memscope
       def allowed(all) = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
 
       def purge_each(places, levers, dry_run)
-        since = now
+        since = Clock.now
         options = { levers: levers, dry_run: dry_run }
         outcomes = in_turn(places, @timeouts[:purge], :purge, options) { Memscope.purge(*levers, dry_run: dry_run) }
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
-        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?), workers: parts, reasons: {},
-                 cost: cost(results, now - since) }
+        own = results.map(&:returned_private_bytes)
+        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?),
+                 returned_private_bytes: (own.sum if own.any? && own.none?(nil)), workers: parts, reasons: {},
+                 cost: cost(results, Clock.now - since) }
         Purge::WorkerResults.capture(body)
       end
 
@@ -181,9 +184,9 @@ module Memscope
 
       # A process that fails hides no result of the others; one that does not answer leaves the others their time.
       def in_turn(places, seconds, name, options = {})
-        deadline = now + seconds
+        deadline = Clock.now + seconds
         places.map.with_index do |place, index|
-          left = [deadline - now, 0].max
+          left = [deadline - Clock.now, 0].max
           share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
           Outcome.new(place, place.here? ? yield : ask(place.pid, share, name, **options))
         rescue *ERRORS => e
@@ -206,8 +209,6 @@ module Memscope
       end
 
       def none(place) = HttpError.new(404, "No malloc profile was started in #{place}.")
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
@@ -242,8 +243,6 @@ module Memscope
                  readings.fetch(:pprof, calls.cluster?, states) { whole(calls, states) }
                end
         Response.of(200, TYPE, body, HEADERS)
-      rescue LoadError => e
-        Response.sentence(501, :text, e.message)
       rescue HttpError => e
         Response.sentence(e.status, :text, e.message, e.headers)
       end

@@ -21,7 +21,7 @@ module Memscope
       # Kinds that are made of the workers' last reports to their master. Waiting for the master does not count as work.
       # SHORTEST does not apply: once another worker has served newer counters, older ones would make them seem to fall.
       REPORTED = %i[workers metrics].freeze
-      WALL = TtlCache::MONOTONIC
+      WALL = Clock.method(:now)
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :WALL, :OWN_WORK
 

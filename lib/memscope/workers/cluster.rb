@@ -52,7 +52,7 @@ module Memscope
         text = worker.to_json
         return text if text.bytesize <= LIMIT
 
-        why = "with them the report has #{text.bytesize} bytes, and #{LIMIT} at most"
+        why = "left out: with them the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
         worker.with(arenas: nil, reasons: { **worker.reasons, arenas: why }).to_json
       end
     end
@@ -122,11 +122,11 @@ module Memscope
       # @return [void] never returns
       def run
         @watch = Watch.new(Sampler.new(role: :master))
-        due = monotonic + @watch.step
+        due = Clock.now + @watch.step
         Workers.current = self
         loop do
-          receive([due - monotonic, 0].max) while monotonic < due
-          due = monotonic + @watch.step
+          receive([due - Clock.now, 0].max) while Clock.now < due
+          due = Clock.now + @watch.step
         end
       end
 
@@ -150,15 +150,13 @@ module Memscope
         warn "memscope: #{otherwise}: #{e.message} (#{e.class})"
       end
 
-      def monotonic = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
       def receive(seconds)
         worker = @channel.receive(seconds)
         return unless worker&.role == :worker && worker.index
 
         # A report from a new pid: the worker may replace one that has ended, whose report is then dropped.
         kept = @reports.key?(worker.pid) ? @reports : living(@reports)
-        @reports = { **kept, worker.pid => [worker, monotonic] }.freeze
+        @reports = { **kept, worker.pid => [worker, Clock.now] }.freeze
       end
 
       # The workers without those that have ended.
@@ -179,7 +177,7 @@ module Memscope
         index, phase = @handles[pid]
         return silent(pid, index, phase) unless worker
 
-        seconds = monotonic - received
+        seconds = Clock.now - received
         return worker.with(phase: phase) if seconds < patience
         return if replaced?(worker)
 

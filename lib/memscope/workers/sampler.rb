@@ -83,7 +83,7 @@ module Memscope
         @trends = Hash.new { |trends, row| trends[row] = Trend.new }
         @arenas = TtlCache.new
         memory = ProcessMemory.read
-        @booted_at = now
+        @booted_at = Clock.time
         @rss_at_boot = memory.rss_bytes
         @inherited = memory.shared_dirty_bytes if role == :worker
       end
@@ -100,9 +100,10 @@ module Memscope
         ledger = Ledger.read
         memory = ProcessMemory.read
         snapshot = Snapshot.read
-        arenas = read_arenas(ledger.allocator.name)
+        interval = Workers.setting(:metrics_ledger_interval_seconds)
+        arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
         follow(memory, ledger)
-        Worker.capture({ index: @index, pid: Process.pid, role: @role, phase: nil, booted_at: @booted_at, at: now,
+        Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
                          **details_of_growth, reasons: reasons(ledger, memory), snapshot: snapshot, **sizes(memory),
                          **rows(ledger), arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
@@ -111,7 +112,7 @@ module Memscope
       private
 
       def follow(memory, ledger)
-        seconds = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        seconds = Clock.now
         @trend.add(seconds, memory.rss_bytes) if memory.rss_bytes
         ledger.rows.each { |row| @trends[row.id].add(seconds, row.bytes) }
       end
@@ -120,8 +121,6 @@ module Memscope
         { rss_recent_bytes_per_hour: @trend.recent_per_hour,
           rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour) }
       end
-
-      def now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
 
       def rows(ledger)
         return {} unless ledger.known?
@@ -132,15 +131,6 @@ module Memscope
 
       def costs(*readings)
         readings.compact.to_h { |reading| [reading.kind.to_sym, reading.cost.to_h.slice(:wall_us, :gvl_us)] }
-      end
-
-      # Under glibc, reading the arenas costs more than a report may, so the configuration limits how often it is done.
-      def read_arenas(allocator)
-        return unless Workers.setting(:metrics_arenas)
-        return Arenas.read if allocator == :jemalloc
-
-        interval = Workers.setting(:metrics_ledger_interval_seconds)
-        @arenas.fetch(interval) { Arenas.read } if interval
       end
 
       def sizes(memory)

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../forks"
 require_relative "sampler"
 
 module Memscope
@@ -40,15 +41,12 @@ module Memscope
       # @return [Thread] marked as fork-safe for Puma
       def start
         seconds = step
-        thread = Thread.new do
+        Forks.background("memscope workers") do
           loop do
             sleep(seconds)
             seconds = step
           end
         end
-        thread.name = "memscope workers"
-        thread.thread_variable_set(:fork_safe, true)
-        thread
       end
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the

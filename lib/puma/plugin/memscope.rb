@@ -15,6 +15,8 @@ Puma::Plugin.create do
   # to 8.0, DSL#_offer_plugins) drops the first option of the configuration file, which may be `workers`.
   def start(launcher)
     require "memscope/workers/cluster"
+    # Puma 7 has renamed the event.
+    %i[on_booted after_booted].each { |event| launcher.events.register(event) { load_the_rest } }
     return in_background { Memscope::Workers.watch } unless launcher.options[:workers].to_i.positive?
 
     cluster = Memscope::Workers::Cluster.new
@@ -27,7 +29,11 @@ Puma::Plugin.create do
 
   private
 
+  # Nothing where the application has not loaded memscope, as in the master of a cluster that does not preload.
+  def load_the_rest = Memscope.respond_to?(:eager_load!) && Memscope.eager_load!
+
   def hook(dsl, cluster)
+    dsl.before_fork { load_the_rest }
     # Puma 6 looks for `workers` only in the options of the command line, and would warn that the hooks will not run.
     dsl.silence_fork_callback_warning if dsl.respond_to?(:silence_fork_callback_warning)
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot

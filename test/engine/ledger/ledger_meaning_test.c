@@ -9,6 +9,7 @@ static const struct memscope_ruby_layout ruby_33 = {.heap_page_bytes = 65536,
                                                     .empty_page_count = 10,
                                                     .allocated_page_count = 100,
                                                     .shape_list_bytes = 4096};
+static const struct memscope_ruby_layout beside_ractors = {.heap_page_bytes = 65536, .allocated_page_count = 100};
 static const struct memscope_ruby_layout ruby_31 = {.transient_heap_bytes = 4096};
 
 static struct memscope_ledger_request request;
@@ -54,9 +55,13 @@ static void test_rows_of_each_ruby(void) {
 
     EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_shape_tables));
     EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_transient_heap));
+    EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_live_slots));
+    EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_whole_pages));
     ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31);
     EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_shape_tables));
     EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_transient_heap));
+    EXPECT(!memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_live_slots));
+    EXPECT(memscope_ledger_row_applies(&ledger, MEMSCOPE_ROW_whole_pages));
 }
 
 static void test_shared_parts(void) {
@@ -90,7 +95,10 @@ static void test_checks(void) {
     expect_check(&ledger, MEMSCOPE_ROW_ruby_heap, "GC.stat heap_allocated_pages", 100 * 65536, 99 * 65536);
     expect_check(&ledger, MEMSCOPE_ROW_empty_pages, "GC.stat empty pages", 10 * 65536, 9 * 65536);
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_live_slots, &check));
-    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31); /* which lists no pages */
+    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &beside_ractors);
+    ledger.ruby.whole_pages_found = 98;
+    expect_check(&ledger, MEMSCOPE_ROW_ruby_heap, "GC.stat heap_allocated_pages", 100 * 65536, 98 * 65536);
+    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31); /* which has no pages */
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_malloc, &check));
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_ruby_heap, &check));
 }

@@ -1,5 +1,6 @@
 #include "../expect.h"
 #include "ledger/ruby_regions.h"
+#include "ledger/stacks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,87 @@ static void test_a_list_alone(void) {
     close_world(&world);
 }
 
+#define PAGES ((size_t)6)
+
+/* Where a page's descriptor holds what leads back to it: since Ruby 3.4 its address, before that its first slot's. */
+#define SLOT_OFFSET 64
+#define WORD 3
+
+/* Heap pages of one word that points to a descriptor each, and then a block that points to something else. */
+static void test_unlisted_pages(size_t led_to, bool listed, size_t expected_whole, size_t expected_empty) {
+    static uintptr_t descriptors[PAGES][32];
+    struct memscope_ruby_regions regions = {0};
+    struct memscope_heap_page known = {.slots_offset = SLOT_OFFSET};
+    struct memscope_residency residency = {.source = MEMSCOPE_RESIDENCY_PAGEMAP_SCAN, .range_count = 1};
+    struct memscope_range range;
+    struct world world;
+
+    if (!open_world(&world))
+        return;
+    range.start = map((PAGES + 1) * PAGE);
+    range.end = range.start + (PAGES + 1) * PAGE;
+    add_mapping(&world, range.start, range.end);
+    residency.ranges = &range;
+    memset(descriptors, 0, sizeof descriptors);
+    for (size_t page = 0; page < PAGES; page++) {
+        const uint16_t sizes[2] = {40, (PAGE - SLOT_OFFSET) / 40};
+
+        *(uintptr_t *)(range.start + page * PAGE) = (uintptr_t)descriptors[page];
+        memcpy(descriptors[page], sizes, sizeof sizes);
+        descriptors[page][WORD] = range.start + page * PAGE + led_to;
+    }
+    *(uintptr_t *)(range.start + PAGES * PAGE) = (uintptr_t)descriptors[0];
+    known.start = range.start;
+    world.layout.heap_page_bytes = PAGE;
+    world.layout.heap_pages = &known;
+    world.layout.heap_page_count = listed;
+    world.layout.empty_page_count = PAGES;
+    for (size_t index = 0; index < MEMSCOPE_LANDMARKS; index++)
+        world.layout.landmarks[index] = range.start + index % 2 * PAGE;
+    if (listed)
+        memscope_ruby_claim_heap_pages(&world.layout, &world.claims);
+    memscope_claims_settle(&world.claims);
+    memscope_ruby_claim_unlisted_pages(&world.layout, &world.mappings, &residency, &world.memory, &world.claims,
+                                       &regions);
+    EXPECT(regions.whole_pages_found == expected_whole);
+    EXPECT(regions.empty_pages_found == expected_empty);
+    close_world(&world);
+}
+
+#define STACK_BYTES (32 * PAGE)
+#define CHUNK_BYTES ((size_t)512 << 20)
+#define CHUNK_HEADER (2 * PAGE)
+
+/* A chunk with room for many threads' stacks, of which the second has a footer that says where it is. */
+static void test_stacks_that_migrate(size_t index_said, bool expected) {
+    size_t thread_bytes = 2 * STACK_BYTES + PAGE;
+    uintptr_t chunk, stack, guard, *footer;
+    struct world world;
+
+    if (!open_world(&world))
+        return;
+    chunk =
+        (uintptr_t)mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(chunk != (uintptr_t)MAP_FAILED);
+    stack = chunk + CHUNK_HEADER + thread_bytes;
+    guard = stack + STACK_BYTES;
+    footer = (uintptr_t *)(guard + PAGE + STACK_BYTES) - 2;
+    footer[0] = chunk;
+    footer[1] = index_said;
+    add_mapping(&world, chunk, guard);
+    add_mapping(&world, guard, guard + PAGE);
+    world.list[1].readable = world.list[1].writable = false;
+    add_mapping(&world, guard + PAGE, chunk + CHUNK_BYTES);
+    memscope_stacks_claim_migrating(&world.mappings, STACK_BYTES, STACK_BYTES, &world.memory, &world.claims);
+    memscope_claims_settle(&world.claims);
+    EXPECT(world.claims.count == expected);
+    if (expected)
+        EXPECT(world.claims.list[0].row == MEMSCOPE_ROW_threads && world.claims.list[0].start == chunk &&
+               world.claims.list[0].end == chunk + CHUNK_BYTES);
+    munmap((void *)chunk, CHUNK_BYTES);
+    close_world(&world);
+}
+
 int main(void) {
     test_one_mapping(0, 0);
     test_one_mapping(2 * PAGE, 0);
@@ -169,5 +251,13 @@ int main(void) {
     test_a_stranger(PAGE);         /* into itself */
     test_a_stranger(CACHE + LIST); /* behind it */
     test_a_list_alone();
+    test_unlisted_pages(0, false, PAGES, 0);
+    test_unlisted_pages(0, true, 0, PAGES - 1);
+    test_unlisted_pages(SLOT_OFFSET, false, PAGES, 0);
+    test_unlisted_pages(SLOT_OFFSET, true, 0, PAGES - 1);
+    test_unlisted_pages(2 * PAGE, false, 0, 0); /* nothing leads back */
+    test_stacks_that_migrate(1, true);
+    test_stacks_that_migrate(0, false); /* too far behind the chunk's header */
+    test_stacks_that_migrate(2, false);
     return EXIT_SUCCESS;
 }

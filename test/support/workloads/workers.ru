@@ -38,6 +38,7 @@ ACTIONS = {
     Array.new(4) { Thread.new { Array.new(500_000) { |number| "row #{number} " * 10 } && nil } }.each(&:join)
     Process.pid
   end,
+  "/loaded" => -> { %i[Doctor Lint Purge Profile].none? { |name| Memscope.autoload?(name) } },
   "/railtie" => -> { Memscope.const_defined?(:Railtie) },
   "/churn" => lambda do
     3.times do

@@ -124,7 +124,7 @@ class WebProfileTest < WebCase
       { backend: "hope" } => [400, 'backend: given "hope", allowed: auto, jemalloc, imports.'],
       { do: "dance" } => [400, 'do: given "dance", allowed: start, stop.'],
       { worker: "1" } => [400, 'worker: given "1", allowed: all.'],
-      { backend: "jemalloc" } => [409, "or use backend: :imports"],
+      { backend: "jemalloc" } => [409, "or use the backend imports"],
       { do: "stop" } => [409, "no malloc profile is running here."] }.each do |fields, (status, sentence)|
       refused = start(**fields)
 

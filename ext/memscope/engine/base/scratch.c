@@ -141,6 +141,13 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size) {
         *(volatile char *)(scratch->base + offset) = 0;
 }
 
+void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited) {
+#ifdef MADV_DOFORK
+    if (scratch->base != NULL)
+        madvise(scratch->base, scratch->reserved, inherited ? MADV_DOFORK : MADV_DONTFORK);
+#endif
+}
+
 void memscope_scratch_close(struct memscope_scratch *scratch) {
     if (scratch->base == NULL)
         return;

@@ -34,6 +34,9 @@ void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
 /* Makes the next size bytes resident without taking them, so that filling them later changes no RSS. */
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 
+/* Whether children forked from now on have it too, for a child that is to read it. Not by default. */
+void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited);
+
 /* Idempotent; a zeroed scratch counts as closed. */
 void memscope_scratch_close(struct memscope_scratch *scratch);
 

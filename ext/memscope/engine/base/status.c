@@ -12,6 +12,7 @@ static const char *const ids[] = {
     [MEMSCOPE_NO_MEMORY] = "no_memory",
     [MEMSCOPE_TRUNCATED] = "truncated",
     [MEMSCOPE_IO] = "io",
+    [MEMSCOPE_EXHAUSTED] = "exhausted",
 };
 
 const char *memscope_status_id(enum memscope_status status) {

@@ -367,8 +367,8 @@ static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file
 }
 
 /*
- * Walks up from the group itself. v1's hierarchical_memory_limit wins if it exists: then a smaller limit of an ancestor
- * does not bind (memory.use_hierarchy 0, kernels before 5.11).
+ * Walks up from the group itself. If v1's hierarchical_memory_limit exists, it is the limit. An ancestor may still have
+ * a smaller one, which does not bind: memory.use_hierarchy is 0 (kernels before 5.11).
  */
 static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *top) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;

@@ -235,8 +235,9 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 
 /*
  * Opens a descriptor to keep. If another thread is opening one, or has opened one since turn was loaded, does not wait
- * but reads once, with a temporary descriptor. Closes the kept number only if it was inherited from a parent: any other
- * number no longer belongs to memscope.
+ * but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent.
+ * One that this process opened is not closed: this code is reached with one only when its number no longer refers to
+ * statm, because somebody else closed or reused it.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
                                       struct memscope_statm *statm) {

@@ -5,6 +5,10 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+
+/* Room for the longest path of a dynamic linker that the kernel takes (PATH_MAX), with its NUL. */
+#define MEMSCOPE_DYNAMIC_LINKER_SIZE 4096
 
 /*
  * Whether the file carries capabilities (capabilities(7)): then the program starts in secure mode for any user but
@@ -12,5 +16,12 @@
  * context.
  */
 enum memscope_status memscope_program_capabilities(const char *path, bool *found);
+
+/*
+ * The dynamic linker that an ELF file of 32 or 64 bits names (PT_INTERP); "" for a static executable. linker has
+ * MEMSCOPE_DYNAMIC_LINKER_SIZE bytes, and is valid when the status is MEMSCOPE_OK. MEMSCOPE_MALFORMED for a file that
+ * the kernel would not start. Opens the file, and closes it; any context.
+ */
+enum memscope_status memscope_program_dynamic_linker(const char *path, char *linker);
 
 #endif

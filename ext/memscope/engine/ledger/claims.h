@@ -28,7 +28,8 @@ struct memscope_claim {
     uintptr_t start;
     uintptr_t end;
     uint32_t row;  /* enum memscope_row or MEMSCOPE_CLAIM_HEAP_PAGE */
-    uint32_t item; /* the heap page's index; 1 in a writable part of a file's image; else 0 */
+    uint32_t item; /* the heap page's index; 1 in a writable part of a file's image; the pages of a piece of the main
+                      heap; else 0 */
 };
 
 struct memscope_claims {

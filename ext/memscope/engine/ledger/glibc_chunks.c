@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernel/returnable.h"
+
 /* The largest copy made at once. After a jump, copies begin with one page and grow up to this. */
 #define WINDOW ((size_t)64 << 10)
 
@@ -110,7 +112,7 @@ static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
     return true;
 }
 
-static bool word_at(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word) {
+bool memscope_chunk_walk_word(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word) {
     if ((address < walk->window_start || address + WORD > walk->window_end) &&
         (!load_window(walk, address) || address + WORD > walk->window_end))
         return false;
@@ -137,19 +139,65 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* mtrim returns the whole pages after a free chunk's own fields. */
-static uint64_t trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
+/* What malloc_trim returns, of it what other processes map too, and what the kernel keeps from it. */
+struct trimmable {
+    uint64_t bytes, shared_bytes, kept_bytes;
+};
+
+/* The whole pages after a free chunk's own fields. */
+static struct memscope_range whole_pages(uintptr_t start, uintptr_t end) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = (start + CHUNK_FIELDS + page - 1) & -page, last = end & -page;
 
-    return last > first ? resident_between(walk, first, last) : 0;
+    return (struct memscope_range){first, last > first ? last : first};
+}
+
+static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscope_range pages) {
+    struct trimmable amount = {.bytes = resident_between(walk, pages.start, pages.end)};
+
+    if (amount.bytes > 0)
+        amount.shared_bytes = memscope_sharing_between(&walk->sharing, pages.start, pages.end);
+    if (amount.shared_bytes > amount.bytes) /* a page that was mapped after residency was read */
+        amount.shared_bytes = amount.bytes;
+    return amount;
+}
+
+/* Of a free chunk: mtrim calls madvise for it, which returns nothing if any of the pages is locked. */
+static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
+    struct memscope_range pages = whole_pages(start, end);
+
+    if (pages.end > pages.start && (walk->returns_nothing || (walk->has_locked_memory &&
+                                                              memscope_is_locked(pages.start, pages.end))))
+        return (struct trimmable){.kept_bytes = resident_between(walk, pages.start, pages.end)};
+    return measure(walk, pages);
+}
+
+static void add_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
+    totals->trimmable_bytes += amount.bytes;
+    totals->trimmable_shared_bytes += amount.shared_bytes;
+    totals->kept_bytes += amount.kept_bytes;
+}
+
+/* Not of a heap that has changed since it was walked. */
+static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
+    if (totals->trimmable_bytes < amount.bytes || totals->trimmable_shared_bytes < amount.shared_bytes ||
+        totals->kept_bytes < amount.kept_bytes)
+        return;
+    totals->trimmable_bytes -= amount.bytes;
+    totals->trimmable_shared_bytes -= amount.shared_bytes;
+    totals->kept_bytes -= amount.kept_bytes;
+}
+
+/* Of the main heap's top, which systrim returns by lowering the program break, locked or not. */
+static struct trimmable trimmable_top(struct memscope_chunk_walk *walk, uintptr_t top, uintptr_t end) {
+    return measure(walk, whole_pages(top, end));
 }
 
 /* A small block waits in the tcache of the thread that freed it, with the key right after the block's first word. */
 static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t word;
 
-    return cache_key != 0 && word_at(walk, chunk + 3 * WORD, &word) && word == cache_key;
+    return cache_key != 0 && memscope_chunk_walk_word(walk, chunk + 3 * WORD, &word) && word == cache_key;
 }
 
 struct heap {
@@ -163,7 +211,7 @@ static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_
     uintptr_t chunk = start, size;
 
     for (int index = 0; index < count && chunk < end; index++) {
-        if (!word_at(walk, chunk + WORD, &size))
+        if (!memscope_chunk_walk_word(walk, chunk + WORD, &size))
             return false;
         size &= ~SIZE_FLAGS;
         if (size < SMALLEST_CHUNK || size % ALIGNMENT != 0 || size > end - chunk)
@@ -178,7 +226,7 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
                            struct memscope_chunk_totals *totals) {
     uintptr_t chunk = heap->first, header, next_header;
 
-    if (!word_at(walk, chunk + WORD, &header)) {
+    if (!memscope_chunk_walk_word(walk, chunk + WORD, &header)) {
         totals->unwalked_bytes += heap->end - chunk;
         return 0;
     }
@@ -196,15 +244,15 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
         if (heap->end - next < ALIGNMENT) {
             add_chunk(walk, &totals->top, chunk, heap->end);
             if (heap->trims_top)
-                totals->trimmable_bytes += trimmable(walk, chunk, heap->end);
+                add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
             return chunk;
         }
         cached = is_cached(walk, chunk);
-        if (!word_at(walk, next + WORD, &next_header))
+        if (!memscope_chunk_walk_word(walk, next + WORD, &next_header))
             break;
         if (!(next_header & PREVIOUS_IN_USE)) {
             add_chunk(walk, &totals->free, chunk, next);
-            totals->trimmable_bytes += trimmable(walk, chunk, next);
+            add_trimmable(totals, trimmable(walk, chunk, next));
         } else {
             add_chunk(walk, cached ? &totals->cached : &totals->in_use, chunk, next);
         }
@@ -288,22 +336,24 @@ static void sort(const struct fast_chunks *fast) {
 /* Adjacent free chunks, which malloc_consolidate merges into one. */
 struct run {
     uintptr_t start, end;
-    uint64_t counted_bytes; /* trimmable in its chunks taken one by one, as the walk has counted them */
+    struct trimmable counted; /* in its chunks taken one by one, as the walk has counted them */
 };
 
 /* A free chunk also stores its size right after itself. */
 static bool is_free_chunk(struct memscope_chunk_walk *walk, uintptr_t chunk, uintptr_t *size) {
     uintptr_t header, next_header, footer;
 
-    if (!word_at(walk, chunk + WORD, &header))
+    if (!memscope_chunk_walk_word(walk, chunk + WORD, &header))
         return false;
     *size = header & ~SIZE_FLAGS;
-    return *size >= SMALLEST_CHUNK && word_at(walk, chunk + *size, &footer) && footer == *size &&
-           word_at(walk, chunk + *size + WORD, &next_header) && !(next_header & PREVIOUS_IN_USE);
+    return *size >= SMALLEST_CHUNK && memscope_chunk_walk_word(walk, chunk + *size, &footer) && footer == *size &&
+           memscope_chunk_walk_word(walk, chunk + *size + WORD, &next_header) && !(next_header & PREVIOUS_IN_USE);
 }
 
-static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintptr_t start, uintptr_t end) {
-    run->counted_bytes += trimmable(walk, start, end);
+static void add_to_run(struct run *run, uintptr_t start, uintptr_t end, struct trimmable counted) {
+    run->counted.bytes += counted.bytes;
+    run->counted.shared_bytes += counted.shared_bytes;
+    run->counted.kept_bytes += counted.kept_bytes;
     if (start < run->start)
         run->start = start;
     if (end > run->end)
@@ -317,7 +367,7 @@ static void add_to_run(struct memscope_chunk_walk *walk, struct run *run, uintpt
 static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
 
-    if (!word_at(walk, chunk + WORD, &header) || (header & ~SIZE_FLAGS) < SMALLEST_CHUNK ||
+    if (!memscope_chunk_walk_word(walk, chunk + WORD, &header) || (header & ~SIZE_FLAGS) < SMALLEST_CHUNK ||
         (header & ~SIZE_FLAGS) >= SMALLEST_CHUNK + FASTBIN_COUNT * ALIGNMENT)
         return 0;
     return header & ~SIZE_FLAGS;
@@ -333,16 +383,16 @@ static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chu
     uintptr_t header, size;
     size_t first = *index;
 
-    if (word_at(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) && word_at(walk, run.start, &size) &&
+    if (memscope_chunk_walk_word(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) && memscope_chunk_walk_word(walk, run.start, &size) &&
         size < run.start && is_free_chunk(walk, run.start - size, &header) && header == size)
-        add_to_run(walk, &run, run.start - size, run.start);
+        add_to_run(&run, run.start - size, run.start, trimmable(walk, run.start - size, run.start));
     while (run.end != top) {
         size = *index < fast->count && fast->list[*index] == run.end ? fast_size(walk, run.end) : 0;
         if (size != 0) {
             run.end += size;
             ++*index;
         } else if (is_free_chunk(walk, run.end, &size)) {
-            add_to_run(walk, &run, run.end, run.end + size);
+            add_to_run(&run, run.end, run.end + size, trimmable(walk, run.end, run.end + size));
         } else {
             break;
         }
@@ -361,13 +411,15 @@ static void join_fast_chunks(struct memscope_chunk_walk *walk, const struct heap
     sort(fast);
     for (size_t index = 0; index < fast->count; index++) {
         struct run run = run_at(walk, fast, &index, top);
+        bool joins_top = run.end == top && heap->trims_top;
 
-        if (run.end == top && heap->trims_top)
-            add_to_run(walk, &run, top, heap->end);
-        if (totals->trimmable_bytes >= run.counted_bytes)
-            totals->trimmable_bytes -= run.counted_bytes;
-        if (run.end != top)
-            totals->trimmable_bytes += trimmable(walk, run.start, run.end);
+        if (joins_top)
+            add_to_run(&run, top, heap->end, trimmable_top(walk, top, heap->end));
+        subtract_trimmable(totals, run.counted);
+        if (joins_top)
+            add_trimmable(totals, trimmable_top(walk, run.start, run.end));
+        else if (run.end != top)
+            add_trimmable(totals, trimmable(walk, run.start, run.end));
     }
 }
 
@@ -435,13 +487,29 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
         count_fast_chunks(walk, &heap, top, state, totals);
 }
 
+uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
+                                    struct memscope_chunk_totals *totals) {
+    struct heap piece = {.first = start, .end = end};
+
+    return walk_heap(walk, &piece, totals);
+}
+
+void memscope_chunk_walk_piece_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top,
+                                           struct memscope_chunk_totals *totals) {
+    uintptr_t state = find_main_arena(walk->memory, walk->images, top);
+    struct heap piece = {0};
+
+    if (state != 0)
+        count_fast_chunks(walk, &piece, top, state, totals);
+}
+
 /* In an arena's first heap, malloc_state lies between heap_info and the first chunk; its size differs by version. */
 static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t from,
                                            uintptr_t end) {
     uintptr_t chunk = (from + ALIGNMENT - 1) & -(uintptr_t)ALIGNMENT, size;
 
     for (; chunk < start + STATE_LIMIT && chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT)
-        if (word_at(walk, chunk + WORD, &size) && (size & (PREVIOUS_IN_USE | IS_MMAPPED)) == PREVIOUS_IN_USE &&
+        if (memscope_chunk_walk_word(walk, chunk + WORD, &size) && (size & (PREVIOUS_IN_USE | IS_MMAPPED)) == PREVIOUS_IN_USE &&
             is_chain(walk, chunk, end, 8))
             return chunk;
     return 0;
@@ -476,7 +544,7 @@ void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uin
         !memscope_own_memory_read(walk->memory, info.arena + TOP_OFFSET, &top, sizeof top))
         return;
     heap.end = start + info.size;
-    if (top > start && top < heap.end && top % ALIGNMENT == 0 && word_at(walk, top + WORD, &size) &&
+    if (top > start && top < heap.end && top % ALIGNMENT == 0 && memscope_chunk_walk_word(walk, top + WORD, &size) &&
         (size & ~SIZE_FLAGS) == heap.end - top)
         count_fast_chunks(walk, &heap, top, info.arena, totals);
 }

@@ -16,6 +16,7 @@
 #include "base/own_memory.h"
 #include "base/scratch.h"
 #include "kernel/residency.h"
+#include "kernel/sharing.h"
 #include "ledger/glibc_regions.h"
 #include "ledger/images.h"
 
@@ -33,6 +34,8 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum top;
     struct memscope_chunk_sum arena; /* heap_info and malloc_state, at the start of the arenas' heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
+    uint64_t trimmable_shared_bytes; /* of them, pages that other processes map too; 0 if walk->sharing is closed */
+    uint64_t kept_bytes;             /* further such pages, which the kernel does not take back: locked, or refused */
     uint64_t unwalked_bytes;         /* address space before a first chunk, or from an implausible one on */
 };
 
@@ -44,6 +47,9 @@ struct memscope_chunk_walk {
     char *window; /* a copy of [window_start, window_end) */
     uintptr_t window_start, window_end;
     size_t range; /* index of the resident range used last: lookups mostly ascend */
+    struct memscope_sharing sharing;
+    bool returns_nothing;   /* madvise is refused: only the top of the main heap can be trimmed */
+    bool has_locked_memory; /* so each trimmable part is looked at */
 };
 
 /*
@@ -54,19 +60,35 @@ struct memscope_chunk_walk {
 void memscope_glibc_learn_cache_key(void);
 bool memscope_glibc_knows_cache_key(void);
 
-/* False when there is no room for the window. */
+/*
+ * False when there is no room for the window. The sharing is closed, and nothing is known to keep pages from being
+ * returned: the caller sets what it knows, and closes the sharing.
+ */
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
                               const struct memscope_residency *residency, const struct memscope_images *images,
                               struct memscope_scratch *scratch);
 
 /*
- * Walks the main heap, which is [start, end) up to the program break, or one heap of another arena, whose heap_info is
+ * Walks the main heap, [start, end), where end is the program break, or one heap of another arena, whose heap_info is
  * at start. About 0.15 to 0.3 µs a chunk. No GVL, no allocation, no lock.
  */
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals);
 void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
                                     struct memscope_chunk_totals *totals);
+
+/*
+ * Walks one piece of the main arena (glibc_pieces.h); returns its top chunk, or 0 if another piece holds it. Once all
+ * pieces are walked, the second function does for the main arena what memscope_chunk_walk_arena_fast_chunks does for
+ * others.
+ */
+uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
+                                    struct memscope_chunk_totals *totals);
+void memscope_chunk_walk_piece_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top,
+                                           struct memscope_chunk_totals *totals);
+
+/* Copies the word at address; false where it is not resident. */
+bool memscope_chunk_walk_word(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word);
 
 /*
  * Moves the chunks in an arena's fastbins from in_use to free, if this heap holds the arena's top; else does nothing.

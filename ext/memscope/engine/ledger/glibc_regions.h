@@ -28,6 +28,7 @@ struct memscope_glibc_heap_info {
 struct memscope_glibc_regions {
     uint64_t arena_heap_count; /* heaps of arenas other than the main one; an arena has one or more */
     uint64_t arena_count;      /* arenas that these heaps belong to */
+    uint64_t main_piece_count; /* of the main arena, outside of the main heap */
     uint64_t mmapped_chunk_count;
     uint64_t mmapped_bytes; /* address space of these chunks, as mallinfo2's hblkhd counts them */
 };

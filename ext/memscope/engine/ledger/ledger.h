@@ -65,8 +65,11 @@ struct memscope_ledger {
 
     uint64_t heap_pages_partly_resident;
     struct memscope_glibc_regions glibc;
-    struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found */
+    struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found; pieces count to main_heap */
     bool walked_chunks;
+    enum memscope_status trim_shared_status; /* OK: the totals' trimmable_shared_bytes are known */
+    uint64_t locked_bytes;                   /* resident bytes of malloc's in locked mappings */
+    enum memscope_status return_status;      /* OK: madvise returns pages that are not locked (returnable.h) */
     struct memscope_stack_counts stacks;
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
@@ -98,6 +101,8 @@ uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, 
 /* The table of ledger_rows.def. */
 enum memscope_row_kind {
     MEMSCOPE_ROWS_OF_PAGES,
+    MEMSCOPE_ROWS_OF_LISTED_HEAP,
+    MEMSCOPE_ROWS_OF_UNLISTED_HEAP,
     MEMSCOPE_ROWS_OF_GLIBC,
     MEMSCOPE_ROWS_OF_TRANSIENT_HEAP,
     MEMSCOPE_ROWS_OF_SHAPE_TABLES,

@@ -10,6 +10,10 @@ bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum mems
     switch (kind_of(row)) {
     case MEMSCOPE_ROWS_OF_PAGES:
         return true;
+    case MEMSCOPE_ROWS_OF_LISTED_HEAP:
+        return request->ruby->heap_page_count > 0;
+    case MEMSCOPE_ROWS_OF_UNLISTED_HEAP:
+        return request->ruby->heap_page_count == 0;
     case MEMSCOPE_ROWS_OF_GLIBC:
         return request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
     case MEMSCOPE_ROWS_OF_TRANSIENT_HEAP:
@@ -58,13 +62,14 @@ bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memsco
                                struct memscope_row_check *check) {
     const struct memscope_ruby_layout *ruby = ledger->request->ruby;
     uint64_t page = ruby->heap_page_bytes, empty = ledger->ruby.empty_pages_found;
+    uint64_t pages = ruby->heap_page_count + empty + ledger->ruby.whole_pages_found;
 
     if (row == MEMSCOPE_ROW_malloc && ledger->jemalloc_status == MEMSCOPE_OK)
         *check = (struct memscope_row_check){"jemalloc stats.mapped + stats.retained",
                                              memscope_ledger_jemalloc_expected(ledger), ledger->jemalloc_space_bytes};
     else if (row == MEMSCOPE_ROW_ruby_heap && page > 0)
         *check = (struct memscope_row_check){"GC.stat heap_allocated_pages", ruby->allocated_page_count * page,
-                                             (ruby->heap_page_count + empty) * page};
+                                             pages * page};
     else if (row == MEMSCOPE_ROW_empty_pages && page > 0)
         *check = (struct memscope_row_check){"GC.stat empty pages", ruby->empty_page_count * page, empty * page};
     else
@@ -87,4 +92,11 @@ bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes) {
     *bytes = ledger->main_heap.trimmable_bytes + ledger->arenas.trimmable_bytes;
     return ledger->walked_chunks;
+}
+
+bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes) {
+    bool known = memscope_ledger_trimmable(ledger, bytes) && ledger->trim_shared_status == MEMSCOPE_OK;
+
+    *bytes -= ledger->main_heap.trimmable_shared_bytes + ledger->arenas.trimmable_shared_bytes;
+    return known;
 }

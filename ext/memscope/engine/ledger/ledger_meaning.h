@@ -33,4 +33,7 @@ bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_
 /* Bytes that malloc_trim(0) returns; false without a walk of the chunks. */
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes);
 
+/* Of them, bytes on pages that no other process maps: what the machine gains. False also where the kernel hides it. */
+bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes);
+
 #endif

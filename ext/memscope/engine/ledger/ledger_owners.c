@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ledger/glibc_pieces.h"
+
 static void claim_scratch(uintptr_t start, uintptr_t end, void *context) {
     memscope_claims_add(context, start, end, MEMSCOPE_ROW_memscope, 0);
 }
@@ -31,6 +33,10 @@ void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
         ledger->stacks_status =
             memscope_stacks_claim_threads(&scan->request->images->threads, &scan->memory, claims, &ledger->stacks);
     memscope_claims_settle(claims);
+    if (readable)
+        memscope_stacks_claim_migrating(&ledger->mappings, ruby->thread_vm_bytes, ruby->thread_machine_bytes,
+                                        &scan->memory, claims);
+    memscope_claims_settle(claims);
     memscope_stacks_claim_fibers(&ledger->mappings, ruby->fiber_stack_bytes, claims, &ledger->stacks);
     memscope_claims_settle(claims);
     if (readable)
@@ -52,9 +58,14 @@ void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
                                        &ledger->ruby);
     memscope_claims_settle(claims);
     if (glibc)
+        memscope_glibc_claim_pieces(&ledger->mappings, &ledger->residency, &scan->memory, scan->request->images,
+                                    &ledger->work, claims, &ledger->glibc);
+    memscope_claims_settle(claims);
+    if (glibc)
         memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);
     memscope_claims_settle(claims);
-    memscope_ruby_claim_empty_pages(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->ruby);
+    memscope_ruby_claim_unlisted_pages(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
+                                       &ledger->ruby);
     memscope_claims_settle(claims);
 }
 

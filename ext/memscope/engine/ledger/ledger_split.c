@@ -51,14 +51,17 @@ static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct
     move((uint64_t)*rest, rest, &bytes[rows.unwalked]);
 }
 
-void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
-    struct memscope_ledger *ledger = scan->ledger;
+/* What keeps malloc_trim from returning pages, and which of the pages it returns other processes map too. */
+static void prepare_for_trim(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
+    walk->returns_nothing = ledger->return_status != MEMSCOPE_OK;
+    walk->has_locked_memory = ledger->locked_bytes > 0;
+    ledger->trim_shared_status = memscope_sharing_open(&walk->sharing, &ledger->work);
+}
+
+static void walk_main_heap(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
     const struct memscope_mappings *mappings = &ledger->mappings;
     uintptr_t heap_start = 0, heap_end = 0, program_break = (uintptr_t)sbrk(0);
-    struct memscope_chunk_walk walk;
 
-    if (!memscope_chunk_walk_open(&walk, &scan->memory, &ledger->residency, scan->request->images, &ledger->work))
-        return;
     for (size_t index = 0; index < mappings->count; index++) {
         if (strcmp(mappings->list[index].name, "[heap]") != 0)
             continue;
@@ -68,13 +71,49 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     if (heap_end > program_break)
         heap_end = program_break;
     if (heap_end > heap_start)
-        memscope_chunk_walk_main_heap(&walk, heap_start, heap_end, &ledger->main_heap);
-    for (size_t index = 0; index < scan->claims.count; index++)
-        if (scan->claims.list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_arena_heap(&walk, scan->claims.list[index].start, &ledger->arenas);
-    for (size_t index = 0; index < scan->claims.count; index++)
-        if (scan->claims.list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_arena_fast_chunks(&walk, scan->claims.list[index].start, &ledger->arenas);
+        memscope_chunk_walk_main_heap(walk, heap_start, heap_end, &ledger->main_heap);
+}
+
+/* Only the claim that begins a piece begins where no earlier piece reaches: others may own memory within a piece. */
+static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_claims *claims,
+                             struct memscope_chunk_totals *totals) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;
+
+    for (size_t index = 0; index < claims->count; index++) {
+        const struct memscope_claim *claim = &claims->list[index];
+        uintptr_t found;
+
+        if (claim->row != MEMSCOPE_ROW_main_heap || claim->start < walked)
+            continue;
+        walked = claim->start + claim->item * page;
+        found = memscope_chunk_walk_piece(walk, claim->start, walked, totals);
+        top = found != 0 ? found : top;
+    }
+    if (top != 0)
+        memscope_chunk_walk_piece_fast_chunks(walk, top, totals);
+}
+
+static void walk_arenas(struct memscope_chunk_walk *walk, const struct memscope_claims *claims,
+                        struct memscope_chunk_totals *totals) {
+    for (size_t index = 0; index < claims->count; index++)
+        if (claims->list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_arena_heap(walk, claims->list[index].start, totals);
+    for (size_t index = 0; index < claims->count; index++)
+        if (claims->list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_arena_fast_chunks(walk, claims->list[index].start, totals);
+}
+
+void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
+    struct memscope_chunk_walk walk;
+
+    if (!memscope_chunk_walk_open(&walk, &scan->memory, &ledger->residency, scan->request->images, &ledger->work))
+        return;
+    prepare_for_trim(&walk, ledger);
+    walk_main_heap(&walk, ledger);
+    walk_main_pieces(&walk, &scan->claims, &ledger->main_heap);
+    walk_arenas(&walk, &scan->claims, &ledger->arenas);
+    memscope_sharing_close(&walk.sharing);
     split_by_chunks(ledger->bytes,
                     (struct chunk_rows){MEMSCOPE_ROW_main_heap, MEMSCOPE_ROW_main_heap_in_use,
                                         MEMSCOPE_ROW_main_heap_free, MEMSCOPE_ROW_main_heap_thread_caches,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "kernel/returnable.h"
 #include "kernel/sharing.h"
 
 /* Resident bytes of one owner, and how many of them other processes share (0 unless that is asked for). */
@@ -155,7 +156,7 @@ static void sweep_ranges(struct sweep *sweep) {
 
 /* ---- the sweep when only each mapping's Rss is known ---------------------------------------------------------- */
 
-/* Address space of one mapping by owner; how much of each share is resident is known within two bounds only. */
+/* Address space of one mapping by owner. Only two bounds of each share's resident bytes are known. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
@@ -230,6 +231,21 @@ static void sweep_mappings(struct memscope_ledger_scan *scan) {
         sweep_mapping(scan, &mappings->list[index]);
 }
 
+static bool is_of_malloc(enum memscope_row row) {
+    return row == MEMSCOPE_ROW_malloc || memscope_row_definitions[row].parent == MEMSCOPE_ROW_malloc;
+}
+
+/* Finds out what the kernel would refuse to take back from malloc. */
+static void add_refusals(struct memscope_ledger *ledger) {
+    ledger->return_status = memscope_returnable();
+    for (size_t index = 0; index < ledger->owner_count; index++) {
+        const struct memscope_ledger_owner *owner = &ledger->owners[index];
+
+        if (is_of_malloc(owner->row) && memscope_is_locked(owner->mapping->start, owner->mapping->end))
+            ledger->locked_bytes += owner->bytes;
+    }
+}
+
 void memscope_ledger_sweep(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     struct sweep sweep = {.scan = scan};
@@ -244,4 +260,5 @@ void memscope_ledger_sweep(struct memscope_ledger_scan *scan) {
     else
         sweep_mappings(scan);
     memscope_sharing_close(&sweep.sharing);
+    add_refusals(ledger);
 }

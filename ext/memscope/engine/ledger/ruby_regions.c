@@ -7,6 +7,7 @@
 #define SAMPLE_PAGES 64
 /* A heap page begins with a header: a pointer to its descriptor, and fewer bytes than this before the first slot. */
 #define HEADER_LIMIT 1024
+#define SLOT_MIN 40 /* bytes of the smallest slot up to 3.3 */
 #define BLOCK_BATCH 256
 
 /* What Ruby maps itself never lies inside jemalloc's mappings: skipping those saves searching the largest ones. */
@@ -36,26 +37,30 @@ static bool read_descriptor(const struct memscope_own_memory *memory, uintptr_t 
            memscope_own_memory_read(memory, descriptor, words, DESCRIPTOR_WORDS * sizeof *words);
 }
 
-static struct descriptor_shape learn_descriptor(const struct memscope_ruby_layout *layout,
-                                                const struct memscope_own_memory *memory) {
+/* Whether a word may be the address of a page's first slot. Where it lies is known of listed pages only. */
+static bool may_be_first_slot(const struct memscope_heap_page *page, uintptr_t word) {
+    return page->slots_offset > 0 ? word == page->start + page->slots_offset
+                                  : word > page->start && word < page->start + HEADER_LIMIT;
+}
+
+static struct descriptor_shape learn_from(const struct memscope_heap_page *pages, size_t count,
+                                          const struct memscope_own_memory *memory) {
     uint32_t holds_slot = (1u << DESCRIPTOR_WORDS) - 1, holds_page = holds_slot;
-    size_t samples = layout->heap_page_count < SAMPLE_PAGES ? layout->heap_page_count : SAMPLE_PAGES;
     struct descriptor_shape shape = {-1, -1};
 
-    for (size_t index = 0; index < samples; index++) {
-        const struct memscope_heap_page *page = &layout->heap_pages[index];
+    for (size_t index = 0; index < count; index++) {
         uintptr_t words[DESCRIPTOR_WORDS];
 
-        if (!read_descriptor(memory, page->start, words))
+        if (!read_descriptor(memory, pages[index].start, words))
             return shape;
         for (int word = 0; word < DESCRIPTOR_WORDS; word++) {
-            if (words[word] != page->start + page->slots_offset)
+            if (!may_be_first_slot(&pages[index], words[word]))
                 holds_slot &= ~(1u << word);
-            if (words[word] != page->start)
+            if (words[word] != pages[index].start)
                 holds_page &= ~(1u << word);
         }
     }
-    for (int word = DESCRIPTOR_WORDS - 1; samples > 0 && word >= 0; word--) {
+    for (int word = DESCRIPTOR_WORDS - 1; count > 0 && word >= 0; word--) {
         if (holds_slot >> word & 1)
             shape.first_slot = word;
         if (holds_page >> word & 1)
@@ -64,17 +69,23 @@ static struct descriptor_shape learn_descriptor(const struct memscope_ruby_layou
     return shape;
 }
 
-static bool knows_slot_bytes(const struct memscope_ruby_layout *layout, size_t slot_bytes) {
-    for (size_t index = 0; index < layout->heap_page_count; index++)
-        if (layout->heap_pages[index].slot_bytes == slot_bytes)
-            return true;
-    return false;
+static struct descriptor_shape learn_descriptor(const struct memscope_ruby_layout *layout,
+                                                const struct memscope_own_memory *memory) {
+    size_t samples = layout->heap_page_count < SAMPLE_PAGES ? layout->heap_page_count : SAMPLE_PAGES;
+    struct memscope_heap_page landmarks[MEMSCOPE_LANDMARKS] = {0};
+
+    if (samples > 0)
+        return learn_from(layout->heap_pages, samples, memory);
+    for (size_t index = 0; index < MEMSCOPE_LANDMARKS; index++)
+        landmarks[index].start = layout->landmarks[index];
+    return learn_from(landmarks, MEMSCOPE_LANDMARKS, memory);
 }
 
-static bool is_empty_page(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
-                          struct descriptor_shape shape, uintptr_t page) {
+static bool is_heap_page(const struct memscope_ruby_layout *layout, const struct memscope_own_memory *memory,
+                         struct descriptor_shape shape, uintptr_t page) {
     uintptr_t words[DESCRIPTOR_WORDS];
     uint16_t sizes[2]; /* slot_size and total_slots, the first fields of the descriptor up to 3.3 */
+    uintptr_t end;
 
     if (!read_descriptor(memory, page, words))
         return false;
@@ -83,15 +94,16 @@ static bool is_empty_page(const struct memscope_ruby_layout *layout, const struc
     if (shape.first_slot < 0 || words[shape.first_slot] <= page || words[shape.first_slot] >= page + HEADER_LIMIT)
         return false;
     memcpy(sizes, words, sizeof sizes);
-    return words[shape.first_slot] - page + (size_t)sizes[0] * sizes[1] <= layout->heap_page_bytes &&
-           knows_slot_bytes(layout, sizes[0]);
+    end = words[shape.first_slot] + (size_t)sizes[0] * sizes[1]; /* the slots leave less than two at the page's end */
+    return sizes[0] >= SLOT_MIN && end <= page + layout->heap_page_bytes &&
+           page + layout->heap_page_bytes - end < 2 * (size_t)sizes[0];
 }
 
-static void claim_empty_pages_between(const struct memscope_ruby_layout *layout,
-                                      const struct memscope_residency *residency,
-                                      const struct memscope_own_memory *memory, struct descriptor_shape shape,
-                                      uintptr_t start, uintptr_t end, struct memscope_claims *claims,
-                                      struct memscope_ruby_regions *regions) {
+static void claim_pages_between(const struct memscope_ruby_layout *layout, const struct memscope_residency *residency,
+                                const struct memscope_own_memory *memory, struct descriptor_shape shape,
+                                uintptr_t start, uintptr_t end, struct memscope_claims *claims,
+                                struct memscope_ruby_regions *regions) {
+    bool listed = layout->heap_page_count > 0;
     size_t bytes = layout->heap_page_bytes;
     struct memscope_range part;
 
@@ -99,22 +111,24 @@ static void claim_empty_pages_between(const struct memscope_ruby_layout *layout,
         uintptr_t page = (part.start + bytes - 1) / bytes * bytes;
 
         for (; page >= part.start && page < part.end && end - page >= bytes; page += bytes) {
-            if (!is_empty_page(layout, memory, shape, page))
+            if (!is_heap_page(layout, memory, shape, page))
                 continue;
-            memscope_claims_add(claims, page, page + bytes, MEMSCOPE_ROW_empty_pages, 0);
-            regions->empty_pages_found++;
+            memscope_claims_add(claims, page, page + bytes,
+                                listed ? MEMSCOPE_ROW_empty_pages : MEMSCOPE_ROW_whole_pages, 0);
+            regions->empty_pages_found += listed;
+            regions->whole_pages_found += !listed;
         }
     }
 }
 
-void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
-                                     const struct memscope_mappings *mappings,
-                                     const struct memscope_residency *residency,
-                                     const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                     struct memscope_ruby_regions *regions) {
+void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
+                                        const struct memscope_mappings *mappings,
+                                        const struct memscope_residency *residency,
+                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                        struct memscope_ruby_regions *regions) {
     struct descriptor_shape shape;
 
-    if (layout->empty_page_count == 0 || layout->heap_page_bytes == 0)
+    if (layout->heap_page_bytes == 0 || (layout->heap_page_count > 0 && layout->empty_page_count == 0))
         return;
     shape = learn_descriptor(layout, memory);
     if (shape.first_slot < 0 && shape.page < 0)
@@ -126,7 +140,7 @@ void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
         if (!may_be_mapped_by_ruby(residency, mapping))
             continue;
         while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &gap_end))
-            claim_empty_pages_between(layout, residency, memory, shape, gap_start, gap_end, claims, regions);
+            claim_pages_between(layout, residency, memory, shape, gap_start, gap_end, claims, regions);
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * Memory that Ruby maps besides its heap pages in use: empty heap pages, the transient heap of Ruby 3.1 and 3.2, shape
- * tables. The binding supplies the running Ruby's layout, which is matched against memory here.
+ * Memory that Ruby maps: heap pages, empty ones and those that could not be listed included, the transient heap of Ruby
+ * 3.1 and 3.2, shape tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
 #ifndef MEMSCOPE_RUBY_REGIONS_H
 #define MEMSCOPE_RUBY_REGIONS_H
@@ -23,13 +23,18 @@ struct memscope_heap_page {
     uint32_t live_count;
 };
 
+#define MEMSCOPE_LANDMARKS 8
+
 struct memscope_ruby_layout {
     const struct memscope_heap_page *heap_pages; /* those that hold objects, in any order */
-    size_t heap_page_count;
-    size_t heap_page_bytes;      /* size and alignment of a heap page; 0 when pages cannot be listed */
-    size_t empty_page_count;     /* pages without objects, as Ruby counts them */
-    size_t allocated_page_count; /* pages with and without objects, likewise */
-    size_t fiber_stack_bytes;    /* of one pooled stack without its guard page; 0 when not known */
+    size_t heap_page_count;                      /* 0 when pages could not be listed */
+    size_t heap_page_bytes;                      /* size and alignment of a heap page; 0 if this Ruby's GC has none */
+    uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist, not all different */
+    size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
+    size_t allocated_page_count;                 /* pages with and without objects, likewise */
+    size_t fiber_stack_bytes;                    /* of one pooled stack without its guard page; 0 when not known */
+    size_t thread_vm_bytes; /* of the two stacks of a thread that may migrate; 0 if this Ruby has no such threads */
+    size_t thread_machine_bytes;
     size_t transient_heap_bytes; /* of the one mapping that Ruby makes for it; 0 if this Ruby has none */
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
@@ -39,7 +44,8 @@ struct memscope_ruby_layout {
 };
 
 struct memscope_ruby_regions {
-    uint64_t empty_pages_found;
+    uint64_t empty_pages_found; /* where pages were listed */
+    uint64_t whole_pages_found; /* where they were not: pages of any kind */
     bool transient_heap_found;
 };
 
@@ -47,14 +53,15 @@ struct memscope_ruby_regions {
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims);
 
 /*
- * Claims empty pages: aligned blocks that point to a page descriptor which points back to them. Looks only when Ruby
- * says that it keeps some. Costs one or two small reads for each unclaimed, aligned, resident block.
+ * Claims heap pages that are not listed: aligned blocks that point to a page descriptor which points back to them. They
+ * are empty pages, looked for only when Ruby says that it keeps some; or all pages, as whole pages, if none could be
+ * listed. Costs one or two small reads for each unclaimed, aligned, resident block.
  */
-void memscope_ruby_claim_empty_pages(const struct memscope_ruby_layout *layout,
-                                     const struct memscope_mappings *mappings,
-                                     const struct memscope_residency *residency,
-                                     const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                     struct memscope_ruby_regions *regions);
+void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
+                                        const struct memscope_mappings *mappings,
+                                        const struct memscope_residency *residency,
+                                        const struct memscope_own_memory *memory, struct memscope_claims *claims,
+                                        struct memscope_ruby_regions *regions);
 
 /*
  * Claims the shape tables: the list by its address, or else by its exact size and the cache's pointer into it; the

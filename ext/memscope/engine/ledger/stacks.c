@@ -121,6 +121,50 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
            mapping->end - mapping->start == page;
 }
 
+/* thread_pthread_mn.c, from 3.3 to 4.1dev: a chunk of this size begins with a header of one or a few pages. */
+#define CHUNK_BYTES ((size_t)512 << 20)
+#define CHUNK_HEADER_PAGES 64 /* for 65,535 stacks, 33 */
+
+struct machine_stack_footer {
+    uintptr_t chunk;
+    size_t index; /* of the stack in its chunk */
+};
+
+/* The chunk of the stack with this guard page: VM stack, guard page, machine stack, back to back. 0 if it is in none.
+ */
+static uintptr_t chunk_of(const struct memscope_mapping *guard, size_t page, size_t vm_bytes, size_t machine_bytes,
+                          const struct memscope_own_memory *memory) {
+    struct machine_stack_footer footer;
+    size_t stack_bytes = vm_bytes + page + machine_bytes, header;
+
+    if (!memscope_own_memory_read(memory, guard->end + machine_bytes - sizeof footer, &footer, sizeof footer) ||
+        footer.chunk == 0 || footer.chunk % page != 0 || footer.chunk >= guard->start ||
+        guard->start - footer.chunk >= CHUNK_BYTES || footer.index >= CHUNK_BYTES / stack_bytes ||
+        guard->start - footer.chunk <= vm_bytes + footer.index * stack_bytes)
+        return 0;
+    header = guard->start - footer.chunk - vm_bytes - footer.index * stack_bytes;
+    return header <= CHUNK_HEADER_PAGES * page ? footer.chunk : 0;
+}
+
+void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, size_t vm_bytes, size_t machine_bytes,
+                                     const struct memscope_own_memory *memory, struct memscope_claims *claims) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t claimed = 0;
+
+    for (size_t index = 0; vm_bytes > 0 && index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t chunk;
+
+        if (mapping->start < claimed || !is_guard(mapping, page))
+            continue;
+        chunk = chunk_of(mapping, page, vm_bytes, machine_bytes, memory);
+        if (chunk == 0)
+            continue;
+        claimed = chunk + CHUNK_BYTES;
+        memscope_claims_add(claims, chunk, claimed, MEMSCOPE_ROW_threads, 0);
+    }
+}
+
 /*
  * Whether there is a guard page at index with an unclaimed stack right above it. The kernel may have merged the topmost
  * stack of a pool with what lies above.

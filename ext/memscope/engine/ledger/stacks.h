@@ -30,6 +30,15 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
                                                    struct memscope_stack_counts *counts);
 
 /*
+ * Claims the chunks that hold the stacks of Ruby threads which may migrate between native threads (all of Ractors other
+ * than the main one, and all with RUBY_MN_THREADS=1), by what Ruby writes at the end of each machine stack
+ * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are those of one thread; 0: there are
+ * none.
+ */
+void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, size_t vm_bytes, size_t machine_bytes,
+                                     const struct memscope_own_memory *memory, struct memscope_claims *claims);
+
+/*
  * Claims pools of fiber stacks: runs of two or more stacks of fiber_bytes, each right above its guard page, as Ruby's
  * fiber pool lays them out (cont.c, fiber_pool_expand).
  */

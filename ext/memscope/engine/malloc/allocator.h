@@ -132,7 +132,7 @@ typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting,
 /*
  * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc these are the options
  * that it reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts that set them.
- * Allocates nothing. Returns a constant phrase that applies to all of them, or NULL.
+ * Allocates nothing. Returns a constant phrase, the reason that holds for all settings, or NULL if there is none.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 

@@ -374,6 +374,8 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
     status = memscope_imports_replace(imports, IMPORT_COUNT, &running, &patches);
     if (status == MEMSCOPE_OK)
         status = memscope_imports_replace(late_hooks, 1, &running, &ignored);
+    if (status == MEMSCOPE_OK && patches.taken)
+        status = MEMSCOPE_NOT_FOUND;
     atomic_store(&patched_generation, patches.complete && ignored.complete ? generation : 0);
     end_patching();
     if (status != MEMSCOPE_OK)

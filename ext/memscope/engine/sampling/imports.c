@@ -21,6 +21,8 @@ struct change {
     bool relocated;
     bool complete;
     size_t slots, objects;
+    uintptr_t foreign; /* the first function in a mixed object that is neither the original nor the replacement */
+    bool taken;
     enum memscope_status status;
 };
 
@@ -75,8 +77,10 @@ static void look_at_slot(const struct memscope_import_slot *slot, void *context)
     if (change->relocated && !is_relocated(change, slot, (uintptr_t)function))
         change->relocated = false;
     if (import && slot->call && function != import->original && function != import->replacement &&
-        !is_unbound(change, slot))
+        !is_unbound(change, slot)) {
         change->mixed = true;
+        change->foreign = change->foreign == 0 ? (uintptr_t)function : change->foreign;
+    }
 }
 
 static void change_slot(const struct memscope_import_slot *slot, void *context) {
@@ -99,14 +103,18 @@ static void change_slot(const struct memscope_import_slot *slot, void *context) 
     }
 }
 
+static bool is_copy(const struct memscope_shared_object *object) {
+    return memscope_shared_object_symbol(object, "Init_memscope") != NULL;
+}
+
 /*
- * Excludes the linker, whose own malloc serves nobody else; this library, whose calls are memscope's; and the unwinder,
- * which runs inside malloc.
+ * Excludes the linker, whose own malloc serves nobody else; this library and other copies of it, whose calls are
+ * memscope's; and the unwinder, which runs inside malloc.
  */
 static bool is_excluded(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||
            memscope_native_frames_unwinder(object) ||
-           memscope_shared_object_contains(object, (uintptr_t)(void *)is_excluded);
+           memscope_shared_object_contains(object, (uintptr_t)(void *)is_excluded) || is_copy(object);
 }
 
 static bool change_object(const struct memscope_shared_object *object, void *context) {
@@ -130,6 +138,13 @@ static bool change_object(const struct memscope_shared_object *object, void *con
     return change->status == MEMSCOPE_OK;
 }
 
+static bool find_copy(const struct memscope_shared_object *object, void *context) {
+    struct change *change = context;
+
+    change->taken = is_copy(object) && memscope_shared_object_contains(object, change->foreign);
+    return !change->taken;
+}
+
 static bool find_others(const struct memscope_shared_object *object, void *context) {
     struct change *change = context;
     const void *function = memscope_shared_object_symbol(object, change->imports[0].name);
@@ -147,7 +162,9 @@ enum memscope_status memscope_imports_replace(const struct memscope_import *impo
 
     memscope_each_shared_object(find_others, &change);
     memscope_each_shared_object(change_object, &change);
-    *patches = (struct memscope_import_patches){change.slots, change.objects, change.complete};
+    if (change.foreign != 0)
+        memscope_each_shared_object(find_copy, &change);
+    *patches = (struct memscope_import_patches){change.slots, change.objects, change.complete, change.taken};
     return change.status;
 }
 

@@ -25,16 +25,18 @@ struct memscope_import_patches {
     size_t slots;   /* slots that hold a replacement */
     size_t objects; /* objects that have such slots */
     bool complete;  /* false if an object was skipped because another thread was still loading it */
+    bool taken;     /* another copy of this library has replaced them already */
 };
 
 /*
  * memscope_imports_replace stores the replacements, as long as *wanted is true, and memscope_imports_restore the
- * originals: in every loaded object but this library, the dynamic linker, and libgcc's unwinder. Slots that hold
- * anything else (another tool's function; another allocator's malloc) are left alone, and so are all slots of an object
- * that calls such a function. A slot that the dynamic linker has not filled in yet is replaced, unless another object
- * defines the first function for its own use. *wanted is read under the dynamic linker's lock: clear it before
- * restoring, so that no thread can patch again afterwards. MEMSCOPE_DENIED when a slot could not be made writable;
- * other slots may then be patched already.
+ * originals: in every loaded object but this library and other copies of it (Ruby::Box loads one for each box), the
+ * dynamic linker, and libgcc's unwinder. Slots that hold anything else (another tool's function; another allocator's
+ * malloc) are left alone. If an object calls any of the imports through such a slot, all of its slots are left alone.
+ * Slots that the dynamic linker has not filled in yet are replaced too, unless some loaded object has its own
+ * definition of imports[0] (the C library's does not count). *wanted is read under the dynamic linker's lock: clear it
+ * before restoring, so that no thread can patch again afterwards. MEMSCOPE_DENIED when a slot could not be made
+ * writable; other slots may then be patched already.
  */
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
                                               const atomic_bool *wanted, struct memscope_import_patches *patches);

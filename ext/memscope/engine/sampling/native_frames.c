@@ -237,8 +237,8 @@ static bool find_object(uintptr_t address, struct known_object *known) {
 }
 
 /*
- * Covers an FDE's length, 4 bytes, and its content: mostly some 30 bytes, one in a hundred over 128. 0 without a usable
- * FDE.
+ * Covers an FDE's length field (4 bytes) and its content: mostly some 30 bytes; in one FDE of a hundred, more than 128.
+ * 0 without a usable FDE.
  */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;

@@ -15,8 +15,8 @@
 #include "elf/shared_objects.h"
 
 /*
- * Return addresses, leaf first, at most room. Skips leading frames of this library and of the skipped object. With
- * leaf_only, stops at the first known VM entry point.
+ * Return addresses, leaf first, at most room. Skips leading frames of this library and of the object set with
+ * memscope_native_frames_skip_object_of. With leaf_only, stops at the first known VM entry point.
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most words in a stack: PROF_BT_MAX of jemalloc 5.3.0, the room that its hook is given. */
+/* The most words in a stack: PROF_BT_MAX of jemalloc 5.3.0, the capacity of the array that its hook is given. */
 #define MEMSCOPE_STACK_WORDS 128
 
 enum memscope_word_kind {
@@ -33,7 +33,10 @@ enum memscope_stack_state {
     MEMSCOPE_STACK_OVERFLOW, /* no room for another distinct frame */
 };
 
-/* Above every user-space address on x86-64 and aarch64: user space ends at 2^56 at most. */
+/*
+ * The top byte of a word that is no address. User space ends at 2^56 at most on x86-64 and aarch64, so such a word is
+ * above every user-space address.
+ */
 #define MEMSCOPE_WORD_MARK UINT64_C(0xFE)
 
 static inline uint64_t memscope_word(enum memscope_word_kind kind, uint32_t index, uint32_t line) {

@@ -12,7 +12,8 @@ module Memscope
   module CLI
     # The parts of `memscope top`.
     module Top
-      # What top shows at one moment: rows of [id, bytes, text]; for a single process the first row is its RSS.
+      # What top shows at one moment: rows of [id, bytes, text or a list of labels]; for a single process the first
+      # row is its RSS.
       Frame = Struct.new(:title, :rows, :note, :moment, keyword_init: true) do
         # @return [Frame]
         def with(**changes) = self.class.new(**to_h, **changes)
@@ -25,11 +26,11 @@ module Memscope
         end
 
         # @return [Boolean] whether further readings would be pointless
-        def over? = false
+        def over? = @over || false
 
         # @return [Frame]
         def read
-          @frame = Frame.new(note: @note, **look, moment: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+          @frame = Frame.new(note: @note, **look, moment: Clock.now)
         rescue Client::Unreachable, Client::Failed, SystemCallError => e
           @frame = @frame.with(note: e.message)
         end
@@ -66,7 +67,7 @@ module Memscope
         include Report::Quantity
 
         LEVERS = { purge: [], gc: ["gc"] }.freeze
-        KERNELS = { anonymous_bytes: "anonymous: heaps and stacks", file_bytes: "files",
+        KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
         private_constant :LEVERS, :KERNELS
 
@@ -75,9 +76,6 @@ module Memscope
           super()
           @client = client
         end
-
-        # @return [Boolean] whether the process has ended
-        def over? = @over || false
 
         # @param order [Symbol] a key of LEVERS
         # @return [Frame]
@@ -108,7 +106,7 @@ module Memscope
 
         def leaves(ledger)
           ledger.each_path.filter_map do |path, row, above|
-            [path, row.bytes, [*above, row].map(&:label).join(" / ")] if row.leaf?
+            [path, row.bytes, [*above, row].map(&:label)] if row.leaf?
           end
         end
 
@@ -169,9 +167,9 @@ module Memscope
           pause = 0
           loop do
             order = next_order(pause)
-            started = now
+            started = Clock.now
             show(order ? @source.carry_out(order) : @source.read)
-            pause = @source.over? ? nil : [@every, (now - started) / SHARE].max
+            pause = @source.over? ? nil : [@every, (Clock.now - started) / SHARE].max
           end
         end
 
@@ -187,8 +185,6 @@ module Memscope
           @lock.synchronize { @frame = frame }
           @alarm.write_nonblock(".", exception: false)
         end
-
-        def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
     end
   end

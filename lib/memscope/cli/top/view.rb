@@ -4,6 +4,9 @@ module Memscope
   module CLI
     module Top
       # Formats frames as lines: MiB, change since the first frame, sparkline, text of the row.
+      #
+      # All sparklines have one scale, each from its row's lowest value: equal heights are equal amounts, and a row that
+      # does not change is flat.
       class View
         include Report::Quantity
 
@@ -11,8 +14,11 @@ module Memscope
         SPAN = 20
         ROOM = 60
         LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
+        # The least amount that a full bar stands for.
+        LEAST = MEBIBYTE
+        NUMBERS = 10
         KEYS = "q quit   p purge   g collect garbage"
-        private_constant :SPAN, :ROOM, :LEVELS, :KEYS
+        private_constant :SPAN, :ROOM, :LEVELS, :LEAST, :NUMBERS, :KEYS
 
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
@@ -27,50 +33,73 @@ module Memscope
         # @return [Array<String>] as many and as long as fit
         def lines(frame, columns, lines)
           remember(frame)
-          @span = columns < ROOM ? 0 : SPAN
-          head = ["memscope #{VERSION}   #{frame.title}", "", heading]
+          measure(columns)
           foot = [frame.note.to_s, KEYS]
-          rows = frame.rows.first([lines - head.size - foot.size, 0].max).map { |row| line(row) }
-          [*head, *rows, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
+          rows = frame.rows.first([lines - 3 - foot.size, 0].max)
+          @scale = [LEAST, *rows.map { |id, *| spread(id) }].max
+          [*head(frame), *rows.map { |row| line(row) }, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
         end
 
         private
+
+        def measure(columns)
+          @span = columns < ROOM ? 0 : SPAN
+          @room = columns - (2 * NUMBERS) - 2 - (@span.zero? ? 0 : @span + 2)
+        end
 
         # Adds a frame to the series, but only once: the same frame may be drawn again.
         def remember(frame)
           return if frame.moment.nil? || frame.moment == @moment
 
+          later = !@moment.nil?
           @moment = frame.moment
+          @began ||= Time.now
           @series = frame.rows.to_h do |id, bytes|
-            series = @series.fetch(id) { { first: bytes, values: [] } }
-            [id, { first: series[:first], values: [*series[:values], bytes].last(SPAN) }]
+            series = @series.fetch(id) { { first: bytes, new: later, values: [] } }
+            [id, { **series, values: [*series[:values], bytes].last(SPAN) }]
           end
         end
 
-        def heading = "#{'MiB'.rjust(10)}#{'change'.rjust(10)}"
+        def values(id) = @series.fetch(id, { values: [] })[:values].compact
+
+        # How far apart the row's values are.
+        def spread(id) = values(id).minmax.then { |least, most| least ? most - least : 0 }
+
+        def head(frame)
+          since = "  since #{@began.strftime('%H:%M:%S')}" if @began
+          bars = "; #{@levels[-1]} is #{size(@scale)} more than #{@levels[0]}" if @began && @span.positive?
+          ["memscope #{VERSION}   #{frame.title}", "",
+           "#{'MiB'.rjust(NUMBERS)}#{'change'.rjust(NUMBERS)}#{since}#{bars}"]
+        end
 
         def line(row)
           id, bytes, text = row
-          series = @series.fetch(id, { first: bytes, values: [] })
-          spark = "#{spark(series[:values].compact).rjust(@span)}  " if @span.positive?
-          "#{cell(bytes).rjust(10)}#{change(series[:first], bytes).rjust(10)}  #{spark}#{text}"
+          spark = "#{spark(values(id)).rjust(@span)}  " if @span.positive?
+          text = shortened(text) if text.is_a?(Array)
+          "#{cell(bytes).rjust(NUMBERS)}#{change(id, bytes).rjust(NUMBERS)}  #{spark}#{text}"
+        end
+
+        # The labels of a row and those above it, without the first ones if all of them are too long.
+        def shortened(labels)
+          texts = labels.each_index.map { |above| [*("..." if above.positive?), *labels.drop(above)].join(" / ") }
+          texts.find { |text| text.length <= @room } || labels.last
         end
 
         def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 
-        def change(first, bytes)
+        # Since the first frame. What came later is new.
+        def change(id, bytes)
+          first, new = @series.fetch(id, {}).values_at(:first, :new)
+          return "new" if new
           return "" unless first && bytes
 
-          text = mebibytes(bytes - first)
-          text == "0.0" ? "" : text.sub(/\A(?=\d)/, "+")
+          text = signed_mebibytes(bytes - first)
+          text == "0.0" ? "" : text
         end
 
-        # A sparkline, scaled from its lowest to its highest value; flat if all values are equal.
         def spark(values)
-          least, most = values.minmax
-          return @levels[0] * values.size if least == most
-
-          values.map { |value| @levels[(value - least) * (@levels.size - 1) / (most - least)] }.join
+          least = values.min
+          values.map { |value| @levels[(value - least) * (@levels.size - 1) / @scale] }.join
         end
       end
     end

@@ -3,34 +3,74 @@
 module Memscope
   module Doctor
     module Rules
+      # Where the workers of a server share what a trim would return.
+      BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
+                     "requires a restart; delays the start of the workers"].freeze
+
       # glibc keeps free memory in the arena that it came from. A trim returns the whole pages in it, but not the parts
       # of pages between used blocks.
       GLIBC_RULES = table(
         { inapplicable: GLIBC },
+        malloc_thp: {
+          subject: "malloc in huge pages",
+          inapplicable: lambda do |f|
+            GLIBC.call(f) || ("malloc asks for no huge pages" unless f.malloc_asks_for_huge_pages?)
+          end,
+          affected: :unused_huge_bytes,
+          floor: FLOOR, ratio: 0.10, confidence: :likely,
+          severity: ->(f) { f.unused_huge_bytes - f.trimmable_bytes >= FLOOR ? :warning : :info },
+          recoverable: "It is unknown which of these pages would be resident without huge pages.",
+          title: ->(_, bytes) { "up to #{size(bytes)} is resident because malloc asked for huge pages" },
+          explanation: lambda do |f|
+            "All 2 MiB of a huge page are resident, however little of it is used. glibc asks for them for all of its " \
+              "heap (glibc.malloc.hugetlb=1, the default on arm64 since 2.43): " \
+              "#{size(f.process_memory.anonymous_huge_bytes)} is in huge pages, #{size(f.unused_bytes)} of malloc is " \
+              "resident but unused."
+          end,
+          evidence: lambda do |f|
+            { rss_bytes: f.rss_bytes, unused_bytes: f.unused_bytes, version: f.allocator.version,
+              hugetlb: f.setting(:hugetlb), **HUGE.call(f) }
+          end,
+          remedy: ["GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "requires a restart; causes more TLB misses"]
+        },
         trimmable: {
           subject: "trimmable memory",
-          affected: :trimmable_bytes,
+          affected: :free_page_bytes,
           floor: FLOOR, ratio: 0.10,
           severity: lambda do |f|
-            bytes = f.trimmable_bytes
+            bytes = f.trim_gain.is_a?(Range) ? f.trim_gain.end : 0
             much = f.of_rss(bytes) >= 0.45 * f.margin && bytes >= 2 * FLOOR * f.margin
             much || bytes > 1.36 * f.margin * f.gc_room ? :warning : :info
           end,
-          recoverable: :trimmable_bytes,
-          title: ->(_, bytes) { "#{size(bytes)} is free inside malloc; a trim returns it" },
+          recoverable: :trim_gain,
+          title: lambda do |f, bytes|
+            gains = case f.trim_gain
+                    when String then "the kernel does not take it back"
+                    else f.trims_shared? ? "other processes share most of it" : "a trim returns it"
+                    end
+            "#{size(bytes)} is free inside malloc; #{gains}"
+          end,
           explanation: lambda do |f, bytes|
-            "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
-              "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before it collects " \
-              "garbage: up to that much of it may be normal headroom between collections."
+            text = "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns only " \
+                   "memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before Ruby collects " \
+                   "garbage, so up to that much of this free memory may be normal headroom between collections."
+            next text unless f.trims_shared?
+
+            "#{text} A trim of this process leaves shared pages in memory for the other processes."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, trimmable_bytes: f.trimmable_bytes, gc_room_bytes: f.gc_room,
+              trimmable_private_bytes: f.detail(:malloc, :trimmable_private_bytes),
+              locked_bytes: f.detail(:malloc, :locked_bytes),
               main_heap_bytes: f.detail(:malloc, :main_heap, :free, :trimmable_bytes),
               arenas_bytes: f.detail(:malloc, :arenas, :free, :trimmable_bytes), arenas: f.glibc_arenas }
           end,
           remedy: lambda do |f|
+            next if f.trim_gain.is_a?(String)
+            next BEFORE_FORK if f.trims_shared?
+
             [purge(f, :trim), "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
-                              "that call malloc wait; pages used again fault back in"]
+                              "that call malloc wait; pages that are used again fault back in"]
           end
         },
         glibc_arenas: {
@@ -57,7 +97,7 @@ module Memscope
                    "requires a restart; native threads that allocate without the GVL may contend for arena locks"]
         },
         glibc_holes: {
-          subject: "free memory between used blocks",
+          subject: "free parts of pages that no trim returns",
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
           recoverable: "It is parts of pages between used blocks: a trim returns none of it.",
@@ -75,7 +115,7 @@ module Memscope
                    "requires a restart under jemalloc, which keeps blocks of one size together"]
         }
       )
-      private_constant :GLIBC_RULES
+      private_constant :BEFORE_FORK, :GLIBC_RULES
     end
   end
 end

@@ -64,7 +64,7 @@ module Memscope
           affected: ->(f) { f.dirty_bytes&.end },
           present: ->(f) { DIRTY_CAUSE.call(f).first },
           floor: FLOOR, ratio: 0.10,
-          recoverable: :dirty_bytes,
+          recoverable: ->(f) { f.gained(:malloc, f.dirty_bytes && f.ledger.returnable(f.dirty_bytes)) },
           severity: ->(f) { DIRTY_CAUSE.call(f).first },
           confidence: ->(f) { DIRTY_CAUSE.call(f)[1] },
           title: ->(_, bytes) { "jemalloc keeps #{size(bytes)} of freed pages" },
@@ -77,14 +77,14 @@ module Memscope
           end,
           remedy: lambda do |f, bytes|
             ["#{purge(f, :purge)}\n#{DIRTY_CAUSE.call(f)[3]}",
-             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages used again fault back in"]
+             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in"]
           end
         },
         muzzy_pages: {
           subject: "pages that the kernel may take back",
           affected: ->(f) { f.bytes(:malloc, :muzzy) },
           floor: FLOOR, ratio: 0.10, severity: :info,
-          recoverable: ->(f) { f.bytes(:malloc, :muzzy) },
+          recoverable: ->(f) { f.gained(:malloc, f.bytes(:malloc, :muzzy)) },
           title: ->(_, bytes) { "#{size(bytes)} counts as RSS, although the kernel may take it back" },
           explanation: lambda do |f|
             "muzzy_decay_ms is #{f.setting(:muzzy_decay_ms)}: jemalloc offers freed pages to the kernel with MADV_FREE."
@@ -98,7 +98,7 @@ module Memscope
         stranded_thread_caches: {
           subject: "thread caches stranded by a fork",
           inapplicable: lambda do |f|
-            next "jemalloc does not serve malloc" unless f.jemalloc?
+            next JEMALLOC.call(f) unless f.jemalloc?
             next "the process was not forked" unless f.environment.forked?
 
             "this needs an earlier diagnosis of the parent" unless f.earlier&.ledger&.pid == f.environment.parent_pid

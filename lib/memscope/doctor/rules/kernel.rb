@@ -93,6 +93,7 @@ module Memscope
         },
         huge_pages: {
           subject: "huge pages",
+          inapplicable: ->(f) { "malloc asks for them: see \"malloc in huge pages\"" if f.malloc_asks_for_huge_pages? },
           affected: ->(f) { f.process_memory.anonymous_huge_bytes },
           floor: 2 * FLOOR, ratio: 0.25,
           severity: lambda { |f|

@@ -88,7 +88,7 @@ module Memscope
           subject: "empty pages that GC.stat hides",
           affected: :hidden_empty_bytes,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
-          recoverable: :returned_empty_bytes,
+          recoverable: ->(f) { f.gained(:ruby_heap, f.returned_empty_bytes) },
           title: ->(_, bytes) { "#{size(bytes)} of Ruby's heap is empty pages that GC.stat hides" },
           explanation: lambda do |f|
             ["They hold no object, but Ruby counts them among the pages in use and keeps them.",
@@ -101,7 +101,7 @@ module Memscope
           remedy: RETURN_EMPTY
         },
         native_memory: {
-          subject: "native memory without a Ruby object",
+          subject: "memory in use in malloc that no Ruby object accounts for",
           affected: :untracked_bytes,
           floor: FLOOR, ratio: 0.15, severity: :info,
           recoverable: "The memory is in use.",

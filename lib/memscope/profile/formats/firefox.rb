@@ -5,8 +5,8 @@ require "json"
 module Memscope
   class Profile < Reading
     module Formats
-      # The Firefox profiler's processed format, with live bytes as allocations: a thread for each number, as in its
-      # import of Valgrind's DHAT output.
+      # The Firefox profiler's processed format, with live bytes shown as allocations, and one thread per quantity
+      # (live bytes, allocated bytes), as in its import of Valgrind's DHAT output.
       #
       # @api private
       class Firefox

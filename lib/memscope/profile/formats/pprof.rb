@@ -1,10 +1,7 @@
 # frozen_string_literal: true
 
 require "zlib"
-require_relative "../../requirement"
-
-Memscope::Requirement.load("Memscope::Profile#to_pprof", gem: "google-protobuf", feature: "google/protobuf")
-require "google/protobuf/descriptor_pb"
+require_relative "../../profile"
 
 module Memscope
   class Profile < Reading
@@ -13,68 +10,63 @@ module Memscope
       #
       # @api private
       class Pprof
-        # The messages of profile.proto, in a pool of their own: another gem may define the same messages.
+        # Protobuf's wire format, as far as profile.proto needs it: https://protobuf.dev/programming-guides/encoding
+        #
+        # Written straight: a message object for each sample and label would be slow to make, and google-protobuf's
+        # objects are slow to measure for whoever asks their size, all of those that were joined for each.
         #
         # @api private
-        module Messages
-          PACKAGE = "perftools.profiles"
-          # Name => { field => type }; fields are numbered from 1 on, and a type in an Array is repeated.
-          FIELDS = {
-            ValueType: { type: :int64, unit: :int64 },
-            Label: { key: :int64, str: :int64, num: :int64, num_unit: :int64 },
-            Sample: { location_id: [:uint64], value: [:int64], label: [:Label] },
-            Mapping: { id: :uint64, memory_start: :uint64, memory_limit: :uint64, file_offset: :uint64,
-                       filename: :int64, build_id: :int64, has_functions: :bool, has_filenames: :bool,
-                       has_line_numbers: :bool, has_inline_frames: :bool },
-            Line: { function_id: :uint64, line: :int64, column: :int64 },
-            Location: { id: :uint64, mapping_id: :uint64, address: :uint64, line: [:Line], is_folded: :bool },
-            Function: { id: :uint64, name: :int64, system_name: :int64, filename: :int64, start_line: :int64 },
-            Profile: { sample_type: [:ValueType], sample: [:Sample], mapping: [:Mapping], location: [:Location],
-                       function: [:Function], string_table: [:string], drop_frames: :int64, keep_frames: :int64,
-                       time_nanos: :int64, duration_nanos: :int64, period_type: :ValueType, period: :int64,
-                       comment: [:int64], default_sample_type: :int64 }
-          }.freeze
-          private_constant :PACKAGE, :FIELDS
+        module Wire
+          SMALL = Array.new(128) { |number| [number].pack("C").freeze }.freeze
+          private_constant :SMALL
 
-          class << self
-            private
+          module_function
 
-            def field(name, number, type)
-              repeated = type.is_a?(Array)
-              type = type.first if repeated
-              message = FIELDS.key?(type)
-              Google::Protobuf::FieldDescriptorProto.new(
-                name: name.name, number: number, label: repeated ? :LABEL_REPEATED : :LABEL_OPTIONAL,
-                type: message ? :TYPE_MESSAGE : :"TYPE_#{type.upcase}",
-                **(message ? { type_name: ".#{PACKAGE}.#{type}" } : {})
-              )
+          # @param number [Integer] of 64 bits; negative ones as two's complement
+          # @return [String] 1 to 10 bytes
+          def varint(number)
+            return SMALL[number] if number.between?(0, 127)
+
+            number &= 0xffff_ffff_ffff_ffff
+            groups = []
+            until number < 128
+              groups << ((number & 127) | 128)
+              number >>= 7
             end
-
-            def pool
-              messages = FIELDS.map do |message, types|
-                fields = types.each.with_index(1).map { |(name, type), number| field(name, number, type) }
-                Google::Protobuf::DescriptorProto.new(name: message.name, field: fields)
-              end
-              file = Google::Protobuf::FileDescriptorProto.new(name: "memscope/profile.proto", package: PACKAGE,
-                                                               syntax: "proto3", message_type: messages)
-              Google::Protobuf::DescriptorPool.new.tap do |made|
-                made.add_serialized_file(Google::Protobuf::FileDescriptorProto.encode(file))
-              end
-            end
+            groups.push(number).pack("C*")
           end
 
-          POOL = pool
-          private_constant :POOL
-          FIELDS.each_key { |name| const_set(name, POOL.lookup("#{PACKAGE}.#{name}").msgclass) }
+          # @param fields [Hash{Integer => Integer}] values by field number
+          # @return [String] zeros are left out: they are the default
+          def numbers(fields)
+            fields.map { |field, value| value.zero? ? "" : varint(field << 3) + varint(value) }.join
+          end
+
+          # @param content [String] a text, a message, or varints one after the other (a packed field)
+          # @return [String]
+          def bytes(field, content) = "#{varint((field << 3) | 2)}#{varint(content.bytesize)}".b << content.b
+
+          # @param contents [Array<String>]
+          # @return [String]
+          def repeated(field, contents) = contents.map { |content| bytes(field, content) }.join
         end
-        private_constant :Messages
+        private_constant :Wire
+
+        # Field numbers of the message Profile.
+        FIELDS = { sample_type: 1, sample: 2, mapping: 3, location: 4, function: 5, string_table: 6, time_nanos: 9,
+                   duration_nanos: 10, period_type: 11, period: 12, comment: 13, default_sample_type: 14 }.freeze
+        # Of the message Mapping: has_functions, has_filenames, has_line_numbers, has_inline_frames.
+        SYMBOLISED = { 7 => 1, 8 => 1, 9 => 1, 10 => 1 }.freeze
+        private_constant :FIELDS, :SYMBOLISED
 
         # Go's sample types, in Go's order; pprof shows the last one by default.
         ALLOCATED = { %w[alloc_objects count] => :allocated_objects, %w[alloc_space bytes] => :allocated_bytes }.freeze
         LIVE = { %w[inuse_objects count] => :live_objects, %w[inuse_space bytes] => :live_bytes }.freeze
         # The first mapping, which names the whole profile.
         PROGRAM = "ruby"
-        private_constant :ALLOCATED, :LIVE, :PROGRAM
+        # Added to zlib's window bits: a gzip header, without a time.
+        GZIP = 16
+        private_constant :ALLOCATED, :LIVE, :PROGRAM, :GZIP
 
         # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile or Difference, each with the
         #   labels for all of its samples
@@ -90,8 +82,8 @@ module Memscope
           @locations = {}
         end
 
-        # @return [String] binary; the same for the same profile, except for the time in the gzip header
-        def to_s = Zlib.gzip(Messages::Profile.encode(message))
+        # @return [String] binary; the same for the same profile
+        def to_s = Zlib::Deflate.new(nil, Zlib::MAX_WBITS + GZIP).deflate(message, Zlib::FINISH)
 
         private
 
@@ -105,17 +97,20 @@ module Memscope
         def message
           mapping(PROGRAM)
           samples = @parts.flat_map { |profile, labels| samples(profile, labels) }
-          Messages::Profile.new(
-            sample_type: @numbers.keys.map { |type, unit| value_type(type, unit) }, sample: samples,
-            location: @locations.values, mapping: @mappings.values, function: @functions.values, **circumstances,
-            string_table: @strings.keys
-          )
+          tables = { sample_type: @numbers.keys.map { |type, unit| value_type(type, unit) }, sample: samples,
+                     location: @locations.values.map(&:last), mapping: @mappings.values.map(&:last),
+                     function: @functions.values.map(&:last), **circumstances, string_table: @strings.keys }
+          tables.map { |name, contents| Wire.repeated(FIELDS.fetch(name), contents) }.join << totals
         end
 
         def circumstances
-          { time_nanos: nanoseconds(@profile.at), duration_nanos: duration, period: period,
-            period_type: value_type("space", "bytes"), default_sample_type: string("inuse_space"),
-            comment: [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) } }
+          comments = [*@parts.map { |profile, _labels| origin(profile) }, *@comments].map { |text| string(text) }
+          { period_type: [value_type("space", "bytes")], comment: [comments.map { |text| Wire.varint(text) }.join] }
+        end
+
+        def totals
+          Wire.numbers({ time_nanos: nanoseconds(@profile.at), duration_nanos: duration, period: period,
+                         default_sample_type: @strings.fetch("inuse_space") }.transform_keys(FIELDS))
         end
 
         # The format has room for one period: the largest, which pprof keeps too when it merges profiles. The numbers
@@ -137,25 +132,27 @@ module Memscope
 
         def string(text) = @strings[text] ||= @strings.size
 
-        def value_type(type, unit) = Messages::ValueType.new(type: string(type), unit: string(unit))
+        def value_type(type, unit) = Wire.numbers({ 1 => string(type), 2 => string(unit) })
 
         def samples(profile, labels)
-          ids = profile.frames.map { |frame| location(frame).id }
+          ids = profile.frames.map { |frame| Wire.varint(location(frame)) }
           profile.stacks.map do |stack|
-            Messages::Sample.new(location_id: ids.values_at(*stack.frames), label: labels(stack, labels),
-                                 value: @numbers.values.map { |number| stack.public_send(number) })
+            values = @numbers.values.map { |number| Wire.varint(stack.public_send(number)) }
+            locations = stack.frames.empty? ? "" : Wire.bytes(1, ids.values_at(*stack.frames).join)
+            "#{locations}#{Wire.bytes(2, values.join)}#{Wire.repeated(3, labels(stack, labels))}"
           end
         end
 
         def labels(stack, more)
           { "tag" => stack.tag, "thread" => stack.thread, "generation" => stack.generation.to_s, **more }
-            .compact.map { |key, text| Messages::Label.new(key: string(key), str: string(text)) }
+            .compact.map { |key, text| Wire.numbers({ 1 => string(key), 2 => string(text) }) }
         end
 
+        # Locations, functions and mappings are kept with their ids, which count from 1 on.
         def location(frame)
-          @locations[frame] ||= begin
-            line = Messages::Line.new(function_id: function(frame).id, line: frame.lineno || 0)
-            Messages::Location.new(id: @locations.size + 1, mapping_id: mapping(object(frame)).id, line: [line])
+          kept(@locations, frame) do |id|
+            line = Wire.numbers({ 1 => function(frame), 2 => frame.lineno || 0 })
+            Wire.numbers({ 1 => id, 2 => mapping(object(frame)) }) << Wire.bytes(4, line)
           end
         end
 
@@ -163,16 +160,15 @@ module Memscope
         def function(frame)
           file = string(frame.path || frame.library || "")
           name = string(frame.name)
-          @functions[[name, file]] ||= Messages::Function.new(id: @functions.size + 1, name: name, filename: file)
+          kept(@functions, [name, file]) { |id| Wire.numbers({ 1 => id, 2 => name, 4 => file }) }
         end
 
         def object(frame) = (frame.library if frame.kind == :native) || PROGRAM
 
         # The mapping of the object that contains a function, marked as symbolised already.
-        def mapping(file)
-          known = %i[has_functions has_filenames has_line_numbers has_inline_frames].to_h { |name| [name, true] }
-          @mappings[file] ||= Messages::Mapping.new(id: @mappings.size + 1, filename: string(file), **known)
-        end
+        def mapping(file) = kept(@mappings, file) { |id| Wire.numbers({ 1 => id, 5 => string(file), **SYMBOLISED }) }
+
+        def kept(table, key) = (table[key] ||= [table.size + 1, yield(table.size + 1)]).first
       end
     end
   end

@@ -20,7 +20,8 @@ module Memscope
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
         # Headings for the rules without a finding, by outcome.
-        OUTCOMES = { clear: "Checked, not found", unknown: "Unknown", inapplicable: "Not applicable" }.freeze
+        OUTCOMES = { clear: "Checked: none, or too little to report", unknown: "Unknown",
+                     inapplicable: "Not applicable" }.freeze
         # Name and effect of each lever.
         LEVERS = {
           gc: ["Collect garbage", "One full GC. Pauses Ruby's threads."],

@@ -40,7 +40,7 @@ module Memscope
         def place
           @place ||= begin
             given = @form["worker"]&.last
-            @calls.choose(@outcomes && given == "all" ? nil : given, all: false).first
+            @calls.choose(@outcomes && given == ClusterCalls::ALL ? nil : given, all: false).first
           end
         end
 

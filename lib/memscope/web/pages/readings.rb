@@ -65,11 +65,7 @@ module Memscope
         def rows = [*reading, reading.merged]
 
         # @return [String]
-        def name(arena)
-          return "All" unless arena.index
-
-          !jemalloc? && arena.index.zero? ? "Main" : "#{'Huge ' if arena.huge?}#{arena.index}"
-        end
+        def name(arena) = reading.label(arena).capitalize
 
         # @return [Array(Float, Float)] in use and held, as shares of the largest arena
         def shares(arena)
@@ -207,11 +203,6 @@ module Memscope
 
         # @return [Integer] the sum of all other rows
         def rest_bytes = reading.rows.sum { |_path, bytes| bytes.abs >= SHOWN ? 0 : bytes }
-
-        # @return [Hash{Symbol => String}] why a figure is unavailable or approximate, by lever
-        def reasons
-          { **reading.reasons, **reading.levers.select(&:reason).to_h { |lever| [lever.name, lever.reason] } }
-        end
       end
 
       # The result of a purge of several workers.

@@ -6,8 +6,10 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* _IOWR('f', 16, struct pm_scan_arg), whose twelve fields are 64 bits wide (linux/fs.h since 6.7). */
@@ -65,6 +67,43 @@ static VALUE host_deny_memfd_create(VALUE self) {
     return answer(SYS_memfd_create, SECCOMP_RET_ERRNO | ENOSYS);
 }
 
+/* Host.deny_madvise! -> nil: it fails with EPERM. */
+static VALUE host_deny_madvise(VALUE self) {
+    return answer(SYS_madvise, SECCOMP_RET_ERRNO | EPERM);
+}
+
+/* Host.lock_memory! -> true; false where this process may not lock so much. */
+static VALUE host_lock_memory(VALUE self) {
+    return mlockall(MCL_CURRENT) == 0 ? Qtrue : Qfalse;
+}
+
+/* Host.block_break! -> nil: from here on the program break cannot rise, as with a static mapping in its way. */
+static VALUE host_block_break(VALUE self) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), next = ((uintptr_t)sbrk(0) + page - 1) & -page;
+
+    if (mmap((void *)next, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != (void *)next)
+        rb_sys_fail("mmap");
+    return Qnil;
+}
+
+/*
+ * Host.pin(string) -> nil: process_vm_readv of its bytes pins their pages; since Linux 5.19 a page that a forked
+ * relative shares is copied for that.
+ */
+static VALUE host_pin(VALUE self, VALUE string) {
+    char copy[4096];
+
+    for (long at = 0; at < RSTRING_LEN(string); at += (long)sizeof copy) {
+        long rest = RSTRING_LEN(string) - at;
+        struct iovec remote = {RSTRING_PTR(string) + at, rest < (long)sizeof copy ? (size_t)rest : sizeof copy};
+        struct iovec local = {copy, sizeof copy};
+
+        if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) < 0)
+            rb_sys_fail("process_vm_readv");
+    }
+    return Qnil;
+}
+
 /* Host.close_descriptors(first, last) -> nil: closes them as daemons do, whoever owns them. */
 static VALUE host_close_descriptors(VALUE self, VALUE first, VALUE last) {
     for (int descriptor = NUM2INT(first); descriptor <= NUM2INT(last); descriptor++)
@@ -83,6 +122,10 @@ void init_kernel(VALUE host) {
     rb_define_singleton_method(host, "deny_pagemap_scan!", host_deny_pagemap_scan, 0);
     rb_define_singleton_method(host, "forbid_process_vm_readv!", host_forbid_process_vm_readv, 0);
     rb_define_singleton_method(host, "deny_memfd_create!", host_deny_memfd_create, 0);
+    rb_define_singleton_method(host, "deny_madvise!", host_deny_madvise, 0);
+    rb_define_singleton_method(host, "lock_memory!", host_lock_memory, 0);
+    rb_define_singleton_method(host, "block_break!", host_block_break, 0);
+    rb_define_singleton_method(host, "pin", host_pin, 1);
     rb_define_singleton_method(host, "close_descriptors", host_close_descriptors, 2);
     rb_define_singleton_method(host, "allow_huge_pages!", host_allow_huge_pages, 0);
 }

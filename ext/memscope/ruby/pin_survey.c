@@ -1,7 +1,7 @@
 #include "values.h"
 
 #include "ruby/heap_fit.h"
-#include "ruby/heap_pins.h"
+#include "ruby/pin_survey.h"
 #include "ruby/ruby_private.h"
 
 #include <string.h>
@@ -10,40 +10,24 @@
 
 /* ---- pages by address ------------------------------------------------------------------------------------------ */
 
-/*
- * Finds a page by the address of an object on it: an open-addressing hash table of listing indices plus one; 0 is
- * empty.
- */
-struct page_index {
-    const struct memscope_heap_listing *listing;
-    uint32_t *table;
-    size_t mask;
-};
-
-/* The state of a survey. pins: the flags to set on the pages of the objects that the current object references. */
-struct survey {
-    struct page_index index;
-    struct memscope_heap_pins *found;
-    uint8_t pins;
-};
-
-static size_t first_place(const struct page_index *index, uintptr_t page) {
-    return (size_t)((page / index->listing->page_bytes * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+static size_t first_place(const struct memscope_pin_survey *survey, uintptr_t page) {
+    return (size_t)((page / survey->listing->page_bytes * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & survey->index.mask;
 }
 
-static bool build_index(struct memscope_heap_listing *listing, struct page_index *index) {
+static bool build_index(struct memscope_pin_survey *survey, struct memscope_scratch *scratch) {
+    const struct memscope_heap_listing *listing = survey->listing;
+    struct memscope_page_index *index = &survey->index;
     size_t size = 16;
 
     while (size < listing->count * 2)
         size *= 2;
-    index->listing = listing;
     index->mask = size - 1;
-    index->table = memscope_scratch_take(&listing->scratch, size * sizeof *index->table);
+    index->table = memscope_scratch_take(scratch, size * sizeof *index->table);
     if (index->table == NULL)
         return false;
     memset(index->table, 0, size * sizeof *index->table);
     for (size_t page = 0; page < listing->count; page++) {
-        size_t place = first_place(index, listing->pages[page].start);
+        size_t place = first_place(survey, listing->pages[page].start);
 
         while (index->table[place] != 0)
             place = (place + 1) & index->mask;
@@ -52,17 +36,17 @@ static bool build_index(struct memscope_heap_listing *listing, struct page_index
     return true;
 }
 
-static void mark_page(struct survey *survey, VALUE object, uint8_t pins) {
-    const struct page_index *index = &survey->index;
-    uintptr_t start = (uintptr_t)object / index->listing->page_bytes * index->listing->page_bytes;
-    size_t place = first_place(index, start);
+static void mark_page(struct memscope_pin_survey *survey, VALUE object, uint8_t pins) {
+    const struct memscope_page_index *index = &survey->index;
+    uintptr_t start = (uintptr_t)object / survey->listing->page_bytes * survey->listing->page_bytes;
+    size_t place = first_place(survey, start);
 
     if (RB_SPECIAL_CONST_P(object))
         return;
     for (; index->table[place] != 0; place = (place + 1) & index->mask) {
         size_t page = index->table[place] - 1;
 
-        if (index->listing->pages[page].start != start)
+        if (survey->listing->pages[page].start != start)
             continue;
         survey->found->pages[page] |= pins;
         return;
@@ -72,7 +56,7 @@ static void mark_page(struct survey *survey, VALUE object, uint8_t pins) {
 /* ---- what pins ------------------------------------------------------------------------------------------------- */
 
 static void mark_referred(VALUE object, void *data) {
-    struct survey *survey = data;
+    struct memscope_pin_survey *survey = data;
 
     mark_page(survey, object, survey->pins);
 }
@@ -81,7 +65,7 @@ static void mark_root(const char *category, VALUE object, void *data) {
     mark_page(data, object, MEMSCOPE_PAGE_MAY_PIN);
 }
 
-static void mark_references(struct survey *survey, VALUE object, uint8_t pins) {
+static void mark_references(struct memscope_pin_survey *survey, VALUE object, uint8_t pins) {
     survey->pins = pins;
     rb_objspace_reachable_objects_from(object, mark_referred, survey);
 }
@@ -107,7 +91,7 @@ static uint8_t pins_of_data(const rb_data_type_t *type) {
     return type->function.dcompact == NULL ? MEMSCOPE_PAGE_PINS : MEMSCOPE_PAGE_MAY_PIN;
 }
 
-static void survey_data(struct survey *survey, VALUE object) {
+static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
     uint8_t pins;
 
     if (!RTYPEDDATA_P(object)) {
@@ -126,7 +110,7 @@ static void survey_data(struct survey *survey, VALUE object) {
 }
 
 /* Since 3.2 a String may point into the slot of another, which is then pinned (gc.c, gc_mark_children). */
-static void mark_shared_root(struct survey *survey, VALUE string) {
+static void mark_shared_root(struct memscope_pin_survey *survey, VALUE string) {
     VALUE root;
 
     if (RUBY_API_VERSION_CODE < 30200 || !RB_FL_TEST_RAW(string, RSTRING_NOEMBED) ||
@@ -151,7 +135,7 @@ static const st_table *table_of(VALUE hash) {
 }
 
 static bool compares_by_identity(VALUE hash) {
-    const st_table *table = identity_type == NULL ? NULL : table_of(hash);
+    const st_table *table = table_of(hash);
 
     return table != NULL && table->type == identity_type;
 }
@@ -180,24 +164,13 @@ static void learn_identity_type(void) {
 }
 
 static int mark_key(st_data_t key, st_data_t value, st_data_t data) {
-    mark_page((struct survey *)data, (VALUE)key, MEMSCOPE_PAGE_PINS);
+    mark_page((struct memscope_pin_survey *)data, (VALUE)key, MEMSCOPE_PAGE_PINS);
     return ST_CONTINUE;
 }
 
 /* ---- survey --------------------------------------------------------------------------------------------------- */
 
-static bool is_object(VALUE slot) {
-    switch (RB_BUILTIN_TYPE(slot)) {
-    case RUBY_T_NONE:
-    case RUBY_T_MOVED:
-    case RUBY_T_ZOMBIE:
-        return false;
-    default:
-        return true;
-    }
-}
-
-static void survey_object(struct survey *survey, VALUE object) {
+static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_SYMBOL: /* a dynamic Symbol is pinned once it has an ID, which only Ruby can tell */
         mark_page(survey, object, MEMSCOPE_PAGE_MAY_PIN);
@@ -206,7 +179,9 @@ static void survey_object(struct survey *survey, VALUE object) {
         mark_shared_root(survey, object);
         break;
     case RUBY_T_HASH:
-        if (compares_by_identity(object))
+        if (identity_type == NULL) /* any Hash may be one */
+            mark_references(survey, object, MEMSCOPE_PAGE_MAY_PIN);
+        else if (compares_by_identity(object))
             st_foreach((st_table *)table_of(object), mark_key, (st_data_t)survey);
         break;
     case RUBY_T_DATA:
@@ -253,6 +228,7 @@ static bool count_resize(struct memscope_heap_pins *pins, VALUE object, struct m
         return false;
     if (bytes == MEMSCOPE_UNKNOWN_FIT) {
         own->source++;
+        own->unplaced++;
         return true;
     }
     fitting = fitting_size(pins, bytes);
@@ -263,36 +239,12 @@ static bool count_resize(struct memscope_heap_pins *pins, VALUE object, struct m
     return true;
 }
 
-static void survey_page(struct survey *survey, size_t index) {
-    const struct memscope_heap_page *page = &survey->index.listing->pages[index];
-    struct memscope_resizes *own = fitting_size(survey->found, page->slot_bytes);
-    uintptr_t slot = page->start + page->slots_offset;
-
-    for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
-        if (!is_object((VALUE)slot))
-            continue;
-        survey_object(survey, (VALUE)slot);
-        if (count_resize(survey->found, (VALUE)slot, own))
-            survey->found->pages[index] |= MEMSCOPE_PAGE_RESIZES;
-    }
-}
-
-static void count_source_pages(const struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
-    for (size_t index = 0; index < listing->count; index++)
-        if ((pins->pages[index] & (MEMSCOPE_PAGE_PINS | MEMSCOPE_PAGE_RESIZES)) == MEMSCOPE_PAGE_RESIZES)
-            fitting_size(pins, listing->pages[index].slot_bytes)->source_pages++;
-}
-
-void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
-    struct survey survey = {.found = pins};
-
+void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct memscope_heap_listing *listing,
+                              struct memscope_scratch *scratch, struct memscope_heap_pins *pins) {
+    *survey = (struct memscope_pin_survey){.listing = listing, .found = pins};
     memset(pins, 0, sizeof *pins);
-    if (memscope_other_ractors()) {
-        pins->refusal = "references_unreadable";
-        return;
-    }
-    pins->pages = memscope_scratch_take(&listing->scratch, listing->count);
-    if (pins->pages == NULL || !build_index(listing, &survey.index)) {
+    pins->pages = memscope_scratch_take(scratch, listing->count);
+    if (pins->pages == NULL || !build_index(survey, scratch)) {
         pins->pages = NULL;
         pins->refusal = "no_memory";
         return;
@@ -300,24 +252,44 @@ void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memsc
     memset(pins->pages, 0, listing->count);
     for (size_t index = 0; index < listing->count; index++)
         insert_slot_size(pins, listing->pages[index].slot_bytes);
-    for (size_t index = 0; index < listing->count; index++)
-        survey_page(&survey, index);
-    rb_objspace_reachable_objects_from_root(mark_root, &survey);
-    count_source_pages(listing, pins);
 }
 
-void memscope_heap_pins_learn(void) {
+void memscope_pin_survey_visit(struct memscope_pin_survey *survey, VALUE object, size_t page) {
+    struct memscope_heap_pins *pins = survey->found;
+
+    if (pins->refusal != NULL)
+        return;
+    survey_object(survey, object);
+    if (count_resize(pins, object, fitting_size(pins, survey->listing->pages[page].slot_bytes)))
+        pins->pages[page] |= MEMSCOPE_PAGE_RESIZES;
+}
+
+void memscope_pin_survey_close(struct memscope_pin_survey *survey) {
+    if (survey->found->refusal != NULL)
+        return;
+    rb_objspace_reachable_objects_from_root(mark_root, survey);
+}
+
+void memscope_pin_survey_learn(void) {
     learn_identity_type();
 }
 
 #else
 
-void memscope_heap_pins_learn(void) {
+void memscope_pin_survey_learn(void) {
 }
 
-void memscope_heap_find_pins(struct memscope_heap_listing *listing, struct memscope_heap_pins *pins) {
+void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct memscope_heap_listing *listing,
+                              struct memscope_scratch *scratch, struct memscope_heap_pins *pins) {
+    survey->found = pins;
     memset(pins, 0, sizeof *pins);
     pins->refusal = "references_unexported";
+}
+
+void memscope_pin_survey_visit(struct memscope_pin_survey *survey, VALUE object, size_t page) {
+}
+
+void memscope_pin_survey_close(struct memscope_pin_survey *survey) {
 }
 
 #endif

@@ -1,0 +1,11 @@
+/* The reason that comes with what objects hold, wherever it was read. */
+#ifndef MEMSCOPE_HELD_MEMORY_REASON_H
+#define MEMSCOPE_HELD_MEMORY_REASON_H
+
+#include "bindings/reasons.h"
+#include "ruby/held_memory.h"
+
+/* Sets the reason for held_by_objects_bytes if objects were left out: by type, the first few by name. GVL held. */
+void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held);
+
+#endif

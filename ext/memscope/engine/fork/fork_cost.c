@@ -1,0 +1,80 @@
+#include "fork/fork_cost.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/text_file.h"
+#include "kernel/cgroup.h"
+#include "kernel/process.h"
+
+#define MEBIBYTE ((uint64_t)1 << 20)
+#define FIRST_NS_OF_A_MEBIBYTE 12500
+/* A page of 4 KiB has an entry of 8 bytes. */
+#define BYTES_OF_A_TABLE_BYTE 512
+/* Above any of a fork's fixed costs: a smaller process tells nothing of what its pages cost. */
+#define LEAST_MEBIBYTES 16
+
+static _Atomic(uint64_t) ns_of_a_mebibyte = FIRST_NS_OF_A_MEBIBYTE;
+
+static uint64_t own_bytes(void) {
+    struct memscope_statm statm;
+
+    if (memscope_statm_read(&statm) != MEMSCOPE_OK || statm.resident_bytes < statm.shared_bytes)
+        return 0;
+    return statm.resident_bytes - statm.shared_bytes;
+}
+
+uint64_t memscope_fork_predicted_ns(void) {
+    return own_bytes() / 1024 * atomic_load(&ns_of_a_mebibyte) / 1024;
+}
+
+void memscope_fork_took(uint64_t ns) {
+    uint64_t mebibytes = own_bytes() / MEBIBYTE;
+
+    if (mebibytes >= LEAST_MEBIBYTES)
+        atomic_store(&ns_of_a_mebibyte, ns / mebibytes);
+}
+
+enum memscope_status memscope_fork_parse_meminfo(const char *text, uint64_t *available_bytes) {
+    static const char key[] = "MemAvailable:";
+    const char *at = strstr(text, key);
+    uint64_t kibibytes;
+
+    if (at == NULL)
+        return MEMSCOPE_MALFORMED;
+    at += sizeof key - 1;
+    at += strspn(at, " \t");
+    if (!memscope_text_decimal(&at, &kibibytes) || kibibytes > UINT64_MAX / 1024)
+        return MEMSCOPE_MALFORMED;
+    *available_bytes = kibibytes * 1024;
+    return MEMSCOPE_OK;
+}
+
+static uint64_t free_in_machine(void) {
+    char text[4096];
+    size_t length;
+    uint64_t bytes;
+    enum memscope_status status = memscope_text_file_read("/proc/meminfo", text, sizeof text, &length);
+
+    if (status != MEMSCOPE_OK && status != MEMSCOPE_TRUNCATED)
+        return UINT64_MAX;
+    return memscope_fork_parse_meminfo(text, &bytes) == MEMSCOPE_OK ? bytes : UINT64_MAX;
+}
+
+static uint64_t free_in_container(void) {
+    struct memscope_cgroup cgroup;
+
+    if (memscope_cgroup_read("self", "/proc", "/sys/fs/cgroup", &cgroup) != MEMSCOPE_OK)
+        return UINT64_MAX;
+    if (!memscope_cgroup_is_known(&cgroup.hierarchy_headroom))
+        return UINT64_MAX;
+    return (int64_t)cgroup.hierarchy_headroom.value < 0 ? 0 : cgroup.hierarchy_headroom.value;
+}
+
+void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room) {
+    uint64_t own = own_bytes(), container = free_in_container(), machine = free_in_machine();
+
+    room->needed_bytes = own / BYTES_OF_A_TABLE_BYTE + (child_ns < own ? child_ns : own);
+    room->free_bytes = container < machine ? container : machine;
+}

@@ -1,0 +1,280 @@
+#include "fork/forked_child.h"
+
+#include <string.h>
+
+#ifdef __linux__
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef __WALL
+#define __WALL 0x40000000
+#endif
+
+/* A third of the weight of what runs at 0: slow enough to give way, quick enough not to hold copied pages for long. */
+#define NICE 5
+
+/* The kernel's structures of sigaction are smaller than this on every architecture; all zeros are SIG_DFL. */
+#define SIGACTION_BYTES 64
+#define SIGNAL_SET_BYTES (_NSIG / 8)
+
+static uint64_t ns_of(clockid_t clock) {
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- in the child ---------------------------------------------------------------------------------------------- */
+
+/* By the system call: the C library refuses its own two signals, whose handlers would stay. */
+static void forget_signals(void) {
+    static const char defaults[SIGACTION_BYTES];
+    sigset_t none;
+
+    for (int number = 1; number < _NSIG; number++)
+        syscall(SYS_rt_sigaction, number, defaults, NULL, SIGNAL_SET_BYTES);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/*
+ * musl keeps the thread's id at the beginning of its descriptor, and raise and abort send to it: in the child, that
+ * would still be the host. glibc asks the kernel.
+ */
+static void correct_thread_id(pid_t of_host) {
+#ifndef __GLIBC__
+    pid_t *field = (pid_t *)pthread_self();
+
+    for (size_t index = 0; index < 32; index++)
+        if (field[index] == of_host)
+            field[index] = (pid_t)syscall(SYS_gettid);
+#endif
+}
+
+/* The kernel kills this process before its host. Written first: a process that cannot be dumped may not write it. */
+static void offer_to_the_oom_killer(void) {
+    int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (file < 0)
+        return;
+    (void)!write(file, "1000", 4);
+    close(file);
+}
+
+static void leave_no_core(void) {
+    const struct rlimit none = {0, 0};
+
+    setrlimit(RLIMIT_CORE, &none);
+    prctl(PR_SET_DUMPABLE, 0); /* where cores go to a program, their limit does not count */
+}
+
+struct directory_entry { /* struct linux_dirent64 */
+    uint64_t inode;
+    int64_t offset;
+    unsigned short length;
+    unsigned char type;
+    char name[];
+};
+
+/* Closes what /proc/self/fd lists; false where there is none. Entries shift as files close, so it starts again. */
+static bool close_listed(int first, int second) {
+    char buffer[2048] __attribute__((aligned(8)));
+    int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool closed = true;
+
+    if (directory < 0)
+        return false;
+    while (closed) {
+        long bytes;
+
+        closed = false;
+        lseek(directory, 0, SEEK_SET);
+        while ((bytes = syscall(SYS_getdents64, directory, buffer, sizeof buffer)) > 0) {
+            for (long at = 0; at < bytes;) {
+                const struct directory_entry *entry = (const void *)(buffer + at);
+                int file = entry->name[0] == '.' ? -1 : atoi(entry->name);
+
+                if (file >= 0 && file != first && file != second && file != directory)
+                    closed |= close(file) == 0;
+                at += entry->length;
+            }
+        }
+    }
+    close(directory);
+    return true;
+}
+
+static bool close_range_of(int from, int to) {
+#ifdef SYS_close_range
+    return from > to || syscall(SYS_close_range, (unsigned)from, to < 0 ? ~0u : (unsigned)to, 0) == 0;
+#else
+    return false;
+#endif
+}
+
+/* Closes every descriptor but these two; the second may be -1. close_range is there from Linux 5.9 on. */
+static bool close_all_but(int first, int second) {
+    int low = second >= 0 && second < first ? second : first, high = second > first ? second : first;
+
+    if (close_range_of(0, low - 1) && close_range_of(low + 1, high - 1) && close_range_of(high + 1, INT32_MAX))
+        return true;
+    return close_listed(first, second);
+}
+
+static void set_deadline(unsigned deadline_ms) {
+    const struct itimerval deadline = {
+        .it_value = {.tv_sec = deadline_ms / 1000, .tv_usec = (suseconds_t)(deadline_ms % 1000 * 1000)}};
+
+    setitimer(ITIMER_REAL, &deadline, NULL);
+}
+
+static _Noreturn void live(memscope_forked_work *work, void *argument, int answer, int keep, unsigned deadline_ms,
+                           pid_t parent, pid_t thread) {
+    correct_thread_id(thread);
+    forget_signals();
+    set_deadline(deadline_ms);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || !close_all_but(answer, keep))
+        _exit(1);
+    offer_to_the_oom_killer();
+    leave_no_core();
+    setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE);
+    prctl(PR_SET_NAME, "memscope");
+    _exit(work(argument, answer) ? 0 : 1);
+}
+
+bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
+    for (size_t written = 0; written < size;) {
+        ssize_t count = write(answer, (const char *)bytes + written, size - written);
+
+        if (count < 0 && errno != EINTR)
+            return false;
+        written += count > 0 ? (size_t)count : 0;
+    }
+    return true;
+}
+
+/* ---- in the parent --------------------------------------------------------------------------------------------- */
+
+/* As fork, but without a signal when it ends, and without any library's handlers. All arguments but the flags are 0. */
+static pid_t clone_quietly(void) {
+#if defined(__s390__)
+    return -1; /* takes its arguments in another order */
+#else
+    return (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
+#endif
+}
+
+static enum memscope_status refusal(int error) {
+    return error == EAGAIN ? MEMSCOPE_EXHAUSTED : memscope_status_of_errno(error);
+}
+
+/* All signals are blocked over the fork: a handler of the host must not run in the child. */
+enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
+                                                 void *argument, int keep, unsigned deadline_ms) {
+    pid_t parent = getpid(), thread = (pid_t)syscall(SYS_gettid);
+    sigset_t all, before;
+    uint64_t start, cpu_start;
+    int ends[2], error;
+
+    memset(child, 0, sizeof *child);
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return memscope_status_of_errno(errno);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    start = ns_of(CLOCK_MONOTONIC);
+    cpu_start = ns_of(CLOCK_THREAD_CPUTIME_ID);
+    child->pid = clone_quietly();
+    if (child->pid == 0)
+        live(work, argument, ends[1], keep, deadline_ms, parent, thread);
+    error = errno;
+    child->cpu_ns = ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
+    child->pause_ns = ns_of(CLOCK_MONOTONIC) - start;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (child->pid < 0) {
+        close(ends[0]);
+        memset(child, 0, sizeof *child);
+        return refusal(error);
+    }
+    child->answer = ends[0];
+    child->deadline_ns = start + (uint64_t)deadline_ms * 1000000;
+    return MEMSCOPE_OK;
+}
+
+/* ECHILD is success: something has reaped it, so it has ended. */
+static void reap(struct memscope_forked_child *child) {
+    while (waitpid(child->pid, NULL, __WALL) < 0 && errno == EINTR)
+        continue;
+    child->pid = 0;
+    close(child->answer);
+}
+
+enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,
+                                                            size_t size, size_t *received) {
+    while (*received < size) {
+        uint64_t now = ns_of(CLOCK_MONOTONIC);
+        struct pollfd answer = {.fd = child->answer, .events = POLLIN};
+        ssize_t count;
+        int ready;
+
+        if (now >= child->deadline_ns)
+            return MEMSCOPE_FORKED_TOO_SLOW;
+        ready = poll(&answer, 1, (int)((child->deadline_ns - now) / 1000000) + 1);
+        if (ready < 0)
+            return MEMSCOPE_FORKED_INTERRUPTED;
+        if (ready == 0)
+            continue;
+        count = read(child->answer, (char *)bytes + *received, size - *received);
+        if (count < 0 && errno == EINTR)
+            return MEMSCOPE_FORKED_INTERRUPTED;
+        if (count <= 0) {
+            memscope_forked_child_end(child);
+            return MEMSCOPE_FORKED_ENDED;
+        }
+        *received += (size_t)count;
+    }
+    reap(child);
+    return MEMSCOPE_FORKED_ANSWERED;
+}
+
+void memscope_forked_child_end(struct memscope_forked_child *child) {
+    if (child->pid <= 0)
+        return;
+    kill(child->pid, SIGKILL);
+    reap(child);
+}
+
+#else
+
+enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
+                                                 void *argument, int keep, unsigned deadline_ms) {
+    memset(child, 0, sizeof *child);
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
+    return false;
+}
+
+enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,
+                                                            size_t size, size_t *received) {
+    return MEMSCOPE_FORKED_ENDED;
+}
+
+void memscope_forked_child_end(struct memscope_forked_child *child) {
+}
+
+#endif

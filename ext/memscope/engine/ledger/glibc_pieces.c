@@ -1,0 +1,173 @@
+#include "ledger/glibc_pieces.h"
+
+#include "ledger/glibc_chunks.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORD sizeof(uintptr_t)
+#define ALIGNMENT (2 * WORD)
+#define SIZE_FLAGS ((uintptr_t)7)
+#define PREVIOUS_IN_USE ((uintptr_t)1)
+#define SMALLEST_CHUNK (4 * WORD)
+
+/*
+ * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so that both of its words
+ * point to the bin itself, as a chunk: two words before them.
+ */
+struct arena_tail {
+    uintptr_t last_bin[2];
+    unsigned binmap[4];
+    uintptr_t next, next_free;
+    size_t attached_threads, system_bytes, most_system_bytes;
+};
+#define LAST_BIN_AFTER_TOP ((size_t)254 * WORD) /* top, last_remainder, then the 126 bins before the last one */
+
+/* What the main arena says of itself. */
+struct main_arena {
+    uintptr_t top;
+    uint64_t system_bytes; /* of the main heap and the pieces together */
+};
+
+static uintptr_t page_bytes(void) {
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Other empty bins look alike: what follows and what precedes them is then no arena's, and its top no chunk. */
+static bool read_main_arena(const struct memscope_own_memory *memory, uintptr_t last_bin, struct main_arena *arena) {
+    struct arena_tail tail;
+    uintptr_t size;
+
+    if (!memscope_own_memory_read(memory, last_bin, &tail, sizeof tail) ||
+        !memscope_own_memory_read(memory, last_bin - LAST_BIN_AFTER_TOP, &arena->top, sizeof arena->top) ||
+        !memscope_own_memory_read(memory, arena->top + WORD, &size, sizeof size))
+        return false;
+    arena->system_bytes = tail.system_bytes;
+    return tail.last_bin[0] == last_bin - ALIGNMENT && tail.last_bin[1] == last_bin - ALIGNMENT && tail.next != 0 &&
+           tail.system_bytes > 0 && tail.system_bytes % page_bytes() == 0 &&
+           tail.system_bytes <= tail.most_system_bytes && arena->top % ALIGNMENT == 0 &&
+           (size & SIZE_FLAGS) == PREVIOUS_IN_USE && (size & ~SIZE_FLAGS) <= tail.system_bytes;
+}
+
+/* Looks for the last bin in the C library's data; remembers its place, which is the same in forked children. */
+static bool find_main_arena(const struct memscope_own_memory *memory, const struct memscope_images *images,
+                            struct main_arena *arena) {
+    static _Atomic(uintptr_t) found;
+    uintptr_t words[512], known = atomic_load(&found);
+
+    if (known != 0)
+        return read_main_arena(memory, known, arena);
+    for (uintptr_t at = images->c_library_data_start; at + sizeof words <= images->c_library_data_end;
+         at += sizeof words - WORD) {
+        if (!memscope_own_memory_read(memory, at, words, sizeof words))
+            continue;
+        for (size_t word = 0; word + 1 < sizeof words / WORD; word++) {
+            uintptr_t address = at + word * WORD;
+
+            if (words[word] != address - ALIGNMENT || words[word + 1] != words[word] ||
+                !read_main_arena(memory, address, arena))
+                continue;
+            atomic_store(&found, address);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_pieces(const struct memscope_mappings *mappings, const struct main_arena *arena) {
+    uint64_t heap_bytes = 0;
+    bool holds_top = false;
+
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+
+        if (strcmp(mapping->name, "[heap]") != 0)
+            continue;
+        heap_bytes += mapping->end - mapping->start;
+        holds_top |= arena->top >= mapping->start && arena->top < mapping->end;
+    }
+    return !holds_top || arena->system_bytes > heap_bytes;
+}
+
+/*
+ * Whether the chunk at `chunk`, of 16 bytes, is the first of the two fenceposts that sysmalloc leaves at the end of a
+ * piece when it begins another; before them it may leave 16 bytes more, too few for a chunk.
+ */
+static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+    uintptr_t header;
+
+    return (chunk + 2 * ALIGNMENT) % page_bytes() == 0 &&
+           memscope_chunk_walk_word(walk, chunk + ALIGNMENT + WORD, &header) && (header & ~SIZE_FLAGS) == ALIGNMENT;
+}
+
+/*
+ * The end of the piece that begins at start; 0 if none does. Chunk follows chunk from a page's first word on to the
+ * arena's top or to the fenceposts, and the page ends there.
+ */
+static uintptr_t piece_end(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t limit, uintptr_t top) {
+    uintptr_t chunk = start, page = page_bytes(), header, size;
+
+    if (!memscope_chunk_walk_word(walk, start, &header) || header != 0 ||
+        !memscope_chunk_walk_word(walk, start + WORD, &header) || (header & SIZE_FLAGS) != PREVIOUS_IN_USE)
+        return 0;
+    for (; memscope_chunk_walk_word(walk, chunk + WORD, &header); chunk += size) {
+        size = header & ~SIZE_FLAGS;
+        if ((header & SIZE_FLAGS) > PREVIOUS_IN_USE || size % ALIGNMENT != 0 || size > limit - chunk)
+            return 0;
+        if (chunk == top)
+            return (chunk + size) % page == 0 ? chunk + size : 0;
+        if (size == ALIGNMENT && is_first_fencepost(walk, chunk))
+            return chunk + 2 * ALIGNMENT;
+        if (size == limit - chunk || (size < SMALLEST_CHUNK && (size == 0 || (chunk + 3 * ALIGNMENT) % page != 0)))
+            return 0;
+    }
+    return 0;
+}
+
+struct search {
+    struct memscope_chunk_walk walk;
+    struct memscope_claims *claims;
+    struct memscope_glibc_regions *regions;
+    uintptr_t top;
+    uintptr_t next; /* pages below this belong to the piece found last */
+};
+
+static void claim_pieces_in(struct search *search, const struct memscope_mapping *mapping, uintptr_t start,
+                            uintptr_t end) {
+    uintptr_t page = page_bytes();
+
+    for (uintptr_t at = (start + page - 1) & -page; at < end; at += page) {
+        uintptr_t piece = at < search->next ? 0 : piece_end(&search->walk, at, mapping->end, search->top);
+
+        if (piece == 0)
+            continue;
+        memscope_claims_add(search->claims, at, piece, MEMSCOPE_ROW_main_heap, (uint32_t)((piece - at) / page));
+        search->regions->main_piece_count++;
+        search->next = piece;
+    }
+}
+
+void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
+                                 const struct memscope_own_memory *memory, const struct memscope_images *images,
+                                 struct memscope_scratch *scratch, struct memscope_claims *claims,
+                                 struct memscope_glibc_regions *regions) {
+    struct search search = {.claims = claims, .regions = regions};
+    struct main_arena arena;
+
+    if (residency->range_count == 0 || !find_main_arena(memory, images, &arena) || !has_pieces(mappings, &arena) ||
+        !memscope_chunk_walk_open(&search.walk, memory, residency, images, scratch))
+        return;
+    search.top = arena.top;
+    for (size_t index = 0; index < mappings->count; index++) {
+        const struct memscope_mapping *mapping = &mappings->list[index];
+        uintptr_t cursor = mapping->start, start, end;
+        struct memscope_range part;
+
+        if (!memscope_residency_worth_searching(residency, mapping))
+            continue;
+        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &start, &end))
+            while (memscope_residency_next(residency, &start, end, &part))
+                claim_pieces_in(&search, mapping, part.start, part.end);
+    }
+}

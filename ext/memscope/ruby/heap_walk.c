@@ -1,0 +1,139 @@
+#include "values.h"
+
+#include "fork/fork_cost.h"
+#include "ruby/heap_walk.h"
+#include "ruby/pin_survey.h"
+#include "ruby/ruby_private.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+/* A walk takes tens of milliseconds; on a busy machine, at low priority and with copies of pages to make, many times
+ * that. */
+#define DEADLINE_MS 10000
+
+/* Nanoseconds of a thousand slots, by subjects: first as measured on an idle machine, then what the last walk took. */
+static _Atomic(uint64_t) ns_of_1000_slots[] = {4000, 16000, 10000, 24000};
+/* Fewer say little about a thousand. */
+#define TELLING_SLOTS 100000
+
+/* ---- what it takes --------------------------------------------------------------------------------------------- */
+
+static uint64_t slots_of(const struct memscope_heap_listing *listing) {
+    uint64_t slots = 0;
+
+    for (size_t index = 0; index < listing->count; index++)
+        slots += listing->pages[index].slot_count;
+    return slots;
+}
+
+static void learn(const struct memscope_heap_walk *walk, unsigned subjects) {
+    if (walk->slots >= TELLING_SLOTS)
+        atomic_store(&ns_of_1000_slots[subjects], walk->spent_ns / (walk->slots / 1000));
+}
+
+uint64_t memscope_heap_walk_predicted_ns(uint64_t slots, unsigned subjects) {
+    return slots * atomic_load(&ns_of_1000_slots[subjects]) / 1000;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+struct pass {
+    struct memscope_heap_listing *listing;
+    unsigned subjects;
+    struct memscope_pin_survey pins;
+    struct memscope_held_walk held;
+};
+
+/* A zombie or a forwarding address still occupies its slot, but is no object. */
+static bool is_object(VALUE slot) {
+    return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
+}
+
+static void walk_page(struct pass *pass, size_t index) {
+    struct memscope_heap_page *page = &pass->listing->pages[index];
+    uintptr_t slot = page->start + page->slots_offset;
+
+    page->live_count = 0;
+    for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
+        if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
+            continue;
+        page->live_count++;
+        if (!is_object((VALUE)slot))
+            continue;
+        if (pass->subjects & MEMSCOPE_WALK_PINS)
+            memscope_pin_survey_visit(&pass->pins, (VALUE)slot, index);
+        if (pass->subjects & MEMSCOPE_WALK_HELD)
+            memscope_heap_held_visit(&pass->held, (VALUE)slot, page->slot_bytes);
+    }
+}
+
+static uint64_t thread_ns(void) {
+    struct timespec time;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
+                        struct memscope_heap_walk *walk) {
+    struct pass pass = {.listing = listing, .subjects = subjects};
+    struct memscope_heap_pins pins = {0};
+    uint64_t start = thread_ns();
+    size_t used = scratch->used;
+
+    memset(walk, 0, sizeof *walk);
+    if (subjects & MEMSCOPE_WALK_PINS)
+        memscope_pin_survey_open(&pass.pins, listing, scratch, &pins);
+    if (subjects & MEMSCOPE_WALK_HELD)
+        memscope_heap_held_open(&pass.held, &walk->held);
+    for (size_t index = 0; index < listing->count; index++)
+        walk_page(&pass, index);
+    if (subjects & MEMSCOPE_WALK_PINS)
+        memscope_pin_survey_close(&pass.pins);
+    if (subjects & MEMSCOPE_WALK_HELD)
+        memscope_heap_held_close(&pass.held);
+    memscope_slot_sizes_sum(listing->pages, listing->count, &pins, MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST, &walk->sizes);
+    walk->pins_refusal = pins.refusal;
+    walk->scratch_bytes = scratch->used - used;
+    walk->slots = slots_of(listing);
+    walk->spent_ns = thread_ns() - start;
+    learn(walk, subjects);
+}
+
+/* ---- in a forked child ----------------------------------------------------------------------------------------- */
+
+static bool walk_and_answer(void *argument, int answer) {
+    struct memscope_walk_child *child = argument;
+    struct memscope_scratch scratch;
+
+    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
+        return false;
+    memscope_heap_walk(child->listing, &scratch, child->subjects, &child->found);
+    return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
+}
+
+enum memscope_status memscope_walk_child_start(struct memscope_walk_child *child) {
+    enum memscope_status status;
+
+    memscope_scratch_inherit(&child->listing->scratch, true);
+    status = memscope_forked_child_start(&child->process, walk_and_answer, child, -1, DEADLINE_MS);
+    memscope_scratch_inherit(&child->listing->scratch, false);
+    if (status == MEMSCOPE_OK)
+        memscope_fork_took(child->process.cpu_ns);
+    return status;
+}
+
+enum memscope_forked_progress memscope_walk_child_receive(struct memscope_walk_child *child) {
+    enum memscope_forked_progress progress =
+        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
+
+    if (progress == MEMSCOPE_FORKED_ANSWERED)
+        learn(&child->found, child->subjects);
+    return progress;
+}
+
+void memscope_walk_child_end(struct memscope_walk_child *child) {
+    memscope_forked_child_end(&child->process);
+}

@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Report
+    # How a text for people is set: the characters that it may contain, its columns, and whether headings and
+    # severities are highlighted. A text says the same without highlighting.
+    Display = Struct.new(:unicode, :width, :color, keyword_init: true) do
+      # @param unicode [Boolean]
+      # @param width [Integer]
+      # @param color [Boolean]
+      def initialize(unicode:, width: Page::WIDTH, color: false) = super
+
+      class << self
+        # A terminal has its own width, and colour unless TERM or NO_COLOR (https://no-color.org) refuses it. Anything
+        # else is 80 columns of plain text. The variable COLUMNS overrides the width.
+        #
+        # @param io [IO]
+        # @param variables [Hash{String => String}, ENV]
+        # @return [Display]
+        def of(io, variables = ENV)
+          terminal = io.respond_to?(:tty?) && io.tty?
+          color = terminal && variables["NO_COLOR"].to_s.empty? && !["", "dumb"].include?(variables["TERM"].to_s)
+          columns = variables["COLUMNS"].to_s[/\A[1-9]\d{0,3}\z/]&.to_i || (columns(io) if terminal) || Page::WIDTH
+          new(unicode: Report.encoding(io) == Encoding::UTF_8, color: color,
+              width: columns.clamp(Page::NARROWEST, Page::WIDEST))
+        end
+
+        private
+
+        # nil if the terminal reports none, or if nothing has loaded io/console.
+        def columns(io)
+          io.winsize.last.then { |columns| columns if columns.positive? } if io.respond_to?(:winsize)
+        rescue SystemCallError
+          nil
+        end
+      end
+    end
+  end
+end

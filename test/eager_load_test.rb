@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+
+# A server loads everything as it boots: what a killed thread is loading may be missing for all threads.
+class EagerLoadTest < MemscopeTest
+  parallelize_me!
+
+  # Prints the constants that would still be loaded on first use, then the files that this use loads.
+  USE = <<~RUBY
+    pending = lambda do |namespace|
+      namespace.constants(false).flat_map do |name|
+        next ["\#{namespace}::\#{name}"] if namespace.autoload?(name, false)
+
+        constant = namespace.const_get(name, false)
+        constant.is_a?(Module) && constant.name == "\#{namespace}::\#{name}" ? pending.call(constant) : []
+      end
+    end
+    waiting = pending.call(Memscope)
+    before = $LOADED_FEATURES.dup
+    ledger = Memscope.ledger(deep: true, objects: true)
+    readings = [ledger, ledger - Memscope.ledger, Memscope.doctor, Memscope.lint, Memscope.arenas, Memscope.mappings,
+                Memscope.fragmentation, Memscope.size_classes, Memscope.workers, Memscope.ruby_heap,
+                Memscope.purge(dry_run: true), profile = Memscope.malloc_profile(backend: :imports) { 1 }]
+    readings.each { |reading| reading.class.from_json(reading.to_json).to_s }
+    [profile.to_html, profile.to_speedscope, profile.to_firefox, profile.to_collapsed, (profile - profile).to_s]
+    Memscope::MallocProfile::Lease.state
+    Memscope::Prometheus.text
+    Memscope.purge(:gc)
+    Memscope.listen.close
+    Memscope.tune
+    puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(/memscope/)])
+  RUBY
+  # What stays behind: pages, for which the application mounts Web, and what needs a gem that it has not loaded.
+  APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags Memscope::Profile::Formats::Pprof].freeze
+
+  def test_nothing_is_left_to_load
+    skip_under_sanitizer
+    waiting, loaded = ChildProcess.run("Memscope.eager_load!\n#{USE}", requires: ["memscope"]).json
+
+    assert_empty waiting - APART
+    assert_empty loaded
+  end
+
+  # Each as an application brings it in.
+  { "web" => "require 'rack'; Memscope::Web", "tags of requests" => "Memscope::RackTags",
+    "tags of jobs" => "Memscope::SidekiqTags" }.each do |name, mount|
+    define_method("test_#{name.tr(' ', '_')}_load_the_rest") do
+      skip_under_sanitizer
+      waiting, loaded = ChildProcess.run("#{mount}\n#{USE}", requires: ["memscope"], bundler: true).json
+
+      assert_empty waiting - APART
+      assert_empty loaded
+    end
+  end
+
+  def test_rails_loads_it_with_the_application
+    skip_under_sanitizer
+    %w[true false].each do |eager|
+      waiting, = ChildProcess.run(<<~RUBY, bundler: true).json
+        require "logger"
+        require "rails"
+        require "action_controller/railtie"
+        require "memscope"
+        class App < Rails::Application
+          config.load_defaults 7.2
+          config.eager_load = #{eager}
+          config.secret_key_base = "x" * 64
+          config.logger = Logger.new(nil)
+        end
+        App.initialize!
+        #{USE}
+      RUBY
+
+      assert_equal eager == "true", (waiting - APART).empty?
+    end
+  end
+end

@@ -1,0 +1,68 @@
+/* What a fork costs: predicted by the last one, and by what is resident. Silent when right. */
+#include "../expect.h"
+#include "fork/fork_cost.h"
+#include "kernel/process.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static void test_parse_meminfo(void) {
+    uint64_t bytes = 7;
+
+    EXPECT(memscope_fork_parse_meminfo("MemTotal: 9 kB\nMemFree: 8 kB\nMemAvailable:   123 kB\n", &bytes) ==
+               MEMSCOPE_OK &&
+           bytes == 123 * 1024);
+    EXPECT(memscope_fork_parse_meminfo("MemTotal: 9 kB\n", &bytes) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_fork_parse_meminfo("MemAvailable: x kB\n", &bytes) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_fork_parse_meminfo("MemAvailable:", &bytes) == MEMSCOPE_MALFORMED);
+    EXPECT(memscope_fork_parse_meminfo("MemAvailable: 18446744073709551615 kB\n", &bytes) == MEMSCOPE_MALFORMED);
+}
+
+#ifdef __linux__
+
+static void test_prediction(void) {
+    uint64_t before = memscope_fork_predicted_ns(), first;
+    char *block = malloc(64 * MIB);
+
+    EXPECT(block != NULL);
+    memset(block, 1, 64 * MIB);
+    first = memscope_fork_predicted_ns();
+    EXPECT(first >= before + 64 * 12500 / 2);
+    memscope_fork_took(1000000000);
+    EXPECT(memscope_fork_predicted_ns() > 500000000 && memscope_fork_predicted_ns() < 1500000000);
+    free(block);
+}
+
+static void test_room(void) {
+    struct memscope_fork_room least, most;
+
+    memscope_fork_room_read(0, &least);
+    memscope_fork_room_read(UINT64_MAX, &most);
+    EXPECT(least.needed_bytes < MIB);
+    EXPECT(most.needed_bytes > least.needed_bytes);
+    EXPECT(least.free_bytes > 0);
+}
+
+#else
+
+static void test_prediction(void) {
+    EXPECT(memscope_fork_predicted_ns() == 0);
+}
+
+static void test_room(void) {
+    struct memscope_fork_room room;
+
+    memscope_fork_room_read(1, &room);
+    EXPECT(room.free_bytes == UINT64_MAX);
+}
+
+#endif
+
+int main(void) {
+    test_parse_meminfo();
+    test_prediction();
+    test_room();
+    return 0;
+}

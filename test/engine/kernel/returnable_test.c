@@ -1,0 +1,88 @@
+/* What the kernel would take back: a locked page, one that is not, and all of them where madvise is refused. */
+#include "../expect.h"
+#include "kernel/returnable.h"
+
+/* A sanitizer replaces mlock by nothing; musl's compiler finds none of the kernel's headers. */
+#if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void refuse_madvise(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+
+    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+static void in_child(void (*work)(void)) {
+    int status = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        work();
+        _exit(0);
+    }
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void check_refused(void) {
+    refuse_madvise();
+    EXPECT(memscope_returnable() == MEMSCOPE_DENIED);
+}
+
+static void check_all_locked(void) {
+    if (mlockall(MCL_FUTURE) == 0)
+        EXPECT(memscope_returnable() == MEMSCOPE_OK); /* locked, but not refused */
+}
+
+int main(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t start = (uintptr_t)pages;
+
+    EXPECT(pages != MAP_FAILED);
+    memset(pages, 1, 4 * page);
+    EXPECT(memscope_returnable() == MEMSCOPE_OK);
+    EXPECT(!memscope_is_locked(start, start + 4 * page));
+    EXPECT(mlock(pages + 2 * page, page) == 0);
+    EXPECT(memscope_is_locked(start, start + 4 * page));
+    EXPECT(memscope_is_locked(start + 2 * page, start + 3 * page));
+    EXPECT(!memscope_is_locked(start, start + 2 * page) && !memscope_is_locked(start + 3 * page, start + 4 * page));
+    EXPECT(pages[0] == 1 && pages[3 * page] == 1);
+    EXPECT(munmap(pages, 4 * page) == 0);
+    EXPECT(!memscope_is_locked(start, start + page)); /* nothing is there */
+    in_child(check_all_locked);
+    in_child(check_refused);
+    return 0;
+}
+
+#elif defined(__linux__)
+
+int main(void) {
+    SKIP("mlock or seccomp is not to be had here");
+}
+
+#else
+
+int main(void) {
+    EXPECT(memscope_returnable() == MEMSCOPE_UNSUPPORTED);
+    EXPECT(!memscope_is_locked(0, 4096));
+    return 0;
+}
+
+#endif
