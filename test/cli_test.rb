@@ -218,7 +218,7 @@ class CLITest < MemscopeTest
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
     allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \
-              "--size-classes, --fragmentation, --workers, --help"
+              "--size-classes, --fragmentation, --workers, --gc, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: invalid option: --shaerd (did you mean --shared?); allowed: #{allowed}",

@@ -60,7 +60,10 @@ class DoctorRulesTest < DoctorTest
     invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
     unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
-    too_many_arenas: [:info, nil, { problems: { too_many_arenas: { replacement: "MALLOC_CONF=narenas:2" } } }],
+    growth: [:warning, 64, { growth: Charts.growth(64, 64) }],
+    possible_garbage: [:info, 192, { ledger: { garbage_max_bytes: 192 * MEBIBYTE } }],
+    too_many_arenas: [:info, nil, { problems: { too_many_arenas: { severity: :info,
+                                                                   replacement: "MALLOC_CONF=narenas:2" } } }],
     crashing_profiler: [:warning, nil, { malloc: Charts.jemalloc,
                                          allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
@@ -155,8 +158,7 @@ class DoctorRulesTest < DoctorTest
     malloc[:rows] = []
     diagnosis = diagnose(malloc: malloc, ledger: { rss_bytes: mebibytes(20) })
 
-    assert_equal :too_small, diagnosis.first.id
-    assert_predicate diagnosis, :healthy?
+    assert_equal %i[too_small incomplete], [diagnosis.first.id, diagnosis.verdict]
   end
 
   def test_a_container_almost_full_is_critical
@@ -191,12 +193,12 @@ class DoctorRulesTest < DoctorTest
     kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
 
     assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
-    assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nMemscope.purge(:compact)", kept.remedy
+    assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nmemscope purge --pid #{Process.pid} compact", kept.remedy
     assert_match(/16\.0 MiB of that stays after any collection: Ruby keeps up to 65 % /, kept.explanation)
     [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
       found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
 
-      assert_equal ["Memscope.purge(:compact)", 0],
+      assert_equal ["memscope purge --pid #{Process.pid} compact", 0],
                    [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
     end
   end
@@ -315,6 +317,56 @@ class DoctorDirtyPagesTest < DoctorTest
   end
 end
 
+# An idle process gets one answer: numbers that hardly move do not change the verdict.
+class DoctorHysteresisTest < DoctorTest
+  def severity(id, held: nil, **chart)
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart), held: held)
+    diagnosis.find { |found| found.id == id }&.severity
+  end
+
+  def test_within_a_tenth_of_the_threshold
+    before = [nil, { slab_slack: :info }, { slab_slack: :warning }]
+    { 25 => [nil, nil, nil], 28 => %i[info info warning], 31 => %i[warning warning warning] }
+      .each do |mebibytes, expected|
+        severities = before.map do |held|
+          severity(:slab_slack, held: held, malloc: jemalloc(in_use: 80, slab_slack: mebibytes))
+        end
+
+        assert_equal expected, severities, mebibytes
+      end
+  end
+
+  def test_a_finding_that_is_never_more_than_info_stays_so
+    assert_equal :info, severity(:native_memory, malloc: Charts.glibc(untracked: 50), held: { native_memory: :warning })
+  end
+
+  def test_critical_stays_critical
+    chart = { cgroup: { limit_bytes: mebibytes(320) } } # 93.75 %
+
+    severities = [nil, :warning, :critical].map { |held| severity(:near_limit, held: { near_limit: held }, **chart) }
+
+    assert_equal %i[warning warning critical], severities
+  end
+end
+
+class DoctorGrowthTest < DoctorTest
+  def test_a_process_that_grew_while_it_warmed_up_does_not_grow
+    assert_clear :growth, diagnose(growth: Charts.growth(64, 1_769, 2))
+    assert_clear :growth, diagnose(growth: Charts.growth(4, 1_769))
+    assert_clear :growth, diagnose(growth: Charts.growth(64, -10))
+    found = finding(diagnose(growth: Charts.growth(64, 1_769, 1_200)), :growth)
+
+    assert_equal "RSS grows by 1,200.0 MiB/h", found.title
+    assert_match(/64\.0 MiB since .* UTC, by 40 readings: malloc 1,769\.0 MiB.h\. Up to 10\.0 MiB /, found.explanation)
+  end
+
+  def test_without_readings_of_its_own
+    check = diagnose.checked.find { |one| one.id == :growth }
+
+    assert_equal :inapplicable, check.outcome
+  end
+end
+
 class DoctorSinceTest < DoctorTest
   def earlier(pid: 7, **chart) = diagnose(**chart, ledger: { at: EARLIER, pid: pid })
 
@@ -327,7 +379,7 @@ class DoctorSinceTest < DoctorTest
 
     assert_equal [:warning, mebibytes(40), nil, 60.0],
                  [found.severity, found.affected_bytes, found.recoverable_bytes, found.evidence[:seconds]]
-    assert_includes found.explanation, "2,400.0 MiB an hour"
+    assert_includes found.explanation, "2,400.0 MiB/h"
     [since.to_json, since.to_h].each do |given|
       assert_equal grown.findings, later(given, malloc: Charts.glibc(untracked: 42)).findings
     end
@@ -340,18 +392,37 @@ class DoctorSinceTest < DoctorTest
   end
 
   def test_growth_of_objects_informs
-    found = finding(later(earlier, malloc: Charts.glibc(arenas_in_use: 60)), :object_growth)
+    { 40 => :info, nil => :info, 10 => :warning }.each do |garbage, severity|
+      found = finding(diagnose(malloc: Charts.glibc(arenas_in_use: 60), since: earlier,
+                               ledger: { at: LATER, pid: 7, garbage_max_bytes: garbage && mebibytes(garbage) }),
+                      :object_growth)
 
-    assert_equal [:info, mebibytes(40)], [found.severity, found.affected_bytes]
+      assert_equal [severity, mebibytes(40)], [found.severity, found.affected_bytes]
+      assert_includes found.remedy, "memscope profile --pid 7 --backend=imports --seconds 30"
+    end
   end
 
-  def test_another_process_cannot_be_compared
+  def test_what_cannot_be_compared
     reason = ->(diagnosis) { diagnosis.checked.find { |check| check.id == :native_growth }.reason }
 
     assert_match(/no earlier/, reason.call(diagnose))
-    assert_match(/of another process/, reason.call(later(earlier(pid: 8))))
-    assert_match(/of another process/, reason.call(later(earlier, environment: { started: 1_001 })))
     assert_match(/is not earlier/, reason.call(diagnose(ledger: { at: EARLIER, pid: 7 }, since: earlier)))
+    assert_match(/of the parent/, reason.call(later(earlier(pid: 1))))
+  end
+
+  # A pid is used again; in another container, or after a boot, it is another process's.
+  def test_another_process_is_refused
+    here = Memscope.cgroup.process.to_h
+    elsewhere = earlier.to_h.then do |body|
+      ledger = { **body[:evidence][:ledger], process: { **here, boot_id: "another" } }
+      { **body, evidence: { **body[:evidence], ledger: ledger } }
+    end
+
+    [-> { later(earlier(pid: 8)) }, -> { later(earlier, environment: { started: 1_001 }) },
+     -> { later(elsewhere) }].each do |comparison|
+      assert_match(/\AMemscope\.doctor: since: given a diagnosis of another process \(pid [78], .*\), allowed: /,
+                   assert_raises(ArgumentError, &comparison).message)
+    end
   end
 
   def test_caches_stranded_by_a_fork
@@ -393,20 +464,44 @@ class DiagnosisTest < DoctorTest
   def test_text
     text = sick.to_s
 
-    assert_match(/^  1 critical and 2 warnings in .* MiB resident: 100\.0 MiB recoverable now\.$/, text)
+    assert_match(/^  1 critical and 2 warnings\. RSS 349\.0 MiB; 100\.0 MiB can be released now\./, text)
     assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
     assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
-    assert_match(/^           > Memscope\.purge\(:purge\)$/, text)
+    assert_match(/^           > memscope purge --pid \d+ purge$/, text)
     assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\)$/, text)
     assert_match(/^           jemalloc returns a slab only when/, text)
+  end
+
+  # "No problems found" is said only where nothing is unknown.
+  def test_the_verdict
+    garbage = { ledger: { garbage_max_bytes: mebibytes(192) } }
+    unknown = { process_memory: { swap_bytes: nil } }
+
+    { {} => [:none, true, "No problems found. RSS 188.0 MiB."],
+      garbage => [:garbage, nil, "No verdict yet: up to 192.0 MiB of what is in use may be garbage. RSS 188.0 MiB."],
+      unknown => [:incomplete, nil, /No problems found by \d+ checks; 1 could not be made/] }
+      .each do |chart, (verdict, healthy, text)|
+        diagnosis = diagnose(**chart)
+
+        assert_equal [verdict, healthy.inspect], [diagnosis.verdict, diagnosis.healthy?.inspect]
+        assert_match text, diagnosis.to_s.gsub(/\s+/, " ")
+        refute_match(/No problems found\./, diagnosis.to_s) unless healthy
+      end
+  end
+
+  def test_after_a_collection
+    collected = { pause_us: 40_000, returned_bytes: mebibytes(30), unshared_bytes: mebibytes(5) }
+
+    assert_includes diagnose(ledger: { collected: collected }).to_s,
+                    "Garbage was collected first, in 40 ms; RSS fell by 30.0 MiB; 5.0 MiB is no"
   end
 
   def test_the_first_line_says_what_goes_back
     slack = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16))
     both = diagnose(malloc: jemalloc(slab_slack: 64, in_use: 16, dirty: 200))
 
-    assert_match(/^  1 warning in .*: no remedy while the process runs\.$/, slack.to_s)
-    assert_match(/no remedy while the process runs;\s+200\.0\s+MiB\s+of other memory recoverable now\.$/, both.to_s)
+    assert_match(/^  1 warning\. RSS [\d.]+ MiB\.$/, slack.to_s)
+    assert_match(/^  1 warning\. RSS [\d.]+ MiB; 200\.0 MiB can be released now\.$/, both.to_s)
   end
 
   def test_of_this_process

@@ -134,9 +134,9 @@ class LedgerTest < MemscopeTest
     hash = parsed(ledger)
 
     assert_equal "glibc", hash.dig("allocator", "name")
-    assert_empty hash["allocator"].keys & %w[schema kind memscope ruby pid at]
+    assert_empty hash["allocator"].keys & %w[schema kind memscope ruby pid at process]
     assert_equal [ledger.kind, 1], hash.values_at("kind", "schema")
-    assert_equal %w[allocator rss_bytes], hash.keys[6, 2]
+    assert_equal %w[allocator rss_bytes], hash.keys[7, 2]
   end
 
   def test_the_allocator_is_of_the_same_moment

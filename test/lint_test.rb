@@ -217,12 +217,12 @@ class LintJemallocProblemTest < LintTest
      [256, 300, 32, nil, true], [8, 100, 2, nil, false]].each do |narenas, threads, cpus, cpu_limit, excessive|
       reading = jemalloc(options: { narenas: narenas }, threads: threads, cpus: cpus, cpu_limit: cpu_limit)
 
-      assert_equal excessive ? [%i[too_many_arenas warning]] : [], problems(reading),
+      assert_equal excessive ? [%i[too_many_arenas info]] : [], problems(reading),
                    [narenas, threads, cpus, cpu_limit]
     end
     reading = taking(taken(narenas: 100), threads: 50)
 
-    assert_problem reading, :too_many_arenas, /100 arenas for 50 threads on 2 CPUs/
+    assert_problem reading, :too_many_arenas, /100 arenas for 50 threads on 2 CPUs/, severity: :info
     assert_equal "MALLOC_CONF=narenas:2", reading.recommended
   end
 
@@ -328,7 +328,7 @@ class LintGlibcTest < LintTest
       reading = glibc(variables, options: { arena_max: maximum }, threads: threads, cpus: cpus, cpu_limit: cpu_limit,
                                  given: maximum ? { arena_max: ["MALLOC_ARENA_MAX", maximum.to_s] } : {})
 
-      assert_equal excessive ? [%i[too_many_arenas warning]] : [], problems(reading), [maximum, threads, cpus]
+      assert_equal excessive ? [%i[too_many_arenas info]] : [], problems(reading), [maximum, threads, cpus]
       assert_equal "MALLOC_ARENA_MAX=#{maximum && !excessive ? maximum : [cpu_limit || 2, 2].min.to_i}",
                    reading.recommended
     end
@@ -531,7 +531,7 @@ class LintValueTest < LintTest
     assert_match(/^    MALLOC_CONF=narenas:2,tcache_max:4096,dirty_decay_ms:1000$/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_predicate reading.to_s(unicode: false), :ascii_only?
-    assert_match(/Nothing is wrong/, jemalloc.to_s)
+    assert_match(/No problems found in the settings/, jemalloc.to_s)
   end
 end
 

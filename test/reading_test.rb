@@ -67,10 +67,46 @@ class ReadingTest < MemscopeTest
     assert_equal reading.at, reading.at.floor(3)
   end
 
+  # A pid alone is used again, and is another process's in each container.
+  def test_it_says_of_which_process_it_is
+    own = sample.process
+    forked = IO.popen("-") do |io|
+      next Sample.from_json(io.read) if io
+
+      $stdout.print(sample.to_json)
+      $stdout.flush
+      exit!
+    end
+
+    assert_equal [File.read("/proc/sys/kernel/random/boot_id").strip, File.stat("/proc/self/ns/pid").ino,
+                  File.read("/proc/self/stat").split(") ").last.split[19].to_i],
+                 [own.boot_id, own.pid_namespace, own.started]
+    assert own.same_machine?(forked.process)
+    refute_equal [own.started, Process.pid], [forked.process.started, forked.pid]
+  end
+
+  def test_json_of_an_older_memscope_has_no_process
+    older = Sample.from_h(sample.to_h.except(:process))
+
+    assert_nil older.process
+    refute_includes older.to_h, :process
+  end
+
+  def test_two_processes_are_told_apart_as_far_as_they_are_known
+    own = sample.process
+    other = own.class.from_h(own.to_h.merge(started: own.started + 1))
+
+    assert own.same?(own)
+    refute own.same?(other)
+    assert own.same_machine?(other)
+    refute own.same_machine?(own.class.from_h(own.to_h.merge(boot_id: "another")))
+    assert own.same?(own.class.from_h({}))
+  end
+
   def test_to_h_begins_with_the_envelope_and_ends_with_reasons_and_cost
     hash = sample.to_h
 
-    assert_equal %i[schema kind memscope ruby pid at size_bytes], hash.keys.first(7)
+    assert_equal %i[schema kind memscope ruby pid at process size_bytes], hash.keys.first(8)
     assert_equal %i[reasons cost], hash.keys.last(2)
     assert_equal 1, hash[:schema]
     assert_match(/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\z/, hash[:at])
@@ -186,7 +222,7 @@ class ReadingTest < MemscopeTest
   end
 
   def test_from_h_refuses_unknown_keys
-    assert_refused(/from_h, a key: given "sizes", allowed: memscope, ruby, pid, at, size_bytes,/, sizes: 1)
+    assert_refused(/from_h, a key: given "sizes", allowed: memscope, ruby, pid, at, process, size_bytes,/, sizes: 1)
     assert_refused(/a key: given nil, allowed: a String or a Symbol/, nil => 1)
   end
 

@@ -58,7 +58,7 @@ class TasksTest < MemscopeTest
     ran = child('require "memscope/tasks"; Rake::Task["memscope:doctor"].invoke')
 
     assert_predicate ran, :success?, ran
-    assert_includes ran.out, "Nothing wrong"
+    assert_includes ran.out, "No problems found"
     assert_match(/^memscope:doctor: for this rake process itself \(pid \d+\)$/, ran.err)
   end
 

@@ -44,7 +44,7 @@ module Memscope
   #   diagnosis = Memscope.doctor
   #   diagnosis.healthy?              # => false
   #   diagnosis.first.title           # => "651.6 MiB is free inside malloc; a trim returns it"
-  #   diagnosis.first.remedy          # => "Memscope.purge(:trim)"
+  #   diagnosis.first.remedy          # => "memscope purge --pid 4711 trim"
   #   puts diagnosis
   class Diagnosis < Reading
     # One rule, and its outcome.
@@ -69,12 +69,24 @@ module Memscope
     # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 
-    # @return [Boolean, nil] whether no finding is a warning or critical; nil if there is none, but the RSS is unknown
-    def healthy?
-      return false if findings.any?(&:unhealthy?)
+    # @return [Boolean, nil] whether no finding is a warning or critical; nil if there is none, but something that could
+    #   change this is unknown
+    def healthy? = { problems: false, none: true }[verdict]
 
-      true if evidence.ledger.rss_bytes
+    # @return [Symbol] :problems, if a finding is a warning or critical; :unknown without an RSS; :garbage if much of
+    #   what is in use may be garbage, which only a collection shows; :incomplete if some check could not be made; else
+    #   :none
+    def verdict
+      return :problems if findings.any?(&:unhealthy?)
+      return :unknown unless evidence.ledger.rss_bytes
+      return :garbage if findings.any? { |finding| finding.id == :possible_garbage }
+
+      checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none
     end
+
+    # @api private
+    # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis
+    def severities = findings.to_h { |finding| [finding.id, finding.severity] }
 
     # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }

@@ -14,11 +14,15 @@ module Memscope
       #
       # @param evidence [Diagnosis::Evidence]
       # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON, to judge growth as well
+      # @param held [Hash{Symbol => Symbol}, nil] the last verdict: severities by the ids of its findings. A finding
+      #   near its threshold keeps its severity, so that an idle process gets one answer
       # @return [Diagnosis]
-      # @raise [ArgumentError] if `since` is anything else
-      def diagnose(evidence, since: nil)
-        figures = Figures.new(evidence, earlier(since)&.evidence)
-        checks, findings = Rules.all.map { |rule| rule.judge(figures) }.transpose
+      # @raise [ArgumentError] if `since` is anything else, or is of another process
+      def diagnose(evidence, since: nil, held: nil)
+        earlier = earlier(since)
+        refuse_other(earlier, evidence.ledger, evidence.lint.environment) if earlier
+        figures = Figures.new(evidence, earlier&.evidence)
+        checks, findings = Rules.all.map { |rule| rule.judge(figures, held&.[](rule.id)) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
                             reasons: evidence.ledger.reasons, cost: evidence.cost },
                           evidence.ledger.envelope)
@@ -35,6 +39,21 @@ module Memscope
           raise ArgumentError, "Memscope.doctor: since: given #{Field.excerpt(since)}, allowed: a Memscope::" \
                                "Diagnosis, its to_h or its JSON"
         end
+      end
+
+      # A worker may be compared with the process that forked it.
+      def refuse_other(earlier, ledger, environment)
+        before = earlier.evidence.ledger
+        here = before.process.nil? || ledger.process.nil? || ledger.process.same_machine?(before.process)
+        return if here && (before.pid == environment.parent_pid || same?(earlier, ledger, environment))
+
+        raise ArgumentError, "Memscope.doctor: since: given a diagnosis of another process (pid #{before.pid}, read " \
+                             "at #{before.at}), allowed: one of this process (pid #{ledger.pid}), or of its parent"
+      end
+
+      def same?(earlier, ledger, environment)
+        before = earlier.evidence.ledger
+        before.pid == ledger.pid && earlier.evidence.lint.environment.started == environment.started
       end
 
       # The worst first; of equal severity, the one that affects most memory.

@@ -52,10 +52,12 @@ module Memscope
     # @param shared [Boolean] split each row into shared and private pages: 4 ms a GB
     # @param objects [Boolean] add what objects hold through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
+    # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use; `collected` says
+    #   how long that took, and how much memory the process shares no longer
     # @return [Ledger]
     # @raise [ArgumentError] unless each option is true or false
-    def ledger(deep: false, shared: false, objects: false, strict: false)
-      Ledger.read(deep: deep, shared: shared, objects: objects, strict: strict)
+    def ledger(deep: false, shared: false, objects: false, strict: false, gc: false)
+      Ledger.read(deep: deep, shared: shared, objects: objects, strict: strict, gc: gc)
     end
 
     # Every mapping, with the ledger rows that own it. Tier T2.
@@ -106,13 +108,24 @@ module Memscope
     # @return [Workers]
     def workers = Workers.read
 
-    # What is wrong with the memory of this process, with remedies. Tier T2; changes nothing and runs no GC.
+    # What is wrong with the memory of this process, with remedies. Tier T2; changes nothing, and runs no GC unless
+    # `gc` is true.
     #
     # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON: adds findings about
     #   growth since then
+    # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that what is in use is not
+    #   garbage
     # @return [Diagnosis]
-    # @raise [ArgumentError] if `since` is not a diagnosis
-    def doctor(since: nil) = Doctor.diagnose(Diagnosis::Evidence.read, since: since)
+    # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process that is not this one's parent; or
+    #   unless `gc` is true or false
+    def doctor(since: nil, gc: false)
+      listener = Listener.current unless autoload?(:Listener)
+      worker = Workers.own unless autoload?(:Workers)
+      diagnosis = Doctor.diagnose(Diagnosis::Evidence.read(gc: gc, worker: worker), since: since,
+                                                                                    held: listener&.verdicts)
+      listener.verdicts = diagnosis.severities if listener
+      diagnosis
+    end
 
     # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.
     #
@@ -126,11 +139,13 @@ module Memscope
     # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
     # @param dry_run [Boolean] predict only, and change nothing
     # @param settle [Numeric] seconds to wait before the ledger `settled` is read; a dry run does not wait
+    # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is of what then remains. A purge
+    #   has the lever :gc instead
     # @return [Purge::Result]
     # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another wrong argument
     # @raise [Purge::Busy] when another thread of this process purges or tunes
-    def purge(*levers, arena: nil, dry_run: false, settle: 0)
-      Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle)
+    def purge(*levers, arena: nil, dry_run: false, settle: 0, gc: false)
+      Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
     end
 
     # Which Ruby lines allocated memory through malloc while the block ran, in any thread, that is still live when the

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "allocator"
+require_relative "ruby_heap/garbage"
 
 module Memscope
   # Every resident page of the process, in exactly one row: that of its proven owner, or the row :unattributed, whose
@@ -72,6 +73,17 @@ module Memscope
       end
     end
 
+    # A major GC that was asked for with `gc: true`, just before the scan.
+    class Collected < Record
+      # @return [Integer] its duration, during which no Ruby code ran, in microseconds
+      field :pause_us, :count, null: false
+      # @return [Integer, nil] fall of RSS; negative if it rose
+      field :returned_bytes, :signed_bytes
+      # @return [Integer, nil] memory shared with other processes before, and not after: a GC writes to the pages that a
+      #   forked process shares with its parent
+      field :unshared_bytes, :bytes
+    end
+
     include Lookup
 
     # @return [Allocator] read just before the scan; it has the ledger's envelope
@@ -87,6 +99,12 @@ module Memscope
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
     #   true`
     field :held_by_objects_bytes, :bytes
+    # @return [Integer, nil] the most of live slots and of malloc's memory in use that may be garbage: what the program
+    #   can have let go of since the last major GC, an upper bound. Small right after one, otherwise all of it; nil if
+    #   Ruby's or malloc's rows are unknown
+    field :garbage_max_bytes, :bytes
+    # @return [Collected, nil] nil without `gc: true`
+    field :collected, Collected, sparse: true
     # @return [Array<Row>] largest first
     field :rows, [Row], null: false
     parts_of :rows
@@ -99,31 +117,49 @@ module Memscope
     private_constant :INFLATED, :LOCKED, :REFUSED
 
     # (see Memscope.ledger)
-    def self.read(deep: false, shared: false, objects: false, strict: false)
-      { deep: deep, shared: shared, objects: objects, strict: strict }.each { |name, value| check_switch(name, value) }
-      of(Allocator.body) { Native.ledger(deep, shared, objects, strict) }
+    def self.read(deep: false, shared: false, objects: false, strict: false, gc: false)
+      { deep: deep, shared: shared, objects: objects, strict: strict, gc: gc }
+        .each { |name, value| check_switch(name, value) }
+      of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
     end
 
     # A deep ledger, with what is shared, and with what objects hold from a walk of their heap just before.
     #
     # @api private
     # @param heap [RubyHeap] read with `objects: true`
+    # @param collected [Hash, nil] the body of a Collected: a GC that was run before the walk
     # @return [Ledger]
-    def self.with_objects_of(heap)
-      of(Allocator.body) do
+    def self.with_objects_of(heap, collected = nil)
+      of(collected) do
         body = Native.ledger(true, true, :walked, false)
         body[:reasons] = { **heap.reasons.slice(:held_by_objects_bytes), **body[:reasons] }
         body.update(held_by_objects_bytes: heap.held_by_objects_bytes)
       end
     end
 
-    def self.of(allocator)
-      body = yield.update(allocator: allocator)
+    def self.of(collected)
+      unjudged = RubyHeap::Garbage.unjudged_bytes
+      allocator = Allocator.body
+      body = yield.update(allocator: allocator, collected: collected)
+      body[:garbage_max_bytes] = [collectable(body[:rows]), unjudged].compact.min
+      body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
       inflation = Native.profile_inflation
       body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
       capture(body)
     end
     private_class_method :of
+
+    # All that a GC could free at most; nil if the rows do not show it.
+    def self.collectable(rows)
+      heap, malloc = %i[ruby_heap malloc].map { |id| rows.find { |row| row[:id] == id } }
+      live = heap && heap[:children].find { |row| row[:id] == :live_slots }
+      live[:bytes] + (malloc[:detail][:in_use_bytes] || malloc[:bytes]) if live && malloc
+    end
+
+    def self.after_pause(cost, collected)
+      %i[wall_us gvl_us].to_h { |name| [name, cost[name] + collected[:pause_us]] }
+    end
+    private_class_method :collectable, :after_pause
 
     # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
     def self.capture(body, envelope = nil)

@@ -66,7 +66,7 @@ module Memscope
       type = record.fields.find { |field| field.name == name }&.type
       return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
 
-      shared = { **given.slice(:schema, :memscope, :ruby, :pid, :at), kind: type.kind }
+      shared = { **given.slice(:schema, :memscope, :ruby, :pid, :at, :process), kind: type.kind }
       shared.merge(keyed(given[name], [where, name], type))
     end
 

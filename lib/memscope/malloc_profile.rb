@@ -35,6 +35,10 @@ module Memscope
     }.freeze
     private_constant :OBSTACLES
 
+    # The first version of jemalloc whose profiler can record Ruby stacks, which can also crash: jemalloc's issue 2681.
+    CRASHING = "5.3.0"
+    private_constant :CRASHING
+
     # A profile is already running, or cannot run here. The message names the remedy.
     class Unavailable < StandardError; end
 
@@ -73,6 +77,17 @@ module Memscope
         return started if started.is_a?(Integer)
 
         raise Unavailable, "the malloc profile could not be started: #{Reasons.sentence(started)}"
+      end
+
+      # @api private
+      # @param version [String, nil] of jemalloc
+      # @return [String, nil] why its profiler must not be enabled, and what to do instead; nil if it can be
+      def crash(version)
+        return unless version&.start_with?(CRASHING)
+
+        "jemalloc #{CRASHING} can crash when a thread ends while its profiler is enabled (jemalloc's issue 2681), " \
+          "even if no profile runs: use the backend imports, which needs no restart (memscope profile --pid N " \
+          "--backend=imports), or another jemalloc"
       end
 
       # Checks the arguments of start.
@@ -168,8 +183,11 @@ module Memscope
       end
 
       def refuse_jemalloc
-        raise Unavailable, "#{OBSTACLES.fetch(Native.jemalloc_profiling)}; or use the backend imports, which needs " \
-                           "no settings"
+        obstacle = Native.jemalloc_profiling
+        crash = crash(Native.allocator[:version]) if obstacle == :off
+        raise Unavailable, "this process was started without jemalloc's profiler, and #{crash}" if crash
+
+        raise Unavailable, "#{OBSTACLES.fetch(obstacle)}; or use the backend imports, which needs no settings"
       end
 
       def prepare

@@ -54,6 +54,9 @@ module Memscope
     field :started_at, :time, null: false
     # @return [Integer] the current generation, to which new allocations belong
     field :generation, :count, null: false
+    # @return [Integer, nil] what older generations than this hold has survived a major GC since it was allocated; the
+    #   rest is not yet judged: it may be garbage. nil if nobody watched for major GCs
+    field :unjudged_generation, :count, sparse: true
     # @return [Array<Frame>] the frames of all stacks
     field :frames, [Frame], null: false
     # @return [Array<Stack>] the stacks of sampled allocations; their numbers sum to `live_bytes` and `samples`
@@ -78,6 +81,24 @@ module Memscope
     # @param envelope [Hash{Symbol => Object}, nil]
     def self.capture(body, envelope = nil)
       super(body.merge(frames: body[:frames].map { |frame| Libraries.attributed(frame) }), envelope)
+    end
+
+    # @api private
+    # @param generation [Integer] the first one that no major GC has judged
+    # @return [Profile] that knows what has survived
+    def judged_up_to(generation) = self.class.send(:new, { **values, unjudged_generation: generation })
+
+    # @return [Integer, nil] live bytes that have survived a major GC since they were allocated; nil if that is unknown
+    def survived_bytes = survived(stacks.map { |stack| [stack.generation, stack.live_bytes] })
+
+    # @return [Integer, nil] live bytes that no major GC has judged yet; nil if that is unknown
+    def unjudged_bytes = survived_bytes && (live_bytes - survived_bytes)
+
+    # @api private
+    # @param bytes [Hash{Integer => Integer}, Array<Array(Integer, Integer)>] live bytes by generation
+    # @return [Integer, nil] the part that has survived a major GC
+    def survived(bytes)
+      unjudged_generation && bytes.sum { |generation, live| generation < unjudged_generation ? live : 0 }
     end
 
     # The growth since an earlier profile of the same process.

@@ -307,6 +307,61 @@ module Memscope
     end
   end
 
+  # Which process a reading is of, on this machine and since its boot: a pid alone is used again, and is another
+  # process's in each container.
+  class ProcessIdentity < Record
+    # @return [String, nil] of this boot of the kernel (/proc/sys/kernel/random/boot_id)
+    field :boot_id, :string
+    # @return [Integer, nil] inode of the process's pid namespace (/proc/self/ns/pid)
+    field :pid_namespace, :count
+    # @return [Integer, nil] start time of the process in clock ticks since boot (/proc/self/stat)
+    field :started, :count
+
+    class << self
+      # The identity of this process, read once in each process. Safe in a trap handler.
+      #
+      # @api private
+      # @return [ProcessIdentity]
+      def current
+        pid, identity = @current
+        return identity if pid == Process.pid
+
+        (@current = [Process.pid, read].freeze).last
+      end
+
+      private
+
+      def read
+        capture({ boot_id: known { File.read("/proc/sys/kernel/random/boot_id").strip },
+                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i },
+                  started: known { File.read("/proc/self/stat").rpartition(")").last.split[19]&.to_i } })
+      end
+
+      # nil on a system without such a file.
+      def known
+        yield
+      rescue SystemCallError
+        nil
+      end
+    end
+
+    # @param other [ProcessIdentity]
+    # @return [Boolean] whether both are in the same pid namespace of the same boot, as far as that is known: only then
+    #   can their pids be compared
+    def same_machine?(other) = agree?(other, :boot_id, :pid_namespace)
+
+    # @param other [ProcessIdentity]
+    # @return [Boolean] whether both can be the same process; the pids must be equal too
+    def same?(other) = same_machine?(other) && agree?(other, :started)
+
+    private
+
+    # What one of the two lacks does not contradict.
+    def agree?(other, *names)
+      names.all? { |name| [public_send(name), other.public_send(name)].then { |a, b| a.nil? || b.nil? || a == b } }
+    end
+  end
+
   # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A
   # subclass declares its own fields with `field`; `reasons` and `cost` follow them.
   #
@@ -324,12 +379,14 @@ module Memscope
     field :pid, :count, null: false
     # @return [Time] UTC, to the millisecond
     field :at, :time, null: false
+    # @return [ProcessIdentity, nil] nil in JSON of a memscope that did not write it
+    field :process, ProcessIdentity, sparse: true
     # @return [Hash{Symbol => String}] why a value is nil, missing or approximate
     field :reasons, :sentences, null: false
     # @return [Cost]
     field :cost, :cost, null: false
 
-    ENVELOPE = own_fields.first(4).freeze
+    ENVELOPE = own_fields.first(5).freeze
     CLOSING = own_fields.last(2).freeze
     private_constant :ENVELOPE, :CLOSING
 
@@ -390,6 +447,7 @@ module Memscope
         body[:ruby] = RUBY_VERSION
         body[:pid] = Process.pid
         body[:at] = Clock.time
+        body[:process] = ProcessIdentity.current
         body
       end
     end

@@ -57,6 +57,11 @@ module Memscope
     # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled
     #   after boot do not skew it for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
+    # @return [Integer, nil] the same of the later half of the readings: whether it still grows; nil before that half
+    #   is long enough
+    field :rss_recent_bytes_per_hour, :signed_bytes, sparse: true
+    # @return [Hash{Symbol => Integer}, nil] growth of each top row of the ledger, like rss_bytes_per_hour
+    field :rows_bytes_per_hour, :hash, sparse: true
     # @return [Integer] number of readings of this process
     field :samples, :count, null: false
     # @return [Hash{Symbol => String}] why a value is nil, or old
@@ -103,6 +108,10 @@ module Memscope
         self.current = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
         nil
       end
+
+      # @api private
+      # @return [Worker, nil] this process's last report on itself; nil if it does not read itself at intervals
+      def own = current&.own
 
       # @api private
       # @return [Watch, Cluster, nil] what reads for this process; nil if nothing was started, as in a process that a

@@ -37,7 +37,7 @@ class CLIDoctorTest < MemscopeTest
     ran = doctor
 
     assert_includes [0, 1], ran.status
-    assert_match(/Nothing wrong|warning/, ran.out)
+    assert_match(/No problems found|warning/, ran.out)
     assert_match(/\Amemscope doctor: this is the memscope process itself; .*\n\z/, ran.err)
   end
 
@@ -69,8 +69,28 @@ class CLIDoctorTest < MemscopeTest
     end
 
     assert_equal [0, "lint"], [json.status.exitstatus, JSON.parse(json.out)["kind"]]
-    assert_match(/Nothing is wrong with the settings/, text.out)
-    assert_equal 64, doctor("--settings", "--since", "x").status
+    assert_match(/No problems found in the settings/, text.out)
+    assert_equal [64, 64], [doctor("--settings", "--since", "x"), doctor("--settings", "--gc")].map(&:status)
+  end
+
+  def test_garbage_is_collected_when_asked_for
+    diagnoses = [[], %w[--gc]].map { |given| Memscope::Diagnosis.from_json(doctor("--json", *given).out) }
+    without, with = diagnoses.map { |diagnosis| diagnosis.evidence.ledger }
+
+    assert_nil without.collected
+    assert_operator with.collected.pause_us, :positive?
+    assert_operator with.garbage_max_bytes, :<, 4 * Charts::MEBIBYTE
+  end
+
+  def test_another_process_cannot_be_compared_with
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "other.json")
+      IO.popen("-") { |io| io ? io.read : File.write(path, Memscope.doctor.to_json) }
+      ran = doctor("--since", path)
+
+      assert_equal [64, ""], ran.to_a.first(2)
+      assert_match(/^memscope doctor: --since .*another process \(pid \d+, read at .*\), allowed: one of this/, ran.err)
+    end
   end
 
   # Before its script runs, since a server does not end.
@@ -101,7 +121,7 @@ class CLIDoctorTest < MemscopeTest
   def test_of_a_program_when_it_ends
     ran = launch("doctor", "--", RbConfig.ruby, "-e", "puts 1; exit 3")
 
-    assert_exit 3, ran, out: "1\n", err: /Nothing wrong: .* resident/
+    assert_exit 3, ran, out: "1\n", err: /No problems found\. RSS .* MiB/
   end
 
   def test_growth_of_a_program_since_its_first_diagnosis

@@ -415,4 +415,16 @@ class ExecApplicationTest < ExecTest
     assert_equal(["nil[]", '"libjemalloc"[]'], endings.map { |ending| ending["body"] })
     assert_equal(*endings.map { |ending| ending["status"] })
   end
+
+  # jemalloc's issue 2681. Whoever sets prof:true by --conf has decided.
+  def test_a_profiler_that_crashes_is_refused
+    skip_under_sanitizer
+    version = ChildProcess.run("puts Memscope.allocator.short_version", preload: ChildProcess::ALLOCATORS[:jemalloc],
+                                                                        requires: ["memscope"]).out.chomp
+    skip "jemalloc #{version} does not crash" unless version == "5.3.0"
+    ran = launch("exec", "--profile", "--", RbConfig.ruby, "-e", "puts 1")
+
+    assert_exit 74, ran, out: "", err: /5\.3\.0 can crash.*--backend=imports.* is not started$/
+    assert_exit 0, launch("exec", "--conf=prof:true", "--", RbConfig.ruby, "-e", "puts 1"), out: "1\n"
+  end
 end

@@ -68,7 +68,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
 
     assert_exit 0, ran
     assert_equal ["diagnosis", ran.out.to_i], diagnosis.values_at("kind", "pid")
-    assert_match(/nothing wrong/i, launch("doctor", "--", *ruby("1")).err)
+    assert_match(/no problems found/i, launch("doctor", "--", *ruby("1")).err)
   end
 
   def test_exit_statuses_and_signals_are_the_programs_own

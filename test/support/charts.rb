@@ -16,7 +16,7 @@ module Charts
         second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
-        cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
+        cgroup: reading(:Cgroup, cgroup, differences[:cgroup]), growth: differences[:growth],
         lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]) }
     )
   end
@@ -60,7 +60,7 @@ module Charts
     rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows], **sharing), heap_row,
             Bodies.row(:files, "files", 20), *differences[:rows]]
     body = Bodies.ledger(rows: rows, allocator: allocator(malloc[:name], differences[:allocator]),
-                         held_by_objects_bytes: in_use - untracked)
+                         held_by_objects_bytes: in_use - untracked, garbage_max_bytes: 10 * MEBIBYTE)
     reading(:Ledger, body, differences.fetch(:ledger, {}))
   end
 
@@ -92,7 +92,8 @@ module Charts
 
   def snapshot(malloc)
     { rss_bytes: 0, virtual_bytes: 0, shared_bytes: 0, gc_heaps: nil, glibc: nil, jemalloc: malloc[:totals],
-      gc: { malloc_increase_bytes_limit: 16 * MEBIBYTE, oldmalloc_increase_bytes_limit: 16 * MEBIBYTE },
+      gc: { malloc_increase_bytes_limit: 16 * MEBIBYTE, oldmalloc_increase_bytes_limit: 16 * MEBIBYTE,
+            oldmalloc_increase_bytes: 5 * MEBIBYTE, count: 40, major_gc_count: 8 },
       reasons: {}, cost: Bodies.cost }
   end
 
@@ -118,6 +119,12 @@ module Charts
   def cgroup
     { version: :v2, limit_bytes: nil, working_set_bytes: 300 * MEBIBYTE, events: { oom_kill: 0 },
       reasons: {}, cost: Bodies.cost }
+  end
+
+  def growth(mebibytes, per_hour, recent = nil)
+    { bytes_per_hour: per_hour * MEBIBYTE, recent_bytes_per_hour: recent && (recent * MEBIBYTE),
+      rows_per_hour: { malloc: per_hour * MEBIBYTE, files: 1_000 }, since_boot_bytes: mebibytes * MEBIBYTE,
+      booted_at: 1_795_000_000_000, samples: 40 }
   end
 
   def reading(name, body, differences)

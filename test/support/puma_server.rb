@@ -12,8 +12,12 @@ class PumaServer < PumaProcess
     Dir.mktmpdir { |directory| super(directory, configuration, **options) }
   end
 
+  # @return [String] where it runs, and where its processes listen
+  attr_reader :directory
+
   # @param through [Array<String>] a command of memscope's that becomes Puma
   def initialize(directory, configuration, preload: nil, env: {}, through: [])
+    @directory = directory
     write(directory, configuration)
     super(command(through), environment(directory, preload, env), directory)
     until_found("answer") { get("/pid") }

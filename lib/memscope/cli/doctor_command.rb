@@ -18,7 +18,7 @@ module Memscope
                    example: "memscope doctor --pid 4711 --json --output diagnosis.json", notes: NOTES,
                    options: [*PROCESS, *TEXT,
                              ["--since FILE", "judge growth since the diagnosis", "in FILE, written with --json"],
-                             SETTINGS] },
+                             GC, SETTINGS] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma",
                    options: [*EVERY, SETTINGS], notes: PROGRAM_NOTES }
@@ -30,7 +30,7 @@ module Memscope
       private
 
       def perform
-        refuse("--settings and --since exclude each other") if settings? && @given[:since]
+        %i[since gc].each { |name| refuse("--settings and --#{name} exclude each other") if settings? && @given[name] }
         since = earlier
         reading = other? ? asking { of_other(since) } : own(since)
         deliver_readings([reading])
@@ -49,16 +49,29 @@ module Memscope
 
       def own(since)
         say("this is the memscope process itself; for your program: memscope doctor -- COMMAND")
-        settings? ? Memscope.lint : Memscope.doctor(since: since)
+        return Memscope.lint if settings?
+
+        comparing { Memscope.doctor(since: since, **collect) }
       end
 
       # Growth is judged in this process: an earlier diagnosis is too large for a request.
       def of_other(since)
         return other.call(:lint) if settings?
 
-        diagnosis = other.call(:doctor)
-        since ? Doctor.diagnose(diagnosis.evidence, since: since) : diagnosis
+        diagnosis = other.call(:doctor, **collect)
+        return diagnosis unless since
+
+        comparing { Doctor.diagnose(diagnosis.evidence, since: since, held: diagnosis.severities) }
       end
+
+      # Refuses a diagnosis of another process.
+      def comparing
+        yield
+      rescue ArgumentError => e
+        usage_error(e.message.sub("Memscope.doctor: since:", "--since #{@given[:since]}:"))
+      end
+
+      def collect = @given.slice(:gc)
 
       def status(reading)
         return reading.problems.any? { |problem| problem.severity == :warning } ? 1 : FINE if settings?

@@ -19,6 +19,10 @@ module Memscope
         memscope/allocator in $XDG_CONFIG_HOME, #{Launch::AllocatorChoice::HOST_FILE}. Each
         holds a value for --allocator; "off" starts COMMAND unchanged. If none of them
         exists, the allocator is jemalloc.
+
+        --profile is refused with jemalloc 5.3.0, which can crash when a thread ends
+        while its profiler is enabled. The backend imports of memscope profile needs
+        neither --profile nor a restart.
       TEXT
       FORMS = {
         program: { summary: "start a program after verifying that jemalloc will serve its malloc",
@@ -34,6 +38,7 @@ module Memscope
 
       # --conf may be repeated; --profile is short for one of them.
       def give(name, value)
+        super if name == :profile
         return super unless %i[conf profile].include?(name)
 
         @given[:conf] = [*@given[:conf], name == :conf ? value : MallocProfile::CONF].join(",")
@@ -47,7 +52,7 @@ module Memscope
       end
 
       def proved(program, choice)
-        environment = Launch::Proof.environment(choice, @given[:conf])
+        environment = Launch::Proof.environment(choice, @given[:conf], profiled: @given.key?(:profile))
         objection = program.objection(choice.library, environment.changes)
         raise Launch::Refusal, objection if objection
 

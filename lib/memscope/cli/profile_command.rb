@@ -16,6 +16,10 @@ module Memscope
         the profile runs. The report names the backend. If a profile is already running,
         it continues with its own backend and rate, and the report shows only the change
         during --seconds N.
+
+        The report tells what survived a full garbage collection since it was
+        allocated from what none has judged yet, which may be garbage. A longer profile
+        sees more of the process's own collections; --gc adds one at its end.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -27,8 +31,8 @@ module Memscope
         --pid. The exit status is COMMAND's own.
 
         With the backend auto, the program starts with jemalloc and its profiler
-        enabled, if such a jemalloc is installed; else it is profiled with imports. The
-        report names the backend.
+        enabled, if such a jemalloc is installed and is not 5.3.0, whose profiler can
+        crash; else it is profiled with imports. The report names the backend.
       TEXT
       GROUPINGS = Profile::Sampled::GROUPINGS
       SAMPLING = [["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
@@ -45,6 +49,7 @@ module Memscope
                    example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
+                             ["--gc", "collect garbage before the report"],
                              ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
@@ -74,7 +79,8 @@ module Memscope
         FINE
       end
 
-      # A profile that is already running is somebody else's: it continues, and only its change is reported.
+      # A profile that is already running is somebody else's: it continues, and only its change is reported. What has
+      # survived a major GC is known for own profiles only.
       def asked
         running, jemalloc = other.call(:malloc_profile_state).values_at("running", "jemalloc")
         running ? changed : recorded(chosen(jemalloc))
@@ -103,7 +109,7 @@ module Memscope
         begin
           wait
         ensure
-          profile = other.call(:malloc_profile_stop, token: token)
+          profile = other.call(:malloc_profile_stop, token: token, **@given.slice(:gc))
         end
         profile
       rescue Client::Failed => e
@@ -156,7 +162,7 @@ module Memscope
         choice = Launch::AllocatorChoice.read(nil, ENV)
         raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
 
-        environment = Launch::Proof.environment(choice, MallocProfile::CONF)
+        environment = Launch::Proof.environment(choice, MallocProfile::CONF, profiled: true)
         say("profiling with jemalloc's own profiler") if backend == :auto
         [environment, backend]
       rescue Launch::Refusal => e

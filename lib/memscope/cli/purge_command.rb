@@ -17,6 +17,7 @@ module Memscope
         process: { summary: "return unused memory to the kernel, and print how much",
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
+                             ["--gc", "for --dry-run: collect garbage first"],
                              ["--arena N", OptionParser::DecimalInteger, "one jemalloc arena (for decay and purge)"],
                              ["--settle S", Float, "measure again after S seconds"], *TEXT] }
       }.freeze
@@ -43,7 +44,7 @@ module Memscope
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      def options = @given.slice(:dry_run, :arena, :settle)
+      def options = @given.slice(:dry_run, :arena, :settle, :gc)
 
       # Settles in this process: if the other one waited, so would all its clients.
       def of_other(settle: 0, **options)

@@ -15,6 +15,7 @@ module Memscope
         exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
         because memscope's thread is in a timed sleep.
       TEXT
+      GC = ["--gc", "collect garbage first, so that", "none of it counts as in use"].freeze
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "add the malloc memory that objects report" }.freeze
@@ -27,12 +28,12 @@ module Memscope
       FORMS = {
         process: { summary: "print where the memory of a process is, to the byte",
                    example: "memscope report --pid 4711 --json --output ledger.json",
-                   options: [*PROCESS, *TEXT, *OPTIONS] },
+                   options: [*PROCESS, *TEXT, *OPTIONS, GC] },
         program: { summary: "run a Ruby program and print where its memory is when it ends",
                    example: "memscope report --every 60 --output app.txt -- bundle exec puma", notes: PROGRAM_NOTES,
-                   options: [*EVERY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1)] }
+                   options: [*EVERY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1), GC] }
       }.freeze
-      private_constant :FORMS, :PROGRAM_NOTES, :DEPTHS, :READINGS, :EVERY, :OPTIONS
+      private_constant :FORMS, :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :EVERY, :OPTIONS
 
       private
 
@@ -46,7 +47,7 @@ module Memscope
       # The readings other than the ledger, in the order of the command line.
       def chosen = @given.keys & READINGS.keys
 
-      def depths = @given.slice(*DEPTHS.keys)
+      def depths = @given.slice(*DEPTHS.keys, :gc)
 
       def refuse_depths
         return unless chosen.any? && depths.value?(true)

@@ -8,6 +8,7 @@ require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
+require_relative "growth"
 
 module Memscope
   class Diagnosis < Reading
@@ -31,8 +32,12 @@ module Memscope
       field :process_memory, ProcessMemory, null: false
       # @return [Cgroup]
       field :cgroup, Cgroup, null: false
+      # @return [Growth, nil] nil unless the process reads itself at intervals, and has done so for a minute
+      field :growth, Growth, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
+      # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
+      field :total_cost, :cost, sparse: true
 
       # A second snapshot is taken if this many bytes are freed pages, and after this many seconds.
       MANY = 16 * 1_048_576
@@ -42,21 +47,25 @@ module Memscope
 
       # Takes all of the readings. Tier T2.
       #
+      # @param gc [Boolean] collect garbage first
+      # @param worker [Worker, nil] this process's own report on its growth
       # @return [Evidence]
-      def self.read
+      def self.read(gc: false, worker: nil)
+        began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
+        collected = RubyHeap::Garbage.collect if gc
         heap = RubyHeap.bounded(objects: true)
-        ledger = Ledger.with_objects_of(heap)
+        ledger = Ledger.with_objects_of(heap, collected)
         snapshot = Snapshot.read
-        capture({ ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
-                  **(ledger.allocator.name == :jemalloc ? of_jemalloc(heap) : {}), ruby_heap: heap,
-                  process_memory: ProcessMemory.read, cgroup: Cgroup.read, lint: lint })
+        arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
+        parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
+                  fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
+                  cgroup: Cgroup.read, lint: lint }
+        capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker),
+                           total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
       end
 
-      def self.of_jemalloc(heap)
-        { arenas: Arenas.read.map { |arena| arena.to_h.slice(*OF_ARENAS) },
-          fragmentation: Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap) }
-      end
+      def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
 
       def self.second_snapshot(jemalloc)
         return unless jemalloc && jemalloc[:background_threads]&.zero?
@@ -65,12 +74,22 @@ module Memscope
         sleep(MOMENT)
         Snapshot.read
       end
-      private_class_method :of_jemalloc, :second_snapshot
 
-      # @return [Hash{Symbol => Object}] the costs of the readings together, without second_snapshot and arenas
+      def self.total_cost(readings, wall_us)
+        { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
+      end
+      private_class_method :of_jemalloc, :second_snapshot, :total_cost
+
+      # @api private
+      # @return [Array<Reading>] without the heap if the fragmentation is there, whose cost includes the heap's
+      def self.costly(readings)
+        readings.any?(Fragmentation) ? readings.grep_v(RubyHeap) : readings
+      end
+
+      # @return [Hash{Symbol => Object}] `total_cost`, or else what the readings say of themselves
       def cost
-        with_heap = fragmentation || ruby_heap # the fragmentation's cost includes the heap's
-        Cost.sum([ledger, snapshot, with_heap, process_memory, cgroup, lint].map(&:cost))
+        total_cost || Cost.sum(Evidence.costly([ledger, snapshot, second_snapshot, fragmentation, ruby_heap,
+                                                process_memory, cgroup, lint].compact).map(&:cost))
       end
     end
   end

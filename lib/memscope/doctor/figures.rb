@@ -22,10 +22,17 @@ module Memscope
       # @return [Figures, nil] the figures of the earlier diagnosis
       attr_reader :earlier
 
+      # @return [Symbol, nil] the severity that the finding of the rule that is being judged had in the last verdict
+      attr_accessor :held
+
+      # By how much a number must exceed its thresholds to be unhealthy, unless it was in the last verdict.
+      MARGIN = 1.1
+      private_constant :MARGIN
+
       # @!method rss_bytes
       #   @return [Integer, nil]
-      def_delegators :ledger, :rss_bytes, :allocator
-      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint
+      def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
+      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :growth
       def_delegators :lint, :environment
 
       # @param evidence [Diagnosis::Evidence]
@@ -35,6 +42,9 @@ module Memscope
         @earlier = earlier && Figures.new(earlier)
         @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
       end
+
+      # @return [Float] what the thresholds of the rule that is being judged are multiplied by
+      def margin = [nil, :info].include?(held) ? MARGIN : 1.0
 
       def glibc? = allocator.name == :glibc
 
@@ -78,6 +88,15 @@ module Memscope
         held = ledger.held_by_objects_bytes unless objects_left_out?
         in_use && held && [in_use - held, 0].max
       end
+
+      # @return [Integer, nil] bytes of live slots and of malloc memory in use
+      def in_use_bytes
+        parts = [bytes(:ruby_heap, :live_slots), detail(:malloc, :in_use_bytes)]
+        parts.sum unless parts.include?(nil)
+      end
+
+      # @return [Integer] bytes by which malloc has grown since the last major GC, as Ruby counts it
+      def unjudged_increase_bytes = snapshot.gc[:oldmalloc_increase_bytes] || 0
 
       # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance
       def ruby?(series) = ledger.ruby.start_with?("#{series}.")
@@ -240,7 +259,8 @@ module Memscope
 
       # @return [Boolean] whether no pages were purged since the earlier diagnosis, although all of them were due
       def decay_overdue?
-        purged_since_earlier&.zero? && seconds * 1000 > setting(:dirty_decay_ms) &&
+        decay = setting(:dirty_decay_ms)
+        decay && purged_since_earlier&.zero? && seconds * 1000 > decay &&
           [earlier.jemalloc(:pdirty), jemalloc(:pdirty)].min >= jemalloc(:pdirty) / 2
       end
 
@@ -249,9 +269,7 @@ module Memscope
       # @return [String, nil] why this diagnosis cannot be compared with the earlier one
       def incomparable
         return "no earlier diagnosis was given" unless earlier
-        unless earlier.ledger.pid == ledger.pid && earlier.environment.started == environment.started
-          return "the earlier diagnosis is of another process"
-        end
+        return "the earlier diagnosis is of the parent" unless earlier.ledger.pid == ledger.pid
 
         "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
       end
@@ -259,11 +277,14 @@ module Memscope
       # @yieldparam figures [Figures]
       # @yieldreturn [Integer, nil]
       # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
-      def growth
+      def growth_of
         before = yield(earlier)
         now = yield(self)
         before && now && [now - before, 0].max
       end
+
+      # @return [Integer, nil] bytes by which Ruby's objects have grown even if all that may be garbage is
+      def kept_growth_bytes = garbage_max_bytes && (growth_of(&:ruby_bytes) - garbage_max_bytes)
 
       # @return [Float] time since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f

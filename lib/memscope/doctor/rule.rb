@@ -19,6 +19,9 @@ module Memscope
     # * remedy: an Array of Finding's remedy and remedy_cost, or a lambda.
     # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
+    # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them:
+    # within this tenth, a number that hardly moves would change the verdict from one reading to the next.
+    #
     # @api private
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
@@ -40,8 +43,10 @@ module Memscope
       end
 
       # @param figures [Figures]
+      # @param held [Symbol, nil] the severity of this rule's finding in the last verdict
       # @return [Array(Hash, Hash)] the body of a Diagnosis::Check, and that of a Finding, or nil if nothing was found
-      def judge(figures)
+      def judge(figures, held = nil)
+        figures.held = held
         reason = figure(:inapplicable, figures)
         return [check(:inapplicable, reason), nil] if reason
 
@@ -56,13 +61,17 @@ module Memscope
 
       def check(outcome, reason = nil) = { id: id, subject: @subject, outcome: outcome, reason: reason }
 
-      def enough?(bytes, figures)
-        bytes.nil? || (bytes >= @rule[:floor] && bytes >= @rule[:ratio] * (figures.public_send(@rule[:of]) || 0))
+      def enough?(bytes, figures, margin = 1.0)
+        return true if bytes.nil?
+
+        bytes >= margin * @rule[:floor] && bytes >= margin * @rule[:ratio] * (figures.public_send(@rule[:of]) || 0)
       end
+
+      def severity(figures, bytes) = enough?(bytes, figures, figures.margin) ? value(:severity, figures) : :info
 
       def finding(figures, bytes)
         remedy, cost = value(:remedy, figures, bytes)
-        { id: id, severity: value(:severity, figures), confidence: value(:confidence, figures),
+        { id: id, severity: severity(figures, bytes), confidence: value(:confidence, figures),
           title: value(:title, figures, bytes), explanation: value(:explanation, figures, bytes),
           evidence: evidence(figures), affected_bytes: bytes, remedy: remedy, remedy_cost: cost,
           **recoverable(figure(:recoverable, figures)) }
@@ -100,6 +109,8 @@ module Memscope
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # Bytes.
       FLOOR = 16 * MEBIBYTE
+      # Of this much memory it matters what it is.
+      MUCH = 192 * MEBIBYTE
 
       GLIBC = ->(f) { "glibc does not serve malloc" unless f.glibc? }
       JEMALLOC = ->(f) { "jemalloc does not serve malloc" unless f.jemalloc? }
@@ -109,16 +120,33 @@ module Memscope
         { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.environment.thp_mode,
           huge_page_gaps: f.environment.thp_gaps }
       end
-      private_constant :MEBIBYTE, :GLIBC, :JEMALLOC, :LIMITED, :HUGE
+      private_constant :MEBIBYTE, :MUCH, :GLIBC, :JEMALLOC, :LIMITED, :HUGE
 
       class << self
         # @return [Array<Rule>]
-        def all = [*SMALL, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *RUBY_RULES, *KERNEL_RULES, *KNOWN_RULES]
+        def all = [*SMALL, *GROWTH, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *RUBY_RULES, *KERNEL_RULES, *KNOWN_RULES]
 
         private
 
         # Makes rules from their attributes by id; `shared` holds attributes of all of them, which a rule can override.
         def table(shared = {}, **rules) = rules.map { |id, own| Rule.new(id: id, **shared, **own) }.freeze
+
+        # The command for a process that listens.
+        def purge(figures, *levers) = "memscope purge --pid #{figures.ledger.pid} #{levers.join(' ')}"
+
+        # The command that shows which lines allocate, without a restart.
+        def profile(figures) = "memscope profile --pid #{figures.ledger.pid} --backend=imports --seconds 30"
+
+        # The command that judges again, after a collection.
+        def collect(figures) = "memscope doctor --pid #{figures.ledger.pid} --gc"
+
+        def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
+
+        # A sentence on what is not known of memory in use; nil right after a collection.
+        def unjudged(figures)
+          bytes = figures.garbage_max_bytes
+          "Up to #{size(bytes)} of what is in use may be garbage." if bytes && bytes >= MEBIBYTE
+        end
 
         # "61 %"
         def percent(share) = format("%.0f %%", 100 * share)
@@ -127,4 +155,4 @@ module Memscope
   end
 end
 
-%w[settings glibc jemalloc ruby kernel known].each { |file| require_relative "rules/#{file}" }
+%w[growth settings glibc jemalloc ruby kernel known].each { |file| require_relative "rules/#{file}" }

@@ -21,12 +21,14 @@ module Memscope
         # @param choice [AllocatorChoice]
         # @param pairs [String, nil] for MALLOC_CONF
         # @return [Environment] in which the chosen allocator is proved to serve malloc
-        # @raise [Refusal] saying why it is not proved
-        def environment(choice, pairs)
+        # @param profiled [Boolean] whether the pairs enable jemalloc's profiler because memscope was asked for it
+        # @raise [Refusal] saying why it is not proved, or why its profiler is not enabled
+        def environment(choice, pairs, profiled: false)
           environment = Environment.new(ENV)
           choice.library ? environment.preload(choice.library) : environment.drop_allocators
           environment.configure(pairs) if pairs
-          allocator = probe(choice, environment.changes)
+          allocator, version = probe(choice, environment.changes).split
+          raise Refusal, MallocProfile.crash(version) if profiled && MallocProfile.crash(version)
           return environment if allocator == "jemalloc" || pairs.nil?
 
           raise Refusal, "MALLOC_CONF is for jemalloc, and this is #{allocator}"
@@ -47,13 +49,13 @@ module Memscope
         end
 
         # @param expected [String] jemalloc, glibc, or the path of a library
-        # @return [Array(String, nil), Array(nil, String)] the allocator that is proved to serve malloc, or why the
-        #   expected one is not
+        # @return [Array(String, nil), Array(nil, String)] the allocator that is proved to serve malloc, and its version
+        #   if that is known; or why the expected one is not proved
         def attempt(expected)
           require_relative "../../memscope"
           allocator = Memscope.allocator
           objection = mismatch(allocator, expected) || unheeded(allocator)
-          objection ? [nil, objection] : [allocator.name.to_s, nil]
+          objection ? [nil, objection] : [[allocator.name, allocator.short_version].compact.join(" "), nil]
         rescue StandardError, ScriptError => e
           [nil, "the proof failed: #{e.message} (#{e.class})"]
         end

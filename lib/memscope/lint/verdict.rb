@@ -11,7 +11,10 @@ module Memscope
     class Verdict
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8
-      private_constant :FEW_ARENAS
+      # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether their number
+      # does.
+      HARMLESS = %i[without_effect too_many_arenas].freeze
+      private_constant :FEW_ARENAS, :HARMLESS
 
       # @param inputs [Inputs]
       def initialize(inputs)
@@ -46,7 +49,10 @@ module Memscope
       def judge_arenas(name)
         limit = @values[name]
         excessive = [limit, @environment.threads].compact.min > [FEW_ARENAS, 4 * @environment.parallel].max
-        harm(name, :too_many_arenas, "up to #{limit} arenas for #{crowd}") if excessive
+        if excessive
+          harm(name, :too_many_arenas,
+               "#{@allocator.name} may use #{limit} arenas for #{crowd}; each fragments separately")
+        end
         return if limit <= @environment.arenas || (@pairs.key?(name) && !excessive)
 
         pair(name, @environment.arenas,
@@ -60,7 +66,7 @@ module Memscope
       end
 
       def harm(name, id, text, replacement = nil)
-        @harms << [id, id == :without_effect ? :info : :warning, "#{name}: #{text}", replacement]
+        @harms << [id, HARMLESS.include?(id) ? :info : :warning, "#{name}: #{text}", replacement]
       end
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]

@@ -13,6 +13,11 @@ module Memscope
     module Lease
       # The allowed duration, in seconds.
       SECONDS = (0.001..86_400)
+      # A lease starts a new generation at this interval, or so many of them if it is long, to tell what was allocated
+      # before a major GC.
+      TICK = 1.0
+      TICKS = 60
+      private_constant :TICK, :TICKS
       # Seconds that the profile continues beyond its duration, so that the requester has time to stop it.
       GRACE = 10
 
@@ -37,24 +42,25 @@ module Memscope
               @session = MallocProfile.start_session(rate: rate, backend: backend)
               @hooked ||= Forks.listen(child: -> { forked }) && true
               @shared = shared
+              @ends = [] # of each generation: how many major GCs had begun
               @token = SecureRandom.hex(8)
-              watch(@token, seconds + GRACE)
+              watch(@token, seconds)
               @token
             end
           end
         end
 
         # @param token [String] from start
+        # @param gc [Boolean] collect garbage first
         # @return [Profile]
         # @raise [Unavailable] if the profile of this token has already ended
-        def stop(token)
+        def stop(token, gc: false)
           @lock.synchronize do
             unless token && token == @token && held?
               raise Unavailable, "this malloc profile has ended already, or another requester stopped it"
             end
 
-            @token = nil
-            MallocProfile.stop
+            finish(gc: gc)
           end
         end
 
@@ -69,8 +75,7 @@ module Memscope
               raise Unavailable, "the running malloc profile was not started on a page: only its starter can stop it"
             end
 
-            @token = nil
-            MallocProfile.stop
+            finish
           end
         end
 
@@ -97,6 +102,29 @@ module Memscope
           Native.stop_profile if held
         end
 
+        # The second collection frees what the first has left to finalizers.
+        def finish(gc: false)
+          @token = nil
+          if gc
+            mark
+            2.times { GC.start }
+          end
+          judged = judged_majors
+          MallocProfile.stop.judged_up_to(@ends.count { |majors| majors < judged })
+        end
+
+        # Ends a generation. A major GC that begins later judges all that it has allocated.
+        def mark
+          @ends << GC.stat(:major_gc_count)
+          MallocProfile.next_generation
+        end
+
+        # How many major GCs are over. One that still sweeps has not freed all garbage.
+        def judged_majors
+          over = GC.latest_gc_info(:state) == :none || GC.latest_gc_info(:major_by).nil?
+          GC.stat(:major_gc_count) - (over ? 0 : 1)
+        end
+
         def watch(token, seconds)
           # The thread inherits the interrupt mask of start, under which it could not be killed.
           Forks.background("memscope profile") do
@@ -105,7 +133,12 @@ module Memscope
         end
 
         def expire(token, seconds)
-          sleep(seconds)
+          tick = [TICK, seconds / TICKS].max
+          (seconds / tick).floor.times do
+            sleep(tick)
+            @lock.synchronize { mark if @token == token && held? }
+          end
+          sleep(GRACE + tick)
           @lock.synchronize do
             next unless @token == token
 

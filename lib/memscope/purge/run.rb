@@ -16,15 +16,17 @@ module Memscope
       # Takes the arguments of Memscope.purge.
       #
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
-      def initialize(levers, arena:, dry_run:, settle:)
+      def initialize(levers, arena:, dry_run:, settle:, gc: false)
         Purge.check_arena(CALL, arena)
         Result.check_switch(:dry_run, dry_run)
+        check_collection(gc, dry_run)
         seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
         refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
         check_levers(levers, arena)
         @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
         @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
         @arena = arena
+        @collect = gc
         @dry_run = dry_run
         @settle = settle.is_a?(Integer) ? settle : settle.to_f
         @ledgers = []
@@ -52,8 +54,8 @@ module Memscope
       private
 
       def predict
-        ledger = read(@levers)
-        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: false)) }
+        ledger = read(@levers, gc: @collect)
+        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: @collect)) }
       end
 
       def run_all
@@ -63,7 +65,9 @@ module Memscope
 
       # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
       # and after can be compared.
-      def read(levers) = Ledger.read(deep: levers.include?(:trim), shared: true).tap { |ledger| @ledgers << ledger }
+      def read(levers, gc: false)
+        Ledger.read(deep: levers.include?(:trim), shared: true, gc: gc).tap { |ledger| @ledgers << ledger }
+      end
 
       def run(name, following)
         before = @ledgers.last
@@ -147,6 +151,12 @@ module Memscope
       def usual(arena)
         here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here
+      end
+
+      def check_collection(collect, dry_run)
+        return if [dry_run, false].include?(collect)
+
+        refuse("gc", collect, dry_run ? "true, false" : "false; a purge has the lever :gc instead")
       end
 
       def check_levers(levers, arena)

@@ -27,7 +27,7 @@ module Memscope
       rss: Call.new(nil, []),
       allocator: Call.new(:Allocator, []),
       snapshot: Call.new(:Snapshot, %w[malloc]),
-      ledger: Call.new(:Ledger, %w[deep shared objects strict]),
+      ledger: Call.new(:Ledger, %w[deep shared objects strict gc]),
       arenas: Call.new(:Arenas, []),
       size_classes: Call.new(:SizeClasses, %w[arena]),
       fragmentation: Call.new(:Fragmentation, []),
@@ -36,14 +36,14 @@ module Memscope
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
       lint: Call.new(:Lint, []),
-      doctor: Call.new(:Diagnosis, []),
+      doctor: Call.new(:Diagnosis, %w[gc]),
       diagnosis_with_forecast: Call.new(nil, []),
       workers: Call.new(:Workers, []),
-      purge: Call.new(:"Purge::Result", %w[levers arena dry_run]),
+      purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
       malloc_profile_state: Call.new(nil, []),
       malloc_profile_snapshot: Call.new(:Profile, []),
       malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),
-      malloc_profile_stop: Call.new(:Profile, %w[token]),
+      malloc_profile_stop: Call.new(:Profile, %w[token gc]),
       malloc_profile_stop_shared: Call.new(nil, [])
     }.freeze
 
@@ -144,9 +144,10 @@ module Memscope
         MallocProfile::Lease.start(seconds: seconds, backend: backend, **options)
       end
 
-      def malloc_profile_stop(token: nil)
+      def malloc_profile_stop(token: nil, gc: false)
         check_actions
-        MallocProfile::Lease.stop(token)
+        refuse("gc", gc, "true, false") unless [true, false].include?(gc)
+        MallocProfile::Lease.stop(token, gc: gc)
       end
 
       # Keeps the samples, for malloc_profile_snapshot.

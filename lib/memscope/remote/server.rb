@@ -53,6 +53,10 @@ module Memscope
         warn "memscope: #{asked_by}: this process (pid #{Process.pid}) does not listen: #{e.message}"
       end
 
+      # @api private
+      # @return [Listener, nil] the one that listens in this process
+      def current = (@current if @current&.open? && @current.pid == Process.pid)
+
       private :new
 
       private
@@ -101,6 +105,10 @@ module Memscope
 
     # @return [Integer] the pid of the process that listens
     attr_reader :pid
+
+    # @api private
+    # @return [Hash{Symbol => Symbol}, nil] the doctor's last verdict: the severities of its findings
+    attr_accessor :verdicts
 
     # @api private
     def initialize(path)

@@ -23,29 +23,45 @@ module Memscope
       def reasons = []
 
       def verdict
-        bad, others = @reading.partition(&:unhealthy?)
+        bad, = @reading.partition(&:unhealthy?)
         return clear if bad.empty?
 
         counts = bad.group_by(&:severity).map do |severity, found|
           severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
         end
-        rss = ledger.rss_bytes ? "#{size(ledger.rss_bytes)} resident" : "a process of unknown RSS"
-        [@page.wrapped("#{counts.join(' and ')} in #{rss}: #{recoverable(bad, others)}.")]
+        now = returned(@reading.to_a)
+        [@page.wrapped("#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"),
+         *collected]
       end
 
-      # If nothing could be read, the absence of findings is not a verdict.
-      def clear
-        return [@page.wrapped("No verdict: the RSS of this process is unknown.")] unless ledger.rss_bytes
+      # Where something is unknown, the absence of problems is not a verdict.
+      def clear = [@page.wrapped(without_problems), *collected]
 
-        [@page.wrapped("Nothing wrong: #{size(ledger.rss_bytes)} resident. The checks are listed below.")]
+      def without_problems
+        case @reading.verdict
+        when :unknown then "No verdict: the RSS of this process is unknown."
+        when :garbage
+          most = @reading.find { |finding| finding.id == :possible_garbage }.affected_bytes
+          "No verdict yet: up to #{size(most)} of what is in use may be garbage. #{rss}."
+        when :incomplete
+          unknown, made = @reading.checked.partition { |check| check.outcome == :unknown }
+          "No problems found by #{counted(made.size,
+                                          'checks')}; #{count(unknown.size)} could not be made, see below. " \
+            "#{rss}."
+        else "No problems found. #{rss}."
+        end
       end
 
-      def recoverable(bad, others)
-        amount = returned(bad)
-        return "#{amount} recoverable now" if amount
+      def rss = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
 
-        amount = returned(others)
-        "no remedy while the process runs#{"; #{amount} of other memory recoverable now" if amount}"
+      # What a collection that was asked for has done.
+      def collected = ledger.collected ? [@page.wrapped(LedgerPage.of_collection(ledger.collected))] : []
+
+      def only_later(bad)
+        later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
+        return if later.empty? || returned(later)
+
+        later.size == bad.size && bad.one? ? " The warning needs a restart to fix." : " Some need a restart to fix."
       end
 
       # nil where nothing can be returned.
@@ -85,12 +101,15 @@ module Memscope
         clear, unknown, inapplicable = %i[clear unknown inapplicable].map do |outcome|
           @reading.checked.select { |check| check.outcome == outcome }
         end
-        [*listed("checked, nothing significant", clear), *listed("could not be checked", unknown),
+        [*listed("Checked, nothing significant", clear), *listed("Could not be checked", unknown),
          *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
-         *(not_applied(inapplicable.size) if inapplicable.any?)]
+         *(not_applied(inapplicable) if inapplicable.any?)]
       end
 
-      def not_applied(number) = "  #{counted(number, 'rules')} #{number == 1 ? 'does' : 'do'} not apply to this process"
+      def not_applied(checks)
+        why = checks.map(&:reason).tally.sort_by { |_reason, number| -number }.map(&:first)
+        @page.wrapped("#{counted(checks.size, 'checks')} #{checks.one? ? 'does' : 'do'} not apply: #{why.join('; ')}")
+      end
 
       def listed(words, checks) = checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
     end

@@ -27,11 +27,21 @@ module Memscope
         @number_width = [NUMBER_WIDTH, *numbers.map { |bytes| mebibytes(bytes).length + 2 }].max
       end
 
+      # @param collected [Ledger::Collected]
+      # @return [String] one sentence
+      def self.of_collection(collected)
+        returned = collected.returned_bytes
+        moved = "; RSS #{returned.negative? ? 'rose' : 'fell'} by #{Quantity.size(returned.abs)}" if returned
+        unshared = collected.unshared_bytes
+        lost = "; #{Quantity.size(unshared)} is no longer shared with other processes" if unshared&.positive?
+        "Garbage was collected first, in #{Quantity.milliseconds(collected.pause_us)}#{moved}#{lost}."
+      end
+
       private
 
       def title = @page.title(@reading)
 
-      def sections = [summary, (table if @reading.rss_bytes).to_a, holders, checks]
+      def sections = [summary, (table if @reading.rss_bytes).to_a, [*holders, *garbage], checks]
 
       def summary
         return ["  The kernel says  unknown; see the reasons below"] unless @reading.rss_bytes
@@ -110,7 +120,17 @@ module Memscope
         return [] unless allocated && held
 
         [@page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}; " \
-                       "#{size(allocated - held)} is untracked.")]
+                       "#{size(allocated - held)} is untracked: native memory, or garbage.")]
+      end
+
+      # How much of the rows that are in use may be garbage; after a collection, what that did.
+      def garbage
+        collected = self.class.of_collection(@reading.collected) if @reading.collected
+        first = "; gc: true (--gc) collects it first" unless collected
+        most = @reading.garbage_max_bytes
+        bound = most && mebibytes(most) != "0.0" && "Up to #{size(most)} of live slots and of malloc memory in " \
+                                                    "use may be garbage#{first}."
+        [collected, bound].select(&:itself).map { |text| @page.wrapped(text) }
       end
 
       def checks

@@ -48,7 +48,7 @@ module Memscope
       end
 
       def problems
-        return ["  Nothing is wrong with the settings."] if @reading.problems.empty? && @reading.allocator != :unknown
+        return ["  No problems found in the settings."] if @reading.problems.empty? && @reading.allocator != :unknown
 
         @reading.problems.flat_map do |problem|
           text = @page.wrapped("#{problem.severity}: #{problem.text}")

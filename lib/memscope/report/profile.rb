@@ -21,7 +21,8 @@ module Memscope
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations a bar has; older ones are added to its first.
       GENERATIONS = 12
-      private_constant :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :NARROW, :BARS, :GENERATIONS
+      LATE = "%s came too late to be noticed: until its address was sampled again, such a block counted as live."
+      private_constant :LATE, :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :NARROW, :BARS, :GENERATIONS
 
       # @param profile [Profile, Profile::Difference]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
@@ -30,11 +31,14 @@ module Memscope
       def initialize(profile, by: :line, limit: 20, **display)
         super(profile, **display)
         @by = by
-        @entries, @dead = profile.by(by).partition { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
+        @judged = profile.unjudged_generation unless profile.difference?
+        @entries, @dead = by_survival(profile.by(by)).partition do |entry|
+          !entry.live_bytes.zero? || entry.samples.positive?
+        end
         @limit = [limit, @entries.size].min
         @unicode = display.fetch(:unicode, true)
         @signed = profile.difference?
-        @generations = generations unless by == :generation || @signed
+        @generations = generations unless by == :generation || @signed || @judged
       end
 
       # @return [String] the profile's total in one sentence
@@ -64,7 +68,22 @@ module Memscope
 
         age = (@reading.at - @reading.started_at).round
         "#{size(@reading.live_bytes)} (#{error}) allocated in the last #{duration(age)} is " \
-          "still live, by #{counted(@reading.samples, 'samples')}."
+          "still live, by #{counted(@reading.samples, 'samples')}.#{survival}"
+      end
+
+      # What is certain to be held comes first: the rest may be garbage.
+      def by_survival(entries)
+        @judged ? entries.sort_by.with_index { |entry, index| [-@reading.survived(entry.generations), index] } : entries
+      end
+
+      def survival
+        return unless @judged
+
+        survived = @reading.survived_bytes
+        return " No full GC has judged it yet: it may be garbage. With --gc, one runs first." if survived.zero?
+
+        " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} is not yet judged, and may be " \
+          "garbage."
       end
 
       def error = "#{@page.plus_minus}#{size(@reading.error_bytes)}"
@@ -142,8 +161,7 @@ module Memscope
         overhead = @reading.overhead
         [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
            overhead.dropped_samples.positive?),
-         ("#{counted(overhead.lost_frees, 'frees')} came too late to be noticed: their blocks may count as live." if
-           overhead.lost_frees.positive?),
+         (LATE % counted(overhead.lost_frees, "frees") if overhead.lost_frees.positive?),
          ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
            overhead.inflated_bytes&.positive?)].compact
       end
@@ -163,6 +181,7 @@ module Memscope
         first, *more = place(entry)
         more += [native(entry.native)] if entry.native && @by != :native
         more << age(entry) if @generations
+        more << "#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?
         [row(entry.live_bytes, entry.error_bytes, entry.samples, entry.share, first),
          *more.compact.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
       end

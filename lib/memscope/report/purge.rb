@@ -38,7 +38,9 @@ module Memscope
       def outcome
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
-        return [*("  RSS #{mebibytes(before)} MiB; nothing was changed" if before), *gained] unless before && after
+        unless before && after
+          return [*("  RSS #{mebibytes(before)} MiB; nothing was changed" if before), *gained, *garbage]
+        end
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
          "#{mebibytes(@reading.returned_bytes)} returned", *gained, *settled]
@@ -51,6 +53,16 @@ module Memscope
                  gain(@reading.returned_bytes, @reading.returned_private_bytes)
                end
         text ? [@page.wrapped(text)] : []
+      end
+
+      # A lever after gc returns what gc has freed, too: the forecast cannot know how much that is.
+      def garbage
+        most = @reading.before.garbage_max_bytes
+        return [@page.wrapped(LedgerPage.of_collection(@reading.before.collected))] if @reading.before.collected
+        return [] unless most && @reading.levers.any? { |lever| lever.name == :gc }
+
+        [@page.wrapped("Up to #{size(most)} in use may be garbage, which gc frees and later levers return: it is not " \
+                       "in the prediction. dry_run with gc: true (--dry-run --gc) collects it first.")]
       end
 
       def settled

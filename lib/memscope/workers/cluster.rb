@@ -130,6 +130,9 @@ module Memscope
         end
       end
 
+      # @return [Worker, nil] the master's last reading of itself
+      def own = @watch&.own
+
       # @return [Workers] what the master knows of itself and of its workers
       def read
         since = Cost.now

@@ -45,8 +45,19 @@ module Memscope
 
       # @return [Integer, nil] bytes per hour: the median slope of all pairs of readings; nil while there are too few,
       #   or they span too short a time
-      def per_hour
-        readings = @kept.last.equal?(@last) ? @kept : [*@kept, @last]
+      def per_hour = slope(readings)
+
+      # @return [Integer, nil] the same of the later half of the readings
+      def recent_per_hour
+        all = readings
+        slope(all.last((all.size + 1) / 2))
+      end
+
+      private
+
+      def readings = @kept.last.equal?(@last) ? @kept : [*@kept, @last]
+
+      def slope(readings)
         return if readings.size < LEAST || readings.last.first - readings.first.first < SPAN
 
         slopes = readings.combination(2).map { |(from, before), (to, after)| (after - before) / (to - from) }.sort
@@ -69,6 +80,7 @@ module Memscope
         @role = role
         @index = index
         @trend = Trend.new
+        @trends = Hash.new { |trends, row| trends[row] = Trend.new }
         @arenas = TtlCache.new
         memory = ProcessMemory.read
         @booted_at = Clock.time
@@ -91,14 +103,26 @@ module Memscope
         unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited # or why it is unknown
         interval = Workers.setting(:metrics_ledger_interval_seconds)
         arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
-        @trend.add(Clock.now, memory.rss_bytes) if memory.rss_bytes
+        follow(memory, ledger)
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
-                         reasons: reasons(ledger, memory, unshared), snapshot: snapshot, **sizes(memory, unshared),
+                         **details_of_growth, reasons: reasons(ledger, memory, unshared), snapshot: snapshot,
+                         **sizes(memory, unshared),
                          **rows(ledger), arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
       end
 
       private
+
+      def follow(memory, ledger)
+        seconds = Clock.now
+        @trend.add(seconds, memory.rss_bytes) if memory.rss_bytes
+        ledger.rows.each { |row| @trends[row.id].add(seconds, row.bytes) }
+      end
+
+      def details_of_growth
+        { rss_recent_bytes_per_hour: @trend.recent_per_hour,
+          rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour) }
+      end
 
       def rows(ledger)
         return {} unless ledger.known?

@@ -68,6 +68,9 @@ module Memscope
       # @return [Worker] this process: the last reading, or a new one if there is none
       def latest = @latest || sample
 
+      # @return [Worker, nil] the last reading of this process
+      def own = @latest
+
       # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
       def read
         since = Cost.now

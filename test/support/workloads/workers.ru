@@ -8,6 +8,7 @@ require "memscope"
 INHERITED = "x" * (80 * 1_048_576)
 PAGE = 4096
 
+HOARD = {} # rubocop:disable Style/MutableConstant
 KEPT = [] # rubocop:disable Style/MutableConstant
 
 ACTIONS = {
@@ -20,6 +21,21 @@ ACTIONS = {
   end,
   "/keep" => lambda do
     KEPT.concat(Array.new(500) { "k" * 10_000 })
+    Process.pid
+  end,
+  # The three faults of memory: a cache that only grows, a C extension that leaks, and a peak that has become garbage.
+  "/hoard" => lambda do
+    HOARD[HOARD.size] = Array.new(2_000) { |number| "kept #{number} " * 40 }
+    Process.pid
+  end,
+  "/lint" => lambda do
+    require "ripper"
+    20_000.times { Ripper.sexp("class Foo\n def bar(\n") }
+    Process.pid
+  end,
+  "/peak" => lambda do
+    GC.disable if ENV["WITHOUT_GC"]
+    Array.new(4) { Thread.new { Array.new(500_000) { |number| "row #{number} " * 10 } && nil } }.each(&:join)
     Process.pid
   end,
   "/loaded" => -> { %i[Doctor Lint Purge Profile].none? { |name| Memscope.autoload?(name) } },

@@ -39,7 +39,8 @@ module Memscope
           floor: FLOOR, ratio: 0.10,
           severity: lambda do |f|
             bytes = f.trim_gain.is_a?(Range) ? f.trim_gain.end : 0
-            (f.of_rss(bytes) >= 0.5 && bytes >= 2 * FLOOR) || bytes > 1.5 * f.gc_room ? :warning : :info
+            much = f.of_rss(bytes) >= 0.45 * f.margin && bytes >= 2 * FLOOR * f.margin
+            much || bytes > 1.36 * f.margin * f.gc_room ? :warning : :info
           end,
           recoverable: :trim_gain,
           title: lambda do |f, bytes|
@@ -68,8 +69,8 @@ module Memscope
             next if f.trim_gain.is_a?(String)
             next BEFORE_FORK if f.trims_shared?
 
-            ["Memscope.purge(:trim)", "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
-                                      "that call malloc wait; pages that are used again fault back in"]
+            [purge(f, :trim), "takes about #{milliseconds(f.bytes(:malloc) / 4000)}, during which threads " \
+                              "that call malloc wait; pages that are used again fault back in"]
           end
         },
         glibc_arenas: {

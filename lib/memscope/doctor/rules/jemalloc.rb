@@ -54,8 +54,10 @@ module Memscope
             { rss_bytes: f.rss_bytes, slab_slack_bytes: f.bytes(:malloc, :slab_slack),
               in_use_bytes: f.bytes(:malloc, :in_use), stuck: f.stuck.map(&:to_h) }
           end,
-          remedy: ["Memscope.size_classes # the sizes; then restart the worker",
-                   "requires a restart; another peak like the last one brings the slack back"]
+          remedy: lambda do |f|
+            ["memscope report --pid #{f.ledger.pid} --size-classes",
+             "shows the sizes; only a restart returns the slack, and another peak like the last one brings it back"]
+          end
         },
         dirty_pages: {
           subject: "freed pages that jemalloc keeps",
@@ -74,7 +76,7 @@ module Memscope
               cpu_seconds: f.environment.cpu_seconds, threads: f.threads }
           end,
           remedy: lambda do |f, bytes|
-            ["Memscope.purge(:purge)\n#{DIRTY_CAUSE.call(f)[3]}",
+            ["#{purge(f, :purge)}\n#{DIRTY_CAUSE.call(f)[3]}",
              "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in"]
           end
         },
@@ -99,7 +101,7 @@ module Memscope
             next JEMALLOC.call(f) unless f.jemalloc?
             next "the process was not forked" unless f.environment.forked?
 
-            "it takes an earlier diagnosis of the parent" unless f.earlier&.ledger&.pid == f.environment.parent_pid
+            "this needs an earlier diagnosis of the parent" unless f.earlier&.ledger&.pid == f.environment.parent_pid
           end,
           affected: :stranded_cache_bytes,
           floor: MEBIBYTE,

@@ -8,7 +8,8 @@ module Memscope
         f.ledger.rows.sort_by { |row| -row.bytes }.first(4).map { |row| "#{row.label} #{size(row.bytes)}" }.join(", ")
       end
 
-      UNTRACKED = "memory that C extensions hold through malloc, beyond what their objects report to Ruby"
+      UNTRACKED = "malloc memory that no Ruby object accounts for"
+      MAY_BE = "C extensions, structures of Ruby itself, or garbage: objects need not report what they hold."
 
       # Before Ruby 3.2: the setting that makes the GC keep fewer empty pages, and a sentence on how much it keeps.
       KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
@@ -28,7 +29,7 @@ module Memscope
         next if f.compaction_refusal
 
         time = milliseconds(f.ruby_heap.live_slots + (f.ruby_heap.slots / 10))
-        KEEPING_LESS.call(f.kept_compactable_bytes, "Memscope.purge(:compact)",
+        KEEPING_LESS.call(f.kept_compactable_bytes, purge(f, :compact),
                           "about #{time}, while no Ruby code runs")
       end
       RETURN_EMPTY = lambda do |f|
@@ -62,7 +63,7 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
           end,
-          remedy: ["puts Memscope.ledger(deep: true, objects: true)", "takes a few milliseconds"]
+          remedy: ->(f) { ["memscope report --pid #{f.ledger.pid} --deep --objects", "takes milliseconds per GB"] }
         },
         compactable_heap: {
           subject: "a sparse Ruby heap",
@@ -104,55 +105,61 @@ module Memscope
           affected: :untracked_bytes,
           floor: FLOOR, ratio: 0.15, severity: :info,
           recoverable: "The memory is in use.",
-          title: ->(_, bytes) { "#{size(bytes)} is in use, but no Ruby object accounts for it" },
-          explanation: "That is #{UNTRACKED}. One reading cannot distinguish a leak from a cache; a later one can.",
+          title: lambda { |_, bytes|
+            "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts for it"
+          },
+          explanation: lambda do |f|
+            [MAY_BE, *unjudged(f), "Collect garbage first; read again in a few minutes to see if it grows."].join(" ")
+          end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
           end,
-          remedy: ["Memscope.doctor(since: earlier) # earlier = Memscope.doctor", "takes a few milliseconds"]
+          remedy: ->(f) { [[collect(f), profile(f)].join("\n"), PROFILING] }
         },
         native_growth: {
           subject: "growth of native memory",
           inapplicable: :incomparable,
-          affected: ->(f) { f.growth(&:untracked_bytes) },
+          affected: ->(f) { f.growth_of(&:untracked_bytes) },
           floor: FLOOR / 2, ratio: 0.05, confidence: :likely,
-          recoverable: "The memory is in use; only the code that allocated it can free it.",
-          title: ->(_, bytes) { "#{size(bytes)} more is in use that no Ruby object accounts for" },
+          recoverable: "Only the code that allocated it can free it, or a GC if it is garbage.",
+          title: ->(_, bytes) { "#{size(bytes)} more malloc memory is in use that no Ruby object accounts for" },
           explanation: lambda do |f, bytes|
-            "In #{format('%.1f', f.seconds)} s, #{UNTRACKED}, grew from #{size(f.earlier.untracked_bytes)} to " \
-              "#{size(f.untracked_bytes)}: #{size((bytes / [f.seconds, 0.001].max * 3600).round)} an hour. A cache " \
-              "that still fills looks the same, but stops growing."
+            ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.earlier.untracked_bytes)} to " \
+             "#{size(f.untracked_bytes)}: #{per_hour(bytes / [f.seconds, 0.001].max * 3600)}. #{MAY_BE}", *unjudged(f),
+             "A cache that still fills looks the same, but stops growing."].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, rss_bytes: f.rss_bytes, earlier_rss_bytes: f.earlier.rss_bytes,
               untracked_bytes: f.untracked_bytes, earlier_untracked_bytes: f.earlier.untracked_bytes,
-              growth_of_objects_bytes: f.growth(&:ruby_bytes) }
+              growth_of_objects_bytes: f.growth_of(&:ruby_bytes),
+              garbage_max_bytes: f.garbage_max_bytes }
           end,
-          remedy: ["memscope exec --conf=prof:true,prof_final:true -- COMMAND",
-                   "requires a restart under a jemalloc built with profiling; costs a few per cent of time"]
+          remedy: ->(f) { [profile(f), PROFILING] }
         },
         object_growth: {
           subject: "growth of Ruby objects",
           inapplicable: :incomparable,
-          affected: ->(f) { f.growth(&:ruby_bytes) },
-          floor: FLOOR, ratio: 0.10, severity: :info,
-          recoverable: "Ruby objects hold it, including garbage that no GC has found yet.",
+          affected: ->(f) { f.growth_of(&:ruby_bytes) },
+          floor: FLOOR, ratio: 0.10,
+          severity: ->(f) { (f.kept_growth_bytes || 0) >= FLOOR * f.margin ? :warning : :info },
+          recoverable: "Ruby objects hold it: the code that keeps them must let go of them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
-          explanation: lambda do |f|
-            "In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
-              "#{size(f.earlier.ruby_bytes)} to #{size(f.ruby_bytes)}."
+          explanation: lambda do |f, bytes|
+            ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
+             "#{size(f.earlier.ruby_bytes)} to #{size(f.ruby_bytes)}: " \
+             "#{per_hour(bytes / [f.seconds, 0.001].max * 3600)}.", *unjudged(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
-              live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots }
+              live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
+              garbage_max_bytes: f.garbage_max_bytes }
           end,
-          remedy: ["require \"objspace\"; ObjectSpace.dump_all(output: :file)",
-                   "takes about half a second per million objects; the file contains the program's data"]
+          remedy: ->(f) { [[profile(f), DUMP].join("\n"), "#{PROFILING}; #{DUMPING}"] }
         }
       )
       private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,
-                       :SMALL, :RUBY_RULES
+                       :MAY_BE, :SMALL, :RUBY_RULES
     end
   end
 end

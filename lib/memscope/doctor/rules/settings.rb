@@ -8,7 +8,6 @@ module Memscope
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
-      # too_many_arenas is only an :info: the rules on free memory in arenas show whether their number does harm.
       PROBLEMS = {
         invalid_settings: ["invalid settings", %i[unknown_option invalid_value malformed given_twice]],
         unread_settings: ["settings that no allocator reads",
@@ -71,7 +70,7 @@ module Memscope
           [id, {
             subject: subject,
             present: ->(f) { f.problems(problems).any? },
-            severity: ->(f) { id == :too_many_arenas ? :info : f.problems(problems).first.severity },
+            severity: ->(f) { f.problems(problems).first.severity },
             recoverable: NO_AMOUNT,
             title: ->(f) { f.problems(problems).first.text },
             explanation: lambda do |f|

@@ -1,0 +1,62 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Doctor
+    module Rules
+      PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only what is " \
+                  "allocated meanwhile"
+      DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
+      DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
+                "program's data, and needs a reader such as heapy"
+      UNREAD = "this process does not read itself at intervals, or not for a minute yet"
+      # What growth is made of, the fastest row first.
+      FASTEST = lambda do |f|
+        labels = f.ledger.rows.to_h { |row| [row.id, row.label] }
+        rows = f.growth.rows_per_hour.select { |_id, bytes| bytes >= MEBIBYTE }.sort_by { |_id, bytes| -bytes }
+        rows.first(3).map { |id, bytes| "#{labels.fetch(id, id)} #{per_hour(bytes)}" }.join(", ")
+      end
+
+      GROWTH = table(
+        growth: {
+          subject: "growth since the process booted",
+          inapplicable: ->(f) { UNREAD unless f.growth },
+          affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
+          present: ->(f) { f.growth.lasting_per_hour >= 2 * FLOOR },
+          floor: FLOOR, ratio: 0.05, confidence: :likely,
+          recoverable: "The findings on its parts show what can be returned.",
+          title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
+          explanation: lambda do |f, bytes|
+            fastest = FASTEST.call(f)
+            ["It has grown by #{size(bytes)} since boot at #{f.growth.booted_at.strftime('%F %T')} UTC, " \
+             "by #{count(f.growth.samples)} readings#{": #{fastest}" unless fastest.empty?}.", *unjudged(f)].join(" ")
+          end,
+          evidence: ->(f) { { rss_bytes: f.rss_bytes, **f.growth.to_h, garbage_max_bytes: f.garbage_max_bytes } },
+          remedy: ->(f) { [[collect(f), profile(f)].join("\n"), PROFILING] }
+        },
+        # A process that has had a peak, or one that holds as much: only a collection tells.
+        possible_garbage: {
+          subject: "garbage that counts as in use",
+          affected: :garbage_max_bytes,
+          present: ->(f) { f.garbage_max_bytes >= MUCH || f.unjudged_increase_bytes >= f.rss_bytes / 3 },
+          floor: 2 * FLOOR, ratio: 0.33, severity: :info,
+          recoverable: "How much of it is garbage is only known after a collection.",
+          title: ->(_, bytes) { "up to #{size(bytes)} of what is in use may be garbage" },
+          explanation: lambda do |f|
+            "It is live slots and malloc memory that the program may have let go of since the last full garbage " \
+              "collection; #{size(f.unjudged_increase_bytes)} was allocated through malloc since then, net."
+          end,
+          evidence: lambda do |f|
+            { rss_bytes: f.rss_bytes, garbage_max_bytes: f.garbage_max_bytes, in_use_bytes: f.in_use_bytes,
+              unjudged_increase_bytes: f.unjudged_increase_bytes, **f.snapshot.gc.slice(:count, :major_gc_count) }
+          end,
+          remedy: lambda do |f|
+            ["#{collect(f)}\n#{purge(f, :gc)}",
+             "takes a full GC, about #{milliseconds(f.ruby_heap.live_slots / 10)}, while no Ruby code runs; in a " \
+             "forked worker, pages that it shared with its parent become its own"]
+          end
+        }
+      )
+      private_constant :PROFILING, :DUMP, :DUMPING, :UNREAD, :FASTEST, :GROWTH
+    end
+  end
+end

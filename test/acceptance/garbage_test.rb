@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# What may be garbage is not called "in use" without a bound, and the bound holds: what GC.start then frees lies within
+# it. After a GC it is close to nothing.
+class GarbageTest < MemscopeTest
+  parallelize_me!
+
+  def self.waits? = false
+
+  MEBIBYTE = 1_048_576
+  # Each makes 30 to 60 MiB and lets go of it.
+  GARBAGE = {
+    "strings" => "200_000.times.map { |number| number.to_s * 30 }",
+    "large strings" => "60.times.map { |number| number.chr * 1_048_576 }",
+    "arrays" => "20_000.times.map { |number| Array.new(200, number) }",
+    "psych" => "600.times.map { |number| Psych::Parser.new.tap { |parser| parser.parse('a: 1') } }",
+    "what survived a major gc" => "200_000.times.map { |n| n.to_s * 30 }.tap { GC.start; 20_000.times { [] } }"
+  }.freeze
+
+  # Bytes that a major GC frees: live slots, and malloc memory in use.
+  MEASURE = <<~RUBY
+    IN_USE = lambda do |ledger|
+      ledger.dig(:ruby_heap, :live_slots).bytes + ledger[:malloc].detail[:in_use_bytes]
+    end
+    READ = ->(**options) { Memscope.ledger(deep: true, **options) }
+    def make = (%<garbage>s) && nil
+    GC.start
+    fresh = READ.call
+    Thread.new { make }.join
+    before = READ.call
+    after = READ.call(gc: true)
+    puts JSON.generate(fresh: fresh.garbage_max_bytes, bound: before.garbage_max_bytes, after: after.garbage_max_bytes,
+                       freed: IN_USE.call(before) - IN_USE.call(after), collected: after.collected.to_h,
+                       text: before.to_s)
+  RUBY
+
+  GARBAGE.each do |name, script|
+    both_allocators "garbage of #{name}" do |preload|
+      skip_under_sanitizer
+      read = child_json(format(MEASURE, garbage: script), requires: %w[json psych memscope], preload: preload)
+
+      assert_operator read["freed"], :>=, 20 * MEBIBYTE, read
+      assert_operator read["bound"], :>=, read["freed"], read
+      assert_operator [read["fresh"], read["after"]].max, :<, 2 * MEBIBYTE, read
+      assert_operator read.dig("collected", "pause_us"), :positive?
+      assert_match(/Up to [\d.]+ MiB of live slots and of malloc memory in use may be garbage/,
+                   read["text"].gsub(/\s+/, " "))
+    end
+  end
+
+  # A worker shares its heap with its master, until a GC writes to it.
+  def test_what_a_collection_unshares
+    skip_under_sanitizer
+    read = child_json(<<~RUBY, requires: %w[json memscope])
+      kept = Array.new(300_000) { |number| +"" << number.to_s }
+      GC.start
+      reader, writer = IO.pipe
+      pid = fork do
+        before = Memscope.process_memory
+        collected = Memscope.ledger(gc: true).collected
+        lost = Memscope.process_memory.uss_bytes - before.uss_bytes
+        writer.write(JSON.generate(lost: lost, unshared: collected.unshared_bytes))
+        exit!
+      end
+      writer.close
+      puts reader.read
+      Process.wait(pid)
+    RUBY
+
+    assert_operator read["lost"], :>, MEBIBYTE
+    assert_in_delta read["lost"], read["unshared"], 2 * MEBIBYTE
+  end
+
+  # A dry run cannot predict what gc frees and later levers return; it says so, and --gc tells it.
+  def test_a_dry_run
+    skip_under_sanitizer
+    read = child_json(<<~RUBY, requires: %w[json memscope])
+      Thread.new { 200_000.times.map { |number| number.to_s * 30 } && nil }.join
+      plain = Memscope.purge(dry_run: true)
+      collected = Memscope.purge(dry_run: true, gc: true)
+      puts JSON.generate(plain: plain.to_s, collected: collected.to_s,
+                         predicted: [plain, collected].map { |result| result[:trim].predicted_bytes })
+    RUBY
+    plain, collected = read["predicted"]
+
+    assert_match(/Up to [\d.]+ MiB in use may be garbage, which gc frees/, read["plain"].gsub(/\s+/, " "))
+    assert_match(/Garbage was collected first, in/, read["collected"])
+    assert_operator collected, :>, plain + (20 * MEBIBYTE)
+  end
+end

@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# A profile for another process tells what survived a major GC since it was allocated from what may be garbage, so that
+# a leak is not hidden behind what the program is about to let go of.
+class SurvivorsTest < MemscopeTest
+  parallelize_me!
+
+  MEBIBYTE = 1_048_576
+  # 8 MiB are kept, and judged by a major GC of the program's own; then 24 MiB are allocated, and are garbage at once.
+  PROGRAM = <<~RUBY
+    lease = Memscope::MallocProfile::Lease
+    kept = []
+    def keep(kept) = 2_048.times { kept << ("k" * 4_096) }
+    def waste = 6_144.times.map { "w" * 4_096 } && nil
+    GC.disable
+    token = lease.start(seconds: 60, rate: 1 << 14, backend: :imports)
+    keep(kept)
+    generation = Memscope::MallocProfile.snapshot.generation
+    sleep 0.05 while Memscope::MallocProfile.snapshot.generation == generation
+    GC.start if %<judged>s
+    Thread.new { waste }.join
+    profile = lease.stop(token, gc: %<collect>s)
+    puts JSON.generate(profile: profile.to_h, text: profile.to_s)
+  RUBY
+
+  def recorded(**given)
+    answer = child_json(format(PROGRAM, judged: false, collect: false, **given),
+                        requires: %w[json memscope memscope/malloc_profile])
+    [Memscope::Profile.from_h(answer["profile"]), answer["text"].gsub(/\s+/, " ")]
+  end
+
+  def assert_mebibytes(expected, bytes) = assert_in_delta(expected, bytes.fdiv(MEBIBYTE), 2)
+
+  def test_what_survived_comes_first
+    skip_under_sanitizer
+    profile, text = recorded(judged: true)
+
+    assert_mebibytes 8, profile.survived_bytes
+    assert_mebibytes 24, profile.unjudged_bytes
+    assert_match(/MiB of it survived a full GC; 2\d\.\d MiB is not yet judged, and may be garbage/, text)
+    assert_operator text.index("keep"), :<, text.index("waste")
+    assert_equal profile, Memscope::Profile.from_json(profile.to_json)
+  end
+
+  def test_without_a_major_gc_nothing_is_judged
+    skip_under_sanitizer
+    profile, text = recorded
+
+    assert_equal 0, profile.survived_bytes
+    assert_mebibytes 32, profile.unjudged_bytes
+    assert_includes text, "No full GC has judged it yet: it may be garbage."
+  end
+
+  def test_garbage_is_collected_when_asked_for
+    skip_under_sanitizer
+    profile, = recorded(collect: true)
+
+    assert_mebibytes 8, profile.survived_bytes
+    assert_mebibytes 0, profile.unjudged_bytes
+  end
+
+  def test_a_profile_without_a_watch_is_not_judged
+    profile = Memscope.malloc_profile(backend: :imports) { Array.new(10) }
+
+    assert_nil profile.survived_bytes
+    refute_includes profile.to_h, :unjudged_generation
+  end
+end
