@@ -34,8 +34,8 @@ module Memscope
     # @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
     field :shared_bytes, :bytes
     # @return [Integer, nil] memory shared with other processes when the worker booted, right after the fork, that is
-    #   private now: written to by either, or copied because a tool or the kernel pinned it (process_vm_readv, io_uring).
-    #   nil for a process that was not forked, and where the kernel hides which pages are shared
+    #   private now: written to by either, or copied because something pinned it (process_vm_readv, io_uring). nil for
+    #   a process that was not forked, and where the kernel hides which pages are shared
     field :unshared_since_fork_bytes, :bytes
     # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes

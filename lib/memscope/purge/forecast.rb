@@ -42,9 +42,11 @@ module Memscope
         def compaction(heap, collect, ledger)
           known = RubyHeap::CompactionForecast.new(heap)
           trims = "Process.warmup also trims free malloc memory, which is not included"
-          own = known.range && ledger.unshared(:ruby_heap, known.range, least: nil)
+          return new(nil, nil, known.reason) unless known.range
+
+          own = ledger.unshared(:ruby_heap, known.range, least: nil)
           reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
-                     (trims if known.range && ledger.allocator.name == :glibc && Process.respond_to?(:warmup)),
+                     (trims if ledger.allocator.name == :glibc && Process.respond_to?(:warmup)),
                      (UNSHARES if own && own.size > known.range.size)].compact
           new(known.range, own, (reasons.join("; ") if reasons.any?))
         end

@@ -53,7 +53,8 @@ module Memscope
           explanation: lambda do |f, bytes|
             text = "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns " \
                    "only memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before Ruby " \
-                   "collects garbage, so up to that much of this free memory may be normal headroom between collections."
+                   "collects garbage, so up to that much of this free memory may be normal headroom between " \
+                   "collections."
             next text unless f.trims_shared?
 
             "#{text} A trim of this process leaves shared pages in memory for the other processes."
