@@ -118,7 +118,8 @@ class ExportersTest < MemscopeTest
       ran = ChildProcess.run("begin; require 'memscope/#{feature}'; rescue LoadError => e; puts e.message; end",
                              ruby_args: ["--disable-gems"])
 
-      assert_includes ran.out, "memscope/#{feature} needs the gem #{gem}, which is not installed: add `gem \"#{gem}\"` to"
+      assert_includes ran.out,
+                      "memscope/#{feature} needs the gem #{gem}, which is not installed: add `gem \"#{gem}\"` to"
     end
   end
 

@@ -111,7 +111,8 @@ class WorkersTest < MemscopeTest
     received = channel.receive(0)
 
     assert_nil received.arenas
-    assert_match(/\Aleft out: with them the report would have \d+ bytes, and the limit is 65536\z/, received.reasons[:arenas])
+    assert_match(/\Aleft out: with them the report would have \d+ bytes, and the limit is 65536\z/,
+                 received.reasons[:arenas])
   end
 
   # Else its counters would go back where the master answers again.

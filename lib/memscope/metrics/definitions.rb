@@ -268,7 +268,8 @@ module Memscope
                      lambda { |cgroup|
                        (cgroup.pressure || {}).transform_values { |stall| stall[:total_us]&.fdiv(1_000_000) }
                      }, labels: %i[stall]),
-      Definition.new("ledger_bytes", "Resident memory by its proven owner, or unattributed; sums to memscope_ledger_rss_bytes",
+      Definition.new("ledger_bytes",
+                     "Resident memory by its proven owner, or unattributed; sums to memscope_ledger_rss_bytes",
                      :ledger, :leaf_bytes, report: :leaves, labels: %i[row]),
       Definition.new("ledger_rss_bytes", "Resident memory that the ledger's own scan saw", :ledger, :rss_bytes,
                      report: :ledger_rss_bytes),

@@ -166,8 +166,8 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     struct memscope_range pages = whole_pages(start, end);
 
-    if (pages.end > pages.start && (walk->returns_nothing || (walk->has_locked_memory &&
-                                                              memscope_is_locked(pages.start, pages.end))))
+    if (pages.end > pages.start &&
+        (walk->returns_nothing || (walk->has_locked_memory && memscope_is_locked(pages.start, pages.end))))
         return (struct trimmable){.kept_bytes = resident_between(walk, pages.start, pages.end)};
     return measure(walk, pages);
 }
@@ -383,8 +383,9 @@ static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chu
     uintptr_t header, size;
     size_t first = *index;
 
-    if (memscope_chunk_walk_word(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) && memscope_chunk_walk_word(walk, run.start, &size) &&
-        size < run.start && is_free_chunk(walk, run.start - size, &header) && header == size)
+    if (memscope_chunk_walk_word(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) &&
+        memscope_chunk_walk_word(walk, run.start, &size) && size < run.start &&
+        is_free_chunk(walk, run.start - size, &header) && header == size)
         add_to_run(&run, run.start - size, run.start, trimmable(walk, run.start - size, run.start));
     while (run.end != top) {
         size = *index < fast->count && fast->list[*index] == run.end ? fast_size(walk, run.end) : 0;
@@ -509,8 +510,8 @@ static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uin
     uintptr_t chunk = (from + ALIGNMENT - 1) & -(uintptr_t)ALIGNMENT, size;
 
     for (; chunk < start + STATE_LIMIT && chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT)
-        if (memscope_chunk_walk_word(walk, chunk + WORD, &size) && (size & (PREVIOUS_IN_USE | IS_MMAPPED)) == PREVIOUS_IN_USE &&
-            is_chain(walk, chunk, end, 8))
+        if (memscope_chunk_walk_word(walk, chunk + WORD, &size) &&
+            (size & (PREVIOUS_IN_USE | IS_MMAPPED)) == PREVIOUS_IN_USE && is_chain(walk, chunk, end, 8))
             return chunk;
     return 0;
 }
