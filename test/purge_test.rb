@@ -68,7 +68,8 @@ class PurgeTest < MemscopeTest
   def test_what_refuses_a_compaction
     skip "this Ruby can compact its heap" if OWN.include?(:compact)
 
-    assert_includes refusal(:compact), "; :compact is not there: GC.compact can crash Ruby #{RUBY_VERSION} (ruby/ruby#"
+    assert_includes refusal(:compact),
+                    "; :compact is not available: GC.compact can crash Ruby #{RUBY_VERSION} (ruby/ruby#"
     assert_match(/^  compact: GC\.compact can crash Ruby/, Memscope.purge(dry_run: true).to_s)
   end
 
@@ -122,7 +123,7 @@ class PurgeTest < MemscopeTest
     skip_under_sanitizer
 
     assert_equal "Memscope.purge: lever: given :vacuum, allowed: #{allowed(:glibc)}", refusal(:vacuum)
-    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not there: it is " \
+    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not available: it is " \
                  "jemalloc's, and glibc serves malloc", refusal(:gc, :purge)
     assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
                  refusal(arena: 0)
@@ -141,7 +142,7 @@ class PurgeTest < MemscopeTest
     RUBY
 
     assert_equal ["Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
-                  "there: it is glibc's, and jemalloc serves malloc",
+                  "available: it is glibc's, and jemalloc serves malloc",
                   "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
                   "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
   end
@@ -269,7 +270,7 @@ class PurgeTest < MemscopeTest
 
     assert_equal [nil, {}, ["gc"]], purged.first(3)
     assert_match(/cannot load it/, purged[3]["extension"])
-    assert_match(/:trim is not there: .*cannot load it/, purged[4])
+    assert_match(/:trim is not available: .*cannot load it/, purged[4])
     assert_equal [Memscope::Purge.missing[:compact], [], true], purged.last(3)
   end
 

@@ -322,7 +322,7 @@ class ExecRefusalTest < ExecTest
     { [] => /no command given; allowed: -- COMMAND/, %w[--] => /no command given/,
       %w[ruby] => /unexpected argument: ruby; allowed: --allocator NAME, .*-- COMMAND/,
       %w[--allocator=tcmalloc -- true] => /given "tcmalloc", allowed: jemalloc, glibc, off, or the path/,
-      %w[--allocator -- true] => /missing argument: --allocator/ }.each do |arguments, message|
+      %w[--allocator -- true] => /--allocator: given no value, allowed: NAME/ }.each do |arguments, message|
       assert_exit 64, exec(*arguments), out: "", err: message
     end
   end

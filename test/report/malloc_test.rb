@@ -70,15 +70,17 @@ class MallocReportTest < MemscopeTest
   end
 
   def test_arenas_of_glibc
-    first = { index: 0, system_bytes: 10 * MEBIBYTE, system_max_bytes: 12 * MEBIBYTE, free_bytes: 6 * MEBIBYTE,
+    first = { index: 0, resident_bytes: 9 * MEBIBYTE, system_bytes: 10 * MEBIBYTE, system_max_bytes: 12 * MEBIBYTE,
+              free_bytes: 6 * MEBIBYTE,
               free_blocks: 1234, fast_bytes: 0, fast_blocks: 0 }
     said = text(glibc(first, first.merge(index: 1, heaps: 2)))
 
-    assert_match(/^  +main +- +10\.0 +12\.0 +4\.0 +6\.0 +0\.0 +1,234$/, said)
-    assert_match(/^  +1 +2 +10\.0 /, said)
+    assert_match(/^  +main +- +9\.0 +4\.0 +6\.0 +0\.0 +10\.0 +12\.0 +1,234$/, said)
+    assert_match(/^  +1 +2 +9\.0 /, said)
     assert_includes said, "plus 5.0 MiB in 3 blocks allocated directly with mmap"
     refute_includes said, "decay"
-    assert_match(/4\.0 +6\.0 +- +1,234$/, text(glibc(first.except(:fast_bytes))))
+    assert_match(/4\.0 +6\.0 +- +10\.0 +12\.0 +1,234$/, text(glibc(first.except(:fast_bytes))))
+    assert_match(/^  +main +- +- +4\.0 /, text(glibc(first.except(:resident_bytes))))
   end
 
   def test_no_arenas

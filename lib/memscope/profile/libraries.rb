@@ -70,5 +70,6 @@ module Memscope
       def standard?(path) = OWN.any? { |directory| path.start_with?(directory) }
       private_class_method :gem, :standard?
     end
+    private_constant :Libraries
   end
 end

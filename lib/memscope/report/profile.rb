@@ -178,12 +178,15 @@ module Memscope
       end
 
       def entry_lines(entry)
-        first, *more = place(entry)
-        more += [native(entry.native)] if entry.native && @by != :native
-        more << age(entry) if @generations
-        more << "#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?
+        first, *rest = place(entry)
+        more = [*rest, *(native(entry.native) if entry.native && @by != :native), *ages(entry)]
         [row(entry.live_bytes, entry.error_bytes, entry.samples, entry.share, first),
-         *more.compact.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
+         *more.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
+      end
+
+      def ages(entry)
+        [(age(entry) if @generations),
+         ("#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?)].compact
       end
 
       def row(bytes, error, samples, share, text)

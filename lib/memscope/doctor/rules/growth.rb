@@ -37,7 +37,8 @@ module Memscope
         possible_garbage: {
           subject: "garbage that counts as in use",
           affected: :garbage_max_bytes,
-          present: ->(f) { f.garbage_max_bytes >= MUCH || f.unjudged_increase_bytes >= f.rss_bytes / 3 },
+          # Ruby itself lets malloc grow by gc_room before it collects.
+          present: ->(f) { f.garbage_max_bytes >= MUCH || f.unjudged_increase_bytes > 2 * f.gc_room },
           floor: 2 * FLOOR, ratio: 0.33, severity: :info,
           recoverable: "How much of it is garbage is only known after a collection.",
           title: ->(_, bytes) { "up to #{size(bytes)} of what is in use may be garbage" },
