@@ -53,9 +53,7 @@ module Memscope
       def self.read(gc: false, worker: nil)
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        collected = RubyHeap::Garbage.collect if gc
-        heap = RubyHeap.bounded(objects: true)
-        ledger = Ledger.with_objects_of(heap, collected)
+        heap, ledger = of_objects(gc)
         snapshot = Snapshot.read
         arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
@@ -63,6 +61,12 @@ module Memscope
                   cgroup: Cgroup.read, lint: lint }
         capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker),
                            total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
+      end
+
+      def self.of_objects(gc)
+        collected = RubyHeap::Garbage.collect if gc
+        heap = RubyHeap.bounded(objects: true)
+        [heap, Ledger.with_objects_of(heap, collected)]
       end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
@@ -78,7 +82,7 @@ module Memscope
       def self.total_cost(readings, wall_us)
         { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
       end
-      private_class_method :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :of_objects, :of_jemalloc, :second_snapshot, :total_cost
 
       # @api private
       # @return [Array<Reading>] without the heap if the fragmentation is there, whose cost includes the heap's
