@@ -153,7 +153,8 @@ module Memscope
     #
     #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
     #
-    # @param options [Hash] those of MallocProfile.start: `rate` and `backend`
+    # Takes the options `rate` and `backend` of MallocProfile.start.
+    #
     # @yield
     # @return [Profile]
     # @raise [ArgumentError] for an invalid rate or backend, or without a block

@@ -286,6 +286,7 @@ class MallocProfileTest < MemscopeTest
 
   # As each Ruby::Box has one: two libraries that would patch the same imports.
   def test_another_copy_of_memscope_is_refused_while_one_profiles
+    skip_under_sanitizer # which has one extension only
     first, error, later = child_json(<<~RUBY, requires: %w[json fileutils tmpdir])
       MallocProfile = Memscope::MallocProfile
       first = %i[start_profile stop_profile malloc_profile].to_h { |name| [name, Memscope.module_eval("Native").method(name)] }

@@ -36,7 +36,7 @@ static void list_shared(void *argument) {
     struct call *call = argument;
     const struct memscope_mappings_memory memory = {&call->list, &call->names};
     struct memscope_mappings mappings;
-    struct memscope_residency residency;
+    struct memscope_residency residency = {.refusal = MEMSCOPE_OK};
 
     call->status = memscope_mappings_read(&memory, &mappings);
     if (call->status == MEMSCOPE_OK)

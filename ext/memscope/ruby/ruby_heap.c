@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define SAMPLE_PAGES 64
-#define AHEAD 8
+#define AHEAD ((size_t)8)
 
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;

@@ -6,9 +6,11 @@ module Memscope
   module Report
     # Sets text in the columns of a Display, with box-drawing characters or in plain ASCII.
     class Page
-      # The width of a page, in columns, unless a terminal has another, and the bounds of that one.
+      # The width of a page, in columns, unless a terminal has another.
       WIDTH = 80
+      # The least width of a terminal that a page fits itself to, in columns.
       NARROWEST = 40
+      # The greatest.
       WIDEST = 400
       # The most columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100

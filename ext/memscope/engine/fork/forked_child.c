@@ -261,20 +261,24 @@ void memscope_forked_child_end(struct memscope_forked_child *child) {
 
 enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
                                                  void *argument, int keep, unsigned deadline_ms) {
+    (void)work, (void)argument, (void)keep, (void)deadline_ms;
     memset(child, 0, sizeof *child);
     return MEMSCOPE_UNSUPPORTED;
 }
 
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
+    (void)answer, (void)bytes, (void)size;
     return false;
 }
 
 enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,
                                                             size_t size, size_t *received) {
+    (void)child, (void)bytes, (void)size, (void)received;
     return MEMSCOPE_FORKED_ENDED;
 }
 
 void memscope_forked_child_end(struct memscope_forked_child *child) {
+    (void)child;
 }
 
 #endif

@@ -128,7 +128,7 @@ static enum memscope_status assign(struct resident_scan *scan, struct memscope_g
     set_resident(&arenas->merged, all);
     if (scan->count == 0)
         return arenas->count == 1 ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
-    scan->order = memscope_scratch_take(&scan->names, scan->count * sizeof *scan->order);
+    scan->order = memscope_scratch_take(&scan->names, scan->count * sizeof(const struct state *));
     if (scan->order == NULL)
         return MEMSCOPE_NO_MEMORY;
     if (scan->count != arenas->count - 1 || !find_list(scan))

@@ -56,14 +56,14 @@ void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, si
 
 /* An allocator in the process that does not serve malloc. */
 struct memscope_other_allocator {
-    enum memscope_allocator_name name;
-    char prefix[64]; /* of its functions' names: "" or "_rjem_" */
-    char path[MEMSCOPE_ALLOCATOR_PATH];
-    bool in_program;          /* the path is the executable's */
-    char version[128];        /* "" if not known */
     const void *function;     /* its mallctl, mi_version or tc_version */
-    bool knows_allocated;     /* whether it reports allocated_bytes: a jemalloc with config.stats */
     uint64_t allocated_bytes; /* that it has given out, without its own blocks and its threads' caches */
+    enum memscope_allocator_name name;
+    bool in_program;      /* the path is the executable's */
+    bool knows_allocated; /* whether it reports allocated_bytes: a jemalloc with config.stats */
+    char prefix[64];      /* of its functions' names: "" or "_rjem_" */
+    char version[128];    /* "" if not known */
+    char path[MEMSCOPE_ALLOCATOR_PATH];
 };
 
 #define MEMSCOPE_OTHER_ALLOCATORS 16
