@@ -354,7 +354,10 @@ class DoctorGrowthTest < DoctorTest
     assert_clear :growth, diagnose(growth: Charts.growth(64, 1_769, 2))
     assert_clear :growth, diagnose(growth: Charts.growth(4, 1_769))
     assert_clear :growth, diagnose(growth: Charts.growth(64, -10))
+    unknown = diagnose(growth: Charts.growth(64, 1_769, nil)).checked.find { |check| check.id == :growth }
     found = finding(diagnose(growth: Charts.growth(64, 1_769, 1_200)), :growth)
+
+    assert_equal :inapplicable, unknown.outcome, "in its first two minutes a process warms up"
 
     assert_equal "RSS grows by 1,200.0 MiB/h", found.title
     assert_match(/64\.0 MiB since .* UTC, by 40 readings: malloc 1,769\.0 MiB.h\. Up to 10\.0 MiB /, found.explanation)
@@ -475,10 +478,13 @@ class DiagnosisTest < DoctorTest
   # "No problems found" is said only where nothing is unknown.
   def test_the_verdict
     garbage = { ledger: { garbage_max_bytes: mebibytes(192) } }
+    increase = { gc: { **Charts.snapshot(Charts.glibc)[:gc], oldmalloc_increase_bytes: mebibytes(65) } }
     unknown = { process_memory: { swap_bytes: nil } }
 
     { {} => [:none, true, "No problems found. RSS 188.0 MiB."],
-      garbage => [:garbage, nil, "No verdict yet: up to 192.0 MiB of what is in use may be garbage. RSS 188.0 MiB."],
+      garbage => [:none, true, /No problems found\. RSS 188.0 MiB\. info up to 192.0 MiB of what is in use may be/],
+      { **garbage, snapshot: increase } =>
+        [:garbage, nil, "No verdict yet: up to 192.0 MiB of what is in use may be garbage. RSS 188.0 MiB."],
       unknown => [:incomplete, nil, /No problems found by \d+ checks; 1 could not be made/] }
       .each do |chart, (verdict, healthy, text)|
         diagnosis = diagnose(**chart)

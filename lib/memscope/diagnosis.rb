@@ -73,13 +73,13 @@ module Memscope
     #   change this is unknown
     def healthy? = { problems: false, none: true }[verdict]
 
-    # @return [Symbol] :problems, if a finding is a warning or critical; :unknown without an RSS; :garbage if much of
-    #   what is in use may be garbage, which only a collection shows; :incomplete if some check could not be made; else
-    #   :none
+    # @return [Symbol] :problems, if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
+    #   grown by more since the last major GC than Ruby usually lets it, which only a collection judges; :incomplete if
+    #   some check could not be made; else :none
     def verdict
       return :problems if findings.any?(&:unhealthy?)
       return :unknown unless evidence.ledger.rss_bytes
-      return :garbage if findings.any? { |finding| finding.id == :possible_garbage }
+      return :garbage if findings.any? { |finding| finding.id == :possible_garbage && finding.confidence == :likely }
 
       checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none
     end

@@ -127,9 +127,8 @@ module Memscope
 
       def judge(diagnosis)
         show(diagnosis)
-        return if diagnosis.healthy?
-
-        raise Failure, diagnosis.healthy?.nil? ? "could not be judged" : diagnosis.first.title
+        raise Failure, "could not be judged" if diagnosis.verdict == :unknown
+        raise Failure, diagnosis.first.title if diagnosis.verdict == :problems
       end
     end
 

@@ -77,7 +77,7 @@ class GarbageTest < MemscopeTest
   def test_a_dry_run
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])
-      Thread.new { 200_000.times.map { |number| number.to_s * 30 } && nil }.join
+      Thread.new { 30_000.times.map { |number| number.to_s * 300 } && nil }.join # none fits in a slot
       plain = Memscope.purge(dry_run: true)
       collected = Memscope.purge(dry_run: true, gc: true)
       puts JSON.generate(plain: plain.to_s, collected: collected.to_s,

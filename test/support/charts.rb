@@ -121,7 +121,7 @@ module Charts
       reasons: {}, cost: Bodies.cost }
   end
 
-  def growth(mebibytes, per_hour, recent = nil)
+  def growth(mebibytes, per_hour, recent = per_hour)
     { bytes_per_hour: per_hour * MEBIBYTE, recent_bytes_per_hour: recent && (recent * MEBIBYTE),
       rows_per_hour: { malloc: per_hour * MEBIBYTE, files: 1_000 }, since_boot_bytes: mebibytes * MEBIBYTE,
       booted_at: 1_795_000_000_000, samples: 40 }

@@ -144,6 +144,7 @@ static void collect_or_finish(struct heap_scan *scan) {
 
     if (scan->collect) {
         rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
+        memscope_heap_finish_gc(); /* GC.start may switch threads at its end, and another may begin the next one */
         return;
     }
     if (MEMSCOPE_WALKS_DURING_GC && belongs_in_child(scan))
@@ -289,10 +290,10 @@ static VALUE read_heap(VALUE argument) {
     uint64_t wall_ns;
 
     scan->start_ns = memscope_now_ns();
-    scan->other_ractors = memscope_other_ractors();
     if (scan->bounded)
         predict(scan);
     collect_or_finish(scan);
+    scan->other_ractors = memscope_other_ractors(); /* now: no other thread runs from here to the end of the walk */
     walk(scan);
     hash = rb_hash_new();
     set_heap(hash, scan);
@@ -300,9 +301,10 @@ static VALUE read_heap(VALUE argument) {
     set_walk(hash, scan);
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
     wall_ns = memscope_now_ns() - scan->start_ns;
-    memscope_hash_set(hash, "cost",
-                      memscope_cost("T2", wall_ns, wall_ns - scan->without_gvl_ns,
-                                    scan->listing.scratch.used + scan->walk.scratch_bytes));
+    memscope_hash_set(
+        hash, "cost",
+        memscope_cost("T2", wall_ns, wall_ns - scan->without_gvl_ns,
+                      scan->listing.scratch.used + (scan->walked_in == IN_CHILD ? scan->walk.scratch_bytes : 0)));
     return hash;
 }
 

@@ -29,7 +29,7 @@ static uint64_t slots_of(const struct memscope_heap_listing *listing) {
 }
 
 static void learn(const struct memscope_heap_walk *walk, unsigned subjects) {
-    if (walk->slots >= TELLING_SLOTS)
+    if (walk->slots >= TELLING_SLOTS && walk->spent_ns >= walk->slots / 1000) /* a coarse clock may say 0 */
         atomic_store(&ns_of_1000_slots[subjects], walk->spent_ns / (walk->slots / 1000));
 }
 

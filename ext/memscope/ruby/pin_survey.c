@@ -76,13 +76,18 @@ static void mark_environment(VALUE object, void *data) {
         mark_page(data, object, MEMSCOPE_PAGE_PINS);
 }
 
+/* A type of a C extension may have no name. */
+static bool is_named(const rb_data_type_t *type, const char *name) {
+    return type->wrap_struct_name != NULL && strcmp(type->wrap_struct_name, name) == 0;
+}
+
 /*
  * rb_gc_mark pins; rb_gc_mark_movable does not, and only types that can update their references may use it. Such a type
  * may still pin some of them, as threads and fibers pin everything on their stacks. Enumerators pin none
  * (enumerator.c).
  */
 static uint8_t pins_of_data(const rb_data_type_t *type) {
-    if (type->function.dmark == NULL || strcmp(type->wrap_struct_name, "enumerator") == 0)
+    if (type->function.dmark == NULL || is_named(type, "enumerator"))
         return 0;
 #if RUBY_API_VERSION_CODE >= 30300
     if (type->flags & RUBY_TYPED_DECL_MARKING)
@@ -91,15 +96,18 @@ static uint8_t pins_of_data(const rb_data_type_t *type) {
     return type->function.dcompact == NULL ? MEMSCOPE_PAGE_PINS : MEMSCOPE_PAGE_MAY_PIN;
 }
 
+/* The mark functions of garbage are never called: what their data refers to may be freed. */
 static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
     uint8_t pins;
 
+    if (survey->doubtful)
+        return;
     if (!RTYPEDDATA_P(object)) {
         if (MEMSCOPE_MARK_OF_UNTYPED_DATA(object) != NULL)
             mark_references(survey, object, MEMSCOPE_PAGE_PINS);
         return;
     }
-    if (strcmp(RTYPEDDATA_TYPE(object)->wrap_struct_name, "proc") == 0) {
+    if (is_named(RTYPEDDATA_TYPE(object), "proc")) {
         if (RUBY_API_VERSION_CODE < 30200)
             rb_objspace_reachable_objects_from(object, mark_environment, survey);
         return;

@@ -34,8 +34,9 @@ module Memscope
                   booted_at: (worker.booted_at.to_f * 1000).round, samples: worker.samples })
       end
 
-      # @return [Integer] the slower of both: a process that grew while it warmed up, and then stopped, does not grow
-      def lasting_per_hour = [bytes_per_hour, recent_bytes_per_hour].compact.min
+      # @return [Integer, nil] the slower of both: a process that grew while it warmed up, and then stopped, does not
+      #   grow; nil before there are enough readings for the recent one
+      def lasting_per_hour = recent_bytes_per_hour && [bytes_per_hour, recent_bytes_per_hour].min
     end
   end
 end

@@ -53,6 +53,9 @@ module Memscope
     # Calls that change the process.
     ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
 
+    # Options that collect garbage, which stops all threads: actions too.
+    COLLECTING = %w[gc collect].freeze
+
     # Calls that do not map to a method of Memscope with the same name and options.
     OWN = [*ACTIONS, :diagnosis_with_forecast, :malloc_profile_state, :malloc_profile_snapshot].freeze
 
@@ -112,6 +115,7 @@ module Memscope
         allowed = CALLS.fetch(name).options
         Loader.refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
         unknown = given.keys - allowed
+        check_actions if given.values_at(*COLLECTING).include?(true)
         return given.transform_keys(&:to_sym) if unknown.empty?
 
         Loader.refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))

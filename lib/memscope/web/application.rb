@@ -139,10 +139,22 @@ module Memscope
       # Says what runs while it runs: a purge can take half a minute.
       def purging(request, plan, calls)
         view = view(request)
+        beginning = view.beginning(plan)
         Response.parts(Forgery.header(request, view.token)) do |send|
-          send.call(view.beginning(plan))
-          result = reported(request) { changing { Actions.purge(plan, calls) { |place| send.call(view.step(place)) } } }
-          send.call(view.ending(result))
+          show = shower(send)
+          show.call(beginning)
+          result = reported(request) { changing { Actions.purge(plan, calls) { |place| show.call(view.step(place)) } } }
+          show.call(view.ending(result))
+        end
+      end
+
+      # Writes to the client until that fails: a client that is gone does not end what it has started.
+      def shower(send)
+        gone = false
+        lambda do |part|
+          send.call(part) unless gone
+        rescue StandardError
+          gone = true
         end
       end
 

@@ -32,7 +32,7 @@ uint64_t memscope_fork_predicted_ns(void) {
 void memscope_fork_took(uint64_t ns) {
     uint64_t mebibytes = own_bytes() / MEBIBYTE;
 
-    if (mebibytes >= LEAST_MEBIBYTES)
+    if (mebibytes >= LEAST_MEBIBYTES && ns >= mebibytes) /* a coarse clock may say 0 */
         atomic_store(&ns_of_a_mebibyte, ns / mebibytes);
 }
 

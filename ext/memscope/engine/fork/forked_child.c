@@ -171,7 +171,8 @@ bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
 /* As fork, but without a signal when it ends, and without any library's handlers. All arguments but the flags are 0. */
 static pid_t clone_quietly(void) {
 #if defined(__s390__)
-    return -1; /* takes its arguments in another order */
+    errno = ENOSYS; /* it takes its arguments in another order */
+    return -1;
 #else
     return (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
 #endif

@@ -69,14 +69,17 @@ static enum memscope_status add_heaps(struct resident_scan *scan) {
 }
 
 /* The main arena's heap ends at the program break; the kernel names its mappings. */
-static uint64_t main_heap_resident(const struct resident_scan *scan) {
+static uint64_t main_heap_resident(const struct resident_scan *scan, uint64_t *mapped_bytes) {
     uint64_t bytes = 0;
 
+    *mapped_bytes = 0;
     for (size_t index = 0; index < scan->mappings.count; index++) {
         const struct memscope_mapping *mapping = &scan->mappings.list[index];
 
-        if (strcmp(mapping->name, "[heap]") == 0)
-            bytes += memscope_residency_between(&scan->residency, mapping->start, mapping->end);
+        if (strcmp(mapping->name, "[heap]") != 0)
+            continue;
+        *mapped_bytes += mapping->end - mapping->start;
+        bytes += memscope_residency_between(&scan->residency, mapping->start, mapping->end);
     }
     return bytes;
 }
@@ -118,14 +121,19 @@ static void set_resident(struct memscope_glibc_arena *arena, uint64_t bytes) {
     arena->has_resident = true;
 }
 
-/* An arena whose writable part has changed since malloc_info has no known number. */
+/*
+ * An arena whose writable part has changed since malloc_info has no known number, nor has the main one if part of it
+ * lies elsewhere, as where brk has failed.
+ */
 static enum memscope_status assign(struct resident_scan *scan, struct memscope_glibc_arenas *arenas) {
-    uint64_t all = main_heap_resident(scan);
+    uint64_t mapped_bytes, all = main_heap_resident(scan, &mapped_bytes);
 
-    set_resident(&arenas->list[0], all);
-    for (size_t index = 0; index < scan->count; index++)
-        all += scan->states[index].resident_bytes;
-    set_resident(&arenas->merged, all);
+    if (arenas->list[0].writable_bytes <= mapped_bytes) {
+        set_resident(&arenas->list[0], all);
+        for (size_t index = 0; index < scan->count; index++)
+            all += scan->states[index].resident_bytes;
+        set_resident(&arenas->merged, all);
+    }
     if (scan->count == 0)
         return arenas->count == 1 ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
     scan->order = memscope_scratch_take(&scan->names, scan->count * sizeof(const struct state *));

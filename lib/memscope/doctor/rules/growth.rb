@@ -8,7 +8,9 @@ module Memscope
       DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
       DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
                 "program's data, and needs a reader such as heapy"
-      UNREAD = "this process does not read itself at intervals, or not for a minute yet"
+      UNREAD = "this process does not read itself at intervals, or not for two minutes yet"
+      # Ruby itself lets malloc grow by gc_room before it collects.
+      UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # What growth is made of, the fastest row first.
       FASTEST = lambda do |f|
         labels = f.ledger.rows.to_h { |row| [row.id, row.label] }
@@ -19,7 +21,7 @@ module Memscope
       GROWTH = table(
         growth: {
           subject: "growth since the process booted",
-          inapplicable: ->(f) { UNREAD unless f.growth },
+          inapplicable: ->(f) { UNREAD unless f.growth&.lasting_per_hour },
           affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
           present: ->(f) { f.growth.lasting_per_hour >= 2 * FLOOR },
           floor: FLOOR, ratio: 0.05, confidence: :likely,
@@ -37,8 +39,8 @@ module Memscope
         possible_garbage: {
           subject: "garbage that counts as in use",
           affected: :garbage_max_bytes,
-          # Ruby itself lets malloc grow by gc_room before it collects.
-          present: ->(f) { f.garbage_max_bytes >= MUCH || f.unjudged_increase_bytes > 2 * f.gc_room },
+          present: ->(f) { f.garbage_max_bytes >= MUCH || UNJUDGED.call(f) },
+          confidence: ->(f) { UNJUDGED.call(f) ? :likely : :certain },
           floor: 2 * FLOOR, ratio: 0.33, severity: :info,
           recoverable: "How much of it is garbage is only known after a collection.",
           title: ->(_, bytes) { "up to #{size(bytes)} of what is in use may be garbage" },
@@ -57,7 +59,7 @@ module Memscope
           end
         }
       )
-      private_constant :PROFILING, :DUMP, :DUMPING, :UNREAD, :FASTEST, :GROWTH
+      private_constant :PROFILING, :DUMP, :DUMPING, :UNREAD, :UNJUDGED, :FASTEST, :GROWTH
     end
   end
 end
