@@ -182,8 +182,8 @@ module Memscope
     # @param id [Symbol] of a top row
     # @param bytes [Range<Integer>] somewhere on the row's pages
     # @param least [Integer, nil] lower limit of the result
-    # @return [Range<Integer>, nil] the part of them that no other process shares, within its bounds; nil if it is
-    #   unknown which pages are shared
+    # @return [Range<Integer>, nil] at least and at most how many of them no other process shares; nil if it is unknown
+    #   which pages are shared
     def unshared(id, bytes, least: 0)
       row = rows.find { |top| top.id == id }
       return unless row&.shared_bytes
@@ -194,7 +194,7 @@ module Memscope
 
     # @api private
     # @param bytes [Range<Integer>] somewhere on malloc's pages
-    # @return [Range<Integer>] the part of them that the kernel takes back when malloc returns it, within its bounds
+    # @return [Range<Integer>] at least and at most how many of them the kernel takes back when malloc returns them
     def returnable(bytes)
       malloc = rows.find { |row| row.id == :malloc } or return bytes
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)

@@ -51,7 +51,8 @@ module Memscope
       # @param rate [Integer] bytes from one sample to the next on average, a power of two from 512 to 2^30
       # @param backend [Symbol] `:jemalloc`: jemalloc's own profiler, available if jemalloc was started with
       #   `prof:true`; `:imports`: patches the imports of malloc and free in all loaded libraries, and needs no
-      #   settings; `:auto`: the same as `:jemalloc`. If that is unavailable, the error names the remedy
+      #   settings; `:auto`: the same as `:jemalloc`; it does not fall back to `:imports`, as the command
+      #   line's auto does. If jemalloc's profiler is unavailable, the error names the remedy
       # @return [void]
       # @raise [ArgumentError] for any other rate or backend
       # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the one continued from its

@@ -36,8 +36,8 @@ void memscope_set_tag(uint32_t index) {
 /*
  * A new fiber, which has no frame yet, inherits the tag of the fiber that resumes it; a fiber that has run before is
  * still in the method in which it yielded. Ruby calls this in the fiber that it switches to, unless that fiber was
- * suspended inside a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks): then the other fiber's tag stays in effect
- * until the next switch.
+ * suspended inside a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks): then the tag of the fiber that was left
+ * stays in effect until the next switch.
  */
 static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE owner) {
     VALUE frame;

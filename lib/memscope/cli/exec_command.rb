@@ -21,7 +21,7 @@ module Memscope
         exists, the allocator is jemalloc.
 
         --profile is refused with jemalloc 5.3.0, which can crash when a thread ends
-        while its profiler is enabled. The backend imports of memscope profile needs
+        while its profiler is enabled. `memscope profile --backend=imports` needs
         neither --profile nor a restart.
       TEXT
       FORMS = {

@@ -12,14 +12,14 @@ module Memscope
         The process must allow actions (its setting `actions`). The profile does not see
         allocations made before it started. The backend auto is jemalloc's profiler, if
         that was enabled when the process started (memscope exec --profile), else
-        imports, which needs no settings: it patches the process's calls of malloc while
+        imports, which needs no settings: it patches the process's calls to malloc while
         the profile runs. The report names the backend. If a profile is already running,
         it continues with its own backend and rate, and the report shows only the change
         during --seconds N.
 
-        The report tells what survived a full garbage collection since it was
-        allocated from what none has judged yet, which may be garbage. A longer profile
-        sees more of the process's own collections; --gc adds one at its end.
+        The report separates memory that has survived a full garbage collection from
+        memory that was allocated after the last one, which may be garbage. A longer
+        profile sees more of the process's own collections; --gc adds one at its end.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live

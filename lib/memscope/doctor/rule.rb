@@ -19,8 +19,8 @@ module Memscope
     # * remedy: an Array of Finding's remedy and remedy_cost, or a lambda.
     # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
-    # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them:
-    # within this tenth, a number that hardly moves would change the verdict from one reading to the next.
+    # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
+    # Without this margin, a number that hardly moves could change the verdict from one reading to the next.
     #
     # @api private
     class Rule

@@ -49,7 +49,7 @@ module Memscope
 
       # @param fall [Integer, Range<Integer>, nil] of RSS, by a purge
       # @param own [Integer, Range<Integer>, nil] the part of it that no other process shares
-      # @return [String, nil] what the machine gains, as a sentence; nil where that is unknown, or nearly all of it
+      # @return [String, nil] what the machine gains, as a sentence; nil if it is unknown, or nearly the whole fall
       def gain(fall, own)
         fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
         return if fall.nil? || own.nil? || fall.end - own.begin < MEBIBYTE

@@ -45,8 +45,8 @@ module Memscope
       # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
 
-      # How much of the pages that are empty, or that compaction empties, Ruby keeps because of free_slots_max_ratio but
-      # would return at KEEP_LESS.
+      # Of the pages that are empty or that compaction empties, how much Ruby keeps because of free_slots_max_ratio but
+      # would return if that ratio were KEEP_LESS.
       #
       # @param bytes [Integer] size of these pages together
       # @return [Integer] bytes; 0 if Ruby does not keep pages by that ratio, or is not known to

@@ -31,7 +31,7 @@ void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
 /* Extends the last block by size bytes, in place; returns the added part, or NULL. Adds no alignment. */
 void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
 
-/* Makes the next size bytes resident without taking them, so that filling them later changes no RSS. */
+/* Makes the next `size` bytes resident without taking them, so that filling them later changes no RSS. */
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 
 /* Whether children forked from now on have it too, for a child that is to read it. Not by default. */

@@ -28,8 +28,8 @@ void memscope_sharing_close(struct memscope_sharing *sharing);
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end);
 
 /*
- * Lists the anonymous pages that other processes map too: right after a fork, all that was inherited. The list is taken
- * from scratch, after whatever else this needs. MEMSCOPE_NO_MEMORY where it does not fit.
+ * Lists the anonymous pages that other processes map too: right after a fork, all that was inherited. The list is
+ * allocated in scratch, after all else that this function takes there. MEMSCOPE_NO_MEMORY if it does not fit.
  */
 enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
                                                 struct memscope_scratch *scratch, const struct memscope_range **ranges,

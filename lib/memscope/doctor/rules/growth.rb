@@ -8,7 +8,7 @@ module Memscope
       DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
       DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
                 "program's data, and needs a reader such as heapy"
-      UNREAD = "this process does not read itself at intervals, or not for two minutes yet"
+      UNREAD = "this process does not read itself at intervals, or began less than two minutes ago"
       # Ruby itself lets malloc grow by gc_room before it collects.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # What growth is made of, the fastest row first.

@@ -21,7 +21,7 @@ module Memscope
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
         # Headings for the rules without a finding, by outcome.
-        OUTCOMES = { clear: "Checked: none, or too little to report", unknown: "Unknown",
+        OUTCOMES = { clear: "Checked; not found, or too little to report", unknown: "Unknown",
                      inapplicable: "Not applicable" }.freeze
         # Name and effect of each lever.
         LEVERS = {
