@@ -20,7 +20,7 @@ class PackagingTest < MemscopeTest
       built = run_gem("build", "memscope.gemspec", "-o", gem)
       run_gem("install", "--local", "--no-document", "--install-dir", home, gem)
 
-      assert_equal(KNOWN_WARNINGS, built.err.scan(/^WARNING: +(?!See )(.*?)\.?$/).flatten)
+      assert_equal(KNOWN_WARNINGS, built.err.scan(/^WARNING: ++(?!See )(.*?)\.?$/).flatten)
       assert_contents(Gem::Package.new(gem).spec)
       assert_reads("GEM_HOME" => home, "GEM_PATH" => home)
     end
