@@ -31,7 +31,7 @@ class Rooms
   LIB = {
     # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
     "kit" => { files: "lib/memscope/{version,native/*,reading,reasons,collection,loader,ttl_cache,forks," \
-                      "requirement}.rb",
+                      "requirement,spelling}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,cgroup,diff,fragmentation,ledger,malloc_conf,mappings," \

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "spelling"
 require_relative "facade"
 require_relative "cli/command"
 require_relative "cli/doctor_command"
@@ -58,11 +59,8 @@ module Memscope
       # @param known [Array<String>]
       # @return [String] "reprot (did you mean report?)"
       def questioned(given, known)
-        require "did_you_mean/spell_checker"
-        nearest = DidYouMean::SpellChecker.new(dictionary: known).correct(given).first
+        nearest = Spelling.nearest(given, known)
         nearest ? "#{given} (did you mean #{nearest}?)" : given
-      rescue LoadError # a Ruby without that library
-        given
       end
 
       private

@@ -4,12 +4,7 @@ require "etc"
 require_relative "../reading"
 require_relative "../allocator"
 require_relative "../cgroup"
-
-begin
-  require "did_you_mean/spell_checker"
-rescue LoadError
-  nil # a Ruby without its default gems
-end
+require_relative "../spelling"
 
 module Memscope
   class Lint < Reading
@@ -160,23 +155,6 @@ module Memscope
                   **Native.allocator_inputs, environment: HostEnvironment.read(Cgroup.read) })
       end
     end
-
-    # Finds the name that a misspelt one was meant to be.
-    module Spelling
-      # @param name [String]
-      # @param names [Array<String>]
-      # @param edits [Integer] how many characters may differ: few, if `name` may well be unrelated to `names`
-      # @return [String, nil] the one of `names` that `name` most resembles; nil if it resembles none
-      def self.nearest(name, names, edits: name.length)
-        names = names.to_h { |other| [other.downcase, other] }
-        name = name.downcase
-        return names[name] if names.key?(name) || !defined?(DidYouMean::SpellChecker)
-
-        found, = DidYouMean::SpellChecker.new(dictionary: names.keys).correct(name)
-        names[found] if found && DidYouMean::Levenshtein.distance(name, found) <= edits
-      end
-    end
-    private_constant :Spelling
 
     # The environment variables that an allocator reads, or whose names look as if one did.
     class Variables

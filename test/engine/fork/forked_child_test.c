@@ -19,8 +19,7 @@
 
 #if __has_include(<linux/filter.h>) /* musl-gcc finds no headers of the kernel */
 #define HAS_FILTERS 1
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+#include "../refuse_call.h"
 #else
 #define HAS_FILTERS 0
 #endif
@@ -242,18 +241,6 @@ static void test_many_leave_nothing(void) {
 
 #if HAS_FILTERS
 
-static bool refuse_clone(unsigned error) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 /* In a process of its own, since a filter stays. */
 static void test_refusal(unsigned error, enum memscope_status expected) {
     pid_t pid = fork();
@@ -263,7 +250,7 @@ static void test_refusal(unsigned error, enum memscope_status expected) {
         struct memscope_forked_child child;
         int files = open_files();
 
-        if (!refuse_clone(error))
+        if (!refuse_call(SYS_clone, error))
             _exit(2);
         _exit(memscope_forked_child_start(&child, sleep_long, NULL, -1, PATIENCE_MS) == expected && child.pid == 0 &&
                       open_files() == files

@@ -17,24 +17,11 @@ static const struct memscope_mappings_memory memory = {&list, &names};
 
 #if __has_include(<linux/seccomp.h>) /* the kernel's headers are not among musl-gcc's */
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
+#include "../refuse_call.h"
 
 /* The kernel answers every ioctl of this process with ENOTTY: a kernel before 6.7, as far as PAGEMAP_SCAN goes. */
 static void deny_ioctl(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-
-    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    EXPECT(refuse_call(SYS_ioctl, ENOTTY));
 }
 
 #else

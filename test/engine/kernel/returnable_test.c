@@ -5,29 +5,13 @@
 /* A sanitizer replaces mlock by nothing; musl's compiler finds none of the kernel's headers. */
 #if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 
+#include "../refuse_call.h"
+
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static void refuse_madvise(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-
-    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    EXPECT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
-}
 
 static void in_child(void (*work)(void)) {
     int status = -1;
@@ -41,7 +25,7 @@ static void in_child(void (*work)(void)) {
 }
 
 static void check_refused(void) {
-    refuse_madvise();
+    EXPECT(refuse_call(SYS_madvise, EPERM));
     EXPECT(memscope_returnable() == MEMSCOPE_DENIED);
 }
 
