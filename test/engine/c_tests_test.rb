@@ -69,10 +69,13 @@ class CTestsTest < Minitest::Test
         skip "the same as outside" unless CHOSEN.include?(flavour)
         skip "#{compiler.first} is not installed" unless system(compiler.first, "-v", err: File::NULL)
 
-        program = File.join(self.class.scratch, "#{name}_#{flavour}")
+        # A directory of its own: tests write files, and flavours of one test run beside each other.
+        directory = File.join(self.class.scratch, "#{name}_#{flavour}")
+        FileUtils.mkdir_p(directory)
+        program = File.join(directory, name)
         self.class.run_command(*compiler, *FLAGS, source, *self.class.objects(flavour), "-pthread", "-ldl", "-lm",
                                "-o", program)
-        output = self.class.run_command({ "ASAN_OPTIONS" => "detect_leaks=0" }, program, chdir: self.class.scratch)
+        output = self.class.run_command({ "ASAN_OPTIONS" => "detect_leaks=0" }, program, chdir: directory)
         skip output if output.start_with?("skipped")
 
         assert_empty output
