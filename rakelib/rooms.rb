@@ -3,7 +3,7 @@
 # Tables of which room may name which (docs/architecture.md), {room => {files: globs, may: rooms}}, and the check of
 # files against them. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
-  engine = %w[base kernel elf malloc ledger sampling fork]
+  engine = %w[base kernel elf malloc ledger sampling fork graph dump]
 
   EXT = {
     "base" => { files: "ext/memscope/engine/base/*", may: [] },
@@ -13,6 +13,8 @@ class Rooms
     "ledger" => { files: "ext/memscope/engine/ledger/*", may: %w[base kernel elf malloc] },
     "sampling" => { files: "ext/memscope/engine/sampling/*", may: %w[base elf malloc] },
     "fork" => { files: "ext/memscope/engine/fork/*", may: %w[base kernel] },
+    "graph" => { files: "ext/memscope/engine/graph/*", may: %w[base] },
+    "dump" => { files: "ext/memscope/engine/dump/*", may: %w[base graph] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values"] },

@@ -1,0 +1,31 @@
+/*
+ * Names of classes, variables and constants, each kept once and known by a number. In mapped memory, never in malloc's.
+ */
+#ifndef MEMSCOPE_NAMES_H
+#define MEMSCOPE_NAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct memscope_names {
+    char *text;        /* all names, one after another */
+    uint32_t *starts;  /* count + 1 offsets into text */
+    uint32_t *table;   /* numbers by hash, open addressing; 0: none */
+    uint32_t count;    /* number 0 is the empty name */
+    uint32_t table_mask;
+    size_t text_reserved, starts_reserved;
+};
+
+enum memscope_status memscope_names_open(struct memscope_names *names);
+
+/* The number of this name; 0 (the empty name) if memory or numbers (2^28) run out: see names->count. */
+uint32_t memscope_names_add(struct memscope_names *names, const char *text, size_t length);
+
+/* Not NUL-terminated. */
+const char *memscope_names_get(const struct memscope_names *names, uint32_t number, size_t *length);
+
+void memscope_names_close(struct memscope_names *names);
+
+#endif
