@@ -10,10 +10,10 @@
 #include "base/status.h"
 
 struct memscope_names {
-    char *text;        /* all names, one after another */
-    uint32_t *starts;  /* count + 1 offsets into text */
-    uint32_t *table;   /* numbers by hash, open addressing; 0: none */
-    uint32_t count;    /* number 0 is the empty name */
+    char *text;       /* all names, one after another */
+    uint32_t *starts; /* count + 1 offsets into text */
+    uint32_t *table;  /* numbers by hash, open addressing; 0: none */
+    uint32_t count;   /* number 0 is the empty name */
     uint32_t table_mask;
     size_t text_reserved, starts_reserved;
 };
