@@ -120,8 +120,7 @@ module ProfileLeaks
           .uniq
   end
 
-  def found(body, line)
-    stacks = stacks_at(body, line)
+  def found(body, line, stacks = stacks_at(body, line))
     { live_bytes: stacks.sum { |stack| stack[:live_bytes] }, samples: stacks.sum { |stack| stack[:samples] },
       error_bytes: Math.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
       allocated_bytes: stacks.map { |stack| stack[:allocated_bytes] }.all? && stacks.sum { _1[:allocated_bytes] },
@@ -152,6 +151,11 @@ module ProfileLeaks
     GC.start
   end
 
+  # The blocks that were taken at a line to be held: Ruby may take memory of its own there, such as for a cache.
+  def blocks_at(body, line)
+    stacks_at(body, line).select { |stack| names(body, [stack], :native).include?("leaks_take_block") }
+  end
+
   # Of a child that goes on with the profile: what it holds, and what it lets go of.
   def in_forked_child
     Memscope::MallocProfile.start(rate: RATE, backend: BACKEND)
@@ -163,7 +167,7 @@ module ProfileLeaks
       line = __LINE__ - 1
       body = NATIVE.malloc_profile
       { held: { line: line, bytes: BLOCK * COUNT, native: "leaks_take_block" }, found: found(body, line),
-        first: first(Memscope::Profile.capture(body)), of_parent: found(body, before) }
+        first: first(Memscope::Profile.capture(body)), of_parent: found(body, before, blocks_at(body, before)) }
     end
     { **answer, parent: found(NATIVE.malloc_profile, before) }
   ensure
