@@ -16,9 +16,10 @@ class PumaServer < PumaProcess
   attr_reader :directory
 
   # @param through [Array<String>] a command of memscope's that becomes Puma
-  def initialize(directory, configuration, preload: nil, env: {}, through: [])
+  # @param threads [Integer] of each worker
+  def initialize(directory, configuration, preload: nil, env: {}, through: [], threads: 1)
     @directory = directory
-    write(directory, configuration)
+    write(directory, configuration, threads)
     super(command(through), environment(directory, preload, env), directory)
     until_found("answer") { get("/pid") }
   end
@@ -64,14 +65,14 @@ class PumaServer < PumaProcess
   # nil where none answers: the one that was to may have been killed just then.
   def answered_workers = get("/workers")&.then { |text| Memscope::Workers.from_h(JSON.parse(text)) }
 
-  def write(directory, configuration)
+  def write(directory, configuration, threads)
     Dir.mkdir(File.join(directory, "config"))
     File.write(File.join(directory, "config/puma.rb"), <<~RUBY)
       #{configuration}
       plugin :memscope
       rackup "#{__dir__}/workloads/workers.ru"
       bind "tcp://127.0.0.1:0"
-      threads 1, 1
+      threads #{threads}, #{threads}
       raise_exception_on_sigterm false
       worker_check_interval 1
     RUBY
