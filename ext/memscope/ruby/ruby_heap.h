@@ -45,8 +45,8 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 bool memscope_counts_empty_pages(void);
 
 /*
- * Waits without the GVL until no garbage collection is under way: up to two seconds, while other threads allocate and
- * so carry it on; else only for a moment. Caller holds the GVL, and may be interrupted.
+ * Waits without the GVL until no garbage collection is in progress: for up to two seconds as long as other threads
+ * allocate, which advances the collection; otherwise for 20 ms. Caller holds the GVL, and may be interrupted.
  */
 void memscope_heap_await_gc(void);
 

@@ -32,8 +32,8 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #endif
 
 /*
- * Whether the last mark phase found the object. While a sweep is under way, any other object is garbage or was made
- * since. Exported from 3.1 to 3.4; only used where pages can be listed during a sweep.
+ * Whether the last mark phase marked the object. During a sweep, an unmarked object is garbage or was made since that
+ * phase. Exported from 3.1 to 3.4; only used if pages can be listed during a sweep.
  */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P) && !MEMSCOPE_LISTING_FINISHES_GC
 int rb_objspace_marked_object_p(VALUE object);
@@ -121,7 +121,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 
 /*
  * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
- * called (gc.c, obj_memsize_of). From 4.0 on, they do not tell whether it has variables elsewhere.
+ * called (gc.c, obj_memsize_of). From 4.0 on, the flags do not tell whether the object has variables elsewhere.
  */
 #if RUBY_API_VERSION_CODE < 40000
 static inline bool memscope_holds_only_its_slot(VALUE object) {

@@ -1,7 +1,7 @@
 /*
- * A heap as a directed graph of numbered nodes. What a number stands for, whoever fills the graph knows: slots of the
- * running process (ruby/heap_references.h) or objects of a dump (dump/objspace_reader.h). Nothing here looks at an
- * object, and nothing takes memory from malloc, so all of it works in a forked child.
+ * A heap as a directed graph of numbered nodes. Only the code that fills the graph knows what a number stands for: a
+ * slot of the running process (ruby/heap_references.h) or an object of a dump (dump/objspace_reader.h). Nothing here
+ * looks at an object, and nothing takes memory from malloc, so all of it works in a forked child.
  *
  * Nodes, in this order: one for each slot, free ones included, so that a slot's number follows from its address; one
  * for each category of roots; and one from which all categories are reached.
@@ -19,7 +19,10 @@
 #define MEMSCOPE_NO_NODE UINT32_MAX
 #define MEMSCOPE_ROOT_CATEGORIES 64
 
-/* How one object refers to another. The number is the name, index or class that belongs to it; 0 where none does. */
+/*
+ * How one object refers to another. Some kinds come with a number: that of a name or class in names, or an index; else
+ * 0.
+ */
 enum memscope_edge_kind {
     MEMSCOPE_EDGE_INTERNAL, /* by a reference that Ruby code cannot name */
     MEMSCOPE_EDGE_CLASS,    /* an object's class */
@@ -27,7 +30,7 @@ enum memscope_edge_kind {
     MEMSCOPE_EDGE_IVAR,     /* names */
     MEMSCOPE_EDGE_CVAR,     /* names */
     MEMSCOPE_EDGE_GLOBAL,   /* names */
-    MEMSCOPE_EDGE_LOCAL,    /* names; 0 where the name is not known */
+    MEMSCOPE_EDGE_LOCAL,    /* names; 0 if the name is not known */
     MEMSCOPE_EDGE_INDEX,    /* an Array's or a Struct's element; saturates */
     MEMSCOPE_EDGE_KEY,      /* a Hash's key itself */
     MEMSCOPE_EDGE_VALUE,    /* a Hash's value; the class of its key, as in node_class */
@@ -49,10 +52,10 @@ struct memscope_heap_graph {
     uint32_t *slot_bytes; /* NULL in a dump that does not tell */
     uint32_t *bytes;      /* slot and malloc memory; saturates at 4 GiB */
 
-    /* The edges of node n are edges[first_edge[n]] up to edges[first_edge[n + 1]], those of a node once each. */
+    /* Node n's edges begin at edges[first_edge[n]] and end before edges[first_edge[n + 1]]; each target occurs once. */
     uint32_t *first_edge;
     uint32_t *edges;
-    memscope_edge_name *edge_names; /* parallel to edges; NULL where edges were not named */
+    memscope_edge_name *edge_names; /* parallel to edges; NULL if edges were not named */
 
     const char *categories[MEMSCOPE_ROOT_CATEGORIES]; /* of roots: "vm", "machine_context", … */
     struct memscope_names names;

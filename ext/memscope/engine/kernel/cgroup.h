@@ -66,7 +66,7 @@ struct memscope_cgroup_cpus {
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
     char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup; "" if there is none */
-    char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" if none was found */
+    char directory[MEMSCOPE_CGROUP_PATH];       /* where the files were read; "" if none was found */
     char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group that sets limit_bytes; "" if none is visible */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
@@ -80,7 +80,7 @@ struct memscope_cgroup {
     enum memscope_status pressure_status;
     struct memscope_cgroup_pressure pressure;
     struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */
-    struct memscope_cgroup_cpus cpus; /* the smallest from the group to the root; v1 has a separate group for CPUs */
+    struct memscope_cgroup_cpus cpus;          /* the smallest quota up to the root; v1 has a separate group for CPUs */
 };
 
 /*

@@ -1,6 +1,6 @@
 /*
- * Memory that Ruby maps: heap pages, empty ones and those that could not be listed included, the transient heap of Ruby
- * 3.1 and 3.2, shape tables. The binding supplies the running Ruby's layout, which is matched against memory here.
+ * Memory that Ruby maps: heap pages (also those that are empty or could not be listed), the transient heap of Ruby 3.1
+ * and 3.2, and shape tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
 #ifndef MEMSCOPE_RUBY_REGIONS_H
 #define MEMSCOPE_RUBY_REGIONS_H
@@ -44,8 +44,8 @@ struct memscope_ruby_layout {
 };
 
 struct memscope_ruby_regions {
-    uint64_t empty_pages_found; /* where pages were listed */
-    uint64_t whole_pages_found; /* where they were not: pages of any kind */
+    uint64_t empty_pages_found; /* if pages were listed */
+    uint64_t whole_pages_found; /* if pages were not listed: pages of any kind */
     bool transient_heap_found;
 };
 
@@ -53,9 +53,10 @@ struct memscope_ruby_regions {
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims);
 
 /*
- * Claims heap pages that are not listed: aligned blocks that point to a page descriptor which points back to them. They
- * are empty pages, looked for only when Ruby says that it keeps some; or all pages, as whole pages, if none could be
- * listed. Costs one or two small reads for each unclaimed, aligned, resident block.
+ * Claims heap pages that are not listed: aligned blocks that point to a page descriptor which points back to them. If
+ * pages were listed, these are the empty pages, looked for only when Ruby says that it keeps some; if none could be
+ * listed, they are all pages, claimed as whole pages. Costs one or two small reads for each unclaimed, aligned,
+ * resident block.
  */
 void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
                                         const struct memscope_mappings *mappings,

@@ -130,7 +130,9 @@ struct machine_stack_footer {
     size_t index; /* of the stack in its chunk */
 };
 
-/* The chunk of the stack with this guard page: VM stack, guard page, machine stack, back to back. 0 if it is in none.
+/*
+ * The chunk that holds the stack with this guard page (VM stack, guard page, machine stack, back to back); 0 if no
+ * chunk does.
  */
 static uintptr_t chunk_of(const struct memscope_mapping *guard, size_t page, size_t vm_bytes, size_t machine_bytes,
                           const struct memscope_own_memory *memory) {

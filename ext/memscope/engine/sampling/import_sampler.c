@@ -328,7 +328,9 @@ static bool find_originals(void) {
 
 static bool patching_for_fork;
 
-/* If a signal handler forks while this thread changes slots, the child goes on without the linker's lock. */
+/*
+ * If a signal handler forks while this thread changes slots, the child goes on changing them without the linker's lock.
+ */
 static void before_fork(void) {
     bool begun = begin_patching();
 

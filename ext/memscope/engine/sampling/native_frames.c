@@ -96,7 +96,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
 }
 
-/* False for a program that has libgcc linked in: most of its frames are its own. */
+/* False for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
