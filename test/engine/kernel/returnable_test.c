@@ -1,8 +1,8 @@
-/* What the kernel would take back: a locked page, one that is not, and all of them where madvise is refused. */
+/* Whether pages can be returned: a locked page, an unlocked page, and any page if madvise is refused. */
 #include "../expect.h"
 #include "kernel/returnable.h"
 
-/* A sanitizer replaces mlock by nothing; musl's compiler finds none of the kernel's headers. */
+/* A sanitizer replaces mlock with a no-op; musl-gcc does not find the kernel's headers. */
 #if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 
 #include "../refuse_call.h"
