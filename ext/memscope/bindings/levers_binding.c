@@ -129,7 +129,7 @@ static const char *const old_kind_names[KINDS] = {
     [MEMSCOPE_JEMALLOC_MUZZY] = "old_muzzy_decay_ms",
 };
 
-/* One decay time, before and after. */
+/* One decay time, before and after the tuning. */
 struct decay {
     bool known;
     int64_t old_ms, ms;

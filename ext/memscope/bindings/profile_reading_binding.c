@@ -334,7 +334,8 @@ static VALUE measure_inflation(VALUE argument) {
 }
 
 /*
- * Native.profile_inflation -> Integer, the bytes that sampling itself keeps active at present; nil unless a jemalloc
+ * Native.profile_inflation -> Integer, the bytes by which sampling itself raises stats.active now; nil unless a
+ * jemalloc
  * profile is running and can be read. Costs as much as reading the profile.
  */
 static VALUE native_profile_inflation(VALUE self) {

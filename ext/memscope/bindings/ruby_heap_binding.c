@@ -14,7 +14,7 @@ static VALUE symbol_old_objects, symbol_allocatable_pages, symbol_live_slots, sy
 static double free_slots_max_ratio;
 static size_t free_slots_floor;
 
-/* Where the slots were walked. FROM_HEADERS: nowhere, the live slots are counted by the page headers. */
+/* Where the slots were walked. FROM_HEADERS: nowhere; the numbers of live slots are from the page headers. */
 enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
 
 /* Why the slots were not walked. */
@@ -111,7 +111,7 @@ static void read_room(void *argument) {
     scan->fork_ns = memscope_fork_predicted_ns();
 }
 
-/* Releases the GVL, so it comes before the listing: takes the number of slots from GC.stat. */
+/* Releases the GVL, so it must come before the heap is listed; therefore the number of slots is GC.stat's. */
 static void predict(struct heap_scan *scan) {
     scan->walk_ns =
         memscope_heap_walk_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots), scan->subjects);
@@ -317,8 +317,8 @@ static VALUE close_heap(VALUE argument) {
 }
 
 /*
- * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else the time for
- * which a walk there may hold the GVL, before a child walks instead if a fork holds it for less.
+ * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else a walk that
+ * would hold the GVL for longer than this runs in a forked child, if the fork holds the GVL for less time.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     struct heap_scan scan = {.collect = RTEST(collect),

@@ -260,7 +260,7 @@ static VALUE native_snapshot(VALUE self, VALUE malloc) {
     return body;
 }
 
-/* The keys of a Hash whose values are Integers, up to capacity. */
+/* Stores the keys of the Hash entries whose values are Integers, at most capacity; returns how many. */
 static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
     VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
     size_t count = 0;

@@ -14,7 +14,7 @@
 enum memscope_slot_counts {
     MEMSCOPE_SLOTS_FROM_HEADERS, /* from the page headers, which a sample of pages proved right */
     MEMSCOPE_SLOTS_WALKED,       /* slot by slot */
-    MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: what walks the listing counts them (ruby/heap_walk.h) */
+    MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: memscope_heap_walk counts them (ruby/heap_walk.h) */
 };
 
 /* Called when the extension is loaded, before anything below: learns this Ruby's constants. */

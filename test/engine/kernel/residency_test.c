@@ -32,7 +32,7 @@ static void deny_ioctl(void) {
 
 #endif
 
-/* Of three pages, one is written and the next only read, which maps the zero page and so is in no process's RSS. */
+/* Of every three pages, the first is written, and the second only read: it maps the zero page and so is in no RSS. */
 static char *checkered_mapping(size_t page) {
     char *mapped = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     volatile char sink = 0;

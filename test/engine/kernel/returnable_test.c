@@ -49,7 +49,7 @@ int main(void) {
     EXPECT(!memscope_is_locked(start, start + 2 * page) && !memscope_is_locked(start + 3 * page, start + 4 * page));
     EXPECT(pages[0] == 1 && pages[3 * page] == 1);
     EXPECT(munmap(pages, 4 * page) == 0);
-    EXPECT(!memscope_is_locked(start, start + page)); /* nothing is there */
+    EXPECT(!memscope_is_locked(start, start + page)); /* nothing is mapped there */
     in_child(check_all_locked);
     in_child(check_refused);
     return 0;

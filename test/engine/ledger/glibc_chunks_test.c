@@ -69,7 +69,7 @@ static uint64_t sum(uint64_t main_bytes, uint64_t arena_bytes) {
     return main_bytes + arena_bytes;
 }
 
-/* uordblks counts cached chunks and the arenas' own descriptions as in use, fordblks counts the tops as free. */
+/* uordblks counts cached chunks, heap_info and malloc_state as in use; fordblks counts the tops as free. */
 static void check_against_mallinfo2(void) {
     struct mallinfo2 info;
 

@@ -102,7 +102,7 @@ static void print_stats(const struct memscope_jemalloc_stats *stats) {
 }
 #undef STAT
 
-/* malloc_stats_print's text as one line. */
+/* Prints malloc_stats_print's text as one line. */
 static void print_printed(void) {
     for (char *character = printed; *character; character++) {
         if (*character == '\n')
@@ -242,7 +242,7 @@ static int arenas(void) {
     return 0;
 }
 
-/* Each at an epoch of its own. */
+/* Reads the arenas and the size classes, each at an epoch of its own. */
 static void read_arenas_and_classes(int *mixed_arenas, int *mixed_classes) {
     static struct memscope_jemalloc_arenas all;
     static struct memscope_jemalloc_classes classes;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Whether left sorts before right, or equal to it. */
+/* Whether left sorts before right or is equal to it. */
 typedef bool memscope_in_order(const void *left, const void *right);
 
 #define MEMSCOPE_SORTS static inline __attribute__((always_inline))

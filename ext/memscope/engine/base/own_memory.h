@@ -23,7 +23,7 @@ struct memscope_own_memory {
     enum memscope_status refusal; /* why there is no memfd; MEMSCOPE_OK when there is */
 };
 
-/* Fails if neither way works. Close it in any case. */
+/* Fails if neither way works. Call memscope_own_memory_close in any case. */
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory);
 void memscope_own_memory_close(struct memscope_own_memory *memory);
 
@@ -33,7 +33,7 @@ void memscope_own_memory_close(struct memscope_own_memory *memory);
  */
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size);
 
-/* The addresses of the mapping; 0 to 0 without one. */
+/* The address range of the window; [0, 0) without one. */
 struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory);
 
 /* Copies size bytes from each of count addresses into consecutive elements of into. What cannot be read is zeroed. */

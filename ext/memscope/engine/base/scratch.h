@@ -47,8 +47,8 @@ void memscope_scratch_close(struct memscope_scratch *scratch);
 void *memscope_lasting_map(size_t size);
 
 /*
- * Resident bytes among these bytes of such a mapping: whole pages, by mincore (microseconds per megabyte); if mincore
- * fails, all of them.
+ * Resident bytes of the whole pages that hold these bytes of such a mapping, by mincore (microseconds per megabyte); if
+ * mincore fails, the bytes of all these pages.
  */
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 

@@ -100,7 +100,7 @@ struct memscope_cgroup_membership {
     char v2_path[MEMSCOPE_CGROUP_PATH];
 };
 
-/* /proc/PID/cgroup, for a controller: "memory" or "cpu". */
+/* Parses /proc/PID/cgroup for one controller, "memory" or "cpu". */
 enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
                                                       struct memscope_cgroup_membership *membership);
 
@@ -110,7 +110,7 @@ struct memscope_cgroup_mount {
     char point[MEMSCOPE_CGROUP_PATH];
 };
 
-/* One line of /proc/self/mountinfo. False unless it mounts a hierarchy that can have the controller. */
+/* Parses a line of /proc/self/mountinfo. False unless it mounts a hierarchy that can have the controller. */
 bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
 
 /* Sets status, unlimited and value. key NULL: the text is one number or "max". */

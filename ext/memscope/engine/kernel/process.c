@@ -210,7 +210,7 @@ static enum memscope_status read_descriptor(int descriptor, struct memscope_stat
     return memscope_statm_parse(text, statm);
 }
 
-/* Never one of the three standard numbers: a host that closed them expects them to be free or its own. */
+/* Never returns one of the three standard numbers: a host that closed them expects them to be free or its own. */
 static int open_statm(void) {
     int descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     int moved;

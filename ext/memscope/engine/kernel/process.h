@@ -61,7 +61,7 @@ enum memscope_status memscope_process_memory_read(const char *process, struct me
 
 /*
  * The readers' parsers, for NUL-terminated text. MEMSCOPE_MALFORMED for a statm without its first three numbers, and
- * for another text without any known key.
+ * for a status or smaps_rollup without any known key.
  */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,

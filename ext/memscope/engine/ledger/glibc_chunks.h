@@ -34,8 +34,8 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum top;
     struct memscope_chunk_sum arena; /* heap_info and malloc_state, at the start of the arenas' heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
-    uint64_t trimmable_shared_bytes; /* of them, pages that other processes map too; 0 if walk->sharing is closed */
-    uint64_t kept_bytes;             /* further such pages that stay: locked, or madvise is refused */
+    uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
+    uint64_t kept_bytes;             /* whole pages that it cannot return: locked, or madvise is refused */
     uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from an implausible chunk on */
 };
 

@@ -74,7 +74,7 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, struct memscope_led
         memscope_chunk_walk_main_heap(walk, heap_start, heap_end, &ledger->main_heap);
 }
 
-/* Others may own memory within a piece, which is then several claims: the first is the one past all earlier pieces. */
+/* If others own memory within a piece, it is several claims, of which the first starts past all earlier pieces. */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_claims *claims,
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;

@@ -32,14 +32,14 @@ struct memscope_ruby_layout {
     uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist, not all different */
     size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
     size_t allocated_page_count;                 /* pages with and without objects, likewise */
-    size_t fiber_stack_bytes;                    /* of one pooled stack without its guard page; 0 when not known */
-    size_t thread_vm_bytes; /* of the two stacks of a thread that may migrate; 0 if this Ruby has no such threads */
+    size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page; 0 when not known */
+    size_t thread_vm_bytes; /* VM stack of a thread that may migrate; 0 if this Ruby has no such threads */
     size_t thread_machine_bytes;
-    size_t transient_heap_bytes; /* of the one mapping that Ruby makes for it; 0 if this Ruby has none */
+    size_t transient_heap_bytes; /* size of its only mapping; 0 if this Ruby has no transient heap */
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
     size_t shape_list_bytes;  /* 0 if this Ruby has none */
-    size_t shape_cache_bytes; /* of the cache that Ruby maps next; the kernel usually places it right below the list */
+    size_t shape_cache_bytes; /* size of the cache, which Ruby maps next; the kernel usually puts it right below the list */
     bool jit;                 /* a JIT is on: anonymous executable memory belongs to it */
 };
 

@@ -12,7 +12,7 @@ struct descriptor {
 
 struct thread_library {
     uintptr_t linker_state;  /* _rtld_global */
-    size_t used_lists;       /* offset in it of three consecutive list heads: used, user, cached stacks */
+    size_t used_lists;       /* offset in _rtld_global of three consecutive list heads: used, user, cached stacks */
     size_t node;             /* offset of the list node in struct pthread */
     size_t descriptor_bytes; /* sizeof(struct pthread) */
 };
@@ -123,7 +123,7 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
 
 /* thread_pthread_mn.c, from 3.3 to 4.1dev: a chunk of this size begins with a header of one or a few pages. */
 #define CHUNK_BYTES ((size_t)512 << 20)
-#define CHUNK_HEADER_PAGES 64 /* for 65,535 stacks, 33 */
+#define CHUNK_HEADER_PAGES 64 /* limit; a header for 65,535 stacks has 33 */
 
 struct machine_stack_footer {
     uintptr_t chunk;

@@ -41,7 +41,7 @@ static memscope_stack_reader read_stack;
 static atomic_bool running;
 static atomic_uint session;
 static struct memscope_import_patches patches;
-static _Atomic(uint64_t) patched_generation; /* 0 or an earlier one while an object is only half loaded */
+static _Atomic(uint64_t) patched_generation; /* 0 or an earlier generation while an object is only half loaded */
 
 /*
  * Held while slots change, which may happen in any thread that calls dlsym. Also held across a fork: if another thread

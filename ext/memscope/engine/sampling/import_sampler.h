@@ -15,8 +15,9 @@
 #include "sampling/sampled_stack.h"
 
 /*
- * Does all of start that can be done without starting. MEMSCOPE_UNSUPPORTED off Linux, with a C library other than
- * glibc, and on processors other than x86-64 and aarch64; MEMSCOPE_NO_MEMORY.
+ * Does what start does first, without starting: finds the functions to replace, and maps the table.
+ * MEMSCOPE_UNSUPPORTED off Linux, with a C library other than glibc, and on processors other than x86-64 and aarch64;
+ * MEMSCOPE_NO_MEMORY.
  */
 enum memscope_status memscope_import_sampler_prepare(void);
 

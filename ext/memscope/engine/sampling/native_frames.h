@@ -15,8 +15,9 @@
 #include "elf/shared_objects.h"
 
 /*
- * Return addresses, leaf first, at most room. Skips leading frames of this library and of the object set with
- * memscope_native_frames_skip_object_of. With leaf_only, stops at the first known VM entry point.
+ * Stores return addresses in words, leaf first, at most room; returns how many. Skips leading frames of this library
+ * and of the object set with memscope_native_frames_skip_object_of. With leaf_only, stops at the first known VM entry
+ * point.
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 

@@ -124,7 +124,7 @@ static void *blocks_churned(void *argument) {
     return NULL;
 }
 
-/* Leaks.leak(size, count, how) -> nil: adds so many blocks of size bytes. */
+/* Leaks.leak(size, count, how) -> nil: adds count blocks of size bytes. */
 static VALUE leaks_leak(VALUE self, VALUE size, VALUE count, VALUE how) {
     return work_how(how, blocks_added, NUM2SIZET(size), NUM2LONG(count));
 }
@@ -139,7 +139,7 @@ static VALUE leaks_resize(VALUE self, VALUE size, VALUE count, VALUE how) {
     return work_how(how, blocks_resized, NUM2SIZET(size), NUM2LONG(count));
 }
 
-/* Leaks.churn(count, how) -> nil: count blocks of up to 4 KiB, each freed before the next. */
+/* Leaks.churn(count, how) -> nil: takes count blocks of up to 4 KiB, and frees each before the next. */
 static VALUE leaks_churn(VALUE self, VALUE count, VALUE how) {
     struct work work = {0, NUM2LONG(count)};
 

@@ -47,8 +47,8 @@ static size_t malloc_block(size_t size, int touch) {
 }
 
 /*
- * Host.malloc_blocks(size, count, touch: true) -> Integer: the sum of their malloc_usable_size. size may be an Array:
- * then count blocks of each size, in turn.
+ * Host.malloc_blocks(size, count, touch: true) -> Integer: allocates count blocks; returns the sum of their
+ * malloc_usable_size. size may be an Array: then allocates count blocks of each size, in turn.
  */
 static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
     VALUE sizes, count_value, options;
@@ -67,8 +67,8 @@ static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
 }
 
 /*
- * Host.mallctl(key, bytes) -> Integer: the current value of a key that is a number of so many bytes; nil if there is no
- * jemalloc or no such key.
+ * Host.mallctl(key, bytes) -> Integer: the current value of a key whose number is this many bytes wide; nil if there is
+ * no jemalloc or no such key.
  */
 static VALUE host_mallctl(VALUE self, VALUE key, VALUE bytes) {
     int (*mallctl)(const char *, void *, size_t *, void *, size_t) =
@@ -94,8 +94,9 @@ static size_t count_option(VALUE options, const char *name, size_t given_nothing
 }
 
 /*
- * Host.free_blocks(count: nil, keep: nil) -> Integer: frees the newest `count` blocks of malloc_blocks (by default
- * all), except the first and every `keep`th after it. Returns the sum of the freed blocks' malloc_usable_size.
+ * Host.free_blocks(count: nil, keep: nil) -> Integer: frees the newest `count` blocks of malloc_blocks, by default all;
+ * with keep, spares the first of them and every `keep`th after it. Returns the sum of the freed blocks'
+ * malloc_usable_size.
  */
 static VALUE host_free_blocks(int argc, VALUE *argv, VALUE self) {
     struct block *kept = NULL, **last_kept = &kept;
@@ -237,7 +238,7 @@ static size_t nameless_size(const void *bytes) {
 /* Fields that are not set are NULL, even the name: legal, if unusual. */
 static const rb_data_type_t nameless = {.function = {.dfree = RUBY_DEFAULT_FREE, .dsize = nameless_size}};
 
-/* Host.nameless(bytes) -> an object that says it holds so many bytes, and whose type has no name. */
+/* Host.nameless(bytes) -> an object that says it holds this many bytes, and whose type has no name. */
 static VALUE host_nameless(VALUE self, VALUE bytes) {
     size_t *size;
     VALUE object = TypedData_Make_Struct(rb_cObject, size_t, &nameless, size);
@@ -275,8 +276,8 @@ static const rb_data_type_t quick_type = {.wrap_struct_name = "Host::Quick",
                                           .function = {.dfree = RUBY_DEFAULT_FREE, .dsize = slow_size}};
 
 /*
- * Host.sized(bytes, nanoseconds) -> an object that says it holds so many bytes. Its size function takes so many
- * nanoseconds; its type is Host::Slow, or Host::Quick if nanoseconds is 0.
+ * Host.sized(bytes, nanoseconds) -> an object that says it holds this many bytes, and whose size function takes this
+ * many nanoseconds. Its type is Host::Slow, or Host::Quick if nanoseconds is 0.
  */
 static VALUE host_sized(VALUE self, VALUE bytes, VALUE nanoseconds) {
     const rb_data_type_t *type = NUM2SIZET(nanoseconds) > 0 ? &slow_type : &quick_type;

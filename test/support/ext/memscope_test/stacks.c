@@ -27,7 +27,7 @@ static __attribute__((noinline)) void touch_below(size_t bytes) {
         pages[offset] = 1;
 }
 
-/* Host.touch_stack(bytes) -> nil: writes to so many bytes below the current thread's or fiber's stack pointer. */
+/* Host.touch_stack(bytes) -> nil: touches this many bytes below the current thread's or fiber's stack pointer. */
 static VALUE host_touch_stack(VALUE self, VALUE bytes) {
     touch_below(NUM2SIZET(bytes));
     return Qnil;
@@ -67,7 +67,7 @@ static VALUE host_malloc_on_a_signal_stack(VALUE self) {
         rb_sys_fail("mmap");
     signal_stack = pages + page_size;
     stack = (stack_t){.ss_sp = signal_stack, .ss_size = SIGNAL_STACK_BYTES};
-    allocate_large(); /* binds malloc: the dynamic linker takes more stack than that */
+    allocate_large(); /* binds malloc now: later, the dynamic linker would need more stack than is left */
     if (sigaltstack(&stack, &stack_before) != 0 || sigaction(SIGRTMIN + 5, &action, &before) != 0)
         rb_sys_fail("sigaltstack");
     raise(SIGRTMIN + 5);
@@ -111,7 +111,7 @@ static void *churn(void *seed) {
 }
 
 /*
- * Host.start_churning(count, trims = false) -> nil: so many pthreads allocate and free without the GVL until
+ * Host.start_churning(count, trims = false) -> nil: starts count pthreads that allocate and free without the GVL until
  * stop_churning; with trims they call malloc_trim as well.
  */
 static VALUE host_start_churning(int argc, VALUE *argv, VALUE self) {
