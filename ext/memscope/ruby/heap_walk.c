@@ -15,9 +15,7 @@
  */
 #define DEADLINE_MS 10000
 
-/*
- * Nanoseconds per thousand slots, by subjects: measured on an idle machine, until a walk replaces it by what it took.
- */
+/* Nanoseconds per thousand slots, by subjects: at first as measured on an idle machine, then as the last walk took. */
 static _Atomic(uint64_t) ns_of_1000_slots[] = {4000, 16000, 10000, 24000};
 /* With fewer slots, fixed costs would distort the time per thousand. */
 #define TELLING_SLOTS 100000

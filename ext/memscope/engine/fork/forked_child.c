@@ -39,8 +39,8 @@ static uint64_t ns_of(clockid_t clock) {
 /* ---- in the child ---------------------------------------------------------------------------------------------- */
 
 /*
- * Uses the system call: the C library's sigaction refuses the two signals that it reserves, so would keep their
- * handlers.
+ * Uses the system call: the C library's sigaction refuses the two signals that it reserves, whose handlers would then
+ * stay.
  */
 static void forget_signals(void) {
     static const char defaults[SIGACTION_BYTES];

@@ -12,7 +12,7 @@
 #define ENTRY_EXCLUSIVE (1ull << 56)
 #define BATCH ((size_t)2048)
 
-/* The entries that have exactly these of the bits in mask. */
+/* The entries with (entry & mask) == bits. */
 struct kind {
     uint64_t mask, bits;
 };

@@ -85,8 +85,8 @@ static uint64_t main_heap_resident(const struct resident_scan *scan, uint64_t *m
 }
 
 /*
- * Whether the word at this offset of malloc_state links glibc's list. The list is circular: from the first known arena,
- * it leads through all the others and one unknown arena, the main one, back to the first.
+ * Whether the word at this offset of malloc_state is the link of glibc's list. The list is circular: from the first
+ * known arena, it leads through all the others and one unknown arena, the main one, back to the first.
  */
 static bool is_list(struct resident_scan *scan, size_t offset) {
     uintptr_t address = scan->states[0].address;

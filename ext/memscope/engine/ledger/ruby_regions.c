@@ -296,7 +296,7 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
     }
 }
 
-/* The transient heap is usually a mapping of its own. Of any other mapping, at most the first two blocks are read. */
+/* The transient heap is usually a mapping of its own. Of another mapping, normally at most two blocks are read. */
 static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
                                       const struct memscope_own_memory *memory,
                                       const struct memscope_mapping *mapping) {

@@ -39,7 +39,7 @@ struct memscope_ruby_layout {
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
     size_t shape_list_bytes;  /* 0 if this Ruby has none */
-    size_t shape_cache_bytes; /* size of the cache, which Ruby maps next; the kernel usually puts it right below the list */
+    size_t shape_cache_bytes; /* size of the cache, which Ruby maps next; the kernel usually puts it below the list */
     bool jit;                 /* a JIT is on: anonymous executable memory belongs to it */
 };
 
