@@ -10,9 +10,9 @@
 
 #define MEBIBYTE ((uint64_t)1 << 20)
 #define FIRST_NS_OF_A_MEBIBYTE 12500
-/* A page of 4 KiB has an entry of 8 bytes. */
+/* Each page of 4 KiB has a page table entry of 8 bytes. */
 #define BYTES_OF_A_TABLE_BYTE 512
-/* Above any of a fork's fixed costs: a smaller process tells nothing of what its pages cost. */
+/* In a smaller process, the fixed costs of a fork would hide the cost per page. */
 #define LEAST_MEBIBYTES 16
 
 static _Atomic(uint64_t) ns_of_a_mebibyte = FIRST_NS_OF_A_MEBIBYTE;
