@@ -69,7 +69,7 @@ static uint64_t free_in_container(void) {
         return UINT64_MAX;
     if (!memscope_cgroup_is_known(&cgroup.hierarchy_headroom))
         return UINT64_MAX;
-    return (int64_t)cgroup.hierarchy_headroom.value < 0 ? 0 : cgroup.hierarchy_headroom.value;
+    return cgroup.hierarchy_headroom.value;
 }
 
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room) {
