@@ -218,7 +218,7 @@ module Memscope
     end
 
     # @api private
-    # @param name [Symbol] of Arena::LEVELS
+    # @param name [Symbol] one of Arena::LEVELS
     # @return [Hash{Integer => Integer}] by index, of the arenas that have the number
     def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
 

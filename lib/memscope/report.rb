@@ -35,7 +35,7 @@ module Memscope
         const_get(page).new(reading, unicode: unicode, **options).to_s
       end
 
-      # Prints a ledger as the io's Display has it.
+      # Prints a ledger in the format of the io's Display.
       #
       # @param ledger [Ledger]
       # @param io [IO, #write]

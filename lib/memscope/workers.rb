@@ -35,7 +35,7 @@ module Memscope
     field :shared_bytes, :bytes
     # @return [Integer, nil] memory shared with other processes when the worker booted, right after the fork, that is
     #   private now: written to by either, or copied because something pinned it (process_vm_readv, io_uring). nil for
-    #   a process that was not forked, and where the kernel hides which pages are shared
+    #   a process that was not forked, or if the kernel hides which pages are shared
     field :unshared_since_fork_bytes, :bytes
     # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
@@ -57,8 +57,8 @@ module Memscope
     # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled
     #   after boot do not skew it for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
-    # @return [Integer, nil] the same of the later half of the readings: whether it still grows; nil before that half
-    #   is long enough
+    # @return [Integer, nil] the same for the later half of the readings: shows whether RSS still grows; nil until that
+    #   half is long enough
     field :rss_recent_bytes_per_hour, :signed_bytes, sparse: true
     # @return [Hash{Symbol => Integer}, nil] growth of each top row of the ledger, like rss_bytes_per_hour
     field :rows_bytes_per_hour, :hash, sparse: true
@@ -75,7 +75,7 @@ module Memscope
     def ledger_rss_bytes = rows&.values&.sum
 
     # @api private
-    # @return [Worker] with other values for some fields
+    # @return [Worker] a copy with other values for some fields
     def with(**changes) = self.class.capture({ **values, **changes })
   end
 
@@ -114,8 +114,8 @@ module Memscope
       def own = current&.own
 
       # @api private
-      # @return [Watch, Cluster, nil] what reads for this process; nil if nothing was started, as in a process that a
-      #   worker forked
+      # @return [Watch, Cluster, nil] what takes this process's readings; nil if nothing was started, as in a process
+      #   that a worker forked
       def current = (@current if @current && @current.pid == Process.pid)
 
       # @api private

@@ -43,7 +43,7 @@ module Memscope
 
       # @param ledger [Ledger] deep if :trim is one of the levers
       # @param heap [RubyHeap]
-      # @return [Result] of a dry run by these readings
+      # @return [Result] of a dry run, predicted from these readings
       def forecast(ledger, heap)
         start = Cost.now
         @ledgers << ledger

@@ -3,7 +3,7 @@
 module Memscope
   module Doctor
     module Rules
-      # Where the workers of a server share what a trim would return.
+      # The remedy if a server's workers share what a trim would return: trim in the master, before it forks.
       BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
                      "requires a restart; delays the start of the workers"].freeze
 
