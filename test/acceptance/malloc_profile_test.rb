@@ -65,7 +65,7 @@ class MallocProfileTest < MemscopeTest
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 1 << 14, backend: ENV.fetch("BACKEND").to_sym)
-      Leaks.churn(4000, :here) # behind the interval that jemalloc has drawn at the rate before
+      Leaks.churn(4000, :here) # past the interval that jemalloc drew at the previous rate
       def leak = Leaks.leak(4096, 512, :here)
       def cache(entries) = (entries.shift(512) && 512.times { entries << ("x" * 4095) })
       entries = ["x"] * 512
