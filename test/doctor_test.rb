@@ -361,7 +361,8 @@ class DoctorGrowthTest < DoctorTest
     assert_equal :inapplicable, unknown.outcome, "in its first two minutes a process warms up"
 
     assert_equal "RSS grows by 1,200.0 MiB/h", found.title
-    assert_match(/64\.0 MiB since .* UTC, by 40 readings: malloc 1,769\.0 MiB.h\. Up to 10\.0 MiB /, found.explanation)
+    assert_match(/64\.0 MiB since .* UTC, according to 40 readings: malloc 1,769\.0 MiB.h\. Up to 10\.0 MiB /,
+                 found.explanation)
   end
 
   def test_without_readings_of_its_own

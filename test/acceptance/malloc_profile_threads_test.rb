@@ -314,7 +314,7 @@ class MallocProfileThreadsTest < MemscopeTest
 
   # One OS thread runs many Ractors, one after another: the end of one must not count as the end of the next.
   each_way("ractors_that_follow_one_another") do |settings|
-    skip "Ractors have native threads of their own before Ruby 3.3" if RUBY_VERSION < "3.3"
+    skip "Ractors have OS threads of their own before Ruby 3.3" if RUBY_VERSION < "3.3"
 
     answer = child(<<~RUBY, { **settings, env: { **settings[:env], "RUBY_MAX_CPU" => "2" } }, ruby_args: ["-W0"])
       profile.start(rate: 1 << 14, backend: backend)

@@ -30,7 +30,8 @@ module Memscope
           explanation: lambda do |f, bytes|
             fastest = FASTEST.call(f)
             ["It has grown by #{size(bytes)} since boot at #{f.growth.booted_at.strftime('%F %T')} UTC, " \
-             "by #{count(f.growth.samples)} readings#{": #{fastest}" unless fastest.empty?}.", *unjudged(f)].join(" ")
+             "according to #{count(f.growth.samples)} readings#{": #{fastest}" unless fastest.empty?}.",
+             *unjudged(f)].join(" ")
           end,
           evidence: ->(f) { { rss_bytes: f.rss_bytes, **f.growth.to_h, garbage_max_bytes: f.garbage_max_bytes } },
           remedy: ->(f) { [[collect(f), profile(f)].join("\n"), PROFILING] }

@@ -27,7 +27,7 @@ module Memscope
         LEVERS = {
           gc: ["Collect garbage", "One full GC."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
-          tcache: ["Flush the thread cache", "Frees the cached blocks of this request's thread for Decay and Purge."],
+          tcache: ["Flush the thread cache", "Flushes the cache of this request's thread for Decay and Purge."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
