@@ -100,7 +100,7 @@ class ArenasTest < MemscopeTest
                  reading.values_at("mmapped_bytes", "mmapped_blocks")
   end
 
-  # Address space stays after a trim; what is resident does not. Each thread has its own arena, of its own size.
+  # A trim leaves the address space, but makes less of it resident. Each thread has its own arena, of its own size.
   RESIDENT = <<~RUBY
     mebibytes = [4, 12, 20, 28]
     steps = Queue.new

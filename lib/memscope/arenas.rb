@@ -223,7 +223,7 @@ module Memscope
     def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
 
     # @api private
-    # @return [Hash{Symbol => Hash{Integer => Integer}}] those of Arena::LEVELS that any arena has
+    # @return [Hash{Symbol => Hash{Integer => Integer}}] the levels (of Arena::LEVELS) that any arena has
     def levels = Arena::LEVELS.to_h { |name| [name, level(name)] }.reject { |_name, numbers| numbers.empty? }
 
     # @api private

@@ -29,7 +29,8 @@ module Memscope
     field :headroom_bytes, :signed_bytes
     # @return [Integer, nil] the least headroom under any limit on the way up; other groups may use it up too
     field :hierarchy_headroom_bytes, :bytes
-    # @return [Integer, nil] where the kernel begins to throttle the group: the smallest memory.high on the way up (v2)
+    # @return [Integer, nil] the usage above which the kernel throttles the group: the smallest memory.high on the way
+    #   up (v2)
     field :high_bytes, :bytes
     # @return [Integer, nil] the group's memory.low (v2)
     field :low_bytes, :bytes

@@ -148,8 +148,8 @@ module Memscope
       Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
     end
 
-    # Which Ruby lines allocated memory through malloc while the block ran, in any thread, that is still live when the
-    # block ends.
+    # Which Ruby lines hold memory that was allocated through malloc while the block ran, in any thread, and is still
+    # live when the block ends.
     #
     #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
     #

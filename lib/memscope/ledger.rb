@@ -4,8 +4,8 @@ require_relative "allocator"
 require_relative "ruby_heap/garbage"
 
 module Memscope
-  # Every resident page of the process, in exactly one row: that of its proven owner, or the row :unattributed, whose
-  # detail lists the mappings of pages without one. The rows sum to `rss_bytes`.
+  # Every resident page of the process, each in exactly one row: the row of its proven owner or, if it has none, the row
+  # :unattributed, whose detail lists the mappings of such pages. The rows sum to `rss_bytes`.
   #
   #   ledger = Memscope.ledger
   #   ledger.rss_bytes                     # => 873123840

@@ -24,7 +24,7 @@ module Memscope
 
     # The cost of sampling itself.
     class Overhead < Record
-      # @return [Integer] taken since profiling began, including those of blocks that have since been freed
+      # @return [Integer] samples taken since profiling began, including samples of blocks that have since been freed
       field :samples_taken, :count, null: false
       # @return [Integer] wall time spent taking samples, summed over all threads
       field :nanoseconds, :count, null: false

@@ -8,8 +8,8 @@ module Memscope
   # One process of a server, as it last reported itself: a worker or the master of a cluster, or the only process of a
   # server without a cluster.
   #
-  # rss_bytes is the sum of uss_bytes and shared_bytes. The rows are of a ledger that was read just before, and sum to
-  # ledger_rss_bytes, which differs from rss_bytes by some pages.
+  # rss_bytes is the sum of uss_bytes and shared_bytes. The rows come from a ledger that was read just before, and sum
+  # to ledger_rss_bytes, which differs from rss_bytes by some pages.
   class Worker < Record
     # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
@@ -97,9 +97,9 @@ module Memscope
       # @return [Workers]
       def read = (current || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
-      # Makes this process read itself every `worker_interval_seconds`, so that `Memscope.workers` knows how the process
-      # grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which sleeps in between; a
-      # forked child does not inherit the thread and has to call this itself.
+      # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` knows
+      # how the process grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
+      # sleeps in between; a forked child does not inherit the thread and has to call this itself.
       #
       # @return [void]
       def watch
@@ -110,7 +110,8 @@ module Memscope
       end
 
       # @api private
-      # @return [Worker, nil] this process's last report on itself; nil if it does not read itself at intervals
+      # @return [Worker, nil] this process's last report on itself; nil if it does not take readings of itself at
+      #   intervals
       def own = current&.own
 
       # @api private

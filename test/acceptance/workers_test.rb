@@ -142,7 +142,7 @@ class WorkersAcceptanceTest < MemscopeTest
     assert_equal [true, nil], found.values_at("dry_run", "returned_bytes")
   end
 
-  # More often than one of two workers answers by chance.
+  # More requests than the right one of two workers would answer by chance.
   def assert_one_purged(server, pids)
     pids.each_with_index do |pid, index|
       [["/memscope/purge", { worker: index }], ["/memscope/purge?worker=#{index}", {}]].cycle(3) do |path, form|

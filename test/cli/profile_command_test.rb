@@ -163,7 +163,7 @@ class CLIProfileTest < MemscopeTest
     assert_match(/this process allows no actions: its setting `actions` is false/, err)
   end
 
-  # As on a server that nobody has prepared.
+  # On a server that nobody has prepared for profiling.
   def test_without_a_profiler_it_takes_imports_and_says_so
     process = listening(KEEPER)
     status, out, err = profile("--pid", process.pid.to_s, "--seconds=0.5", "--rate=4096")

@@ -147,7 +147,7 @@ module Memscope
           scratch_bytes: ledgers.map(&:scratch_bytes).max }
       end
 
-      # All levers that this process can run or, for one arena, those of them that can run for one arena alone.
+      # All levers that this process can run; for one arena, only the levers that can run for a single arena.
       def usual(arena)
         here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here

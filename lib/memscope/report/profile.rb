@@ -111,7 +111,7 @@ module Memscope
          *(@page.wrapped(legend) if legend)]
       end
 
-      # The largest entries; of a difference both ends: those that grew most, and those that shrank most.
+      # The largest entries; for a difference, the entries that grew most, and those that shrank most.
       def shown
         return @entries.first(@limit) if !@signed || @entries.size <= @limit
 

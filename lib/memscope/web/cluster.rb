@@ -313,7 +313,7 @@ module Memscope
         raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
       end
 
-      # @return [Array<ClusterCalls::Outcome>] those of running profiles, and those that failed
+      # @return [Array<ClusterCalls::Outcome>] the outcomes with a running profile, and the failed ones
       def running(states)
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)

@@ -159,7 +159,7 @@ module Memscope
         @reports = { **kept, worker.pid => [worker, Clock.now] }.freeze
       end
 
-      # The workers without those that have ended.
+      # The workers that have not ended.
       def living(workers) = workers.select { |pid, _known| alive?(pid) }
 
       def alive?(pid)

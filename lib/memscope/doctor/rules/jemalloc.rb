@@ -47,7 +47,7 @@ module Memscope
           explanation: lambda do |f, bytes|
             used = f.bytes(:malloc, :in_use)
             "Besides the #{size(used)} in use, #{size(bytes)} is free in slabs, each for blocks of one size " \
-              "(#{percent(bytes.fdiv(used + bytes))} of both). Only allocations of that size can use it" \
+              "(#{percent(bytes.fdiv(used + bytes))} of the total). Only allocations of that size can use it" \
               "#{STUCK.call(f)}."
           end,
           evidence: lambda do |f|

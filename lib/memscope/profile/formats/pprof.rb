@@ -11,7 +11,7 @@ module Memscope
       #
       # @api private
       class Pprof
-        # Protobuf's wire format, as far as profile.proto needs it: https://protobuf.dev/programming-guides/encoding
+        # The part of Protobuf's wire format that profile.proto needs: https://protobuf.dev/programming-guides/encoding
         #
         # Encoded directly: message objects for each sample and label would be slow to create, and google-protobuf's
         # have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all that were joined with
