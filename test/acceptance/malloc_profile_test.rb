@@ -130,7 +130,7 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
-  # Each thread's jemalloc first counts to the end of the interval that it drew at the previous rate.
+  # In jemalloc, each thread first counts to the end of the interval that it drew at the previous rate.
   each_way("rates_follow_one_another", WAYS.except(:jemalloc)) do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
