@@ -329,13 +329,19 @@ module Memscope
         (@current = [Process.pid, read].freeze).last
       end
 
+      # @api private
+      # @param pid [Integer] of another process, in this one's pid namespace
+      # @return [ProcessIdentity]
+      def of(pid) = capture({ **current.to_h, started: started(pid) })
+
       private
 
       def read
         capture({ boot_id: known { File.read("/proc/sys/kernel/random/boot_id").strip },
-                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i },
-                  started: known { File.read("/proc/self/stat").rpartition(")").last.split[19]&.to_i } })
+                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i }, started: started("self") })
       end
+
+      def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
 
       # nil on a system without such a file.
       def known
