@@ -340,8 +340,8 @@ class WebApplicationTest < WebCase
     garbage = { ledger: { garbage_max_bytes: 192 << 20 },
                 snapshot: { gc: { **Charts.snapshot(Charts.glibc)[:gc], oldmalloc_increase_bytes: 65 << 20 } } }
     { {} => ["✓ No problems found", "No problems found. RSS 188.0 MiB."],
-      garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB of what is in use may be"],
-      { process_memory: { swap_bytes: nil } } => ["● No problems found, but not all was checked", "1 could not be made"],
+      garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB of what is in use"],
+      { process_memory: { swap_bytes: nil } } => ["● No problems found, but not all was checked", "could not be made"],
       { ledger: { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil } } =>
         ["<h1>No reading available</h1>", "No verdict: the RSS of this process is unknown."] }
       .each do |chart, (badge, sentence)|
@@ -358,9 +358,8 @@ class WebApplicationTest < WebCase
   # What the parent's own threads are to run is no command.
   def test_the_page_has_the_remedies_that_the_text_has
     parent = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc(tcache: 40), ledger: { pid: 7 }))
-    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc, environment: { forked: true,
-                                                                                                 parent_pid: 7 }),
-                                          since: parent)
+    forked = { forked: true, parent_pid: 7 }
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc, environment: forked), since: parent)
 
     assert_match(/Memscope\.purge\(:tcache\) # in the parent/, diagnosis.first.remedy)
     assert_includes page_of(diagnosis), "<code>Memscope.purge(:tcache) # in the parent"
