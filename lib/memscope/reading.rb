@@ -438,12 +438,13 @@ module Memscope
       #
       # @api private
       # @param name [Symbol] the name of the argument
+      # @param call [String, nil] the name of the method, if it is not the kind
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
-      def check_switch(name, value)
+      def check_switch(name, value, call: nil)
         return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
 
-        raise ArgumentError, "Memscope.#{kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
+        raise ArgumentError, "Memscope.#{call || kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
       end
 
       private
