@@ -69,7 +69,7 @@ module Memscope
 
       def rss = self.class.rss(ledger)
 
-      # What a collection that was asked for has done.
+      # What the requested collection did.
       def collected = ledger.collected ? [@page.wrapped(LedgerPage.of_collection(ledger.collected))] : []
 
       def only_later(bad)
@@ -79,7 +79,7 @@ module Memscope
         later.size == bad.size && bad.one? ? " The warning needs a restart to fix." : " Some need a restart to fix."
       end
 
-      # nil where nothing can be returned.
+      # nil if nothing can be returned.
       def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }

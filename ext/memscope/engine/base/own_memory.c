@@ -13,9 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WINDOW_BYTES ((size_t)64 << 10) /* small, so that the copy out of it comes from the processor's cache */
+#define WINDOW_BYTES ((size_t)64 << 10) /* small enough to be still in the CPU cache when it is copied out */
 
-/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros are offset 0 in every ABI. */
+/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros make offset 0 in every ABI. */
 static bool read_through_window(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
     for (size_t done = 0; done < size;) {
         size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
@@ -41,7 +41,7 @@ static bool reads(const struct memscope_own_memory *memory) {
     return memscope_own_memory_read(memory, (uintptr_t)&probe, &seen, sizeof seen) && seen == probe;
 }
 
-/* Beyond RLIMIT_FSIZE a write to any file, a memfd too, ends the process with SIGXFSZ. */
+/* A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ. */
 static bool may_write(void) {
     struct rlimit limit;
 
