@@ -52,7 +52,7 @@ module Memscope
 
       private
 
-      # 5.3.0 turned the option lg_tcache_max into tcache_max, and still takes the old one for it.
+      # jemalloc 5.3.0 replaced the option lg_tcache_max by tcache_max, but still accepts lg_tcache_max.
       def option(name, value, texts)
         own = setting(name, value, texts)
         return own if own[:given] || name != "tcache_max"

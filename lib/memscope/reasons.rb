@@ -73,7 +73,7 @@ module Memscope
       cached_chunks_unmarked: "no chunk is marked as cached: this glibc is older than 2.29, and cached chunks count " \
                               "as in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
       chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
-      deep_without_effect: "no effect under jemalloc, which reports this itself",
+      deep_without_effect: "no effect under jemalloc, whose own statistics already give what the walk would find",
       gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",
       jemalloc_ambiguous: "%d mappings look like jemalloc's, and some of them are not: all of them are unattributed, " \
                           "and jemalloc's bytes in them count as not resident",

@@ -53,7 +53,7 @@ module Memscope
     # Calls that change the process.
     ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
 
-    # Options that collect garbage, which stops all threads: actions too.
+    # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.

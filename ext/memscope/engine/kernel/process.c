@@ -109,8 +109,9 @@ static struct {
 } kept = {-1, 0, 0};
 
 /*
- * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): turn 0 tells a process without a
- * system call that it is a new child. If the kernel cannot wipe the page, turn carries its owner's pid.
+ * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14). A turn of 0 shows, without a system
+ * call, that the process is a new child. If the kernel cannot wipe the page, turn carries the pid of the process that
+ * wrote it.
  */
 struct fork_page {
     _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */

@@ -52,7 +52,10 @@ bool memscope_residency_worth_searching(const struct memscope_residency *residen
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);
 
-/* Resident bytes in [start, end). Logarithmic plus the ranges crossed; 0 under SMAPS and NONE. */
+/*
+ * Returns the resident bytes in [start, end), or 0 if the source is SMAPS or NONE, which have no ranges. Takes time
+ * logarithmic in range_count, plus linear in the number of ranges that overlap [start, end).
+ */
 uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end);
 
 #endif

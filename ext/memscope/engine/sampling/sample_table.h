@@ -15,7 +15,7 @@
 
 #include <stdatomic.h>
 
-/* Maps the table unless it is mapped already. MEMSCOPE_NO_MEMORY. */
+/* Maps the table unless it is mapped already. Returns MEMSCOPE_NO_MEMORY if it cannot be mapped. */
 enum memscope_status memscope_sample_table_open(void);
 
 /* Drops all samples, gives their memory back to the kernel, and continues at this rate. */
@@ -46,7 +46,8 @@ bool memscope_sample_table_is_held(void);
 void memscope_sample_table_remove_later(uintptr_t address);
 
 /*
- * Copies the samples and stacks into scratch, and estimates from the copy; words stay in the table. MEMSCOPE_NO_MEMORY.
+ * Copies the samples and the stacks into scratch, and estimates from the copy. The stacks' frames (words) are not
+ * copied: the result points into the table. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
  */
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *stacks);

@@ -8,7 +8,7 @@ module Memscope
       DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
       DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
                 "program's data, and needs a reader such as heapy"
-      UNREAD = "this process takes no readings of itself at intervals, or began to less than two minutes ago"
+      UNREAD = "this process takes no readings of itself at intervals, or took its first less than two minutes ago"
       # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: it collects after gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The ledger rows that grow, the fastest first, for people.

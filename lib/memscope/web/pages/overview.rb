@@ -31,7 +31,9 @@ module Memscope
         LEVERS = {
           gc: ["Collect garbage", "One full GC."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
-          tcache: ["Flush the thread cache", "Flushes the cache of this request's thread for Decay and Purge."],
+          tcache: ["Flush the thread cache",
+                   "Flushes the malloc cache of the thread that serves this request, so that Decay and Purge can " \
+                   "return the pages of the cached blocks."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
