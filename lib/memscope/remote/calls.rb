@@ -137,7 +137,7 @@ module Memscope
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)
 
-      def kept_censuses = Census::Kept.bodies
+      def kept_censuses = { censuses: Census::Kept.bodies }
 
       # What the pages show of another process: the forecast is by the readings of the diagnosis.
       def diagnosis_with_forecast

@@ -223,9 +223,10 @@ module Memscope
       private
 
       def censuses(answer)
-        raise ArgumentError, "no list" unless answer.is_a?(Array)
+        bodies = answer.is_a?(Hash) ? answer["censuses"] : nil
+        raise ArgumentError, "no censuses" unless bodies.is_a?(Array)
 
-        answer.map { |body| Census.from_h(body) }
+        bodies.map { |body| Census.from_h(body) }
       rescue ArgumentError => e
         raise Client::Failed, "its answer is not understood: #{e.message}"
       end
