@@ -8,7 +8,8 @@ require_relative "test_helper"
 class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
-               worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false, metrics_objects: false,
+               worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
+               metrics_objects: false,
                background_thread: false, logger: nil }.freeze
   CALLABLE = ->(_request) { true }
   WRITER = Struct.new(:info, :warn).new
@@ -32,7 +33,8 @@ class ConfigurationTest < MemscopeTest
     socket_directory: ["run", "", true, "\0x"], username: ["", "a:b", :a, "a\0"], password: ["", 1, "a\0"],
     authorize: [true, "call", Object.new], actions: [nil, 1, "true"],
     worker_interval_seconds: [nil, 0, 0.99, 3601, -1, Float::NAN, Float::INFINITY, "10", Complex(1, 1)],
-    metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0], background_thread: [nil, "1"],
+    metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0],
+    background_thread: [nil, "1"],
     logger: [true, $stderr, "log"]
   }.freeze
   # Texts of environment variables.
@@ -48,7 +50,8 @@ class ConfigurationTest < MemscopeTest
     listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
     actions: ["of", "none", "0 ", "\xff"],
     worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
-    metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"], background_thread: ["2"]
+    metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
+    background_thread: ["2"]
   }.freeze
 
   # What a setting is where its variable is wrong, if not the default.

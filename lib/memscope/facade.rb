@@ -18,8 +18,8 @@ require_relative "cgroup"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   directory = __dir__
-  { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration", Diagnosis: "diagnosis",
-    Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
+  { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration",
+    Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",

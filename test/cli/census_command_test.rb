@@ -70,7 +70,8 @@ class CLICensusTest < MemscopeTest
   private
 
   def memscope(*arguments)
-    out, err = [StringIO.new, StringIO.new]
+    out = StringIO.new
+    err = StringIO.new
 
     assert_equal 0, Memscope::CLI.run(["census", *arguments], out: out, err: err), err.string
     out.string

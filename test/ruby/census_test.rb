@@ -142,6 +142,7 @@ class CensusOfTheHeapTest < MemscopeTest
       assert_operator text.first - text.last, :>=, 200 * 20 * 8
       assert_match(/\Aat least: only the slots count of \d+ of Class or Module/, unasked)
     end
+
     others.each { |pair| assert_equal(*pair) }
     assert_operator plain.first, :>=, 1_110 * 40
   end

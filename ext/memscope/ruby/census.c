@@ -63,13 +63,19 @@ struct cells {
 
 #define FIRST_CELLS 2048
 
-static struct cell none;
+#define RECENT 64
+
+/* Where cells of recent objects are: sooner found than in the table. */
+struct recent {
+    uint64_t key; /* 0: nothing */
+    struct cell *cell;
+};
 
 struct pass {
     struct memscope_scratch *scratch;
     struct memscope_census *census;
     struct cells cells;
-    struct cell *last; /* that an object was counted in by its class; or none */
+    struct recent recent[RECENT];
     struct memscope_held_walk held;
     struct memscope_census_sums sizes[MEMSCOPE_SLOT_SIZES], old;
     size_t slot_bytes[MEMSCOPE_SLOT_SIZES], size_count;
@@ -93,7 +99,7 @@ static bool take_cells(struct pass *pass, size_t size) {
     }
     memset(cells->table, 0, size * sizeof *cells->table);
     cells->mask = size - 1;
-    pass->last = &none;
+    memset(pass->recent, 0, sizeof pass->recent);
     for (size_t place = 0; old.table != NULL && place <= old.mask; place++)
         if (old.table[place].key != 0)
             cells->table[place_of(cells, old.table[place].key)] = old.table[place];
@@ -178,17 +184,22 @@ static inline uint64_t key_of(VALUE object, int type) {
     return KEY(type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
 }
 
-/* NULL if there is no memory. Most objects are of the same class as the one before. */
+static __attribute__((noinline)) struct cell *find_cell(struct pass *pass, VALUE object, int type, uint64_t key,
+                                                        struct recent *recent) {
+    struct cell *cell = &pass->cells.table[place_of(&pass->cells, key)];
+
+    if (cell->key != key)
+        return new_cell(pass, object, type, key);
+    *recent = (struct recent){key, cell};
+    return cell;
+}
+
+/* NULL if there is no memory. */
 static inline struct cell *cell_of(struct pass *pass, VALUE object, int type) {
     uint64_t key = key_of(object, type);
-    struct cell *cell = pass->last;
+    struct recent *recent = &pass->recent[(key >> 3 ^ key >> 9 ^ key >> 59) % RECENT];
 
-    if (cell->key == key)
-        return cell;
-    cell = &pass->cells.table[place_of(&pass->cells, key)];
-    if (cell->key == key)
-        return pass->last = cell;
-    return new_cell(pass, object, type, key);
+    return recent->key == key ? recent->cell : find_cell(pass, object, type, key, recent);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -351,13 +362,13 @@ static bool add_to_row(struct naming *naming, enum memscope_census_grouping grou
 
 static const char *type_name(int type) {
     static const char *const names[] = {
-        [RUBY_T_OBJECT] = "T_OBJECT",     [RUBY_T_CLASS] = "T_CLASS",   [RUBY_T_MODULE] = "T_MODULE",
-        [RUBY_T_FLOAT] = "T_FLOAT",       [RUBY_T_STRING] = "T_STRING", [RUBY_T_REGEXP] = "T_REGEXP",
-        [RUBY_T_ARRAY] = "T_ARRAY",       [RUBY_T_HASH] = "T_HASH",     [RUBY_T_STRUCT] = "T_STRUCT",
-        [RUBY_T_BIGNUM] = "T_BIGNUM",     [RUBY_T_FILE] = "T_FILE",     [RUBY_T_DATA] = "T_DATA",
-        [RUBY_T_MATCH] = "T_MATCH",       [RUBY_T_COMPLEX] = "T_COMPLEX", [RUBY_T_RATIONAL] = "T_RATIONAL",
-        [RUBY_T_SYMBOL] = "T_SYMBOL",     [RUBY_T_IMEMO] = "T_IMEMO",   [RUBY_T_NODE] = "T_NODE",
-        [RUBY_T_ICLASS] = "T_ICLASS",     [RUBY_T_ZOMBIE] = "T_ZOMBIE", [RUBY_T_MOVED] = "T_MOVED",
+        [RUBY_T_OBJECT] = "T_OBJECT", [RUBY_T_CLASS] = "T_CLASS",     [RUBY_T_MODULE] = "T_MODULE",
+        [RUBY_T_FLOAT] = "T_FLOAT",   [RUBY_T_STRING] = "T_STRING",   [RUBY_T_REGEXP] = "T_REGEXP",
+        [RUBY_T_ARRAY] = "T_ARRAY",   [RUBY_T_HASH] = "T_HASH",       [RUBY_T_STRUCT] = "T_STRUCT",
+        [RUBY_T_BIGNUM] = "T_BIGNUM", [RUBY_T_FILE] = "T_FILE",       [RUBY_T_DATA] = "T_DATA",
+        [RUBY_T_MATCH] = "T_MATCH",   [RUBY_T_COMPLEX] = "T_COMPLEX", [RUBY_T_RATIONAL] = "T_RATIONAL",
+        [RUBY_T_SYMBOL] = "T_SYMBOL", [RUBY_T_IMEMO] = "T_IMEMO",     [RUBY_T_NODE] = "T_NODE",
+        [RUBY_T_ICLASS] = "T_ICLASS", [RUBY_T_ZOMBIE] = "T_ZOMBIE",   [RUBY_T_MOVED] = "T_MOVED",
     };
 
     return (size_t)type < sizeof names / sizeof names[0] && names[type] != NULL ? names[type] : "T_UNKNOWN";

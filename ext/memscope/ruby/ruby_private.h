@@ -161,8 +161,7 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #endif
 
 /* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
-#define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
-    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
+#define MEMSCOPE_IS_ENVIRONMENT(object) (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
 
 /*
  * The kind of an internal object (T_IMEMO), and its name: a constant, "iseq". Only kinds that exist have one. Exported

@@ -18,7 +18,7 @@ module Memscope
         child counts a large heap.
       TEXT
       MOST = 10_000
-      VIEW = [["--by NAME", Census::GROUPINGS.keys, "#{Census::GROUPINGS.keys.join(', ')}"],
+      VIEW = [["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")],
               ["--top N", OptionParser::DecimalInteger, "print so many rows"], GC].freeze
       DEFAULTS = { by: :class, top: Report::CensusPage::ROWS }.freeze
       FORMS = {

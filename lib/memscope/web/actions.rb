@@ -7,9 +7,9 @@ require_relative "response"
 
 module Memscope
   module Web
-    # The requests that change processes: POST /purge, POST /profile, POST /doctor and POST /census. The first two take the parameter
-    # worker: a worker's index, or "all" (the default). With the parameter pid, the process that the page with the
-    # button showed, no other process is changed.
+    # The requests that change processes, and the one that takes a census: POST /purge, /profile, /doctor and /census.
+    # The first two take the parameter worker: a worker's index, or "all" (the default). With the parameter pid, the
+    # process that the page with the button showed, no other process is changed.
     #
     # @api private
     module Actions
