@@ -140,7 +140,7 @@ module Memscope
 
       def kept_censuses = { censuses: Census::Kept.bodies }
 
-      # What the pages show of another process: the forecast is by the readings of the diagnosis.
+      # What the pages show about another process: the forecast is based on the diagnosis's own readings.
       def diagnosis_with_forecast
         diagnosis = Memscope.doctor
         forecast = Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap)
