@@ -120,6 +120,27 @@ static void test_targets_in_targets(void) {
     uproot(&planted);
 }
 
+/* The same classes by different variables are different paths. */
+static void test_paths_by_variables(void) {
+    struct planted planted;
+    uint32_t service = grow("Service", 10);
+
+    root(service);
+    for (int index = 0; index < 6; index++) {
+        uint32_t array = grow("Array", 10);
+
+        refer_by(service, array, MEMSCOPE_EDGE_IVAR, index == 5 ? "@five" : index % 2 ? "@odd" : "@even");
+        grow_on(array, "String", 100);
+    }
+    harvest(&planted);
+    ask(&planted, "String", NULL, 0, 8);
+    EXPECT(found.all_alike == 3);
+    expect_alike(&planted, 0, "3 retain 300: vm → Service → @even Array → String");
+    expect_alike(&planted, 1, "2 retain 200: vm → Service → @odd Array → String");
+    expect_alike(&planted, 2, "1 retain 100: vm → Service → @five Array → String");
+    uproot(&planted);
+}
+
 /* A list is one path, by each step of it, and so is what its nodes hold. */
 static void test_a_list_of_any_length(void) {
     struct planted planted;
@@ -130,9 +151,12 @@ static void test_a_list_of_any_length(void) {
         uint32_t next = grow("Node", 40);
 
         refer_by(node, next, MEMSCOPE_EDGE_IVAR, index == 0 ? "@head" : index % 2 ? "@next" : "@other");
-        grow_on(next, "String", 100);
+        /* After the reference to the next: the search comes to the last node's String first. */
+        if (index > 0)
+            grow_on(node, "String", 100);
         last = node = next;
     }
+    grow_on(last, "String", 100);
     harvest(&planted);
     ask(&planted, "Node", NULL, 0, 8);
     EXPECT(found.all_alike == 1);
@@ -213,6 +237,7 @@ int main(void) {
     test_paths_by_constants();
     test_nodes_come_in_their_order();
     test_targets_in_targets();
+    test_paths_by_variables();
     test_a_list_of_any_length();
     test_a_list_with_something_between();
     test_names_are_asked_for();
