@@ -56,7 +56,7 @@ static bool map_scan(struct path_scan *scan) {
     scan->signatures = memscope_array_map(FIRST_SIGNATURES, sizeof *scan->signatures);
     scan->signature_count = 1;
     scan->table_mask = 2 * FIRST_SIGNATURES - 1;
-    scan->table = memscope_array_map(2 * FIRST_SIGNATURES, sizeof *scan->table);
+    scan->table = memscope_array_map((size_t)2 * FIRST_SIGNATURES, sizeof *scan->table);
     return scan->signature_of != NULL && scan->length_of != NULL && scan->way != NULL && scan->signatures != NULL &&
            scan->table != NULL && (scan->asked->nodes == NULL || scan->place_of != NULL);
 }
