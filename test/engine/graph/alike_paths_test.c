@@ -108,6 +108,44 @@ static void test_nodes_come_in_their_order(void) {
     uproot(&planted);
 }
 
+/* All objects of a class, asked for as nodes, few or many: the same paths, ranked like those to a class or not. */
+static void test_nodes_are_ranked(void) {
+    struct planted planted;
+    uint32_t nodes[201], count = 0, service = grow("Service", 10), small = grow_on(service, "Small", 10),
+                         large = grow_on(service, "Large", 10), in_it;
+
+    root(service);
+    for (int index = 0; index < 200; index++)
+        nodes[count++] = grow_on(index < 20 ? small : large, "String", 100);
+    in_it = grow_on(nodes[150], "String", 5);
+    nodes[count++] = in_it;
+    nodes[count - 1] = nodes[0];
+    nodes[0] = in_it;
+    harvest(&planted);
+    for (uint32_t asked_for = 30; asked_for <= 201; asked_for += 171) {
+        struct memscope_path_question question = {.graph = &planted.graph,
+                                                  .paths = &planted.paths,
+                                                  .dominators = &planted.dominators,
+                                                  .nodes = nodes,
+                                                  .node_count = asked_for};
+
+        EXPECT(memscope_alike_paths_find(&question, alike, 8, &found) == MEMSCOPE_OK);
+        EXPECT(found.targets == asked_for && found.retained == (asked_for == 30 ? 2905 : 20005));
+        expect_alike(&planted, 0,
+                     asked_for == 30 ? "11 retain 1005: vm → Service → Large → String"
+                                     : "181 retain 18005: vm → Service → Large → String");
+        expect_alike(&planted, 1,
+                     asked_for == 30 ? "19 retain 1900: vm → Service → Small → String"
+                                     : "20 retain 2000: vm → Service → Small → String");
+        question.ranked = true;
+        EXPECT(memscope_alike_paths_find(&question, alike, 1, &found) == MEMSCOPE_OK);
+        EXPECT(found.all_alike == 2 && alike[0].retained == (asked_for == 30 ? 1900 : 18005));
+    }
+    ask(&planted, "String", NULL, 0, 8);
+    EXPECT(found.targets == 201 && found.retained == 20005);
+    uproot(&planted);
+}
+
 /* A tree's nodes hold each other: what they retain counts once, for those paths that lead to the outermost. */
 static void test_targets_in_targets(void) {
     struct planted planted;
@@ -236,6 +274,7 @@ static void test_names_are_asked_for(void) {
 int main(void) {
     test_paths_by_constants();
     test_nodes_come_in_their_order();
+    test_nodes_are_ranked();
     test_targets_in_targets();
     test_paths_by_variables();
     test_a_list_of_any_length();
