@@ -155,6 +155,9 @@ static void test_targets_in_targets(void) {
     EXPECT(found.targets == 4 && found.retained == 3115 && found.all_alike == 2);
     expect_alike(&planted, 0, "1 retain 3115: vm → Class → Tree");
     expect_alike(&planted, 1, "3 retain 0: vm → Class → Tree → Hash → Tree");
+    ask(&planted, "", (const uint32_t[]){5, 1, 1}, 3, 8);
+    EXPECT(found.targets == 2 && found.retained == 3115);
+    expect_alike(&planted, 0, "1 retain 0: vm → Class → Tree → Hash → Tree ×2");
     uproot(&planted);
 }
 
