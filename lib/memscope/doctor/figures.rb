@@ -204,8 +204,9 @@ module Memscope
         [free.sum - trimmable - kept, 0].max if trimmable && free.all?
       end
 
-      # @return [Boolean] whether glibc itself asks for transparent huge pages: since 2.43 it does on arm64 unless told
-      #   otherwise, before and elsewhere only with glibc.malloc.hugetlb=1. With a larger value it takes other pages
+      # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
+      #   release notes name arm64, users have seen it elsewhere), before if glibc.malloc.hugetlb=1. With a larger
+      #   value it takes pages of another kind
       def malloc_asks_for_huge_pages?
         return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
 

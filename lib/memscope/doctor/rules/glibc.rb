@@ -23,7 +23,7 @@ module Memscope
           title: ->(_, bytes) { "up to #{size(bytes)} is resident because malloc asked for huge pages" },
           explanation: lambda do |f|
             "All 2 MiB of a huge page are resident, however little of it is used. glibc asks for them for all of its " \
-              "heap (glibc.malloc.hugetlb=1, the default on arm64 since 2.43): " \
+              "heap (glibc.malloc.hugetlb=1, or its default since 2.43, at least on arm64): " \
               "#{size(f.process_memory.anonymous_huge_bytes)} is in huge pages, #{size(f.unused_bytes)} of malloc is " \
               "resident but unused."
           end,
