@@ -121,11 +121,16 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 
 /*
  * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
- * called (gc.c, obj_memsize_of). From 4.0 on, the flags do not tell whether the object has variables elsewhere.
+ * called (gc.c, obj_memsize_of). From 4.0 on, variables elsewhere are another object's, an imemo_fields.
  */
+#if RUBY_API_VERSION_CODE < 40100
 #if RUBY_API_VERSION_CODE < 40000
+#define MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
+#else
+#define MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object) false
+#endif
 static inline bool memscope_holds_only_its_slot(VALUE object) {
-    if (RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR))
+    if (MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object))
         return false;
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_FLOAT:
@@ -156,8 +161,19 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #endif
 
 /* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
-#define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
-    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
+#define MEMSCOPE_IS_ENVIRONMENT(object) (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
+
+/*
+ * The kind of an internal object (T_IMEMO), and its name: a constant, "iseq". Only kinds that exist have one. Exported
+ * from 3.1 to 4.1dev (internal/imemo.h).
+ */
+#define MEMSCOPE_IMEMO_KIND(object) ((int)(RBASIC(object)->flags >> RUBY_FL_USHIFT & 15))
+#ifdef HAVE_RB_IMEMO_NAME
+const char *rb_imemo_name(int kind);
+#define MEMSCOPE_IMEMO_NAME(kind) (rb_imemo_name(kind))
+#else
+#define MEMSCOPE_IMEMO_NAME(kind) "unknown"
+#endif
 
 /* Compaction sorts pages by the number of pinned objects, and fills pages with the most pinned objects first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
