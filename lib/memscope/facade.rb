@@ -9,8 +9,8 @@ require_relative "cgroup"
 
 # Where the memory of this Ruby process is.
 #
-# Calls that read change nothing, take no lock, and do not raise because the system does not report a value: it is nil,
-# and the reading's `reasons` say why. The classes describe what each call returns.
+# Calls that read change nothing, take no lock, and do not raise if the system does not report a value: such a value is
+# nil, and the reading's `reasons` say why. The classes describe what each call returns.
 #
 # rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
 # file when first called, such as memscope/arenas for arenas; require it beforehand to make the call in a trap handler.
@@ -190,7 +190,7 @@ module Memscope
     def tag(name, &) = MallocProfile.tag(name, &)
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
-    # arguments it only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.
+    # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.
     #
     # @param arena [Integer, nil] the arena whose decay times to set; nil for all arenas, including those created later
     # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never

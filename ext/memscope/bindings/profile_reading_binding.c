@@ -282,7 +282,7 @@ static VALUE why_unreadable(const struct scan *scan) {
     return scan->profile.backend == MEMSCOPE_BACKEND_JEMALLOC ? memscope_reason_of("profile_unread", status) : status;
 }
 
-/* Qundef if another thread has started another profile meanwhile. */
+/* Returns Qundef if another thread has started another profile meanwhile. */
 static VALUE read_profile(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     VALUE body;

@@ -4,8 +4,8 @@ require_relative "handoff"
 
 module Memscope
   module Launch
-    # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. memscope
-    # itself is not loaded before the first report: until then the program runs undisturbed.
+    # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at
+    # intervals. memscope itself is not loaded before the first report: until then the program runs undisturbed.
     class ProgramReport
       # @param order [Handoff::Order] title, every, output, json, reading (names of calls), options of these calls
       #   or of the ledger, by and limit (of a census), and those of Order#display

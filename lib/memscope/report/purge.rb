@@ -55,7 +55,7 @@ module Memscope
         text ? [@page.wrapped(text)] : []
       end
 
-      # A lever after gc returns what gc has freed, too: the forecast cannot know how much that is.
+      # Levers after gc also return memory that gc has freed, an amount that the forecast cannot know.
       def garbage
         most = @reading.before.garbage_max_bytes
         return [@page.wrapped(LedgerPage.of_collection(@reading.before.collected))] if @reading.before.collected

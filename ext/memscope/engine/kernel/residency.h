@@ -40,14 +40,14 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
 
 /*
  * Whether to look for structures in a mapping: it must hold data. Under SMAPS, where every address would have to be
- * looked at, some of it must also be resident, and it must not exceed a gigabyte.
+ * looked at, some of the mapping must also be resident, and the mapping must not exceed a gigabyte.
  */
 bool memscope_residency_worth_searching(const struct memscope_residency *residency,
                                         const struct memscope_mapping *mapping);
 
 /*
- * Finds the next resident part of [*cursor, end) and moves *cursor past it; false when there is none. Under SMAPS,
- * which knows no pages, the part is the whole range.
+ * Finds the next resident part of [*cursor, end) and moves *cursor past that part; returns false when there is none.
+ * Under SMAPS, which knows no pages, the part is the whole range.
  */
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);

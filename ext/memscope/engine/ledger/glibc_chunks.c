@@ -141,7 +141,9 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* What malloc_trim returns, the part of that which other processes map too, and what the kernel would not take back. */
+/*
+ * How much malloc_trim returns, how much of that other processes also map, and how much the kernel would not take back.
+ */
 struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
 };
@@ -164,7 +166,10 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
     return amount;
 }
 
-/* What is trimmable in a free chunk: mtrim calls madvise once for it, which fails if any of its pages is locked. */
+/*
+ * The trimmable part of a free chunk. mtrim calls madvise once for all of that part, which fails if any page of it is
+ * locked.
+ */
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     struct memscope_range pages = whole_pages(start, end);
 
@@ -190,7 +195,7 @@ static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trim
     totals->kept_bytes -= amount.kept_bytes;
 }
 
-/* What is trimmable in the main heap's top: systrim returns it by lowering the program break, locked or not. */
+/* The trimmable part of the main heap's top, which systrim returns by lowering the program break, locked or not. */
 static struct trimmable trimmable_top(struct memscope_chunk_walk *walk, uintptr_t top, uintptr_t end) {
     return measure(walk, whole_pages(top, end));
 }

@@ -40,7 +40,10 @@ static void move(uint64_t bytes, int64_t *from, int64_t *to) {
     *from -= *to;
 }
 
-/* What the chunks do not account for (the walk had to stop, chunks came or went meanwhile) goes to the unwalked row. */
+/*
+ * Bytes that the chunks do not account for (the walk had to stop, chunks came or went meanwhile) go to the unwalked
+ * row.
+ */
 static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
     int64_t *rest = &bytes[rows.all];
 
@@ -74,7 +77,7 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, struct memscope_led
         memscope_chunk_walk_main_heap(walk, heap_start, heap_end, &ledger->main_heap);
 }
 
-/* If others own memory within a piece, it is several claims, of which the first starts past all earlier pieces. */
+/* A piece in which others own memory consists of several claims; the first of them starts past all earlier pieces. */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_claims *claims,
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;

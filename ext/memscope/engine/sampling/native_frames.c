@@ -96,7 +96,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
 }
 
-/* False for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
+/* Returns false for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
@@ -237,8 +237,8 @@ static bool find_object(uintptr_t address, struct known_object *known) {
 }
 
 /*
- * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes; more than 128 in one FDE of a
- * hundred. 0 without a usable FDE.
+ * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes; one FDE in a hundred has more
+ * than 128. 0 without a usable FDE.
  */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;
@@ -295,7 +295,10 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
     return rule;
 }
 
-/* False if the rule does not lead to the caller. Not sanitized, because it reads words in other functions' frames. */
+/*
+ * Returns false if the rule does not lead to the caller. Not sanitized, because it reads words in other functions'
+ * frames.
+ */
 __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
     uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
 
@@ -310,7 +313,8 @@ __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struc
 }
 
 /*
- * True if the walk was complete, or if libgcc's unwinder must not be called because this very allocation comes from it.
+ * Returns true if the walk was complete, or if libgcc's unwinder must not be called because this very allocation comes
+ * from it.
  */
 static bool walk_from(struct frame *frame, struct walk *walk) {
     struct known_object known = {.digest = 0};

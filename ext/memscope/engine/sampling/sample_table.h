@@ -3,8 +3,8 @@
  *
  * One table per process, mapped at first use and kept, with a fixed capacity: 131,072 live samples (64 GiB at a rate of
  * 2^19) and as many stacks. Inherited by forked children. Functions that use the table take one spin lock, for
- * microseconds; it is also held across a fork. is_held, remove_later and the filter take no lock. None allocates, and
- * those that a sampled malloc or free calls leave errno alone.
+ * microseconds; the lock is also held across a fork. is_held, remove_later and the filter take no lock. No function
+ * here allocates, and those that a sampled malloc or free calls leave errno alone.
  */
 #ifndef MEMSCOPE_SAMPLE_TABLE_H
 #define MEMSCOPE_SAMPLE_TABLE_H
@@ -87,7 +87,8 @@ static inline uint32_t memscope_filter_index(uintptr_t address) {
 }
 
 /*
- * Needs no lock: a thread that frees a block has seen its allocation. False for NULL. A false positive costs a search.
+ * Needs no lock: a thread that frees a block has seen its allocation. Returns false for NULL. A false positive costs a
+ * search.
  */
 static inline __attribute__((always_inline)) bool memscope_may_be_sample(uintptr_t address) {
     uint32_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;

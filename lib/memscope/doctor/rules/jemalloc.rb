@@ -6,8 +6,8 @@ module Memscope
       ENABLE = "Memscope.tune(background_thread: true) # in each worker"
 
       # Why jemalloc's dirty pages stay, the most certain cause first: condition, severity, confidence, reason, and what
-      # to set. Without a background thread, threads return pages only while they allocate: a busy process always has
-      # some dirty pages.
+      # to set. Without a background thread, threads return pages only while they allocate or free: a busy process
+      # always has some dirty pages.
       DIRTY_CAUSES = [
         [->(f) { f.reaches?(f.undecaying_dirty_bytes, FLOOR) }, :warning, :certain,
          "with dirty_decay_ms:-1, jemalloc never returns them", "Memscope.tune(dirty_decay_ms: 5_000)"],

@@ -145,7 +145,7 @@ module Memscope
         def unhealthy = diagnosis.select(&:unhealthy?)
 
         # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
-        #   is predicted; without decay, whose bytes purge returns too
+        #   is predicted; excluding decay, because purge returns the same bytes
         def returnable
           known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
           [known.sum(&:begin), known.sum(&:end)]
