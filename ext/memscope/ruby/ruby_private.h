@@ -160,7 +160,19 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 
 /* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
-    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
+    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
+
+/*
+ * The kind of an internal object (T_IMEMO), and its name: a constant, "iseq". Only kinds that exist have one. Exported
+ * from 3.1 to 4.1dev (internal/imemo.h).
+ */
+#define MEMSCOPE_IMEMO_KIND(object) ((int)(RBASIC(object)->flags >> RUBY_FL_USHIFT & 15))
+#ifdef HAVE_RB_IMEMO_NAME
+const char *rb_imemo_name(int kind);
+#define MEMSCOPE_IMEMO_NAME(kind) (rb_imemo_name(kind))
+#else
+#define MEMSCOPE_IMEMO_NAME(kind) "unknown"
+#endif
 
 /* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
