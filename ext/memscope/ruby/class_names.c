@@ -1,11 +1,11 @@
 #include "ruby/class_names.h"
 
+#include "base/mapped_array.h"
 #include "ruby/ruby_private.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* A power of two. When half of them are taken, further names are looked up each time. */
 #define KNOWN_NAMES ((size_t)1 << 17)
@@ -17,19 +17,13 @@ struct memscope_known_name {
 };
 
 enum memscope_status memscope_class_names_open(struct memscope_class_names *class_names, struct memscope_names *names) {
-    void *known = mmap(NULL, KNOWN_NAMES * sizeof *class_names->known, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
     *class_names = (struct memscope_class_names){.names = names};
-    if (known == MAP_FAILED)
-        return MEMSCOPE_NO_MEMORY;
-    class_names->known = known;
-    return MEMSCOPE_OK;
+    class_names->known = memscope_array_map(KNOWN_NAMES, sizeof *class_names->known);
+    return class_names->known == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
 }
 
 void memscope_class_names_close(struct memscope_class_names *class_names) {
-    if (class_names->known != NULL)
-        munmap(class_names->known, KNOWN_NAMES * sizeof *class_names->known);
+    memscope_array_unmap(class_names->known);
     class_names->known = NULL;
 }
 
@@ -79,7 +73,7 @@ static uint32_t add(struct memscope_class_names *class_names, const char *text) 
     return memscope_names_add(class_names->names, text, strlen(text));
 }
 
-/* A class's own String; false for an anonymous one. A path that has no permanent name begins with "#<": anonymous. */
+/* Not for a class in an anonymous module, whose name would begin with an address: "#<Module:0x0000…>::C". */
 static bool is_named(VALUE module, VALUE *name) {
     *name = rb_class_path_cached(module);
     return !NIL_P(*name) && *name != 0 && RSTRING_LEN(*name) > 0 && RSTRING_PTR(*name)[0] != '#';
@@ -93,23 +87,19 @@ static bool is_singleton(VALUE module) {
     return RB_BUILTIN_TYPE(module) == RUBY_T_CLASS && RB_FL_TEST_RAW(module, RUBY_FL_SINGLETON);
 }
 
-/* For anonymous ones: by the nearest ancestor with a name. */
-static uint32_t name_by_ancestor(struct memscope_class_names *class_names, VALUE module) {
+/* By the nearest ancestor with a name. */
+static uint32_t name_anonymous(struct memscope_class_names *class_names, VALUE module) {
     char text[LONGEST_TEXT + 32];
-    VALUE name, ancestor = module;
+    VALUE ancestor = module, name;
 
-    if (RB_BUILTIN_TYPE(module) != RUBY_T_CLASS)
-        return add(class_names, "#<Module>");
     do {
-        VALUE above = rb_class_get_superclass(ancestor);
-
-        if (above == 0 || RB_SPECIAL_CONST_P(above))
-            return add(class_names, "#<Class>");
-        ancestor = rb_class_real(above);
+        ancestor = RB_BUILTIN_TYPE(ancestor) == RUBY_T_CLASS ? rb_class_get_superclass(ancestor) : 0;
+        if (ancestor != 0)
+            ancestor = rb_class_real(ancestor);
     } while (ancestor != 0 && !is_named(ancestor, &name));
     if (ancestor == 0)
-        return add(class_names, "#<Class>");
-    snprintf(text, sizeof text, "#<Class> of %.*s", shown_length(name), RSTRING_PTR(name));
+        return add(class_names, "anonymous");
+    snprintf(text, sizeof text, "%.*s (anonymous subclass)", shown_length(name), RSTRING_PTR(name));
     return add(class_names, text);
 }
 
@@ -119,12 +109,12 @@ static uint32_t name_of_singleton(struct memscope_class_names *class_names, VALU
     bool of_module;
 
     if (RB_SPECIAL_CONST_P(owner) || owner == 0)
-        return add(class_names, "#<Class>");
+        return add(class_names, "anonymous");
     of_module = RB_BUILTIN_TYPE(owner) == RUBY_T_CLASS || RB_BUILTIN_TYPE(owner) == RUBY_T_MODULE;
     if (!of_module)
         owner = rb_class_real(RBASIC_CLASS(owner));
     if (owner == 0 || !is_named(owner, &name))
-        return add(class_names, of_module ? "#<Class:#<Class>>" : "#<Class:#<Object>>");
+        return add(class_names, "#<Class:anonymous>");
     snprintf(text, sizeof text, of_module ? "#<Class:%.*s>" : "#<Class:#<%.*s>>", shown_length(name),
              RSTRING_PTR(name));
     return add(class_names, text);
@@ -136,7 +126,7 @@ static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE m
     if (is_singleton(module))
         return name_of_singleton(class_names, module);
     if (!is_named(module, &name))
-        return name_by_ancestor(class_names, module);
+        return name_anonymous(class_names, module);
     return memscope_names_add(class_names->names, RSTRING_PTR(name), (size_t)shown_length(name));
 }
 
@@ -154,7 +144,7 @@ uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VAL
     char text[64];
 
     if (type == RUBY_T_IMEMO) {
-        snprintf(text, sizeof text, "imemo:%s", rb_imemo_name(MEMSCOPE_IMEMO_KIND(object)));
+        snprintf(text, sizeof text, "imemo_%s", MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(object)));
         return add(class_names, text);
     }
     if (type == RUBY_T_ICLASS || type == RUBY_T_NODE)
@@ -168,8 +158,7 @@ uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VAL
         if (class != 0)
             return remember(class_names, RBASIC_CLASS(object) + 2, memscope_name_of_module(class_names, class));
     }
-    snprintf(text, sizeof text, "hidden %s", memscope_type_name(type));
-    return add(class_names, text);
+    return add(class_names, memscope_type_name(type));
 }
 
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id) {

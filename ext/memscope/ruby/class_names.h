@@ -26,8 +26,9 @@ enum memscope_status memscope_class_names_open(struct memscope_class_names *clas
 void memscope_class_names_close(struct memscope_class_names *class_names);
 
 /*
- * The name of an object's class; of an anonymous one, "#<Class> of " and the nearest named ancestor. Of an object
- * without a class its type: "imemo:env", "hidden T_ARRAY". 10 to 30 ns for a class that was met before.
+ * The name of an object's class; of an anonymous one, that of the nearest ancestor with a name: "Order (anonymous
+ * subclass)". Of an object without a class its kind or type: "imemo_env", "T_ARRAY". 10 to 30 ns for a class that was
+ * met before.
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);
 

@@ -218,13 +218,9 @@ const void *rb_shape_get_shape_by_id(unsigned int id);
 extern const void *rb_shape_tree;
 #endif
 
-/* The name of a kind of imemo, a constant. A number that is no kind aborts. Exported from 3.1 to 4.1dev. */
-const char *rb_imemo_name(int kind);
-#define MEMSCOPE_IMEMO_KIND(object) ((int)((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15))
-
 /* Whether an imemo holds the variables of an object that owns it: imemo_fields, from 4.0 on. */
 #if RUBY_API_VERSION_CODE >= 40000
-#define MEMSCOPE_IS_FIELDS(imemo) (strcmp(rb_imemo_name(MEMSCOPE_IMEMO_KIND(imemo)), "fields") == 0)
+#define MEMSCOPE_IS_FIELDS(imemo) (strcmp(MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(imemo)), "fields") == 0)
 #else
 #define MEMSCOPE_IS_FIELDS(imemo) false
 #endif
