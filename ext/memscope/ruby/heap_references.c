@@ -93,9 +93,8 @@ static void describe(struct filling *filling, VALUE object, uint32_t node, uint3
     graph->bytes[node] = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
 }
 
-typedef void visit(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes);
-
-static void each_object(struct filling *filling, visit *visit) {
+static void each_object(struct filling *filling,
+                        void (*visit)(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes)) {
     const struct memscope_heap_references *references = filling->references;
 
     for (size_t at = 0; at < references->pages.listing->count; at++) {

@@ -28,10 +28,6 @@ static struct {
     size_t inside_offset, outside_offset;
 } constants;
 
-bool memscope_constants_are_named(void) {
-    return constants.known;
-}
-
 static const struct memscope_id_table *constants_of(VALUE module) {
     const char *place = (const char *)module + constants.inside_offset;
 
@@ -292,10 +288,14 @@ void memscope_each_named_reference(VALUE from, memscope_named_reference *callbac
     }
 }
 
-void memscope_named_references_learn(void) {
+bool memscope_named_references_learn(void) {
+    static bool learnt;
     struct memscope_own_memory memory;
 
-    if (memscope_own_memory_open(&memory) == MEMSCOPE_OK)
+    if (!learnt && memscope_own_memory_open(&memory) == MEMSCOPE_OK)
         learn_constants(&memory);
-    memscope_own_memory_close(&memory);
+    if (!learnt)
+        memscope_own_memory_close(&memory);
+    learnt = true;
+    return constants.known;
 }
