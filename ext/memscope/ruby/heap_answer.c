@@ -267,11 +267,18 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-static enum memscope_status find_paths(struct work *work, const struct memscope_path_targets *targets,
+static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
-    return memscope_alike_paths_find(&work->references.graph, &work->paths, &work->dominators, targets, name_edge_of,
-                                     work, alike, top, found);
+    const struct memscope_path_question question = {.graph = &work->references.graph,
+                                                    .paths = &work->paths,
+                                                    .dominators = &work->dominators,
+                                                    .nodes = nodes,
+                                                    .node_count = count,
+                                                    .namer = name_edge_of,
+                                                    .context = work};
+
+    return memscope_alike_paths_find(&question, alike, top, found);
 }
 
 /* ---- who holds most -------------------------------------------------------------------------------------------- */
@@ -284,10 +291,9 @@ struct pile {
 
 static enum memscope_status answer_dominator(struct work *work, const struct memscope_holder *holder,
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
-    const struct memscope_path_targets target = {.nodes = &holder->node, .node_count = 1};
     struct memscope_alike_paths alike;
     struct memscope_paths_found found;
-    enum memscope_status status = find_paths(work, &target, &alike, 1, &found);
+    enum memscope_status status = find_paths(work, &holder->node, 1, &alike, 1, &found);
 
     *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
                                                  .held = pile->held,
@@ -350,13 +356,14 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
 }
 
 /* The paths that were asked for; those to suspects come with what each holds. */
-static enum memscope_status answer_paths(struct work *work, const struct memscope_path_targets *targets,
-                                         const struct pile *piles, const struct memscope_suspect *suspects) {
+static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count, const struct pile *piles,
+                                         const struct memscope_suspect *suspects) {
     struct memscope_heap_answer *answer = work->answer;
     size_t top = work->question->top;
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
     struct memscope_paths_found found;
-    enum memscope_status status = alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, targets, alike, top, &found);
+    enum memscope_status status =
+        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, alike, top, &found);
 
     if (status == MEMSCOPE_OK) {
         answer->paths = take(work, found.alike_count, sizeof *answer->paths);
@@ -369,7 +376,7 @@ static enum memscope_status answer_paths(struct work *work, const struct memscop
         uint32_t end = alike[index].steps[alike[index].step_count - 1].last;
 
         answer_path(work, &alike[index], &answer->paths[index]);
-        for (size_t at = 0; piles != NULL && at < targets->node_count; at++)
+        for (size_t at = 0; piles != NULL && at < count; at++)
             if (piles[at].node == end) {
                 answer->paths[index].held = piles[at].held;
                 answer->paths[index].accumulated_bytes = suspects[at].accumulated;
@@ -379,30 +386,35 @@ static enum memscope_status answer_paths(struct work *work, const struct memscop
     return status;
 }
 
+/* The class of a class that is known by its own name now. */
+static uint32_t class_of_node(struct work *work, uint32_t node) {
+    if (!memscope_graph_is_module(&work->references.graph, node))
+        return work->references.graph.node_class[node];
+    return memscope_name_of_class_of(&work->references.class_names, memscope_object_of(&work->references, node));
+}
+
 static enum memscope_status answer_asked_paths(struct work *work) {
     const struct memscope_heap_question *question = work->question;
     const struct memscope_heap_graph *graph = &work->references.graph;
-    struct memscope_path_targets targets = {0};
-    uint32_t *nodes = memscope_array_map((size_t)graph->slot_count + 1, sizeof *nodes);
+    uint32_t *nodes = memscope_array_map((size_t)graph->slot_count + 1, sizeof *nodes), name;
+    size_t count = 0;
     enum memscope_status status = MEMSCOPE_OK;
 
     if (nodes == NULL)
         return MEMSCOPE_NO_MEMORY;
-    targets.nodes = nodes;
     if (question->object != 0) {
         nodes[0] = memscope_node_of(&work->references, question->object);
-        targets.node_count = nodes[0] == MEMSCOPE_NO_NODE ? 0 : 1;
+        count = nodes[0] == MEMSCOPE_NO_NODE ? 0 : 1;
     } else if (question->class != 0) {
-        targets.node_count = find_instances(work, nodes);
+        count = find_instances(work, nodes);
     } else {
-        uint32_t name = memscope_names_find(&graph->names, question->class_name, strlen(question->class_name));
-
+        name = memscope_names_find(&graph->names, question->class_name, strlen(question->class_name));
         for (uint32_t node = 0; name != 0 && node < graph->slot_count; node++)
-            if (graph->type[node] != 0 && graph->node_class[node] == name)
-                nodes[targets.node_count++] = node;
+            if (graph->type[node] != 0 && class_of_node(work, node) == name)
+                nodes[count++] = node;
     }
-    if (targets.node_count > 0)
-        status = answer_paths(work, &targets, NULL, NULL);
+    if (count > 0)
+        status = answer_paths(work, nodes, count, NULL, NULL);
     memscope_array_unmap(nodes);
     return status;
 }
@@ -410,11 +422,10 @@ static enum memscope_status answer_asked_paths(struct work *work) {
 static enum memscope_status answer_suspects(struct work *work, const struct memscope_suspect *suspects,
                                             const struct pile *piles, size_t count) {
     uint32_t nodes[MEMSCOPE_MOST_ROWS];
-    const struct memscope_path_targets targets = {.nodes = nodes, .node_count = count};
 
     for (size_t index = 0; index < count; index++)
         nodes[index] = suspects[index].node;
-    return count == 0 ? MEMSCOPE_OK : answer_paths(work, &targets, piles, suspects);
+    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, count, piles, suspects);
 }
 
 static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,
@@ -428,7 +439,6 @@ static void find_piles(struct work *work, const struct memscope_holder *holders,
             (struct pile){.node = suspects[index].node, .held = held_by(work, suspects[index].node, held)};
 }
 
-/* The instances that a class's name stands for are found before classes are known by their own. */
 static enum memscope_status answer_piles(struct work *work, struct held *held, struct pile *piles) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     bool suspected = work->question->object == 0 && work->question->class == 0 && work->question->class_name == NULL;
