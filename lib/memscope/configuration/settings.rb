@@ -86,7 +86,7 @@ module Memscope
       # @!attribute [r] safe
       #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
       # @!attribute [r] variable
-      #   @return [String, nil] the environment variable; nil where only code can set it
+      #   @return [String, nil] the environment variable; nil if only code can set it
       # @!attribute [r] sentence
       #   @return [String] its meaning, in whole sentences
       # @!attribute [r] example
