@@ -45,7 +45,7 @@ module Memscope
 
       def path_lines(bytes, path)
         count = " (#{count(path.count)} alike)" if path.count > 1
-        held = " of #{count(path.held_count)} #{path.held_class}" if path.held_class
+        held = ", holding #{count(path.held_count)} #{path.held_class}" if path.held_class
         wrapped(bytes, "#{path}#{held}#{count}")
       end
 
@@ -69,7 +69,7 @@ module Memscope
       end
 
       def dominator_lines(dominator)
-        held = " of #{count(dominator.held_count)} #{dominator.held_class}" if dominator.held_class
+        held = ", holding #{count(dominator.held_count)} #{dominator.held_class}" if dominator.held_class
         wrapped(dominator.retained_bytes, "#{dominator.path || dominator.name}#{held}")
       end
 
