@@ -237,6 +237,12 @@ extern const void *rb_shape_tree;
 #endif
 
 /*
+ * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, whose values the GC marks
+ * (gc/default/default.c, mark_roots): hidden Arrays of an object's ID and what is to be called.
+ */
+#define MEMSCOPE_ROOTS_LACK_FINALIZERS (RUBY_API_VERSION_CODE >= 30400)
+
+/*
  * A table by ID (id_table.c), as classes keep their constants in, and what it has for a constant (constant.h). Its keys
  * are the serial numbers of IDs, which rb_id2str goes by. Readers must check this against known constants.
  */
