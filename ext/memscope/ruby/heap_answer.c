@@ -176,8 +176,8 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
 /*
- * From here on, a class or module with a name is known by it, and paths begin there: everyone finds Bus, so how Ruby
- * does is of no use to a reader.
+ * From here on, a class or module with a name is known by it, and a singleton class by its owner's. Paths begin there:
+ * everyone finds Bus, so how Ruby does is of no use to a reader.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
@@ -189,10 +189,11 @@ static void begin_at_namespaces(struct work *work) {
             !memscope_reaches(&work->paths, node))
             continue;
         module = memscope_object_of(&work->references, node);
-        if (!memscope_is_named_module(module))
+        if (memscope_is_named_module(module))
+            work->paths.parent[node] = memscope_graph_root(graph);
+        else if (!memscope_is_singleton_class(module))
             continue;
         graph->node_class[node] = memscope_name_of_module(&work->references.class_names, module);
-        work->paths.parent[node] = memscope_graph_root(graph);
     }
 }
 
