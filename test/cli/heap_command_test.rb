@@ -8,7 +8,8 @@ require "stringio"
 class CLIHeapTest < MemscopeTest
   include Listening
 
-  LEAK = "class Leaked; def initialize = @text = +'x' * 300; end; module Shop; KEPT = Array.new(9_000) { Leaked.new }; end"
+  LEAK = "class Leaked; def initialize = @text = +'x' * 300; end
+          module Shop; KEPT = Array.new(9_000) { Leaked.new }; end"
 
   def test_from_it_grows_to_the_constant_that_holds_it
     process = listening(LEAK)
