@@ -20,7 +20,7 @@ class HeapGraphReportTest < MemscopeTest
         reachable_bytes: 31 * MEBIBYTE, garbage_count: 4, garbage_bytes: 900, path_count: 2, target_count: 3,
         paths: [path("Bus", "Hash", accumulated_bytes: 8 * MEBIBYTE, held_class: "Order", held_count: 1_204)],
         dominators: [{ name: "Hash", bytes: 40, retained_bytes: 9 * MEBIBYTE, dominated_count: 3,
-                        path: path("Bus", "Hash") }],
+                       path: path("Bus", "Hash") }],
         reasons: {}, cost: Bodies.cost, **given }
     )
   end
