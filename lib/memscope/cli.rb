@@ -6,6 +6,7 @@ require_relative "cli/command"
 require_relative "cli/census_command"
 require_relative "cli/doctor_command"
 require_relative "cli/exec_command"
+require_relative "cli/heap_command"
 require_relative "cli/leaks_command"
 require_relative "cli/profile_command"
 require_relative "cli/ps_command"
@@ -35,8 +36,10 @@ module Memscope
     end
 
     # Each command by its name.
-    COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand,
-                PsCommand, ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+    COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand,
+                PsCommand, ExecCommand, VersionCommand].to_h do |command|
+      [command.title, command]
+    end.freeze
 
     class << self
       # Runs one command.

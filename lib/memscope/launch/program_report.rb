@@ -77,7 +77,14 @@ module Memscope
         return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
         return [Memscope.ledger(**@options)] unless @order["reading"]
 
-        @order["reading"].split.map { |name| Memscope.public_send(name, **@options) }
+        @order["reading"].split.map { |name| Memscope.public_send(name, **@options, **asked) }
+      end
+
+      # What a heap graph is asked.
+      def asked
+        return {} unless @order["reading"] == "heap_graph"
+
+        { top: Integer(@order["limit"]), paths_to: @order["paths_to"], in: @order["in"].to_sym }
       end
 
       # What a census shows.
