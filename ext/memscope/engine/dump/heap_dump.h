@@ -1,6 +1,7 @@
 /*
- * What a heap dump is made of: a graph, and what belongs to it outside of this process. There are no contents in it: no
- * string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a forked child can write it.
+ * A heap dump: a graph, what belongs to it outside of its process, and the formats that it can be written in. There are
+ * no contents in it: no string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a
+ * forked child can write it.
  */
 #ifndef MEMSCOPE_HEAP_DUMP_H
 #define MEMSCOPE_HEAP_DUMP_H
@@ -9,11 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "dump/dump_output.h"
 #include "graph/heap_graph.h"
 
-/* The name of the class or module that an object is. */
+/* Ruby's numbers of types, as far as they matter here. */
+enum memscope_object_type {
+    MEMSCOPE_TYPE_CLASS = 0x02,
+    MEMSCOPE_TYPE_MODULE = 0x03,
+    MEMSCOPE_TYPE_DATA = 0x0c,
+    MEMSCOPE_TYPE_IMEMO = 0x1a,
+    MEMSCOPE_TYPE_NODE = 0x1b,
+    MEMSCOPE_TYPE_ICLASS = 0x1c,
+};
+
+/* A class or module, and its name; of a singleton class, that of the class above it. */
 struct memscope_module_name {
     uint32_t node, name;
+    bool singleton;
 };
 
 /* To what size an object's malloc memory is rounded up, so that the length of a text does not tell what it is. */
@@ -24,11 +37,11 @@ enum memscope_size_rule {
 };
 
 struct memscope_heap_dump {
-    const struct memscope_heap_graph *graph;
+    struct memscope_heap_graph *graph;
 
     /*
-     * Of each slot, an odd number that stays the same for the life of the process: its distance from BasicObject.
-     * NULL: not known.
+     * Of each slot, an odd number that stays the same for the life of the process: its distance from BasicObject
+     * (memscope_heap_dump_id). NULL: not known.
      */
     const uint32_t *ids;
 
@@ -36,8 +49,8 @@ struct memscope_heap_dump {
     uint32_t module_count;
 
     /*
-     * Names the edges of a node, in their order. NULL: as graph->edge_names has them, if it does. Names that are new go
-     * to graph->names.
+     * Names the edges of a slot's node, in their order. NULL: as graph->edge_names has them, if it does. Names that are
+     * new go to graph->names.
      */
     void (*name_edges)(void *context, uint32_t node, memscope_edge_name *names);
     void *context;
@@ -48,13 +61,34 @@ struct memscope_heap_dump {
     const char *process; /* its name */
 };
 
-/* The slot's number at a distance of so many bytes from BasicObject's; 0 if it is too far for a number of 32 bits. */
+/* Adds to the output, which its caller flushes; errors are the output's. Names are added to the graph's. */
+void memscope_perfetto_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
+void memscope_heapsnapshot_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
+void memscope_objspace_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
+
+/* ---- for the formats ------------------------------------------------------------------------------------------- */
+
+/* A slot's number at a distance of so many bytes from BasicObject's; 0 if it is too far for 32 bits. */
 uint32_t memscope_heap_dump_id(int64_t distance);
+
+/* The same of a node of this dump; its own number where ids are not known. Odd; never 0. */
+uint32_t memscope_heap_dump_id_of(const struct memscope_heap_dump *dump, uint32_t node);
 
 /* An object's bytes, as a dump shows them. */
 uint64_t memscope_heap_dump_bytes(const struct memscope_heap_dump *dump, uint32_t node);
 
-/* The name of the class or module that node is; 0 (the empty name) if it is none, or has no name. */
-uint32_t memscope_heap_dump_module_name(const struct memscope_heap_dump *dump, uint32_t node);
+/* NULL if the node is no class or module that has a name. */
+const struct memscope_module_name *memscope_heap_dump_module(const struct memscope_heap_dump *dump, uint32_t node);
+
+/* The number of a name that says what the object is: "User", "Class<User>", "Singleton<User>". */
+uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node);
+
+/* Names of the edges of a slot's node; room is the caller's, for all nodes. NULL if there is no memory for them. */
+const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
+                                                   struct memscope_growing_array *room);
+
+/* The number of the name with something before and after it. */
+uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
+                                    const char *after);
 
 #endif

@@ -13,22 +13,36 @@ static inline uint64_t load(const char *text) {
     return bytes;
 }
 
-/* Not 0 if one of the bytes is 0; exact for whether there is one. */
+/* Not 0 if one of the bytes is 0; the lowest bit that is set is in the first of them. */
 static inline uint64_t zero_bytes(uint64_t bytes) {
     return (bytes - EACH(0x01)) & ~bytes & EACH(0x80);
+}
+
+/* To the first byte that is one of the three. There is one: a line ends with a newline. */
+static inline const char *find_one(const char *text, char first, char second, char third) {
+    for (;;) {
+        uint64_t bytes = load(text);
+        uint64_t found = zero_bytes(bytes ^ EACH((unsigned char)first)) |
+                         zero_bytes(bytes ^ EACH((unsigned char)second)) |
+                         zero_bytes(bytes ^ EACH((unsigned char)third));
+
+        if (found != 0) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+            return text + __builtin_ctzll(found) / 8;
+#else
+            while (*text != first && *text != second && *text != third)
+                text++;
+            return text;
+#endif
+        }
+        text += sizeof bytes;
+    }
 }
 
 /* From inside a string to its closing quote; NULL if the line ends before. */
 static inline const char *end_of_string(const char *text) {
     for (;;) {
-        uint64_t bytes = load(text);
-
-        if (!(zero_bytes(bytes ^ EACH('"')) | zero_bytes(bytes ^ EACH('\\')) | zero_bytes(bytes ^ EACH('\n')))) {
-            text += sizeof bytes;
-            continue;
-        }
-        while (*text != '"' && *text != '\\' && *text != '\n')
-            text++;
+        text = find_one(text, '"', '\\', '\n');
         if (*text == '"')
             return text;
         if (*text == '\n' || text[1] == '\n')
@@ -192,11 +206,25 @@ static inline const char *read_type(const char *text, struct memscope_objspace_l
     return text;
 }
 
+const char *memscope_objspace_type_name(uint8_t type) {
+    for (size_t index = 0; index < sizeof types / sizeof *types; index++)
+        if (types[index].number == type && type != 0)
+            return types[index].name;
+    return "UNKNOWN";
+}
+
 /* ---- the line -------------------------------------------------------------------------------------------------- */
 
 static inline const char *read_flag(const char *text, bool *flag) {
     *flag = *text == 't';
     return skip_value(text);
+}
+
+/* {"wb_protected":true, "old":true}: a third of a dump. */
+static inline const char *skip_flags(const char *text) {
+    const char *end = find_one(text, '}', '\n', '[');
+
+    return *text == '{' && *end == '}' ? end + 1 : skip_value(text);
 }
 
 /* A class may be null. */
@@ -220,6 +248,8 @@ static inline const char *read_value(const char *key, size_t length, const char 
     case 5:
         if (IS("class"))
             return read_address_or_null(text, &line->class_address);
+        if (IS("flags"))
+            return skip_flags(text);
         break;
     case 7:
         if (IS("address"))
@@ -255,8 +285,18 @@ static inline const char *skip_blanks(const char *text) {
     return text;
 }
 
+/* Quicker than memset; what is known by its length, or by another field, stays as it was. */
+static inline void clear(struct memscope_objspace_line *line) {
+    line->address = line->class_address = line->superclass = 0;
+    line->bytes = line->slot_bytes = 0;
+    line->type = 0;
+    line->root = line->singleton = false;
+    line->category.length = line->name.length = line->imemo_type.length = 0;
+    line->reference_count = 0;
+}
+
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references) {
-    memset(line, 0, sizeof *line);
+    clear(line);
     text = skip_blanks(text);
     if (*text != '{')
         return NULL;

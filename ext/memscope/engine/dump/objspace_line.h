@@ -38,6 +38,9 @@ struct memscope_objspace_line {
 #define MEMSCOPE_OBJSPACE_REFERENCE 5
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);
 
+/* "STRING" for 5; "UNKNOWN" for what is no type of an object. */
+const char *memscope_objspace_type_name(uint8_t type);
+
 /*
  * The text without its escapes, cut where it reaches capacity; returns its length. An escape that JSON does not know
  * stays as it is.

@@ -16,17 +16,12 @@
 /* A superclass of a superclass: how many to follow, in a dump that may have circles. */
 #define ANCESTORS 64
 
-#define RUBY_T_CLASS 0x02
-#define RUBY_T_MODULE 0x03
-#define RUBY_T_ICLASS 0x1c
-#define RUBY_T_IMEMO 0x1a
-
 /* The last reference of this object is to its class. Ruby's numbers of types have five bits. */
 #define HAS_CLASS 0x80
 
 struct class_line {
     uint64_t superclass;
-    uint32_t node, name;
+    uint32_t node, name, label;
     bool singleton;
 };
 
@@ -60,12 +55,12 @@ static void add_class(struct memscope_objspace_reader *reader, const struct mems
                                                       .singleton = line->singleton};
 }
 
+/* As ruby/class_names.h has it: "imemo_env". */
 static uint32_t imemo_label(struct memscope_objspace_reader *reader, struct memscope_objspace_text type) {
-    char label[64] = "(imemo ";
+    char label[64] = "imemo_";
     size_t length = strlen(label);
 
-    length += memscope_objspace_unescape(type, label + length, sizeof label - length - 1);
-    label[length++] = ')';
+    length += memscope_objspace_unescape(type, label + length, sizeof label - length);
     return memscope_names_add(&reader->names, label, length);
 }
 
@@ -84,9 +79,9 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
     reader->tells_slot_bytes |= line->slot_bytes > 0;
     reader->reference_count += line->reference_count;
-    if (type == RUBY_T_CLASS || type == RUBY_T_MODULE)
+    if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
         add_class(reader, line);
-    if (type == RUBY_T_IMEMO)
+    if (type == MEMSCOPE_TYPE_IMEMO)
         ((uint32_t *)reader->labels.list)[node] = imemo_label(reader, line->imemo_type);
     if (line->class_address != 0) {
         ((uint64_t *)reader->references.list)[reader->reference_count++] = line->class_address;
@@ -313,27 +308,58 @@ static const struct class_line *class_at(const struct memscope_objspace_reader *
     return low < reader->class_count && list[low].node == entry->node ? &list[low] : NULL;
 }
 
-/* A singleton class has the name of the first class above it that is none (Ruby before 3.0 does not tell). */
-static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct lookup *lookup, uint64_t address) {
+static uint32_t add_name(struct memscope_objspace_reader *reader, const char *before, const char *text, size_t length,
+                         const char *after) {
+    size_t first = strlen(before), last = strlen(after);
+    char name[1024];
+
+    length = length > sizeof name - first - last ? sizeof name - first - last : length;
+    memcpy(name, before, first);
+    memcpy(name + first, text, length);
+    memcpy(name + first + length, after, last);
+    return memscope_names_add(&reader->names, name, first + length + last);
+}
+
+/*
+ * As ruby/class_names.h has it. A singleton class has the name of the first class above it that is none (Ruby before
+ * 3.0 does not tell), an anonymous one that of the first with a name.
+ */
+static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                               const struct class_line *line) {
+    bool anonymous = false;
+    const char *name;
+    size_t length;
+
+    for (int above = 0; above < ANCESTORS && line != NULL && line->name == 0; above++) {
+        anonymous |= !line->singleton;
+        line = class_at(reader, lookup, line->superclass);
+    }
+    if (line == NULL || line->name == 0)
+        return memscope_names_add(&reader->names, "(anonymous)", 11);
+    name = memscope_names_get(&reader->names, line->name, &length);
+    return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
+}
+
+static uint32_t label_of_instances(struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                                   uint64_t address) {
     const struct class_line *line = class_at(reader, lookup, address);
 
-    for (int above = 0; above < ANCESTORS && line != NULL && line->singleton && line->name == 0; above++)
-        line = class_at(reader, lookup, line->superclass);
-    if (line == NULL)
-        return memscope_names_add(&reader->names, "(unknown class)", 15);
-    return line->name != 0 ? line->name : memscope_names_add(&reader->names, "(anonymous class)", 17);
+    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15)
+                        : label_of_class(reader, lookup, line);
 }
 
 static uint32_t label_without_class(struct memscope_objspace_reader *reader, uint8_t type) {
-    return type == RUBY_T_ICLASS ? memscope_names_add(&reader->names, "(iclass)", 8)
-                                 : memscope_names_add(&reader->names, "(hidden)", 8);
+    const char *name = memscope_objspace_type_name(type);
+
+    return add_name(reader, "T_", name, strlen(name), "");
 }
 
 /* The address of its class; 0 without one. What Ruby 3.1 says for an imemo or an iclass is not its class. */
 static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node, uint64_t references_end) {
     uint8_t type = ((const uint8_t *)reader->types.list)[node];
 
-    if (!(type & HAS_CLASS) || (type & ~HAS_CLASS) == RUBY_T_IMEMO || (type & ~HAS_CLASS) == RUBY_T_ICLASS)
+    if (!(type & HAS_CLASS) || (type & ~HAS_CLASS) == MEMSCOPE_TYPE_IMEMO ||
+        (type & ~HAS_CLASS) == MEMSCOPE_TYPE_ICLASS)
         return 0;
     return ((const uint64_t *)reader->references.list)[references_end - 1];
 }
@@ -348,32 +374,34 @@ static void label_objects(struct memscope_objspace_reader *reader, const struct 
         uint8_t type = ((const uint8_t *)reader->types.list)[node] & (uint8_t)~HAS_CLASS;
 
         if (address == 0) {
-            if (type != RUBY_T_IMEMO)
+            if (type != MEMSCOPE_TYPE_IMEMO)
                 labels[node] = label_without_class(reader, type);
             continue;
         }
         if (address != last) {
             last = address;
-            last_label = label_of_class(reader, lookup, address);
+            last_label = label_of_instances(reader, lookup, address);
         }
         labels[node] = last_label;
     }
 }
 
-/* Classes and modules with names of their own. In place: a name takes less room than a line. */
-static void keep_module_names(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
-    const struct class_line *lines = reader->classes.list;
+/* In place: it takes less room than a line. All labels are made before the first line is overwritten. */
+static void keep_module_names(struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                              struct memscope_heap_dump *dump) {
+    struct class_line *lines = reader->classes.list;
     struct memscope_module_name *modules = reader->classes.list;
-    uint32_t count = 0;
 
+    for (uint32_t index = 0; index < reader->class_count; index++)
+        lines[index].label = label_of_class(reader, lookup, &lines[index]);
     for (uint32_t index = 0; index < reader->class_count; index++) {
         struct class_line line = lines[index];
 
-        if (!line.singleton && line.name != 0)
-            modules[count++] = (struct memscope_module_name){.node = line.node, .name = line.name};
+        modules[index] =
+            (struct memscope_module_name){.node = line.node, .name = line.label, .singleton = line.singleton};
     }
     dump->modules = modules;
-    dump->module_count = count;
+    dump->module_count = reader->class_count;
 }
 
 /* ---- numbers that last ----------------------------------------------------------------------------------------- */
@@ -543,7 +571,7 @@ static enum memscope_status resolve(struct memscope_objspace_reader *reader, str
         return status;
     label_objects(reader, &lookup);
     status = number_objects(reader, dump);
-    keep_module_names(reader, dump);
+    keep_module_names(reader, &lookup, dump);
     if (status != MEMSCOPE_OK)
         return status;
     if (!make_room_for_edges(reader, graph->node_count))
