@@ -3,7 +3,6 @@
 #include "base/mapped_array.h"
 #include "ruby/ruby_private.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +84,12 @@ static int shown_length(VALUE name) {
 
 static bool is_singleton(VALUE module) {
     return RB_BUILTIN_TYPE(module) == RUBY_T_CLASS && RB_FL_TEST_RAW(module, RUBY_FL_SINGLETON);
+}
+
+bool memscope_is_named_module(VALUE module) {
+    VALUE name;
+
+    return !is_singleton(module) && is_named(module, &name);
 }
 
 /* By the nearest ancestor with a name. */
