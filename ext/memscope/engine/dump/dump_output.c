@@ -17,8 +17,8 @@ static uint64_t file_size_limit(void) {
     return limit.rlim_cur;
 }
 
-bool memscope_dump_output_open(struct memscope_dump_output *output, int file, const volatile bool *stop) {
-    *output = (struct memscope_dump_output){.file = file, .stop = stop, .limit = file_size_limit()};
+bool memscope_dump_output_open(struct memscope_dump_output *output, int file) {
+    *output = (struct memscope_dump_output){.file = file, .limit = file_size_limit()};
     if (!memscope_growing_array_reserve(&output->buffer, BUFFER))
         output->error = ENOMEM;
     return output->error == 0;
@@ -32,13 +32,8 @@ static void write_out(struct memscope_dump_output *output, const char *bytes, si
     if (output->written + size > output->limit)
         output->error = EFBIG;
     while (size > 0 && output->error == 0) {
-        ssize_t count;
+        ssize_t count = write(output->file, bytes, size);
 
-        if (output->stop != NULL && *output->stop) {
-            output->error = ECANCELED;
-            return;
-        }
-        count = write(output->file, bytes, size);
         if (count < 0 && errno != EINTR)
             output->error = errno;
         if (count > 0) {

@@ -13,16 +13,15 @@
 
 struct memscope_dump_output {
     int file;
-    int error;                 /* errno of the first failure; 0: none */
-    const volatile bool *stop; /* whether to give up, from another thread; NULL: never. The error then is ECANCELED */
-    uint64_t limit;            /* bytes that the process may write to a file (RLIMIT_FSIZE) */
-    uint64_t written;          /* to the file */
+    int error;        /* errno of the first failure; 0: none */
+    uint64_t limit;   /* bytes that the process may write to a file (RLIMIT_FSIZE) */
+    uint64_t written; /* to the file */
     struct memscope_growing_array buffer;
     size_t used;
 };
 
 /* False, with the error, if there is no memory. To be closed in any case. */
-bool memscope_dump_output_open(struct memscope_dump_output *output, int file, const volatile bool *stop);
+bool memscope_dump_output_open(struct memscope_dump_output *output, int file);
 void memscope_dump_output_close(struct memscope_dump_output *output);
 
 /* Writes what is buffered; false after any error. */

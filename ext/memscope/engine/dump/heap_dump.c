@@ -2,6 +2,21 @@
 
 #include <string.h>
 
+void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
+                              struct memscope_dump_output *output) {
+    switch (format) {
+    case MEMSCOPE_DUMP_PERFETTO:
+        memscope_perfetto_write(dump, output);
+        break;
+    case MEMSCOPE_DUMP_HEAPSNAPSHOT:
+        memscope_heapsnapshot_write(dump, output);
+        break;
+    case MEMSCOPE_DUMP_OBJSPACE:
+        memscope_objspace_write(dump, output);
+        break;
+    }
+}
+
 /* No slot has fewer bytes, so no two of them lie in one place of this size. */
 #define PLACE_SHIFT 5
 
@@ -19,6 +34,9 @@ uint32_t memscope_heap_dump_id_of(const struct memscope_heap_dump *dump, uint32_
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
+/* Where a dump does not tell, all slots have this size. */
+#define SLOT_BEFORE_3_2 40
+
 /* Multiples of 16 up to 128, then four classes for each doubling. */
 static uint64_t jemalloc_class(uint64_t bytes) {
     unsigned bits = bytes > 128 ? 63 - (unsigned)__builtin_clzll(bytes - 1) : 6;
@@ -34,7 +52,8 @@ static uint64_t glibc_class(uint64_t bytes) {
 
 uint64_t memscope_heap_dump_bytes(const struct memscope_heap_dump *dump, uint32_t node) {
     const struct memscope_heap_graph *graph = dump->graph;
-    uint64_t bytes = graph->bytes[node], slot = graph->slot_bytes == NULL ? 0 : graph->slot_bytes[node];
+    uint64_t bytes = graph->bytes[node];
+    uint64_t slot = graph->slot_bytes == NULL ? SLOT_BEFORE_3_2 : graph->slot_bytes[node];
 
     if (bytes <= slot || dump->sizes == MEMSCOPE_SIZES_EXACT)
         return bytes;

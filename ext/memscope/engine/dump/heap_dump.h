@@ -61,12 +61,17 @@ struct memscope_heap_dump {
     const char *process; /* its name */
 };
 
+enum memscope_dump_format { MEMSCOPE_DUMP_PERFETTO, MEMSCOPE_DUMP_HEAPSNAPSHOT, MEMSCOPE_DUMP_OBJSPACE };
+
 /* Adds to the output, which its caller flushes; errors are the output's. Names are added to the graph's. */
+void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
+                              struct memscope_dump_output *output);
+
+/* ---- for the formats ------------------------------------------------------------------------------------------- */
+
 void memscope_perfetto_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
 void memscope_heapsnapshot_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
 void memscope_objspace_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
-
-/* ---- for the formats ------------------------------------------------------------------------------------------- */
 
 /* A slot's number at a distance of so many bytes from BasicObject's; 0 if it is too far for 32 bits. */
 uint32_t memscope_heap_dump_id(int64_t distance);

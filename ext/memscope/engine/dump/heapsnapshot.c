@@ -1,8 +1,9 @@
 /*
  * V8's .heapsnapshot, as Chrome's DevTools load it: a JSON object whose parts have to be in this order. Node 0 is the
  * root; then come the categories of roots and the objects. All children of the root are synthetic, or DevTools would
- * count what only other roots reach as the system's. The class that DevTools shows is a node's name for the types
- * "object" and "native". https://github.com/ChromeDevTools/devtools-frontend, HeapSnapshot.ts
+ * count what only other roots reach as the system's, and garbage is given a root of its own. The class that DevTools
+ * shows is a node's name for the types "object" and "native". https://github.com/ChromeDevTools/devtools-frontend,
+ * HeapSnapshot.ts
  */
 #include "dump/heap_dump.h"
 
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/mapped_array.h"
+#include "graph/shortest_paths.h"
 
 #define NODE_FIELDS 7
 
@@ -32,8 +34,9 @@ struct writer {
     const struct memscope_heap_dump *dump;
     struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
+    struct memscope_shortest_paths paths;
     uint32_t *places;   /* of each slot: which of the nodes it is */
-    uint32_t synthetic; /* the root and the categories, which come first */
+    uint32_t synthetic; /* nodes that come first: the root, the categories, and one for garbage if there is any */
     struct memscope_growing_array names;
     uint32_t class_name, key_name, reference_name, local_name;
     uint32_t last_key_class, last_key_name;
@@ -66,7 +69,7 @@ static void put_node(struct writer *writer, enum node_type type, uint32_t name, 
 static void put_roots(struct writer *writer) {
     const struct memscope_heap_graph *graph = writer->graph;
 
-    put_node(writer, SYNTHETIC, add_name(writer, "(roots)"), 2, 0, graph->category_count);
+    put_node(writer, SYNTHETIC, add_name(writer, "(roots)"), 2, 0, writer->synthetic - 1);
     for (uint32_t category = 0; category < graph->category_count; category++) {
         uint32_t node = memscope_graph_category_node(graph, category);
         uint32_t name =
@@ -74,6 +77,9 @@ static void put_roots(struct writer *writer) {
 
         put_node(writer, SYNTHETIC, name, 4 + 2 * category, 0, graph->first_edge[node + 1] - graph->first_edge[node]);
     }
+    if (writer->paths.garbage.count > 0)
+        put_node(writer, SYNTHETIC, add_name(writer, "(garbage)"), 4 + 2 * graph->category_count, 0,
+                 writer->paths.garbage.count);
 }
 
 static enum node_type node_type_of(uint8_t type) {
@@ -111,14 +117,17 @@ static void put_edge(struct writer *writer, enum edge_type type, uint32_t name_o
 static void put_root_edges(struct writer *writer) {
     const struct memscope_heap_graph *graph = writer->graph;
 
-    for (uint32_t category = 0; category < graph->category_count; category++)
-        put_edge(writer, ELEMENT, category, 1 + category);
+    for (uint32_t child = 1; child < writer->synthetic; child++)
+        put_edge(writer, ELEMENT, child, child);
     for (uint32_t category = 0; category < graph->category_count; category++) {
         uint32_t node = memscope_graph_category_node(graph, category), first = graph->first_edge[node];
 
         for (uint32_t edge = first; edge < graph->first_edge[node + 1]; edge++)
             put_edge(writer, ELEMENT, edge - first, writer->places[graph->edges[edge]]);
     }
+    for (uint32_t node = 0, index = 0; node < graph->slot_count; node++)
+        if (graph->type[node] != 0 && !memscope_reaches(&writer->paths, node))
+            put_edge(writer, ELEMENT, index++, writer->places[node]);
 }
 
 /* Consecutive values mostly have keys of one class. */
@@ -194,19 +203,11 @@ static void put_strings(struct writer *writer) {
     }
 }
 
-/* Those of free slots, which nothing refers to, are left out. */
-static uint64_t count_edges(const struct memscope_heap_graph *graph) {
-    uint64_t count = graph->category_count;
+/* All of the graph's, where its root has one more child if there is garbage. */
+static uint64_t count_edges(const struct writer *writer) {
+    uint32_t garbage = writer->paths.garbage.count;
 
-    for (uint32_t category = 0; category < graph->category_count; category++) {
-        uint32_t node = memscope_graph_category_node(graph, category);
-
-        count += graph->first_edge[node + 1] - graph->first_edge[node];
-    }
-    for (uint32_t node = 0; node < graph->slot_count; node++)
-        if (graph->type[node] != 0)
-            count += graph->first_edge[node + 1] - graph->first_edge[node];
-    return count;
+    return (uint64_t)writer->graph->edge_count + garbage + (garbage > 0);
 }
 
 static uint32_t place_objects(struct writer *writer) {
@@ -224,7 +225,7 @@ static void put_all(struct writer *writer) {
     memscope_dump_put_text(output, meta);
     memscope_dump_put_decimal(output, place_objects(writer));
     memscope_dump_put_text(output, ",\"edge_count\":");
-    memscope_dump_put_decimal(output, count_edges(writer->graph));
+    memscope_dump_put_decimal(output, count_edges(writer));
     memscope_dump_put_text(output, ",\"trace_function_count\":0,\"extra_native_bytes\":0},\n\"nodes\":[");
     put_nodes(writer);
     memscope_dump_put_text(output, "],\n\"edges\":[");
@@ -236,19 +237,28 @@ static void put_all(struct writer *writer) {
     memscope_dump_put_text(output, "]}\n");
 }
 
+static bool prepare(struct writer *writer) {
+    static const struct memscope_search_last nothing;
+
+    if (memscope_shortest_paths_find(&writer->paths, writer->graph, &nothing) != MEMSCOPE_OK)
+        return false;
+    writer->synthetic = 1 + writer->graph->category_count + (writer->paths.garbage.count > 0);
+    writer->places = memscope_array_map(writer->graph->slot_count, sizeof *writer->places);
+    return writer->places != NULL;
+}
+
 void memscope_heapsnapshot_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output) {
-    struct writer writer = {
-        .dump = dump, .graph = dump->graph, .output = output, .synthetic = 1 + dump->graph->category_count};
+    struct writer writer = {.dump = dump, .graph = dump->graph, .output = output};
 
     writer.class_name = add_name(&writer, "<class>");
     writer.key_name = add_name(&writer, "<key>");
     writer.reference_name = add_name(&writer, "<reference>");
     writer.local_name = add_name(&writer, "<local>");
-    writer.places = memscope_array_map(dump->graph->slot_count, sizeof *writer.places);
-    if (writer.places == NULL)
-        output->error = ENOMEM;
-    else
+    if (prepare(&writer))
         put_all(&writer);
+    else
+        output->error = ENOMEM;
     memscope_array_unmap(writer.places);
+    memscope_shortest_paths_close(&writer.paths);
     memscope_growing_array_close(&writer.names);
 }

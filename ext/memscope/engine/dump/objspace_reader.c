@@ -335,7 +335,7 @@ static uint32_t label_of_class(struct memscope_objspace_reader *reader, const st
         line = class_at(reader, lookup, line->superclass);
     }
     if (line == NULL || line->name == 0)
-        return memscope_names_add(&reader->names, "(anonymous)", 11);
+        return memscope_names_add(&reader->names, "anonymous", 9);
     name = memscope_names_get(&reader->names, line->name, &length);
     return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
 }
