@@ -13,16 +13,6 @@
 #include "dump/dump_output.h"
 #include "graph/heap_graph.h"
 
-/* Ruby's numbers of types, as far as they matter here. */
-enum memscope_object_type {
-    MEMSCOPE_TYPE_CLASS = 0x02,
-    MEMSCOPE_TYPE_MODULE = 0x03,
-    MEMSCOPE_TYPE_DATA = 0x0c,
-    MEMSCOPE_TYPE_IMEMO = 0x1a,
-    MEMSCOPE_TYPE_NODE = 0x1b,
-    MEMSCOPE_TYPE_ICLASS = 0x1c,
-};
-
 /* A class or module, and its name; of a singleton class, that of the class above it. */
 struct memscope_module_name {
     uint32_t node, name;
