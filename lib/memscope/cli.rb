@@ -3,7 +3,9 @@
 require_relative "spelling"
 require_relative "facade"
 require_relative "cli/command"
+require_relative "cli/convert_command"
 require_relative "cli/doctor_command"
+require_relative "cli/dump_command"
 require_relative "cli/exec_command"
 require_relative "cli/leaks_command"
 require_relative "cli/profile_command"
@@ -35,7 +37,7 @@ module Memscope
 
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand, PsCommand,
-                ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+                DumpCommand, ConvertCommand, ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
 
     class << self
       # Runs one command.

@@ -56,6 +56,8 @@ module Memscope
       memory_controller_absent: "the hierarchy has no memory controller",
       unlimited: "unlimited (%s)",
       # Ruby's heap.
+      dump_cut: "the dump was cut: its last line has no end",
+      dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
       census_beside_ractors: "other Ractors are alive: objects cannot be walked",
       census_left_out: "left out, since a census stops Ruby for about %d ms and a child cannot take it (%s): " \
