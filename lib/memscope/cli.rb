@@ -37,7 +37,8 @@ module Memscope
 
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand, PsCommand,
-                DumpCommand, ConvertCommand, ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+                DumpCommand, ConvertCommand, ExecCommand, VersionCommand]
+               .to_h { |command| [command.title, command] }.freeze
 
     class << self
       # Runs one command.

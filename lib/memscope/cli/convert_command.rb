@@ -31,12 +31,15 @@ module Memscope
 
       def perform
         usage_error("no --output given; allowed: -o FILE") unless output
-        format = @given[:format]&.to_sym || Dump.format_of(output)
-        usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
-                    "#{Dump::FORMATS.values.flatten.join(', ')}") unless format
         deliver_dump(Dump.convert(@dump == "-" ? "/dev/stdin" : @dump, output, format: format))
       rescue SystemCallError, Dump::Failed => e
         failure(e.message)
+      end
+
+      def format
+        @given[:format]&.to_sym || Dump.format_of(output) ||
+          usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
+                      "#{Dump::FORMATS.values.flatten.join(', ')}")
       end
 
       def deliver_dump(dump)

@@ -96,10 +96,11 @@ static uint32_t category_of(struct memscope_objspace_reader *reader, struct mems
     char name[sizeof *reader->category_text] = "";
     uint32_t category = 0;
 
-    memscope_objspace_unescape(text, name, sizeof name - 1);
+    if (memscope_objspace_unescape(text, name, sizeof name - 1) == 0)
+        memcpy(name, "unknown", sizeof "unknown");
     for (; category < MEMSCOPE_ROOT_CATEGORIES - 1; category++) {
         if (*reader->category_text[category] == '\0')
-            memcpy(reader->category_text[category], *name == '\0' ? "unknown" : name, sizeof name);
+            memcpy(reader->category_text[category], name, sizeof name);
         if (memcmp(reader->category_text[category], name, sizeof name) == 0)
             return category;
     }
@@ -116,8 +117,9 @@ static void add_roots(struct memscope_objspace_reader *reader, const struct mems
         reader->status = MEMSCOPE_NO_MEMORY;
         return;
     }
-    memcpy((uint64_t *)reader->root_references.list + reader->root_reference_count, references,
-           line->reference_count * sizeof *references);
+    if (line->reference_count > 0)
+        memcpy((uint64_t *)reader->root_references.list + reader->root_reference_count, references,
+               line->reference_count * sizeof *references);
     list[reader->root_line_count++] = (struct root_line){.first = reader->root_reference_count,
                                                          .count = line->reference_count,
                                                          .category = category_of(reader, line->category)};
