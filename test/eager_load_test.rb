@@ -2,7 +2,7 @@
 
 require_relative "test_helper"
 
-# A server loads everything as it boots: what a killed thread is loading may be missing for all threads.
+# A server loads everything as it boots: a file that a killed thread was loading may be missing for all threads.
 class EagerLoadTest < MemscopeTest
   parallelize_me!
 
@@ -21,17 +21,19 @@ class EagerLoadTest < MemscopeTest
     ledger = Memscope.ledger(deep: true, objects: true)
     readings = [ledger, ledger - Memscope.ledger, Memscope.doctor, Memscope.lint, Memscope.arenas, Memscope.mappings,
                 Memscope.fragmentation, Memscope.size_classes, Memscope.workers, Memscope.ruby_heap,
+                (census = Memscope.census), census - census,
                 Memscope.purge(dry_run: true), profile = Memscope.malloc_profile(backend: :imports) { 1 }]
     readings.each { |reading| reading.class.from_json(reading.to_json).to_s }
     [profile.to_html, profile.to_pprof, profile.to_speedscope, profile.to_firefox, profile.to_collapsed, (profile - profile).to_s]
     Memscope::MallocProfile::Lease.state
+    Memscope::Census::Kept.take
     Memscope::Prometheus.text
     Memscope.purge(:gc)
     Memscope.listen.close
     Memscope.tune
     puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(/memscope/)])
   RUBY
-  # What stays behind: what an application brings in by its name.
+  # Constants that are not loaded: an application loads them by naming them.
   APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags].freeze
 
   def test_nothing_is_left_to_load
@@ -42,7 +44,7 @@ class EagerLoadTest < MemscopeTest
     assert_empty loaded
   end
 
-  # Each as an application brings it in.
+  # Each is loaded as an application loads it.
   { "web" => "require 'rack'; Memscope::Web", "tags of requests" => "Memscope::RackTags",
     "tags of jobs" => "Memscope::SidekiqTags" }.each do |name, mount|
     define_method("test_#{name.tr(' ', '_')}_load_the_rest") do

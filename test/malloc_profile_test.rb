@@ -3,8 +3,8 @@
 require_relative "test_helper"
 
 class MallocProfileInterruptTest < MemscopeTest
-  # Interrupts the main thread when Native.start_profile, or what starts it, returns: the profile runs, and nobody has
-  # been told so yet.
+  # Interrupts the main thread when Native.start_profile, or a method that calls it, returns: the profile is running,
+  # but the caller does not know it yet.
   INTERRUPT = <<~RUBY
     require "memscope/malloc_profile/lease"
     Memscope.malloc_profile(backend: :imports) { nil }
@@ -49,7 +49,7 @@ class MallocProfileInterruptTest < MemscopeTest
     assert_equal "profile", again
   end
 
-  # Whoever asked for it is told nothing, but the thread that ends it is there.
+  # The requester gets no token, but the thread that ends the profile exists.
   def test_an_interrupted_lease_ends_by_itself
     ended = child_json(<<~RUBY, requires: %w[json memscope])
       #{INTERRUPT}

@@ -9,10 +9,10 @@ class MemscopeFacadeTest < MemscopeTest
     ruby_heap: Memscope::RubyHeap, process_memory: Memscope::ProcessMemory, cgroup: Memscope::Cgroup
   }.freeze
 
-  # The kernel counts a thread's last pages late; in bytes.
+  # In bytes: the kernel counts the latest pages of each thread with a delay.
   MARGIN = 4 * 1_048_576
 
-  # The extension is out of reach: its directory is not on the load path.
+  # Hides the extension, as if its directory were not on the load path.
   WITHOUT_EXTENSION = <<~RUBY
     $LOAD_PATH.unshift(*ARGV)
     def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super

@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# What may be garbage is not called "in use" without a bound, and the bound holds: what GC.start then frees lies within
-# it. After a GC it is close to nothing.
+# Wherever memory is called "in use", an upper bound of the garbage in it is given, and it holds: GC.start frees no more
+# than that. After a GC, the bound is close to nothing.
 class GarbageTest < MemscopeTest
   parallelize_me!
 
@@ -50,7 +50,7 @@ class GarbageTest < MemscopeTest
     end
   end
 
-  # A worker shares its heap with its master, until a GC writes to it.
+  # A worker shares its heap with its master until a GC writes to it.
   def test_what_a_collection_unshares
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])
@@ -73,7 +73,7 @@ class GarbageTest < MemscopeTest
     assert_in_delta read["lost"], read["unshared"], 2 * MEBIBYTE
   end
 
-  # A dry run cannot predict what gc frees and later levers return; it says so, and --gc tells it.
+  # A dry run cannot predict what gc frees and later levers return; it says so. With --gc, it can.
   def test_a_dry_run
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])

@@ -51,7 +51,7 @@ class ExternalProcessTest < MemscopeTest
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 
-  # It can end while it is looked at.
+  # A process can end while it is being read.
   def test_a_process_that_has_ended_meanwhile_runs_no_ruby
     files = Memscope::ExternalProcess.const_get(:Files).new(0x7fff_ffff)
 

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# The configuration as metrics ask for it, and reports of Puma's workers, made by hand.
+# The configuration that metrics read, and reports of Puma's workers, made by hand.
 module MetricsSettings
-  Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas)
+  Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas, :metrics_objects)
   Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
                       :unshared_since_fork_bytes, :rows, :leaves, :unverified_rows, :snapshot, :arenas, :costs,
                       :rss_bytes_per_hour, keyword_init: true) do
@@ -12,26 +12,28 @@ module MetricsSettings
 
   # For children: the same settings there.
   CHILD = <<~RUBY
-    def (Memscope::Configuration).current = @settings ||= Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas).new
+    def (Memscope::Configuration).current = @settings ||= Struct.new(
+      :metrics_ledger_interval_seconds, :metrics_arenas, :metrics_objects
+    ).new
     def Memscope.configuration=(values)
       current = Memscope::Configuration.current
-      current.metrics_ledger_interval_seconds, current.metrics_arenas = values
+      current.metrics_ledger_interval_seconds, current.metrics_arenas, current.metrics_objects = values
     end
   RUBY
 
   module_function
 
-  # For the length of the block.
-  def configured(interval: nil, arenas: false, &block)
-    replacing(Memscope::Configuration, :current, Settings.new(interval, arenas), &block)
+  # Applies while the block runs.
+  def configured(interval: nil, arenas: false, objects: false, &block)
+    replacing(Memscope::Configuration, :current, Settings.new(interval, arenas, objects), &block)
   end
 
-  # For the length of the block.
+  # Applies while the block runs.
   def clustered(*workers, &)
     replacing(Memscope::Metrics::Cluster, :reports, workers, &)
   end
 
-  # Lets a method of a module give the value, or what it returns where it is a Proc.
+  # Makes a method of a module return the value or, if that is a Proc, what the Proc returns.
   def replacing(object, name, value)
     original = object.method(name)
     hidden = object.singleton_class.private_method_defined?(name)
@@ -55,7 +57,7 @@ module MetricsSettings
                unshared_since_fork_bytes: 7, rss_bytes_per_hour: 7_200, **given)
   end
 
-  # Of jemalloc, with numbers that tell the worker.
+  # A snapshot under jemalloc, with numbers that identify the worker.
   def snapshot(index)
     Memscope::Snapshot.capture({ rss_bytes: 9, virtual_bytes: 500 + index, shared_bytes: 7, reasons: {},
                                  gc: { heap_live_slots: 40 + index, minor_gc_count: 10 + index, major_gc_count: 3 },

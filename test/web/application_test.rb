@@ -14,7 +14,7 @@ class WebApplicationTest < WebCase
   }.freeze
   # The Accept header of a browser.
   BROWSER = { "HTTP_ACCEPT" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8" }.freeze
-  # Of a browser that sends no Sec-Fetch-Site; and one that does not send Origin either.
+  # The headers of a browser that sends no Sec-Fetch-Site, and of one that does not send Origin either.
   ORIGIN = ->(origin) { { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => origin } }
   NEITHER = ORIGIN[nil].freeze
   BASIC = { "HTTP_AUTHORIZATION" => "Basic #{['ops:sesame'].pack('m0')}" }.freeze
@@ -173,7 +173,7 @@ class WebApplicationTest < WebCase
     assert_nil request("OPTIONS", "/", { "HTTP_ORIGIN" => "http://evil.test" })["access-control-allow-origin"]
   end
 
-  # Of one reading: the clock stands still.
+  # Both use the same reading, since the clock stands still.
   def test_head_is_get_without_the_body
     app = application(readings: Memscope::Web::Readings.new(clock: -> { 0.0 }))
     %w[/arenas.json /assets/memscope.css /nothing].each do |path|
@@ -196,7 +196,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # They come from a file of their own.
+  # The colours come from a file of their own.
   def test_every_colour_of_the_style_is_there
     style = get("/assets/memscope.css").body
 
@@ -256,7 +256,7 @@ class WebApplicationTest < WebCase
     assert_nil JSON.parse(response.body)["after"]
   end
 
-  # Processes that do not know each other serve one page after the other.
+  # Processes that do not know each other may serve the page and then its form.
   def test_no_other_process_than_that_of_the_page_is_changed
     app = application
     gc = { "do" => "gc" }
@@ -296,7 +296,7 @@ class WebApplicationTest < WebCase
     assert_equal 400, post({ "do" => "dance" }, path: "/doctor").status
   end
 
-  # The diagnosis is another request: by a script, by what a browser without scripts does, or by a link.
+  # The diagnosis is another request: by the script, by the refresh of a browser without scripts, or by a link.
   def test_the_overview_is_painted_by_a_plain_ledger
     readings, counts = counting(ledger: -> { Memscope.ledger }, diagnosis_with_forecast: -> { flunk })
     page = get("/", BROWSER, on: application(readings: readings)).body
@@ -307,7 +307,7 @@ class WebApplicationTest < WebCase
     assert_includes page, '<a class="fine" href="/memscope/doctor">'
   end
 
-  # The forecast is by the ledger of the diagnosis.
+  # The forecast is based on the ledger of the diagnosis.
   def test_a_finding_and_the_lever_that_it_names_predict_the_same
     diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
 
@@ -392,7 +392,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # Sec-Fetch-Site before Origin, Origin before the token.
+  # Sec-Fetch-Site takes precedence over Origin, and Origin over the token.
   def test_the_first_sign_decides
     app = application
     stranger = { "HTTP_SEC_FETCH_SITE" => "cross-site" }
@@ -446,7 +446,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # It is taken while all others wait for it.
+  # The reading is taken while all other threads wait for it.
   def test_two_hundred_at_once_take_one_reading
     threads = nil
     readings, counts = counting(clock: -> { 0.0 }, ledger: lambda do
@@ -477,7 +477,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # A master that was late once is asked again; another worker may have newer numbers.
+  # Waiting for a late master does not count as work, so it is asked again soon: another worker may have newer numbers.
   def test_what_workers_have_told_rests_ten_times_as_long_as_it_was_work_to_ask
     now = work = 0.0
     %i[workers metrics].each do |kind|

@@ -150,7 +150,7 @@ static void add_held(const struct work *work, uint32_t holder, struct held *held
         uint32_t node = graph->edges[edge], class = graph->node_class[node];
         bool retained = work->dominators.dominator[node] == holder;
 
-        if (graph->type[node] == RUBY_T_CLASS || (!retained && work->paths.parent[node] != holder))
+        if (memscope_graph_is_module(graph, node) || (!retained && work->paths.parent[node] != holder))
             continue;
         held[class].bytes += retained ? work->dominators.retained[node] : graph->bytes[node];
         held[class].count++;

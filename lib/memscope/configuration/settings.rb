@@ -86,7 +86,7 @@ module Memscope
       # @!attribute [r] safe
       #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
       # @!attribute [r] variable
-      #   @return [String, nil] the environment variable; nil where only code can set it
+      #   @return [String, nil] the environment variable; nil if only code can set it
       # @!attribute [r] sentence
       #   @return [String] its meaning, in whole sentences
       # @!attribute [r] example
@@ -194,6 +194,11 @@ module Memscope
       metrics_arenas: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
         sentence: "Whether the metrics have a sample for each arena of the allocator."
+      },
+      metrics_objects: {
+        type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS", example: "true",
+        sentence: "Whether the metrics count the objects of the classes with the most memory: a census, at most once " \
+                  "in a ledger's interval, or in a minute without one. Not for Puma's workers."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

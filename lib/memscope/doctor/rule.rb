@@ -13,7 +13,7 @@ module Memscope
     # * present: a further condition, or the only one if the rule concerns no number of bytes.
     # * recoverable: the bytes that the remedy returns, an Integer or a Range; or a String, why nothing in this process
     #   returns them.
-    # * id, subject: its name, and what it looks for.
+    # * id, subject: the rule's name, and what the rule looks for.
     # * floor, ratio, of: the bytes must reach both the floor and this share of the figure `of` (by default the RSS):
     #   neither a large share of little memory nor a small share of much memory is worth a remedy.
     # * remedy: an Array of Finding's remedy and remedy_cost, or a lambda.
@@ -44,7 +44,8 @@ module Memscope
 
       # @param figures [Figures]
       # @param held [Symbol, nil] the severity of this rule's finding in the last verdict
-      # @return [Array(Hash, Hash)] the body of a Diagnosis::Check, and that of a Finding, or nil if nothing was found
+      # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
+      #   none
       def judge(figures, held = nil)
         figures.held = held
         reason = figure(:inapplicable, figures)
@@ -109,7 +110,7 @@ module Memscope
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # Bytes.
       FLOOR = 16 * MEBIBYTE
-      # Of this much memory it matters what it is.
+      # Bytes. If at least this much may be garbage, it matters how much is.
       MUCH = 192 * MEBIBYTE
 
       GLIBC = ->(f) { "glibc does not serve malloc" unless f.glibc? }
@@ -142,7 +143,7 @@ module Memscope
 
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
-        # A sentence on what is not known of memory in use; nil right after a collection.
+        # A sentence on how much of the memory in use may be garbage; nil below 1 MiB, as right after a collection.
         def unjudged(figures)
           bytes = figures.garbage_max_bytes
           "Up to #{size(bytes)} of what is in use may be garbage." if bytes && bytes >= MEBIBYTE

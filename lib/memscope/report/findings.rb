@@ -34,7 +34,7 @@ module Memscope
          *collected]
       end
 
-      # Where something is unknown, the absence of problems is not a verdict.
+      # If something is unknown, the absence of problems is not a verdict.
       def clear = [@page.wrapped(without_problems), *collected]
 
       def without_problems
@@ -54,7 +54,7 @@ module Memscope
 
       def rss = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
 
-      # What a collection that was asked for has done.
+      # What the requested collection did.
       def collected = ledger.collected ? [@page.wrapped(LedgerPage.of_collection(ledger.collected))] : []
 
       def only_later(bad)
@@ -64,7 +64,7 @@ module Memscope
         later.size == bad.size && bad.one? ? " The warning needs a restart to fix." : " Some need a restart to fix."
       end
 
-      # nil where nothing can be returned.
+      # nil if nothing can be returned.
       def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }

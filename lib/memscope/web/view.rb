@@ -34,7 +34,7 @@ module Memscope
 
       # Titles by path, in the order of the navigation.
       PAGES = { "/" => "Overview", "/arenas" => "Arenas", "/size_classes" => "Size classes",
-                "/ruby_heap" => "Ruby heap", "/mappings" => "Mappings", "/workers" => "Workers",
+                "/ruby_heap" => "Ruby heap", "/census" => "Census", "/mappings" => "Mappings", "/workers" => "Workers",
                 "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
       private_constant :UNKNOWN
@@ -89,7 +89,7 @@ module Memscope
       end
 
       # @param place [ClusterCalls::Place]
-      # @return [String] says that its purge begins
+      # @return [String] a line saying that this process's purge begins
       def step(place) = "<p class=\"fine\">#{Markup.of(place.to_s.capitalize)} …</p>\n"
 
       # @param page [#template] the result
@@ -102,7 +102,7 @@ module Memscope
       # @return [String, nil] the index of the worker that all links keep; nil without a cluster
       def worker
         @place ? @place.index&.to_s : request.query["worker"]&.last.to_s[/\A\d{1,4}\z/]
-      rescue HttpError # of which this page tells
+      rescue HttpError # the page itself shows this error
         nil
       end
 

@@ -13,7 +13,7 @@
 #define NOBODY 65534
 #define SEEN ((uintptr_t)0x5a5a5a5a5a5a5a5a)
 
-/* Four pages: to read, a hole, to read, not to be read. */
+/* mapped: four pages, the first and third readable, the second unmapped, the fourth inaccessible. */
 static void expect_readings(const struct memscope_own_memory *memory, uintptr_t mapped) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), addresses[600], values[600], seen = 0;
     static char copy[64 * 4096 * 16];
@@ -30,7 +30,7 @@ static void expect_readings(const struct memscope_own_memory *memory, uintptr_t 
     EXPECT(memcmp(copy, large, sizeof copy) == 0);
 
     for (size_t index = 0; index < 600; index++)
-        addresses[index] = mapped + (index % 3) * page; /* the second of three is the hole */
+        addresses[index] = mapped + (index % 3) * page; /* every third address is on the unmapped page */
     memset(values, 1, sizeof values);
     memscope_own_memory_read_each(memory, addresses, 600, sizeof values[0], values);
     for (size_t index = 0; index < 600; index++)
@@ -56,7 +56,7 @@ int main(void) {
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
 
-    /* A write to a file, even to a memfd, would end the process with SIGXFSZ. */
+    /* With this limit, a write to any file, even a memfd, would kill the process with SIGXFSZ. */
     EXPECT(setrlimit(RLIMIT_FSIZE, &no_files) == 0);
     EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
     EXPECT(memory.refusal == MEMSCOPE_DENIED);
@@ -65,7 +65,7 @@ int main(void) {
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
 
-    /* A process that is neither dumpable nor root may not open /proc/self/mem, but needs no right for a memfd. */
+    /* A process that is neither dumpable nor root may not open /proc/self/mem, but may create a memfd. */
     EXPECT(getuid() != 0 || setuid(NOBODY) == 0);
     EXPECT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
     EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_DENIED);

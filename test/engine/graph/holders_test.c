@@ -61,7 +61,8 @@ static void test_largest(void) {
     uproot(&planted);
 }
 
-/* Of 2,000,000 nodes of a list that retain nearly as much, its head; a class in a class is no list. */
+/* Of the nodes of a list, each of which retains nearly as much as the one before, the head; a class in a class is no
+ * list. */
 static void test_a_list_is_one(void) {
     struct planted planted;
     struct memscope_holder holders[3];

@@ -41,8 +41,11 @@ static inline uint8_t planted_type(const char *class_name) {
     static const struct {
         const char *name;
         uint8_t type;
-    } types[] = {
-        {"Class", PLANTED_CLASS}, {"String", PLANTED_STRING}, {"Array", PLANTED_ARRAY}, {"Hash", PLANTED_HASH}};
+    } types[] = {{"Class", PLANTED_CLASS},
+                 {"String", PLANTED_STRING},
+                 {"Array", PLANTED_ARRAY},
+                 {"Hash", PLANTED_HASH},
+                 {"env", 0x1a}};
 
     for (size_t index = 0; index < sizeof types / sizeof *types; index++)
         if (strcmp(types[index].name, class_name) == 0)
@@ -129,7 +132,89 @@ static inline void plant_random(struct planted *planted, uint32_t slots, uint64_
     find_out(planted);
 }
 
-/* A list whose nodes all refer to their class, the last slot, too; in order, or shuffled. */
+/* A larger graph, written object by object: grow, refer and root, then harvest. */
+#define PLANTED_MANY 400000
+
+static struct {
+    struct {
+        const char *class_name;
+        uint32_t bytes, first, last; /* references: their numbers, 0 for none */
+    } objects[PLANTED_MANY];
+    struct {
+        uint32_t to, next;
+        const char *name;
+        enum memscope_edge_kind kind;
+    } references[PLANTED_MANY];
+    uint32_t roots[PLANTED_MANY / 100];
+    uint32_t object_count, reference_count, root_count;
+} garden;
+
+static inline uint32_t grow(const char *class_name, uint32_t bytes) {
+    EXPECT(garden.object_count < PLANTED_MANY);
+    garden.objects[garden.object_count].class_name = class_name;
+    garden.objects[garden.object_count].bytes = bytes;
+    return garden.object_count++;
+}
+
+static inline void refer_by(uint32_t from, uint32_t to, enum memscope_edge_kind kind, const char *name) {
+    uint32_t number = ++garden.reference_count;
+
+    EXPECT(number < PLANTED_MANY);
+    garden.references[number].to = to;
+    garden.references[number].kind = kind;
+    garden.references[number].name = name;
+    if (garden.objects[from].first == 0)
+        garden.objects[from].first = number;
+    else
+        garden.references[garden.objects[from].last].next = number;
+    garden.objects[from].last = number;
+}
+
+static inline void refer(uint32_t from, uint32_t to) {
+    refer_by(from, to, MEMSCOPE_EDGE_INTERNAL, "");
+}
+
+/* A new object that another refers to. */
+static inline uint32_t grow_on(uint32_t from, const char *class_name, uint32_t bytes) {
+    uint32_t object = grow(class_name, bytes);
+
+    refer(from, object);
+    return object;
+}
+
+static inline void root(uint32_t object) {
+    garden.roots[garden.root_count++] = object;
+}
+
+static inline void harvest(struct planted *planted) {
+    struct memscope_graph_builder builder;
+    struct memscope_heap_graph *graph = &planted->graph;
+
+    memset(planted, 0, sizeof *planted);
+    EXPECT(memscope_graph_open(&builder, graph, garden.object_count, 0, MEMSCOPE_GRAPH_EDGE_NAMES) == MEMSCOPE_OK);
+    for (uint32_t slot = 0; slot < garden.object_count; slot++) {
+        const char *class_name = garden.objects[slot].class_name;
+
+        graph->type[slot] = planted_type(class_name);
+        graph->node_class[slot] = memscope_names_add(&graph->names, class_name, strlen(class_name));
+        graph->bytes[slot] = garden.objects[slot].bytes;
+        memscope_graph_from(&builder, slot);
+        for (uint32_t number = garden.objects[slot].first; number != 0; number = garden.references[number].next) {
+            const char *name = garden.references[number].name;
+            uint32_t known = memscope_names_add(&graph->names, name, strlen(name));
+
+            memscope_graph_to(&builder, garden.references[number].to,
+                              MEMSCOPE_EDGE_NAME(garden.references[number].kind, known));
+        }
+    }
+    for (uint32_t index = 0; index < garden.root_count; index++)
+        memscope_graph_root_to(&builder, "vm", garden.roots[index]);
+    EXPECT(memscope_graph_finish(&builder) == MEMSCOPE_OK);
+    memset(&garden, 0, sizeof garden);
+    find_out(planted);
+}
+
+/* A list whose nodes all refer to their class, the last slot, too. */
 static inline void plant_list(struct planted *planted, uint32_t nodes) {
     struct memscope_graph_builder builder;
     struct memscope_heap_graph *graph = &planted->graph;

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WINDOW_BYTES ((size_t)64 << 10) /* small, so that the copy out of it comes from the processor's cache */
+#define WINDOW_BYTES ((size_t)64 << 10) /* small enough to be still in the CPU cache when it is copied out */
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 0x0001U
 #endif
@@ -19,7 +19,7 @@
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 and newer may refuse a memfd without it (vm.memfd_noexec) */
 #endif
 
-/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros are offset 0 in every ABI. */
+/* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros make offset 0 in every ABI. */
 static bool read_through_window(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
     for (size_t done = 0; done < size;) {
         size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
@@ -52,7 +52,7 @@ static int create_file(void) {
     return descriptor < 0 && errno == EINVAL ? (int)syscall(SYS_memfd_create, "memscope", MFD_CLOEXEC) : descriptor;
 }
 
-/* Beyond RLIMIT_FSIZE a write to any file, a memfd too, ends the process with SIGXFSZ. */
+/* A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ. */
 static bool may_write(void) {
     struct rlimit limit;
 

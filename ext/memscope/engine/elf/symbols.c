@@ -16,7 +16,7 @@
 
 #define EXECUTABLE "/proc/self/exe" /* opens the file that is executed, even when it is deleted or replaced */
 
-/* Has its own copies of the path and the program headers: the linker's go when the object is unloaded. */
+/* Has its own copies of the path and the program headers: the linker frees its own when the object is unloaded. */
 struct memscope_symbol_object {
     struct memscope_shared_object loaded;
     struct memscope_range extent;        /* of all its segments; there may be holes */

@@ -7,6 +7,7 @@
 
 #define FIRST_SIGNATURES 4096
 #define LONGEST_PERIOD 3
+#define FEW_TARGETS 64
 
 /* What a step is in a signature: a class's name, or which class, module or category it is. */
 enum step_kind { BY_CLASS, BY_NODE };
@@ -22,7 +23,7 @@ struct signature {
     uint32_t count;
     uint32_t shortest; /* a target */
     uint32_t length;   /* of the path to it */
-    uint32_t first;    /* the smallest place of one in the list of nodes */
+    uint32_t first;    /* the smallest place of one in the list of nodes, counted from 1 */
     uint64_t retained;
 };
 
@@ -56,7 +57,7 @@ static bool map_scan(struct path_scan *scan) {
     scan->signatures = memscope_array_map(FIRST_SIGNATURES, sizeof *scan->signatures);
     scan->signature_count = 1;
     scan->table_mask = 2 * FIRST_SIGNATURES - 1;
-    scan->table = memscope_array_map(2 * FIRST_SIGNATURES, sizeof *scan->table);
+    scan->table = memscope_array_map((size_t)2 * FIRST_SIGNATURES, sizeof *scan->table);
     return scan->signature_of != NULL && scan->length_of != NULL && scan->way != NULL && scan->signatures != NULL &&
            scan->table != NULL && (scan->asked->nodes == NULL || scan->place_of != NULL);
 }
@@ -230,7 +231,8 @@ static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *si
     return true;
 }
 
-static bool add_target(struct path_scan *scan, uint32_t node, uint64_t retained) {
+static bool add_target(struct path_scan *scan, uint32_t node, bool outermost, struct memscope_paths_found *found) {
+    uint64_t retained = outermost ? scan->asked->dominators->retained[node] : 0;
     struct signature *signature;
     uint32_t number, parent = scan->paths->parent[node], length;
 
@@ -243,8 +245,10 @@ static bool add_target(struct path_scan *scan, uint32_t node, uint64_t retained)
         signature->length = length;
     }
     signature->retained += retained;
-    if (scan->place_of != NULL && scan->place_of[node] - 1 < signature->first)
-        signature->first = scan->place_of[node] - 1;
+    if (scan->place_of != NULL && scan->place_of[node] < signature->first)
+        signature->first = scan->place_of[node];
+    found->targets++;
+    found->retained += retained;
     return true;
 }
 
@@ -261,26 +265,43 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
 
     for (uint32_t position = 0, end = 0; position < dominators->node_count; position++) {
         uint32_t node = dominators->order[position];
-        uint64_t retained = 0;
+        bool outermost = position >= end;
 
         if (!is_target(scan, node))
             continue;
-        if (position >= end) {
+        if (outermost)
             end = position + dominators->dominated[position];
-            retained = dominators->retained[node];
-        }
-        found->targets++;
-        found->retained += retained;
-        if (!add_target(scan, node, retained))
+        if (!add_target(scan, node, outermost, found))
             return false;
     }
-    return true;
-}
-
-static void count_not_reached(const struct path_scan *scan, struct memscope_paths_found *found) {
     for (uint32_t slot = 0; slot < scan->graph->slot_count; slot++)
         found->not_reached +=
             scan->graph->type[slot] != 0 && is_target(scan, slot) && !memscope_reaches(scan->paths, slot);
+    return true;
+}
+
+static bool is_outermost(const struct path_scan *scan, uint32_t node) {
+    const uint32_t *dominator = scan->asked->dominators->dominator;
+
+    for (node = dominator[node]; node < scan->graph->slot_count; node = dominator[node])
+        if (scan->place_of[node] != 0)
+            return false;
+    return true;
+}
+
+/* The same without a look at all nodes. */
+static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found *found) {
+    for (uint32_t index = 0; index < scan->asked->node_count; index++) {
+        uint32_t node = scan->asked->nodes[index];
+
+        if (node >= scan->graph->slot_count || scan->place_of[node] != index + 1)
+            continue;
+        if (!memscope_reaches(scan->paths, node))
+            found->not_reached += scan->graph->type[node] != 0;
+        else if (!add_target(scan, node, is_outermost(scan, node), found))
+            return false;
+    }
+    return true;
 }
 
 static void note_places(struct path_scan *scan) {
@@ -337,15 +358,16 @@ static void describe(struct path_scan *scan, uint32_t target, struct memscope_al
 
 static size_t take_largest(struct path_scan *scan, struct memscope_largest *largest, struct memscope_alike_paths *alike,
                            struct memscope_paths_found *found) {
+    bool ranked = scan->place_of == NULL || scan->asked->ranked;
+
     for (uint32_t number = 1; number < scan->signature_count; number++) {
         const struct signature *signature = &scan->signatures[number];
 
         if (signature->count == 0)
             continue;
         found->all_alike++;
-        memscope_largest_offer(
-            largest, scan->place_of == NULL ? signature->retained + 1 : UINT32_MAX - (uint64_t)signature->first,
-            number);
+        memscope_largest_offer(largest, ranked ? signature->retained + 1 : UINT32_MAX - (uint64_t)signature->first,
+                               number);
     }
     memscope_largest_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
@@ -369,9 +391,10 @@ enum memscope_status memscope_alike_paths_find(const struct memscope_path_questi
 
     memset(found, 0, sizeof *found);
     if (status == MEMSCOPE_OK && map_scan(&scan)) {
+        bool few = question->nodes != NULL && question->node_count <= FEW_TARGETS;
+
         note_places(&scan);
-        count_not_reached(&scan, found);
-        if (add_targets(&scan, found))
+        if (few ? add_few_targets(&scan, found) : add_targets(&scan, found))
             found->alike_count = take_largest(&scan, &largest, alike, found);
         else
             status = MEMSCOPE_NO_MEMORY;

@@ -42,6 +42,7 @@ struct memscope_path_question {
     uint32_t class_name;
     const uint32_t *nodes; /* NULL: of the class */
     size_t node_count;
+    bool ranked;               /* nodes too: those paths first whose ends retain most */
     memscope_name_edge *namer; /* NULL: as the graph has them */
     void *context;
 };
@@ -55,7 +56,7 @@ struct memscope_paths_found {
 };
 
 /*
- * At most `top`, those that retain most first; for nodes, in the order in which they were given. An edge on the way to
+ * At most `top`, those that retain most first; for nodes that are not ranked, in their order. An edge on the way to
  * the targets is named once, and one out of arrays, hashes, structs and Ruby's internal objects only if it is in the
  * answer. Maps 16 bytes a node, and 100 for each path unlike the others, while it looks.
  */

@@ -16,6 +16,7 @@ struct suspect_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
+    uint32_t *holder;      /* by position in the tree of dominators */
     uint64_t *held;        /* by node: all parts */
     uint64_t *accumulated; /* own bytes and small parts */
     uint64_t *following;   /* what the later nodes of a list have accumulated */
@@ -25,14 +26,17 @@ struct suspect_scan {
 static bool map_scan(struct suspect_scan *scan) {
     size_t nodes = scan->graph->node_count;
 
+    scan->holder = memscope_array_map(scan->dominators->node_count, sizeof *scan->holder);
     scan->held = memscope_array_map(nodes, sizeof *scan->held);
     scan->accumulated = memscope_array_map(nodes, sizeof *scan->accumulated);
     scan->following = memscope_array_map(nodes, sizeof *scan->following);
     scan->follower_count = memscope_array_map(nodes, sizeof *scan->follower_count);
-    return scan->held != NULL && scan->accumulated != NULL && scan->following != NULL && scan->follower_count != NULL;
+    return scan->holder != NULL && scan->held != NULL && scan->accumulated != NULL && scan->following != NULL &&
+           scan->follower_count != NULL;
 }
 
 static void close_scan(struct suspect_scan *scan) {
+    memscope_array_unmap(scan->holder);
     memscope_array_unmap(scan->held);
     memscope_array_unmap(scan->accumulated);
     memscope_array_unmap(scan->following);
@@ -59,11 +63,12 @@ static void add_up_parts(struct suspect_scan *scan) {
     for (uint32_t position = 0; position < dominators->node_count; position++) {
         uint32_t node = dominators->order[position], holder = holder_of(scan, node);
 
+        scan->holder[position] = holder;
         if (holder != MEMSCOPE_NO_NODE)
             scan->held[holder] += dominators->retained[node];
     }
     for (uint32_t position = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position], holder = holder_of(scan, node);
+        uint32_t node = dominators->order[position], holder = scan->holder[position];
 
         scan->accumulated[node] += scan->graph->bytes[node];
         if (holder != MEMSCOPE_NO_NODE && dominators->retained[node] <= scan->held[holder] / SMALL_PARTS)

@@ -15,7 +15,7 @@ struct memscope_suspect {
  * Objects that are large themselves, or hold much in many parts, none of which is a large part of the whole; those that
  * have accumulated most come first. A list is one suspect, its head. Parts that are held elsewhere too belong to the
  * object through which the shortest paths lead to them. What a class or a module holds of classes and modules is code,
- * and is not counted. Maps 28 bytes a node while it looks.
+ * and is not counted. Maps 32 bytes a node while it looks.
  */
 enum memscope_status memscope_suspects_find(const struct memscope_heap_graph *graph,
                                             const struct memscope_shortest_paths *paths,

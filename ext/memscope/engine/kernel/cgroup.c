@@ -289,8 +289,8 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
 }
 
 /*
- * Lowers limit to an ancestor's. If the ancestor cannot be read, the result is unknown; the root group has no such
- * file.
+ * Lowers limit to an ancestor's. If the ancestor's file cannot be read, the limit becomes unknown; if it does not
+ * exist, as in the root group, the limit stays.
  */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {
     bool is_first = limit->status == MEMSCOPE_NOT_FOUND && ancestor->status == MEMSCOPE_OK;
@@ -368,7 +368,7 @@ static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file
 
 /*
  * Walks up from the group itself. If v1's hierarchical_memory_limit exists, it is the limit. An ancestor may still have
- * a smaller one, which does not bind: memory.use_hierarchy is 0 (kernels before 5.11).
+ * a smaller limit: then memory.use_hierarchy is 0 (kernels before 5.11), and the ancestor's limit does not apply.
  */
 static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *top) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;

@@ -21,7 +21,7 @@ static bool read_at(int file, uint64_t position, void *into, size_t size) {
     return position <= INT64_MAX && pread(file, into, size, (off_t)position) == (ssize_t)size;
 }
 
-/* The fields that say where the program headers are; those of a 32-bit file in a 64-bit header. */
+/* Reads the fields that locate the program headers, even those of a 32-bit file, into a 64-bit header. */
 static bool read_header(int file, Elf64_Ehdr *header) {
     Elf32_Ehdr narrow;
 

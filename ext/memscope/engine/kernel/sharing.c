@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Documentation/admin-guide/mm/pagemap.rst: present, of a file or shared memory, and mapped by this process only */
+/* Documentation/admin-guide/mm/pagemap.rst: page present; page of a file or of shared memory; page mapped only once */
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_FILE_OR_SHARED (1ull << 61)
 #define ENTRY_EXCLUSIVE (1ull << 56)
 #define BATCH ((size_t)2048)
 
-/* Entries with these bits of a mask. */
+/* The entries with (entry & mask) == bits. */
 struct kind {
     uint64_t mask, bits;
 };

@@ -63,8 +63,8 @@ static uint64_t *parse_words(const char **line, struct memscope_scratch *scratch
 }
 
 /*
- * jeprof's arithmetic: each sampled block stands for 1/p blocks, with p the probability of sampling one of the mean
- * size.
+ * jeprof's arithmetic: each sampled block stands for 1/p blocks, where p is the probability that a block of the mean
+ * size is sampled.
  */
 static double scale(uint64_t objects, uint64_t bytes, double rate) {
     return objects == 0 ? 0 : memscope_sample_weight((double)bytes / (double)objects, rate);

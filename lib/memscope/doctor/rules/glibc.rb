@@ -3,7 +3,7 @@
 module Memscope
   module Doctor
     module Rules
-      # Where the workers of a server share what a trim would return.
+      # The remedy if a server's workers share what a trim would return: trim in the master, before it forks.
       BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
                      "requires a restart; delays the start of the workers"].freeze
 
@@ -85,8 +85,8 @@ module Memscope
           explanation: lambda do |f, bytes|
             "Each thread allocates from one arena and cannot use memory that is free in another: " \
               "#{percent(bytes.fdiv(f.bytes(:malloc, :arenas)))} of the #{size(f.bytes(:malloc, :arenas))} in " \
-              "#{f.glibc_arenas} arenas, for #{f.threads || 'an unknown number of'} threads; only one of them runs " \
-              "Ruby at a time."
+              "#{f.glibc_arenas} arenas is free like that. Of #{f.threads || 'an unknown number of'} threads, only " \
+              "one runs Ruby at a time."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.environment.cpus,
@@ -95,7 +95,7 @@ module Memscope
               thread_cache_bytes: f.bytes(:malloc, :arenas, :thread_caches) }
           end,
           remedy: ["MALLOC_ARENA_MAX=2",
-                   "requires a restart; native threads that allocate without the GVL may contend for arena locks"]
+                   "requires a restart; threads that allocate without the GVL may contend for arena locks"]
         },
         glibc_holes: {
           subject: "free parts of pages that no trim returns",

@@ -28,7 +28,7 @@ module Memscope
 
       DIRTY_CAUSE = ->(f) { DIRTY_CAUSES.find { |applies, *| applies.to_proc.call(f) }.drop(1) }
 
-      # The sizes that most memory is stuck in, for people.
+      # The block sizes in whose slabs most memory is stuck, for people.
       STUCK = lambda do |f|
         sizes = f.stuck.map do |stuck|
           "#{size(stuck.stuck_bytes)} in #{count(stuck.size_bytes)}-byte slabs, #{percent(stuck.utilisation)} used"
@@ -47,7 +47,7 @@ module Memscope
           explanation: lambda do |f, bytes|
             used = f.bytes(:malloc, :in_use)
             "Besides the #{size(used)} in use, #{size(bytes)} is free in slabs, each for blocks of one size " \
-              "(#{percent(bytes.fdiv(used + bytes))} of both). Only allocations of that size can use it" \
+              "(#{percent(bytes.fdiv(used + bytes))} of the total). Only allocations of that size can use it" \
               "#{STUCK.call(f)}."
           end,
           evidence: lambda do |f|

@@ -19,7 +19,7 @@ module Memscope
         "#{size(kept)} of that stays after any collection: Ruby keeps up to " \
           "#{percent(f.ruby_heap.free_slots_max_ratio)} of its slots free, unless it is started with a lower ratio."
       end
-      # A remedy and its cost, preceded by that setting if it gains enough.
+      # A remedy and its cost, preceded by KEEP_LESS if that setting gains at least FLOOR.
       KEEPING_LESS = lambda do |kept, remedy, cost|
         next [remedy, "takes #{cost}"] if kept < FLOOR
 
