@@ -92,14 +92,15 @@ module Memscope
         first, *others = steps
         parts = others.map { |step| "#{sign(step)} #{arrow} #{label(step)}" }
         parts.insert(parts.size / 2, " #{arrow} … #{steps_left_out} more") if steps_left_out.positive?
-        "#{beginning(first, others.first)}#{parts.join}".delete_prefix(" ")
+        "#{beginning(first, others.first)}#{parts.join}".delete_prefix("::")
       end
 
       private
 
-      # A global variable is said by its own name.
+      # A global variable is known by its own name, and so is a constant at the top level.
       def beginning(first, second)
         return second.by if second&.edge == :global && second.by
+        return "" if second&.edge == :constant && first.name == "Object"
 
         first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{first.name})"
       end
