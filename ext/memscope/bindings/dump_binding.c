@@ -1,6 +1,6 @@
+#include "bindings/dump_file.h"
 #include "bindings/reasons.h"
 
-#include "dump/objspace_reader.h"
 #include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/dump_child.h"
@@ -169,79 +169,87 @@ static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALU
 
 /* ---- a file ---------------------------------------------------------------------------------------------------- */
 
-struct conversion {
-    struct memscope_objspace_reader reader;
-    struct memscope_heap_graph graph;
-    struct memscope_heap_dump dump;
-    struct memscope_dump_output output;
-    enum memscope_dump_format format;
-    enum memscope_status status;
-    int to;
-    bool more;
-};
-
 static void *read_on(void *argument) {
-    struct conversion *conversion = argument;
+    struct memscope_dump_file *file = argument;
 
-    conversion->more = memscope_objspace_reader_continue(&conversion->reader);
+    file->more = memscope_objspace_reader_continue(&file->reader);
     return NULL;
 }
 
 static void *resolve(void *argument) {
-    struct conversion *conversion = argument;
+    struct memscope_dump_file *file = argument;
 
-    conversion->status = memscope_objspace_reader_graph(&conversion->reader, &conversion->graph, &conversion->dump);
+    file->status = memscope_objspace_reader_graph(&file->reader, &file->graph, &file->dump);
     return NULL;
 }
+
+enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, int descriptor) {
+    return file->status = memscope_objspace_reader_open(&file->reader, descriptor);
+}
+
+void memscope_dump_file_read(struct memscope_dump_file *file) {
+    if (file->status != MEMSCOPE_OK)
+        return;
+    do {
+        rb_thread_call_without_gvl(read_on, file, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (file->more);
+    rb_thread_call_without_gvl(resolve, file, NULL, NULL);
+}
+
+void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key) {
+    if (file->reader.truncated)
+        memscope_set_reason(reasons, key, "dump_cut");
+    else if (file->reader.unreadable_lines > 0)
+        memscope_hash_set(reasons, key,
+                          memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines)));
+}
+
+void memscope_dump_file_close(struct memscope_dump_file *file) {
+    memscope_objspace_reader_close(&file->reader);
+}
+
+struct conversion {
+    struct memscope_dump_file file;
+    struct memscope_dump_output output;
+    enum memscope_dump_format format;
+    int to;
+};
 
 static void *write_out(void *argument) {
     struct conversion *conversion = argument;
 
-    memscope_heap_dump_write(&conversion->dump, conversion->format, &conversion->output);
+    memscope_heap_dump_write(&conversion->file.dump, conversion->format, &conversion->output);
     memscope_dump_output_flush(&conversion->output);
     return NULL;
 }
 
 /* Not interrupted: a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->dump.sizes = MEMSCOPE_SIZES_OF_GLIBC;
-    conversion->dump.time_ns = now_since_1970();
-    conversion->dump.pid = 1;
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_OF_GLIBC;
+    conversion->file.dump.time_ns = now_since_1970();
+    conversion->file.dump.pid = 1;
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);
-}
-
-static VALUE left_out_reasons(const struct memscope_objspace_reader *reader) {
-    VALUE reasons = rb_hash_new();
-
-    if (reader->truncated)
-        memscope_set_reason(reasons, "objects", "dump_cut");
-    else if (reader->unreadable_lines > 0)
-        memscope_hash_set(reasons, "objects",
-                          memscope_reason_of("dump_lines_unreadable", ULL2NUM(reader->unreadable_lines)));
-    return reasons;
 }
 
 static VALUE convert(VALUE argument) {
     struct conversion *conversion = (struct conversion *)argument;
     uint64_t start = memscope_now_ns(), wall_ns;
-    VALUE hash;
+    const struct memscope_heap_graph *graph = &conversion->file.graph;
+    VALUE hash, reasons = rb_hash_new();
 
-    do {
-        rb_thread_call_without_gvl(read_on, conversion, RUBY_UBF_IO, NULL);
-        rb_thread_check_ints();
-    } while (conversion->more);
-    rb_thread_call_without_gvl(resolve, conversion, NULL, NULL);
-    if (conversion->status != MEMSCOPE_OK)
-        return memscope_status_reason(conversion->status);
+    memscope_dump_file_read(&conversion->file);
+    if (conversion->file.status != MEMSCOPE_OK)
+        return memscope_status_reason(conversion->file.status);
     write_all(conversion);
     rb_thread_check_ints();
     if (conversion->output.error != 0)
         return INT2FIX(conversion->output.error);
     wall_ns = memscope_now_ns() - start;
-    hash = written_hash(conversion->graph.object_count, conversion->graph.first_edge[conversion->graph.slot_count],
-                        conversion->output.written);
-    memscope_hash_set(hash, "reasons", left_out_reasons(&conversion->reader));
+    hash = written_hash(graph->object_count, graph->first_edge[graph->slot_count], conversion->output.written);
+    memscope_dump_file_set_reasons(&conversion->file, reasons, "objects");
+    memscope_hash_set(hash, "reasons", reasons);
     memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, 0, 0));
     return hash;
 }
@@ -250,7 +258,7 @@ static VALUE end_conversion(VALUE argument) {
     struct conversion *conversion = (struct conversion *)argument;
 
     memscope_dump_output_close(&conversion->output);
-    memscope_objspace_reader_close(&conversion->reader);
+    memscope_dump_file_close(&conversion->file);
     return Qnil;
 }
 
@@ -258,9 +266,7 @@ static VALUE end_conversion(VALUE argument) {
 static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format) {
     struct conversion conversion = {.to = NUM2INT(to), .format = (enum memscope_dump_format)NUM2INT(format)};
 
-    conversion.status = memscope_objspace_reader_open(&conversion.reader, NUM2INT(from));
-    if (conversion.status != MEMSCOPE_OK)
-        return memscope_status_reason(conversion.status);
+    memscope_dump_file_open(&conversion.file, NUM2INT(from));
     return rb_ensure(convert, (VALUE)&conversion, end_conversion, (VALUE)&conversion);
 }
 

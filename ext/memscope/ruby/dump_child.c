@@ -85,7 +85,8 @@ static struct memscope_module_name describe_module(struct source *source, uint32
     return (struct memscope_module_name){
         .node = node,
         .name = module == 0 ? 0 : memscope_name_of_module(&source->references.class_names, module),
-        .singleton = singleton};
+        .singleton = singleton,
+        .named = !singleton && module != 0 && memscope_is_named_module(module)};
 }
 
 static bool describe_modules(struct source *source) {

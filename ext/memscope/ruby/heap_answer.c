@@ -22,7 +22,8 @@ struct work {
     const struct memscope_heap_question *question;
     struct memscope_answer_room *room;
     struct memscope_heap_answer *answer;
-    struct memscope_heap_references references;
+    struct memscope_heap_references references; /* of a dump, the graph only */
+    const struct memscope_heap_dump *dump;      /* NULL: of this process */
     struct memscope_shortest_paths paths;
     struct memscope_dominators dominators;
 };
@@ -69,7 +70,8 @@ static struct memscope_text text_of(struct work *work, uint32_t name) {
 
 /* ---- by class -------------------------------------------------------------------------------------------------- */
 
-static struct memscope_class_answer *class_rows(struct work *work, const struct memscope_class_row *rows, size_t count) {
+static struct memscope_class_answer *class_rows(struct work *work, const struct memscope_class_row *rows,
+                                                size_t count) {
     struct memscope_class_answer *answers = take(work, count, sizeof *answers);
 
     for (size_t index = 0; answers != NULL && index < count; index++)
@@ -142,7 +144,8 @@ struct held {
     uint64_t bytes, count;
 };
 
-/* By class, what is reached through the object only, else what is found through it. Its class it has, and does not hold. */
+/* By class, what is reached through the object only, else what is found through it. Its class it has, and does not
+ * hold. */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -175,6 +178,23 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
+/* The name of a class or module; false if it has none. */
+static bool name_namespace(struct work *work, uint32_t node, uint32_t *name) {
+    const struct memscope_module_name *described;
+    VALUE module;
+
+    if (work->dump != NULL) {
+        described = memscope_heap_dump_module(work->dump, node);
+        *name = described == NULL ? 0 : described->name;
+        return described != NULL && described->named;
+    }
+    module = memscope_object_of(&work->references, node);
+    if (!memscope_is_named_module(module))
+        return false;
+    *name = memscope_name_of_module(&work->references.class_names, module);
+    return true;
+}
+
 /*
  * From here on, a class or module with a name is known by it, and paths begin there: everyone finds Bus, so how Ruby
  * does is of no use to a reader.
@@ -183,15 +203,12 @@ static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
 
     for (uint32_t node = 0; node < graph->slot_count; node++) {
-        VALUE module;
+        uint32_t name;
 
         if ((graph->type[node] != RUBY_T_CLASS && graph->type[node] != RUBY_T_MODULE) ||
-            !memscope_reaches(&work->paths, node))
+            !memscope_reaches(&work->paths, node) || !name_namespace(work, node, &name))
             continue;
-        module = memscope_object_of(&work->references, node);
-        if (!memscope_is_named_module(module))
-            continue;
-        graph->node_class[node] = memscope_name_of_module(&work->references.class_names, module);
+        graph->node_class[node] = name;
         work->paths.parent[node] = memscope_graph_root(graph);
     }
 }
@@ -213,13 +230,20 @@ static memscope_edge_name name_of_global(struct work *work, uint32_t category, V
         return MEMSCOPE_EDGE_INTERNAL;
     for (size_t index = 0; index < work->question->global_count; index++)
         if (work->question->globals[index].value == to)
-            return MEMSCOPE_EDGE_NAME(
-                MEMSCOPE_EDGE_GLOBAL,
-                memscope_name_of_id(&work->references.class_names, work->question->globals[index].name));
+            return MEMSCOPE_EDGE_NAME(MEMSCOPE_EDGE_GLOBAL, memscope_name_of_id(&work->references.class_names,
+                                                                                work->question->globals[index].name));
     return MEMSCOPE_EDGE_INTERNAL;
 }
 
-static memscope_edge_name name_edge(struct work *work, uint32_t from, uint32_t to) {
+/* As the dump has it. */
+static memscope_edge_name name_dumped_edge(const struct memscope_heap_graph *graph, uint32_t from, uint32_t to) {
+    for (uint32_t edge = graph->first_edge[from]; edge < graph->first_edge[from + 1]; edge++)
+        if (graph->edges[edge] == to)
+            return graph->edge_names[edge];
+    return MEMSCOPE_EDGE_INTERNAL;
+}
+
+static memscope_edge_name name_live_edge(struct work *work, uint32_t from, uint32_t to) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     struct search search = {.to = memscope_object_of(&work->references, to), .name = MEMSCOPE_EDGE_INTERNAL};
 
@@ -232,7 +256,9 @@ static memscope_edge_name name_edge(struct work *work, uint32_t from, uint32_t t
 }
 
 static memscope_edge_name name_edge_of(void *context, uint32_t from, uint32_t to) {
-    return name_edge(context, from, to);
+    const struct work *work = context;
+
+    return work->dump != NULL ? name_dumped_edge(&work->references.graph, from, to) : name_live_edge(context, from, to);
 }
 
 static struct memscope_text text_of_node(struct work *work, uint32_t node) {
@@ -356,8 +382,8 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
 }
 
 /* The paths that were asked for; those to suspects come with what each holds. */
-static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count, const struct pile *piles,
-                                         const struct memscope_suspect *suspects) {
+static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count,
+                                         const struct pile *piles, const struct memscope_suspect *suspects) {
     struct memscope_heap_answer *answer = work->answer;
     size_t top = work->question->top;
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
@@ -388,8 +414,13 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
 
 /* The class of a class that is known by its own name now. */
 static uint32_t class_of_node(struct work *work, uint32_t node) {
-    if (!memscope_graph_is_module(&work->references.graph, node))
-        return work->references.graph.node_class[node];
+    const struct memscope_heap_graph *graph = &work->references.graph;
+
+    if (!memscope_graph_is_module(graph, node))
+        return graph->node_class[node];
+    if (work->dump != NULL)
+        return graph->type[node] == MEMSCOPE_TYPE_CLASS ? memscope_names_find(&graph->names, "Class", 5)
+                                                        : memscope_names_find(&graph->names, "Module", 6);
     return memscope_name_of_class_of(&work->references.class_names, memscope_object_of(&work->references, node));
 }
 
@@ -432,8 +463,7 @@ static void find_piles(struct work *work, const struct memscope_holder *holders,
                        const struct memscope_suspect *suspects, size_t suspect_count, struct held *held,
                        struct pile *piles) {
     for (size_t index = 0; index < holder_count; index++)
-        piles[index] =
-            (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
+        piles[index] = (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
     for (size_t index = 0; index < suspect_count; index++)
         piles[MEMSCOPE_MOST_ROWS + index] =
             (struct pile){.node = suspects[index].node, .held = held_by(work, suspects[index].node, held)};
@@ -465,8 +495,7 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
 static enum memscope_status answer_holders(struct work *work) {
     struct pile *piles = memscope_array_map((size_t)2 * MEMSCOPE_MOST_ROWS, sizeof *piles);
     struct held *held = memscope_array_map(work->references.graph.names.count + 1, sizeof *held);
-    enum memscope_status status =
-        piles == NULL || held == NULL ? MEMSCOPE_NO_MEMORY : answer_piles(work, held, piles);
+    enum memscope_status status = piles == NULL || held == NULL ? MEMSCOPE_NO_MEMORY : answer_piles(work, held, piles);
 
     memscope_array_unmap(piles);
     memscope_array_unmap(held);
@@ -493,12 +522,10 @@ static enum memscope_status find_shortest_paths(struct work *work) {
     return memscope_shortest_paths_find(&work->paths, &work->references.graph, &search);
 }
 
-static enum memscope_status answer_all(struct work *work, const struct memscope_heap_listing *listing,
-                                       struct memscope_scratch *scratch) {
-    enum memscope_status status = memscope_heap_references_fill(&work->references, listing, scratch);
+/* The graph is there. */
+static enum memscope_status answer_all(struct work *work) {
+    enum memscope_status status = find_shortest_paths(work);
 
-    if (status == MEMSCOPE_OK)
-        status = find_shortest_paths(work);
     if (status == MEMSCOPE_OK)
         status = memscope_dominators_find(&work->dominators, &work->references.graph, work->paths.node_count);
     if (status == MEMSCOPE_OK)
@@ -549,7 +576,9 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
     enum memscope_status status;
 
     memset(answer, 0, sizeof *answer);
-    status = answer_all(&work, listing, scratch);
+    status = memscope_heap_references_fill(&work.references, listing, scratch);
+    if (status == MEMSCOPE_OK)
+        status = answer_all(&work);
     if (status != MEMSCOPE_OK)
         answer->status = status;
     memscope_dominators_close(&work.dominators);
@@ -557,6 +586,23 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
     memscope_heap_references_close(&work.references);
     answer->spent_ns = thread_ns() - start;
     learn(listing, answer);
+}
+
+void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
+                                  struct memscope_answer_room *room, struct memscope_heap_answer *answer) {
+    struct work work = {.question = question, .room = room, .answer = answer, .dump = dump};
+    uint64_t start = thread_ns();
+    enum memscope_status status;
+
+    memset(answer, 0, sizeof *answer);
+    work.references.graph = *dump->graph;
+    status = answer_all(&work);
+    if (status != MEMSCOPE_OK)
+        answer->status = status;
+    *dump->graph = work.references.graph; /* names may have moved */
+    memscope_dominators_close(&work.dominators);
+    memscope_shortest_paths_close(&work.paths);
+    answer->spent_ns = thread_ns() - start;
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 
 #include <ruby.h>
 
+#include "dump/heap_dump.h"
 #include "fork/forked_child.h"
 #include "graph/alike_paths.h"
 #include "graph/holders.h"
@@ -48,7 +49,7 @@ struct memscope_class_answer {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name;    /* of a class or module with a name its own, else of the object's class */
+    struct memscope_text name; /* of a class or module with a name its own, else of the object's class */
     uint64_t times;
     enum memscope_edge_kind edge; /* by which the step before refers to it */
     struct memscope_text edge_text;
@@ -64,7 +65,7 @@ struct memscope_held_answer {
 /* Shortest paths that are alike. */
 struct memscope_path_answer {
     uint64_t count, retained_bytes;
-    uint64_t accumulated_bytes; /* of a suspect; else 0 */
+    uint64_t accumulated_bytes;       /* of a suspect; else 0 */
     struct memscope_held_answer held; /* of the first object; of a suspect only */
     struct memscope_step_answer *steps;
     size_t step_count, steps_left_out; /* from the middle of a long path */
@@ -92,7 +93,7 @@ struct memscope_heap_answer {
     struct memscope_heap_part reachable, garbage;
     uint64_t reference_count;
     uint64_t target_count, unreached_target_count; /* of objects that paths were asked to */
-    uint64_t alike_count; /* of unlike paths, of which the first are in paths */
+    uint64_t alike_count;                          /* of unlike paths, of which the first are in paths */
     struct memscope_class_answer *retained, *garbage_classes;
     struct memscope_dominator_answer *dominators;
     struct memscope_path_answer *paths;
@@ -121,6 +122,13 @@ void memscope_answer_room_close(struct memscope_answer_room *room);
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_answer_room *room,
                           struct memscope_heap_answer *answer);
+
+/*
+ * The same of a dump, whose graph names its edges. Asks for no object and no class, but by its name; knows no strings.
+ * No GVL needed.
+ */
+void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
+                                  struct memscope_answer_room *room, struct memscope_heap_answer *answer);
 
 /* What an answer takes of so many slots: by the last one. */
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);

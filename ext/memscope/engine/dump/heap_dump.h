@@ -17,6 +17,7 @@
 struct memscope_module_name {
     uint32_t node, name;
     bool singleton;
+    bool named; /* a name of its own: neither a singleton class nor anonymous */
 };
 
 /* To what size an object's malloc memory is rounded up, so that the length of a text does not tell what it is. */

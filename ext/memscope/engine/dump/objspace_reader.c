@@ -399,8 +399,10 @@ static void keep_module_names(struct memscope_objspace_reader *reader, const str
     for (uint32_t index = 0; index < reader->class_count; index++) {
         struct class_line line = lines[index];
 
-        modules[index] =
-            (struct memscope_module_name){.node = line.node, .name = line.label, .singleton = line.singleton};
+        modules[index] = (struct memscope_module_name){.node = line.node,
+                                                       .name = line.label,
+                                                       .singleton = line.singleton,
+                                                       .named = !line.singleton && line.name != 0};
     }
     dump->modules = modules;
     dump->module_count = reader->class_count;
