@@ -9,7 +9,7 @@ require "tmpdir"
 class DumpAcceptanceTest < MemscopeTest
   CARTS = 200
   # Each Cart has a String of 5,000 bytes; together they are what the cache retains, with the Hash itself.
-  PROGRAM = <<~RUBY
+  PROGRAM = <<~RUBY.freeze
     require "objspace"
     class Cart
       CACHE = {}
@@ -22,6 +22,7 @@ class DumpAcceptanceTest < MemscopeTest
     else Memscope.dump(ARGV.first, format: :objspace, gc: true)
     end
   RUBY
+  NO_OBJECTS = %w[SHAPE ZOMBIE].freeze
 
   def with_dump(name)
     Dir.mktmpdir("memscope") do |directory|
@@ -48,7 +49,7 @@ class DumpAcceptanceTest < MemscopeTest
       assert_equal carts.bytes + string.sum { |line| line["memsize"] }, carts.retained_bytes
       assert_equal %w[Cart Hash Cart], graph.paths.first.steps.last(3).map(&:name)
       assert_equal CARTS, graph.paths.first.count
-      assert_equal truth.count { |line| !%w[SHAPE ZOMBIE].include?(line["type"]) },
+      assert_equal truth.count { |line| !NO_OBJECTS.include?(line["type"]) },
                    graph.reachable_count + graph.garbage_count
       assert_equal graph, Memscope::HeapGraph.from_json(graph.to_json)
     end
@@ -62,8 +63,9 @@ class DumpAcceptanceTest < MemscopeTest
 
       assert_match(/Cart → Hash, holding 200 Cart/, heap.out)
       assert_equal "heapsnapshot", converted.json["format"]
-      assert_equal [64, 74, 74], [memscope("convert", path), memscope("convert", path, "-o", "#{path}.heapsnapshot"),
-                                  memscope("heap", __FILE__)].map { |result| result.status.exitstatus }
+      assert_equal 64, memscope("convert", path).status.exitstatus
+      assert_equal 74, memscope("convert", path, "-o", "#{path}.heapsnapshot").status.exitstatus
+      assert_equal 74, memscope("heap", __FILE__).status.exitstatus
       assert_match(/no dump was written: not in the documented form/,
                    memscope("convert", __FILE__, "-o", "#{path}.pftrace").err)
     end

@@ -178,26 +178,26 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
-/* The name of a class or module; false if it has none. */
-static bool name_namespace(struct work *work, uint32_t node, uint32_t *name) {
+/* Whether paths begin at this class or module; and the name that it is known by, or 0. A dump tells no owners. */
+static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
     const struct memscope_module_name *described;
     VALUE module;
 
     if (work->dump != NULL) {
         described = memscope_heap_dump_module(work->dump, node);
-        *name = described == NULL ? 0 : described->name;
-        return described != NULL && described->named;
+        *name = described == NULL || !described->named ? 0 : described->name;
+        return *name != 0;
     }
     module = memscope_object_of(&work->references, node);
-    if (!memscope_is_named_module(module))
-        return false;
-    *name = memscope_name_of_module(&work->references.class_names, module);
-    return true;
+    *name = memscope_is_named_module(module) || memscope_is_singleton_class(module)
+                ? memscope_name_of_module(&work->references.class_names, module)
+                : 0;
+    return memscope_is_named_module(module);
 }
 
 /*
- * From here on, a class or module with a name is known by it, and paths begin there: everyone finds Bus, so how Ruby
- * does is of no use to a reader.
+ * From here on, a class or module with a name is known by it, and a singleton class by its owner's. Paths begin there:
+ * everyone finds Bus, so how Ruby does is of no use to a reader.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
@@ -206,10 +206,12 @@ static void begin_at_namespaces(struct work *work) {
         uint32_t name;
 
         if ((graph->type[node] != RUBY_T_CLASS && graph->type[node] != RUBY_T_MODULE) ||
-            !memscope_reaches(&work->paths, node) || !name_namespace(work, node, &name))
+            !memscope_reaches(&work->paths, node))
             continue;
-        graph->node_class[node] = name;
-        work->paths.parent[node] = memscope_graph_root(graph);
+        if (is_namespace(work, node, &name))
+            work->paths.parent[node] = memscope_graph_root(graph);
+        if (name != 0)
+            graph->node_class[node] = name;
     }
 }
 

@@ -19,7 +19,8 @@ module Memscope
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, "print so many rows of each list"],
                ["--strings", "look for Strings with the same content"],
-               ["--in PLACE", HeapGraph::PLACES, "fork (in a child) or process,", "which stops it for that long"]].freeze
+               ["--in PLACE", HeapGraph::PLACES, "fork (in a child) or process,",
+                "which stops it for that long"]].freeze
       DEFAULTS = { top: 10, in: :fork }.freeze
       FORMS = {
         process: { summary: "print who holds the objects of a process",

@@ -94,7 +94,9 @@ module Memscope
       def listed(heading, rows)
         return [] if rows.empty?
 
-        [@page.highlighted(heading), *rows.map { |row| @page.cut(row.join("  ").sub(/\A  /, "").rstrip, @page.width) }]
+        [@page.highlighted(heading), *rows.map do |row|
+          @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width)
+        end]
       end
 
       def cost
