@@ -13,7 +13,7 @@ module Memscope
       TEXT
       FORMS = {
         process: { summary: "convert a dump of ObjectSpace.dump_all for Perfetto or Chrome's DevTools",
-                   example: "memscope convert heap.json -o heap.pftrace", notes: NOTES,
+                   example: "memscope convert --output heap.pftrace heap.json", notes: NOTES,
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),
                               "perfetto, heapsnapshot or objspace;", "by default as FILE ends"], TEXT.first] }
