@@ -12,8 +12,8 @@ module Memscope
         A forked child of the process follows all references between its objects: a
         second for a few million, in which the process goes on. Its memory, and the time
         for which the fork stops Ruby, are printed. No content of any object is shown.
-        --paths-to prints who holds the instances of a class, and of those below it only
-        if they have no name; without it, paths lead to where memory has accumulated.
+        --paths-to prints who holds the instances of a class, not those of its
+        subclasses; without it, paths lead to where memory has accumulated.
         With DUMP, a file that ObjectSpace.dump_all wrote, the same is printed of that.
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
