@@ -56,6 +56,10 @@ module Memscope
       memory_controller_absent: "the hierarchy has no memory controller",
       unlimited: "unlimited (%s)",
       # Ruby's heap.
+      dump_unread: "the dump could not be read: %s",
+      dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
+      dump_cut: "the dump was cut: its last line has no end",
+      dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
       census_beside_ractors: "other Ractors are alive: objects cannot be walked",
       census_left_out: "left out, since a census stops Ruby for about %d ms and a child cannot take it (%s): " \

@@ -64,11 +64,17 @@ module Memscope
 
       def write(ending)
         @order.load_memscope
+        return write_dump if @order["dump"]
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
 
         @io.write(heading(ending)) if @order["every"]
         @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **view) }.join("\n"))
         @io.write("\n") if @order["every"] && !ending
+      end
+
+      def write_dump
+        dump = Memscope.dump(@order["dump"], format: @order["format"].to_sym)
+        @io.write(@order["json"] ? "#{dump.to_json}\n" : dump.to_s(**@order.display(@io)))
       end
 
       def readings
