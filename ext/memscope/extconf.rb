@@ -40,6 +40,7 @@ have_func("rb_objspace_each_objects_without_setup")
 have_func("rb_objspace_reachable_objects_from")
 have_func("rb_objspace_marked_object_p")
 have_func("rb_vm_lock_enter_body")
+have_func("rb_ivar_generic_ivtbl_lookup")
 have_func("rb_gc_obj_optimal_size")
 have_func("rb_shape_get_shape_by_id")
 shape_tree = checking_for("rb_shape_tree") do

@@ -39,6 +39,18 @@ struct memscope_chunk_totals {
     uint64_t unwalked_bytes;         /* address space before a first chunk, or from an implausible one on */
 };
 
+enum memscope_chunk_kind {
+    MEMSCOPE_CHUNK_IN_USE, /* those in fastbins too, as long as they are not visited as such */
+    MEMSCOPE_CHUNK_CACHED,
+    MEMSCOPE_CHUNK_FREE,
+    MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
+    MEMSCOPE_CHUNK_MAIN_TOP, /* which malloc_trim trims */
+    MEMSCOPE_CHUNK_FAST,     /* in a fastbin, which was visited as in use before */
+};
+
+/* Shown each chunk of a heap in the order of addresses, then those in its arena's fastbins. */
+typedef void memscope_chunk_visitor(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end);
+
 struct memscope_chunk_walk {
     const struct memscope_own_memory *memory;
     const struct memscope_residency *residency;
@@ -50,6 +62,8 @@ struct memscope_chunk_walk {
     struct memscope_sharing sharing;
     bool returns_nothing;   /* madvise is refused: only the top of the main heap can be trimmed */
     bool has_locked_memory; /* so each trimmable part is looked at */
+    memscope_chunk_visitor *visitor; /* NULL: none */
+    void *visitor_context;
 };
 
 /*
