@@ -201,8 +201,9 @@ static VALUE answer(const struct blocks_call *call) {
     set_returned(hash, "by_trim", &walk->returned.by_trim, walk->private_known);
     set_returned(hash, "today", &walk->returned.today, walk->private_known);
     set_returned(hash, "at_once", &walk->returned.at_once, walk->private_known);
-    memscope_hash_set(hash, "heap_pages", ULL2NUM(walk->heap.pages));
-    memscope_hash_set(hash, "heap_bytes", range(walk->heap.least_bytes, walk->heap.most_bytes));
+    set_returned(hash, "heap", &walk->heap.returned, walk->private_known);
+    memscope_hash_set(hash, "heap_pages", rb_ary_new_from_args(3, ULL2NUM(walk->heap.pages), ULL2NUM(walk->heap.least),
+                                                               ULL2NUM(walk->heap.most)));
     memscope_hash_set(hash, "spent_us", ULL2NUM(walk->spent_ns / 1000));
     memscope_hash_set(hash, "pause_us", ULL2NUM(call->child.pause_ns / 1000));
     return hash;

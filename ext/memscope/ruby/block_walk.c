@@ -2,6 +2,7 @@
 
 #include "ruby/block_walk.h"
 #include "ruby/object_blocks.h"
+#include "ruby/page_rule.h"
 #include "ruby/ruby_private.h"
 
 #include <string.h>
@@ -106,14 +107,35 @@ static void walk_object(struct pass *pass, VALUE object, size_t slot_bytes) {
 
 /* ---- Ruby's pages ---------------------------------------------------------------------------------------------- */
 
-static void add_page(struct pass *pass, const struct memscope_heap_page *page) {
+static void add_page(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
     struct memscope_emptied_pages *heap = &pass->walk->heap;
-    struct memscope_returned page_bytes = {0};
+    struct memscope_returned bytes;
 
-    memscope_resident_bytes(pass->blocks, page->start, page->start + pass->listing->page_bytes, &page_bytes);
     heap->pages++;
-    heap->most_bytes += page_bytes.most;
-    heap->private_most_bytes += page_bytes.private_most;
+    heap->least += fate.surely;
+    heap->most += fate.maybe;
+    if (!fate.surely && !fate.maybe)
+        return;
+    memscope_resident_bytes(pass->blocks, page->start, page->start + pass->listing->page_bytes, &bytes);
+    heap->returned.least += fate.surely ? bytes.most : 0;
+    heap->returned.private_least += fate.surely ? bytes.private_most : 0;
+    heap->returned.most += fate.maybe ? bytes.most : 0;
+    heap->returned.private_most += fate.maybe ? bytes.private_most : 0;
+}
+
+static void scale(uint64_t *bytes, uint64_t pages, uint64_t limit) {
+    if (pages > limit)
+        *bytes = (uint64_t)((double)*bytes * (double)limit / (double)pages);
+}
+
+/* Which pages a limit leaves is not known; any of them is as resident as the average one. */
+static void limit_pages(struct memscope_emptied_pages *heap, uint64_t limit) {
+    scale(&heap->returned.least, heap->least, limit);
+    scale(&heap->returned.private_least, heap->least, limit);
+    scale(&heap->returned.most, heap->most, limit);
+    scale(&heap->returned.private_most, heap->most, limit);
+    heap->least = heap->least < limit ? heap->least : limit;
+    heap->most = heap->most < limit ? heap->most : limit;
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -131,11 +153,13 @@ static uint64_t thread_ns(void) {
 }
 
 static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const void *data) {
+    struct memscope_sweep sweep = {0};
     uint32_t number = 0;
 
     for (size_t index = 0; index < pass->listing->count; index++) {
         const struct memscope_heap_page *page = &pass->listing->pages[index];
         uintptr_t slot = page->start + page->slots_offset;
+        struct memscope_page_fate fate;
         uint32_t kept = 0;
 
         for (uint32_t left = page->slot_count; left > 0; left--, number++, slot += page->slot_bytes) {
@@ -146,9 +170,12 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
             if (is_object((VALUE)slot))
                 walk_object(pass, (VALUE)slot, page->slot_bytes);
         }
+        fate = memscope_sweep_page(&sweep, page->slot_bytes, page->slot_count, page->slot_count - kept);
         if (kept == 0)
-            add_page(pass, page);
+            add_page(pass, page, fate);
     }
+    limit_pages(&pass->walk->heap,
+                memscope_sweep_limit(&sweep, pass->listing->allocatable_pages * sweep.smallest_slots));
 }
 
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,

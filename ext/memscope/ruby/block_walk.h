@@ -30,11 +30,11 @@ struct memscope_owned_bytes {
     uint64_t unfollowed_bytes; /* what these say they hold, beyond the blocks that are known */
 };
 
-/* Pages of Ruby's heap that hold garbage or nothing. */
+/* Pages of Ruby's heap that hold garbage or nothing; those that GC.stat counts as empty already are not included. */
 struct memscope_emptied_pages {
-    uint64_t pages;              /* that hold no object once the garbage is freed */
-    uint64_t least, most;        /* of them, those that Ruby returns, by its rule */
-    uint64_t least_bytes, most_bytes, private_least_bytes, private_most_bytes; /* resident */
+    uint64_t pages;                    /* that hold no object once the garbage is freed */
+    uint64_t least, most;              /* of them, those that Ruby returns, by its rule */
+    struct memscope_returned returned; /* resident bytes of those */
 };
 
 /* Holds no pointer, so a forked child can send it. */
