@@ -9,6 +9,7 @@ void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
 void Init_memscope_object_blocks(void);
+void Init_memscope_census(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);

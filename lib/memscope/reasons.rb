@@ -57,6 +57,9 @@ module Memscope
       unlimited: "unlimited (%s)",
       # Ruby's heap.
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
+      census_beside_ractors: "other Ractors are alive: objects cannot be walked",
+      census_left_out: "left out, since a census stops Ruby for about %d ms and a child cannot take it (%s): " \
+                       "Memscope.census takes it all the same",
       child_ended: "the child ended before its answer",
       child_refused: "no child could be forked: %s",
       child_too_slow: "the child took too long",
@@ -82,6 +85,9 @@ module Memscope
       malloc_unidentified: "malloc's memory cannot be identified and is unattributed: %s",
       needs_deep: "needs deep: true, which reads how much memory malloc has in use",
       objects_left_out: "at least: objects with slow size functions are left out: %s",
+      objects_unasked: "at least: only the slots count of %s",
+      classes_unasked: "Class or Module (not asked from Ruby 4.0 on)",
+      stacks_unasked: "Fiber or Thread (what they say includes stacks outside malloc)",
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",

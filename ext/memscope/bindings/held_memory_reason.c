@@ -1,20 +1,38 @@
 #include "bindings/held_memory_reason.h"
 
-void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
+static VALUE objects_of(uint64_t objects, VALUE type) {
+    return memscope_reason_of("objects_of_type", ULL2NUM(objects), type);
+}
+
+static VALUE left_out_types(const struct memscope_held_memory *held) {
     VALUE types = rb_ary_new();
     uint64_t others = held->left_out_objects;
 
-    if (held->left_out_objects == 0)
-        return;
     for (size_t index = 0; index < held->left_out_count; index++) {
         const struct memscope_left_out *type = &held->left_out[index];
 
-        rb_ary_push(types, memscope_reason_of("objects_of_type", ULL2NUM(type->objects),
-                                              *type->name == '\0' ? memscope_reason("type_unnamed")
-                                                                  : rb_str_new_cstr(type->name)));
+        rb_ary_push(types, objects_of(type->objects, *type->name == '\0' ? memscope_reason("type_unnamed")
+                                                                         : rb_str_new_cstr(type->name)));
         others -= type->objects;
     }
     if (others > 0)
         rb_ary_push(types, memscope_reason_of("objects_of_other_types", ULL2NUM(others)));
-    memscope_hash_set(reasons, "held_by_objects_bytes", memscope_reason_of("objects_left_out", types));
+    return types;
+}
+
+void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held) {
+    if (held->left_out_objects > 0)
+        memscope_hash_set(reasons, "held_by_objects_bytes",
+                          memscope_reason_of("objects_left_out", left_out_types(held)));
+}
+
+void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held) {
+    VALUE types = left_out_types(held);
+
+    if (held->unasked_classes > 0)
+        rb_ary_push(types, objects_of(held->unasked_classes, memscope_reason("classes_unasked")));
+    if (held->unasked_stacks > 0)
+        rb_ary_push(types, objects_of(held->unasked_stacks, memscope_reason("stacks_unasked")));
+    if (RARRAY_LEN(types) > 0)
+        memscope_hash_set(reasons, key, memscope_reason_of("objects_unasked", types));
 }

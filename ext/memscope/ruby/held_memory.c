@@ -102,6 +102,22 @@ static bool counts_a_mapped_stack(VALUE object) {
            (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
 }
 
+static size_t ask_class(struct memscope_held_walk *walk, VALUE object) {
+    if (RUBY_API_VERSION_CODE < 40000)
+        return rb_obj_memsize_of(object);
+    walk->held->unasked_classes++;
+    return 0;
+}
+
+static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
+    if (!RTYPEDDATA_P(object))
+        return rb_obj_memsize_of(object);
+    if (!counts_a_mapped_stack(object))
+        return ask_typed(walk, object);
+    walk->held->unasked_stacks++;
+    return 0;
+}
+
 /*
  * 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on one under
  * construction (seen by profilers).
@@ -111,23 +127,22 @@ static size_t ask(struct memscope_held_walk *walk, VALUE object) {
     case RUBY_T_CLASS:
     case RUBY_T_MODULE:
     case RUBY_T_ICLASS:
-        return RUBY_API_VERSION_CODE < 40000 ? rb_obj_memsize_of(object) : 0;
+        return ask_class(walk, object);
     case RUBY_T_DATA:
-        if (!RTYPEDDATA_P(object))
-            return rb_obj_memsize_of(object);
-        return counts_a_mapped_stack(object) ? 0 : ask_typed(walk, object);
+        return ask_data(walk, object);
     default:
         return rb_obj_memsize_of(object);
     }
 }
 
-void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
-    size_t size;
+size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
+    size_t size = MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) ? 0 : ask(walk, object);
 
-    if (MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object))
-        return;
-    size = ask(walk, object);
-    walk->held->bytes += size > slot_bytes ? size - slot_bytes : 0;
+    return size > slot_bytes ? size - slot_bytes : 0;
+}
+
+void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
+    walk->held->bytes += memscope_held_bytes_of(walk, object, slot_bytes);
 }
 
 static void name_left_out(const struct memscope_asked_type *type, struct memscope_left_out *named) {

@@ -24,6 +24,8 @@ struct memscope_held_memory {
     bool known;
     uint64_t bytes; /* a lower bound if objects were left out */
     uint64_t left_out_objects;
+    uint64_t unasked_classes; /* from Ruby 4.0 on: asking one that is under construction may crash */
+    uint64_t unasked_stacks;  /* fibers, and threads before 3.3: what they say includes stacks outside malloc */
     struct memscope_left_out left_out[MEMSCOPE_LEFT_OUT_NAMES]; /* the first types left out */
     size_t left_out_count;
 };
@@ -55,6 +57,9 @@ struct memscope_held_walk {
  */
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
+
+/* What the visit adds for this object: bytes beyond its slot, 0 if it is left out. */
+size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
 void memscope_heap_held_close(struct memscope_held_walk *walk);
 
 #endif

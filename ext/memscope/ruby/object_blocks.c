@@ -329,7 +329,7 @@ static void learn_internal_types(void) {
 
     for (int type = 0; type < (RUBY_API_VERSION_CODE < 40000 ? 13 : 14); type++)
         for (size_t index = 0; index < sizeof wanted / sizeof wanted[0]; index++)
-            if (strcmp(rb_imemo_name(type), wanted[index].name) == 0)
+            if (strcmp(MEMSCOPE_IMEMO_NAME(type), wanted[index].name) == 0)
                 *wanted[index].type = type;
 }
 

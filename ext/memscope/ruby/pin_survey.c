@@ -8,49 +8,11 @@
 
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 
-/* ---- pages by address ------------------------------------------------------------------------------------------ */
-
-static size_t first_place(const struct memscope_pin_survey *survey, uintptr_t page) {
-    return (size_t)((page / survey->listing->page_bytes * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & survey->index.mask;
-}
-
-static bool build_index(struct memscope_pin_survey *survey, struct memscope_scratch *scratch) {
-    const struct memscope_heap_listing *listing = survey->listing;
-    struct memscope_page_index *index = &survey->index;
-    size_t size = 16;
-
-    while (size < listing->count * 2)
-        size *= 2;
-    index->mask = size - 1;
-    index->table = memscope_scratch_take(scratch, size * sizeof *index->table);
-    if (index->table == NULL)
-        return false;
-    memset(index->table, 0, size * sizeof *index->table);
-    for (size_t page = 0; page < listing->count; page++) {
-        size_t place = first_place(survey, listing->pages[page].start);
-
-        while (index->table[place] != 0)
-            place = (place + 1) & index->mask;
-        index->table[place] = (uint32_t)(page + 1);
-    }
-    return true;
-}
-
 static void mark_page(struct memscope_pin_survey *survey, VALUE object, uint8_t pins) {
-    const struct memscope_page_index *index = &survey->index;
-    uintptr_t start = (uintptr_t)object / survey->listing->page_bytes * survey->listing->page_bytes;
-    size_t place = first_place(survey, start);
+    size_t page = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(&survey->index, object);
 
-    if (RB_SPECIAL_CONST_P(object))
-        return;
-    for (; index->table[place] != 0; place = (place + 1) & index->mask) {
-        size_t page = index->table[place] - 1;
-
-        if (survey->listing->pages[page].start != start)
-            continue;
+    if (page != MEMSCOPE_NO_PAGE)
         survey->found->pages[page] |= survey->doubtful ? MEMSCOPE_PAGE_MAY_PIN : pins;
-        return;
-    }
 }
 
 /* ---- what pins ------------------------------------------------------------------------------------------------- */
@@ -252,7 +214,7 @@ void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct m
     *survey = (struct memscope_pin_survey){.listing = listing, .found = pins};
     memset(pins, 0, sizeof *pins);
     pins->pages = memscope_scratch_take(scratch, listing->count);
-    if (pins->pages == NULL || !build_index(survey, scratch)) {
+    if (pins->pages == NULL || !memscope_page_index_open(&survey->index, listing, scratch)) {
         pins->pages = NULL;
         pins->refusal = "no_memory";
         return;

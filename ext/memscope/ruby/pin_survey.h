@@ -8,19 +8,11 @@
 #include <ruby.h>
 
 #include "ruby/heap_pins.h"
+#include "ruby/page_index.h"
 #include "ruby/ruby_heap.h"
 
 /* Called when the extension is loaded: learns this Ruby's Hash layout. */
 void memscope_pin_survey_learn(void);
-
-/*
- * Finds a page by the address of an object on it: an open-addressing hash table of listing indices plus one; 0 is
- * empty.
- */
-struct memscope_page_index {
-    uint32_t *table;
-    size_t mask;
-};
 
 /* The state of a survey. pins: the flags to set on the pages of the objects that the current object references. */
 struct memscope_pin_survey {

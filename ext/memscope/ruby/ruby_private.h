@@ -9,8 +9,11 @@
 #include "extconf.h"
 
 #include <ruby.h>
+#include <ruby/st.h>
 #include <ruby/version.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
 /*
  * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
@@ -157,7 +160,19 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 
 /* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
 #define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
-    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && ((RBASIC(object)->flags >> RUBY_FL_USHIFT) & 15) == 0)
+    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
+
+/*
+ * The kind of an internal object (T_IMEMO), and its name: a constant, "iseq". Only kinds that exist have one. Exported
+ * from 3.1 to 4.1dev (internal/imemo.h).
+ */
+#define MEMSCOPE_IMEMO_KIND(object) ((int)(RBASIC(object)->flags >> RUBY_FL_USHIFT & 15))
+#ifdef HAVE_RB_IMEMO_NAME
+const char *rb_imemo_name(int kind);
+#define MEMSCOPE_IMEMO_NAME(kind) (rb_imemo_name(kind))
+#else
+#define MEMSCOPE_IMEMO_NAME(kind) "unknown"
+#endif
 
 /* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
@@ -201,6 +216,60 @@ const void *rb_shape_get_shape_by_id(unsigned int id);
 /* The first member of the struct of this name is the address of the list. Exported by 4.0 and 4.1dev (shape.h). */
 #ifdef HAVE_RB_SHAPE_TREE
 extern const void *rb_shape_tree;
+#endif
+
+/* Whether an imemo holds the variables of an object that owns it: imemo_fields, from 4.0 on. */
+#if RUBY_API_VERSION_CODE >= 40000
+#define MEMSCOPE_IS_FIELDS(imemo) (strcmp(MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(imemo)), "fields") == 0)
+#else
+#define MEMSCOPE_IS_FIELDS(imemo) false
+#endif
+
+/* The object that a singleton class is of. Exported from 3.2 on, where it is no longer a variable of the class. */
+#ifdef HAVE_RB_CLASS_ATTACHED_OBJECT
+#define MEMSCOPE_OWNER_OF_SINGLETON(singleton) rb_class_attached_object(singleton)
+#else
+#define MEMSCOPE_OWNER_OF_SINGLETON(singleton) rb_attr_get(singleton, rb_intern("__attached__"))
+#endif
+
+/*
+ * A table by ID (id_table.c), as classes keep their constants in, and what it has for a constant (constant.h). Its keys
+ * are the serial numbers of IDs, which rb_id2str goes by. Readers must check this against known constants.
+ */
+struct memscope_constant {
+    int flag, line;
+    VALUE value, file;
+};
+struct memscope_id_item {
+    uint32_t key; /* 0: none */
+    int collision;
+    const struct memscope_constant *value; /* NULL: none */
+};
+struct memscope_id_table {
+    int capacity, count, used;
+    const struct memscope_id_item *items;
+};
+#define MEMSCOPE_ID_SHIFT 4
+#define MEMSCOPE_ID_OF_KEY(key) ((ID)(key) << MEMSCOPE_ID_SHIFT)
+
+/* rb_env_t (vm_core.h): the captured values, up to the last of three words that are Ruby's own. */
+struct memscope_environment {
+    VALUE flags, iseq;
+    const VALUE *end, *values;
+};
+#define MEMSCOPE_ENVIRONMENT_WORDS 3
+
+/* Calls back for each pair of a Hash, without a lock on it as rb_hash_foreach has. Exported from 3.1 to 4.1dev. */
+#ifdef HAVE_RB_HASH_STLIKE_FOREACH
+int rb_hash_stlike_foreach(VALUE hash, int (*callback)(st_data_t key, st_data_t value, st_data_t data), st_data_t data);
+#endif
+
+/* Bytes of an object's slot. Until 3.1 all slots are five words. */
+#ifdef HAVE_RB_GC_OBJ_SLOT_SIZE
+size_t rb_gc_obj_slot_size(VALUE object);
+#define MEMSCOPE_SLOT_BYTES(object) rb_gc_obj_slot_size(object)
+#else
+#define MEMSCOPE_SLOT_BYTES(object) (5 * sizeof(VALUE))
 #endif
 
 /* ---- what objects own through malloc (ruby/object_blocks.c) ----------------------------------------------------- */
@@ -250,9 +319,6 @@ extern const void *rb_shape_tree;
 #define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) RUBY_NEVER_FREE
 #define MEMSCOPE_UNTYPED_DATA(object) NULL
 #endif
-
-/* The names of internal types by number, 0 to 12 in all Rubies, and 13 from 4.0 on. Exported from 3.1 to 4.1dev. */
-const char *rb_imemo_name(int type);
 
 /* Variables of what is no plain object, in one block. Exported by 3.1 and 3.2. */
 #ifdef HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP

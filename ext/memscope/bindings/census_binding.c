@@ -1,0 +1,243 @@
+#include "bindings/held_memory_reason.h"
+
+#include "fork/fork_cost.h"
+#include "init.h"
+#include "ruby/census.h"
+#include "ruby/ruby_private.h"
+
+#include <ruby/thread.h>
+#include <string.h>
+
+static VALUE symbol_live_slots, symbol_free_slots;
+
+struct census_scan {
+    struct memscope_heap_listing listing;
+    struct memscope_census_child child;
+    struct memscope_census census;
+    bool collect; /* run a full GC first */
+    bool bounded; /* as in ruby_heap_binding.c */
+    bool in_child, finished_gc;
+    size_t gc_count;
+    uint64_t budget_ns, census_ns, fork_ns; /* the last two are predictions */
+    struct memscope_fork_room room;
+    VALUE refusal; /* why there is no census, a reason; nil if there is one */
+    uint64_t start_ns, without_gvl_ns;
+};
+
+/* ---- in a child ------------------------------------------------------------------------------------------------ */
+
+static VALUE left_out(const struct census_scan *scan, VALUE why) {
+    return memscope_reason_of("census_left_out", ULL2NUM((scan->census_ns + 999999) / 1000000), why);
+}
+
+struct reception {
+    struct memscope_census_child *child;
+    enum memscope_forked_progress progress;
+};
+
+static void *receive(void *argument) {
+    struct reception *reception = argument;
+
+    reception->progress = memscope_census_child_receive(reception->child);
+    return NULL;
+}
+
+/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
+static enum memscope_forked_progress await(struct census_scan *scan) {
+    struct reception reception = {.child = &scan->child};
+    uint64_t start = memscope_now_ns();
+
+    do {
+        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
+    scan->without_gvl_ns += memscope_now_ns() - start;
+    return reception.progress;
+}
+
+static void take_in_child(struct census_scan *scan) {
+    enum memscope_status status;
+    enum memscope_forked_progress progress;
+
+    if (scan->room.free_bytes < scan->room.needed_bytes) {
+        scan->refusal = left_out(scan, memscope_reason_of("child_without_room", ULL2NUM(scan->room.needed_bytes >> 20),
+                                                          ULL2NUM(scan->room.free_bytes >> 20)));
+        return;
+    }
+    scan->child.listing = &scan->listing;
+    status = memscope_census_child_start(&scan->child);
+    if (status != MEMSCOPE_OK) {
+        scan->refusal = left_out(scan, memscope_reason_of("child_refused", memscope_status_reason(status)));
+        return;
+    }
+    scan->in_child = true;
+    progress = await(scan);
+    if (progress == MEMSCOPE_FORKED_ANSWERED)
+        scan->census = scan->child.found;
+    else
+        scan->refusal = left_out(
+            scan, memscope_reason(progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended"));
+}
+
+/* ---- the census ------------------------------------------------------------------------------------------------ */
+
+static void read_room(void *argument) {
+    struct census_scan *scan = argument;
+
+    memscope_fork_room_read(scan->census_ns, &scan->room);
+    scan->fork_ns = memscope_fork_predicted_ns();
+}
+
+/* Predicts both ways while the GVL is still free, so from the number of slots that GC.stat knows. */
+static void predict(struct census_scan *scan) {
+    scan->census_ns =
+        memscope_census_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots));
+    if (scan->census_ns > scan->budget_ns)
+        scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
+}
+
+static bool belongs_in_child(const struct census_scan *scan) {
+    return scan->bounded && scan->census_ns > scan->budget_ns && scan->fork_ns < scan->census_ns;
+}
+
+/* Without a sweep under way, no object refers to a class that is gone. */
+static void collect_or_finish(struct census_scan *scan) {
+    uint64_t start = memscope_now_ns();
+
+    if (scan->collect) {
+        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
+        memscope_heap_finish_gc(); /* GC.start may switch threads at its end, and another may begin the next one */
+        return;
+    }
+    if (scan->bounded) {
+        memscope_heap_await_gc();
+        scan->without_gvl_ns += memscope_now_ns() - start;
+    }
+    scan->finished_gc = memscope_heap_finish_gc();
+}
+
+/* No other thread runs from here until the objects are counted, or the child is forked. */
+static void take(struct census_scan *scan) {
+    if (memscope_other_ractors()) {
+        scan->refusal = memscope_reason("census_beside_ractors");
+        return;
+    }
+    memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (scan->listing.refusal != NULL) {
+        scan->refusal = memscope_reason(scan->listing.refusal);
+        return;
+    }
+    scan->gc_count = rb_gc_count();
+    if (belongs_in_child(scan))
+        take_in_child(scan);
+    else
+        memscope_census_take(&scan->listing, &scan->listing.scratch, &scan->census);
+    if (NIL_P(scan->refusal) && scan->census.refusal != NULL)
+        scan->refusal = memscope_reason(scan->census.refusal);
+}
+
+/* ---- the reading ----------------------------------------------------------------------------------------------- */
+
+static VALUE row_hash(const struct memscope_census *census, const struct memscope_census_row *row) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", rb_utf8_str_new(census->names + row->name, row->name_bytes));
+    memscope_hash_set(hash, "count", ULL2NUM(row->sums.count));
+    memscope_hash_set(hash, "slot_bytes", ULL2NUM(row->sums.slot_bytes));
+    memscope_hash_set(hash, "memsize_bytes", ULL2NUM(row->sums.memsize_bytes));
+    memscope_hash_set(hash, "old_count", ULL2NUM(row->sums.old_count));
+    return hash;
+}
+
+static void set_rows(VALUE hash, const struct census_scan *scan) {
+    static const char *const keys[MEMSCOPE_CENSUS_GROUPINGS] = {
+        [MEMSCOPE_BY_CLASS] = "classes",        [MEMSCOPE_BY_TYPE] = "types", [MEMSCOPE_BY_IMEMO] = "imemos",
+        [MEMSCOPE_BY_SLOT_SIZE] = "slot_sizes", [MEMSCOPE_BY_AGE] = "ages",
+    };
+    VALUE lists[MEMSCOPE_CENSUS_GROUPINGS];
+
+    for (int grouping = 0; grouping < MEMSCOPE_CENSUS_GROUPINGS; grouping++)
+        memscope_hash_set(hash, keys[grouping], lists[grouping] = rb_ary_new());
+    for (size_t index = 0; NIL_P(scan->refusal) && index < scan->census.row_count; index++) {
+        const struct memscope_census_row *row = &scan->census.rows[index];
+
+        rb_ary_push(lists[row->grouping], row_hash(&scan->census, row));
+    }
+}
+
+static void set_totals(VALUE hash, const struct census_scan *scan) {
+    const struct memscope_census_sums *total = &scan->census.total;
+    bool known = NIL_P(scan->refusal);
+
+    memscope_hash_set(hash, "total_count", known ? ULL2NUM(total->count) : Qnil);
+    memscope_hash_set(hash, "total_slot_bytes", known ? ULL2NUM(total->slot_bytes) : Qnil);
+    memscope_hash_set(hash, "total_memsize_bytes", known ? ULL2NUM(total->memsize_bytes) : Qnil);
+    memscope_hash_set(hash, "total_old_count", known ? ULL2NUM(total->old_count) : Qnil);
+    memscope_hash_set(hash, "gc_count", known ? SIZET2NUM(scan->gc_count) : Qnil);
+    memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
+}
+
+static void set_walk(VALUE hash, const struct census_scan *scan) {
+    bool known = NIL_P(scan->refusal);
+
+    memscope_hash_set(hash, "walked_in", known ? memscope_symbol(scan->in_child ? "child" : "process") : Qnil);
+    memscope_hash_set(hash, "pause_us", scan->in_child ? ULL2NUM(scan->child.process.pause_ns / 1000) : Qnil);
+}
+
+static VALUE reasons_hash(const struct census_scan *scan) {
+    VALUE reasons = rb_hash_new();
+
+    if (!NIL_P(scan->refusal))
+        memscope_hash_set(reasons, "total_count", scan->refusal);
+    else
+        memscope_set_unasked_reason(reasons, "memsize_bytes", &scan->census.held);
+    if (scan->finished_gc)
+        memscope_set_reason(reasons, "gc_count", "gc_finished");
+    return reasons;
+}
+
+static VALUE read_census(VALUE argument) {
+    struct census_scan *scan = (struct census_scan *)argument;
+    uint64_t wall_ns;
+    VALUE hash;
+
+    scan->start_ns = memscope_now_ns();
+    if (scan->bounded)
+        predict(scan);
+    collect_or_finish(scan);
+    take(scan);
+    hash = rb_hash_new();
+    set_totals(hash, scan);
+    set_rows(hash, scan);
+    set_walk(hash, scan);
+    memscope_hash_set(hash, "reasons", reasons_hash(scan));
+    wall_ns = memscope_now_ns() - scan->start_ns;
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T3", wall_ns, wall_ns - scan->without_gvl_ns,
+                                    scan->listing.scratch.used + (scan->in_child ? scan->census.scratch_bytes : 0)));
+    return hash;
+}
+
+static VALUE close_census(VALUE argument) {
+    struct census_scan *scan = (struct census_scan *)argument;
+
+    memscope_census_child_end(&scan->child);
+    memscope_heap_listing_close(&scan->listing);
+    return Qnil;
+}
+
+/* budget_us: nil to take it in the process, else the time under the GVL for which it may be taken there. */
+static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
+    struct census_scan scan = {.collect = RTEST(collect),
+                               .bounded = !NIL_P(budget_us),
+                               .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
+                               .refusal = Qnil};
+
+    return rb_ensure(read_census, (VALUE)&scan, close_census, (VALUE)&scan);
+}
+
+void Init_memscope_census(void) {
+    symbol_live_slots = memscope_symbol("heap_live_slots");
+    symbol_free_slots = memscope_symbol("heap_free_slots");
+    rb_define_module_function(rb_mMemscopeNative, "census", native_census, 2);
+}

@@ -1,0 +1,176 @@
+#include "ruby/class_names.h"
+
+#include "base/mapped_array.h"
+#include "ruby/ruby_private.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A power of two. When half of them are taken, further names are looked up each time. */
+#define KNOWN_NAMES ((size_t)1 << 17)
+#define LONGEST_TEXT 512
+
+struct memscope_known_name {
+    uint64_t key; /* a class, or an ID shifted by two with 1 added; 0: none */
+    uint32_t number;
+};
+
+enum memscope_status memscope_class_names_open(struct memscope_class_names *class_names, struct memscope_names *names) {
+    *class_names = (struct memscope_class_names){.names = names};
+    class_names->known = memscope_array_map(KNOWN_NAMES, sizeof *class_names->known);
+    return class_names->known == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
+}
+
+void memscope_class_names_close(struct memscope_class_names *class_names) {
+    memscope_array_unmap(class_names->known);
+    class_names->known = NULL;
+}
+
+/* ---- what was met before --------------------------------------------------------------------------------------- */
+
+/* The place of a key, or the one where it belongs. */
+static struct memscope_known_name *place_of(struct memscope_class_names *class_names, uint64_t key) {
+    size_t place = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (KNOWN_NAMES - 1);
+
+    while (class_names->known[place].key != 0 && class_names->known[place].key != key)
+        place = (place + 1) & (KNOWN_NAMES - 1);
+    return &class_names->known[place];
+}
+
+static uint32_t remember(struct memscope_class_names *class_names, uint64_t key, uint32_t number) {
+    struct memscope_known_name *known;
+
+    if (class_names->known_count >= KNOWN_NAMES / 2)
+        return number;
+    known = place_of(class_names, key);
+    if (known->key == 0)
+        class_names->known_count++;
+    *known = (struct memscope_known_name){.key = key, .number = number};
+    return number;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------------------------- */
+
+static const char *const type_names[RUBY_T_MASK + 1] = {
+    [RUBY_T_NONE] = "T_NONE",     [RUBY_T_OBJECT] = "T_OBJECT", [RUBY_T_CLASS] = "T_CLASS",
+    [RUBY_T_MODULE] = "T_MODULE", [RUBY_T_FLOAT] = "T_FLOAT",   [RUBY_T_STRING] = "T_STRING",
+    [RUBY_T_REGEXP] = "T_REGEXP", [RUBY_T_ARRAY] = "T_ARRAY",   [RUBY_T_HASH] = "T_HASH",
+    [RUBY_T_STRUCT] = "T_STRUCT", [RUBY_T_BIGNUM] = "T_BIGNUM", [RUBY_T_FILE] = "T_FILE",
+    [RUBY_T_DATA] = "T_DATA",     [RUBY_T_MATCH] = "T_MATCH",   [RUBY_T_COMPLEX] = "T_COMPLEX",
+    [RUBY_T_SYMBOL] = "T_SYMBOL", [RUBY_T_IMEMO] = "T_IMEMO",   [RUBY_T_RATIONAL] = "T_RATIONAL",
+    [RUBY_T_NODE] = "T_NODE",     [RUBY_T_ICLASS] = "T_ICLASS", [RUBY_T_ZOMBIE] = "T_ZOMBIE",
+    [RUBY_T_MOVED] = "T_MOVED",
+};
+
+const char *memscope_type_name(int type) {
+    const char *name = type < 0 || type > (int)RUBY_T_MASK ? NULL : type_names[type];
+
+    return name == NULL ? "T_UNKNOWN" : name;
+}
+
+static uint32_t add(struct memscope_class_names *class_names, const char *text) {
+    return memscope_names_add(class_names->names, text, strlen(text));
+}
+
+/* Not for a class in an anonymous module, whose name would begin with an address: "#<Module:0x0000…>::C". */
+static bool is_named(VALUE module, VALUE *name) {
+    *name = rb_class_path_cached(module);
+    return !NIL_P(*name) && *name != 0 && RSTRING_LEN(*name) > 0 && RSTRING_PTR(*name)[0] != '#';
+}
+
+static int shown_length(VALUE name) {
+    return RSTRING_LEN(name) > LONGEST_TEXT ? LONGEST_TEXT : (int)RSTRING_LEN(name);
+}
+
+static bool is_singleton(VALUE module) {
+    return RB_BUILTIN_TYPE(module) == RUBY_T_CLASS && RB_FL_TEST_RAW(module, RUBY_FL_SINGLETON);
+}
+
+/* By the nearest ancestor with a name. */
+static uint32_t name_anonymous(struct memscope_class_names *class_names, VALUE module) {
+    char text[LONGEST_TEXT + 32];
+    VALUE ancestor = module, name;
+
+    do {
+        ancestor = RB_BUILTIN_TYPE(ancestor) == RUBY_T_CLASS ? rb_class_get_superclass(ancestor) : 0;
+        if (ancestor != 0)
+            ancestor = rb_class_real(ancestor);
+    } while (ancestor != 0 && !is_named(ancestor, &name));
+    if (ancestor == 0)
+        return add(class_names, "anonymous");
+    snprintf(text, sizeof text, "%.*s (anonymous subclass)", shown_length(name), RSTRING_PTR(name));
+    return add(class_names, text);
+}
+
+static uint32_t name_of_singleton(struct memscope_class_names *class_names, VALUE singleton) {
+    VALUE owner = MEMSCOPE_OWNER_OF_SINGLETON(singleton), name;
+    char text[LONGEST_TEXT + 32];
+    bool of_module;
+
+    if (RB_SPECIAL_CONST_P(owner) || owner == 0)
+        return add(class_names, "anonymous");
+    of_module = RB_BUILTIN_TYPE(owner) == RUBY_T_CLASS || RB_BUILTIN_TYPE(owner) == RUBY_T_MODULE;
+    if (!of_module)
+        owner = rb_class_real(RBASIC_CLASS(owner));
+    if (owner == 0 || !is_named(owner, &name))
+        return add(class_names, "#<Class:anonymous>");
+    snprintf(text, sizeof text, of_module ? "#<Class:%.*s>" : "#<Class:#<%.*s>>", shown_length(name),
+             RSTRING_PTR(name));
+    return add(class_names, text);
+}
+
+static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE module) {
+    VALUE name;
+
+    if (is_singleton(module))
+        return name_of_singleton(class_names, module);
+    if (!is_named(module, &name))
+        return name_anonymous(class_names, module);
+    return memscope_names_add(class_names->names, RSTRING_PTR(name), (size_t)shown_length(name));
+}
+
+uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module) {
+    const struct memscope_known_name *known = place_of(class_names, module);
+
+    return known->key == module ? known->number
+                                : remember(class_names, module, look_up_module(class_names, module));
+}
+
+/* An imemo's class slot holds something else, a hidden object's nothing, and an included module's the module. */
+uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {
+    int type = RB_BUILTIN_TYPE(object);
+    VALUE class = RBASIC_CLASS(object);
+    char text[64];
+
+    if (type == RUBY_T_IMEMO) {
+        snprintf(text, sizeof text, "imemo_%s", MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(object)));
+        return add(class_names, text);
+    }
+    if (type == RUBY_T_ICLASS || type == RUBY_T_NODE)
+        return add(class_names, memscope_type_name(type));
+    if (class != 0 && !RB_SPECIAL_CONST_P(class)) {
+        const struct memscope_known_name *known = place_of(class_names, class + 2);
+
+        if (known->key == class + 2)
+            return known->number;
+        class = rb_class_real(class);
+        if (class != 0)
+            return remember(class_names, RBASIC_CLASS(object) + 2, memscope_name_of_module(class_names, class));
+    }
+    return add(class_names, memscope_type_name(type));
+}
+
+uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id) {
+    uint64_t key = (uint64_t)id << 2 | 1;
+    const struct memscope_known_name *known = place_of(class_names, key);
+    VALUE text;
+
+    if (known->key == key)
+        return known->number;
+    text = rb_id2str(id);
+    if (text == 0 || NIL_P(text))
+        return 0;
+    return remember(class_names, key,
+                    memscope_names_add(class_names->names, RSTRING_PTR(text), (size_t)shown_length(text)));
+}

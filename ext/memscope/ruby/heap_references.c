@@ -1,0 +1,198 @@
+#include "ruby/heap_references.h"
+
+#include "graph/graph_builder.h"
+#include "ruby/ruby_private.h"
+
+#include <string.h>
+
+#ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
+
+/* Of objects in applications; more are made room for as they come. */
+#define EDGES_OF_AN_OBJECT 3
+
+struct filling {
+    struct memscope_heap_references *references;
+    struct memscope_graph_builder builder;
+    struct memscope_held_walk held;
+    VALUE fields; /* the imemo_fields that the current object refers to; 0: none */
+    bool of_fields;
+};
+
+/* ---- nodes ----------------------------------------------------------------------------------------------------- */
+
+static bool number_pages(struct memscope_heap_references *references, struct memscope_scratch *scratch) {
+    const struct memscope_heap_listing *listing = references->pages.listing;
+    uint64_t next = 0;
+
+    references->first_nodes = memscope_scratch_take(scratch, (listing->count + 1) * sizeof *references->first_nodes);
+    if (references->first_nodes == NULL)
+        return false;
+    for (size_t page = 0; page < listing->count; page++) {
+        references->first_nodes[page] = (uint32_t)next;
+        next += listing->pages[page].slot_count;
+    }
+    references->first_nodes[listing->count] = (uint32_t)next;
+    return true;
+}
+
+static size_t slots_of(const struct memscope_heap_listing *listing) {
+    size_t slots = 0;
+
+    for (size_t page = 0; page < listing->count; page++)
+        slots += listing->pages[page].slot_count;
+    return slots;
+}
+
+uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
+    const struct memscope_heap_page *page;
+    size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(&references->pages, object);
+    uintptr_t offset, first;
+
+    if (at == MEMSCOPE_NO_PAGE)
+        return MEMSCOPE_NO_NODE;
+    page = &references->pages.listing->pages[at];
+    first = page->start + page->slots_offset;
+    offset = object - first;
+    if (object < first || offset / page->slot_bytes >= page->slot_count)
+        return MEMSCOPE_NO_NODE;
+    return references->first_nodes[at] + (uint32_t)(offset / page->slot_bytes);
+}
+
+VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
+    const struct memscope_heap_page *page;
+    size_t low = 0, high = references->pages.listing->count;
+
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+
+        if (references->first_nodes[middle] <= node)
+            low = middle;
+        else
+            high = middle;
+    }
+    page = &references->pages.listing->pages[low];
+    return page->start + page->slots_offset + (VALUE)(node - references->first_nodes[low]) * page->slot_bytes;
+}
+
+/* ---- what each slot is ----------------------------------------------------------------------------------------- */
+
+/* A zombie waits for its finalizer, and a forwarding address for its page: neither is an object. */
+static bool is_object(VALUE slot) {
+    int type = RB_BUILTIN_TYPE(slot);
+
+    return type != RUBY_T_NONE && type != RUBY_T_MOVED && type != RUBY_T_ZOMBIE;
+}
+
+static void describe(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
+    struct memscope_heap_graph *graph = &filling->references->graph;
+    size_t bytes = slot_bytes + memscope_held_bytes_of(&filling->held, object, slot_bytes);
+
+    graph->type[node] = (uint8_t)RB_BUILTIN_TYPE(object);
+    graph->node_class[node] = memscope_name_of_class_of(&filling->references->class_names, object);
+    graph->slot_bytes[node] = slot_bytes;
+    graph->bytes[node] = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+}
+
+typedef void visit(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes);
+
+static void each_object(struct filling *filling, visit *visit) {
+    const struct memscope_heap_references *references = filling->references;
+
+    for (size_t at = 0; at < references->pages.listing->count; at++) {
+        const struct memscope_heap_page *page = &references->pages.listing->pages[at];
+        VALUE slot = page->start + page->slots_offset;
+
+        for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes)
+            if (is_object(slot))
+                visit(filling, slot, references->first_nodes[at] + index, page->slot_bytes);
+    }
+}
+
+/* ---- references ------------------------------------------------------------------------------------------------ */
+
+static void add_reference(VALUE to, void *data) {
+    struct filling *filling = data;
+    uint32_t node = memscope_node_of(filling->references, to);
+
+    if (node == MEMSCOPE_NO_NODE || filling->references->graph.type[node] == 0)
+        return;
+    memscope_graph_to(&filling->builder, node, MEMSCOPE_EDGE_INTERNAL);
+    if (!filling->of_fields && RB_BUILTIN_TYPE(to) == RUBY_T_IMEMO && MEMSCOPE_IS_FIELDS(to))
+        filling->fields = to;
+}
+
+/* The references of an imemo_fields are its owner's too, so that paths lead through the owner, as in other Rubies. */
+static void add_references(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
+    memscope_graph_from(&filling->builder, node);
+    filling->fields = 0;
+    filling->of_fields = RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO;
+    rb_objspace_reachable_objects_from(object, add_reference, filling);
+    if (filling->fields == 0)
+        return;
+    filling->of_fields = true;
+    rb_objspace_reachable_objects_from(filling->fields, add_reference, filling);
+}
+
+static void add_root(const char *category, VALUE object, void *data) {
+    struct filling *filling = data;
+    uint32_t node = memscope_node_of(filling->references, object);
+
+    if (node != MEMSCOPE_NO_NODE && filling->references->graph.type[node] != 0)
+        memscope_graph_root_to(&filling->builder, category, node);
+}
+
+static enum memscope_status fill(struct filling *filling) {
+    struct memscope_heap_references *references = filling->references;
+
+    memscope_heap_held_open(&filling->held, &references->held);
+    each_object(filling, describe);
+    memscope_heap_held_close(&filling->held);
+    each_object(filling, add_references);
+    rb_objspace_reachable_objects_from_root(add_root, filling);
+    return memscope_graph_finish(&filling->builder);
+}
+
+enum memscope_status memscope_heap_references_fill(struct memscope_heap_references *references,
+                                                   const struct memscope_heap_listing *listing,
+                                                   struct memscope_scratch *scratch) {
+    struct filling filling = {.references = references};
+    size_t slots = slots_of(listing);
+    enum memscope_status status;
+
+    memset(references, 0, sizeof *references);
+    if (!memscope_page_index_open(&references->pages, listing, scratch) || !number_pages(references, scratch))
+        return MEMSCOPE_NO_MEMORY;
+    status = memscope_graph_open(&filling.builder, &references->graph, slots, slots * EDGES_OF_AN_OBJECT,
+                                 MEMSCOPE_GRAPH_SLOT_BYTES);
+    if (status != MEMSCOPE_OK)
+        return status;
+    status = memscope_class_names_open(&references->class_names, &references->graph.names);
+    if (status == MEMSCOPE_OK)
+        return fill(&filling);
+    memscope_graph_abandon(&filling.builder);
+    return status;
+}
+
+#else
+
+enum memscope_status memscope_heap_references_fill(struct memscope_heap_references *references,
+                                                   const struct memscope_heap_listing *listing,
+                                                   struct memscope_scratch *scratch) {
+    memset(references, 0, sizeof *references);
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
+    return MEMSCOPE_NO_NODE;
+}
+
+VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
+    return Qnil;
+}
+
+#endif
+
+void memscope_heap_references_close(struct memscope_heap_references *references) {
+    memscope_class_names_close(&references->class_names);
+    memscope_graph_close(&references->graph);
+}

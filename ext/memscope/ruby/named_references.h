@@ -1,0 +1,36 @@
+/*
+ * The names by which an object refers to others: class, variables, constants, elements, keys and values, captured
+ * locals.
+ *
+ * Reads objects and Ruby's tables only: allocates nothing, calls no method, takes no lock while one Ractor is alive. So
+ * it works in a forked child, and with the GVL held.
+ */
+#ifndef MEMSCOPE_NAMED_REFERENCES_H
+#define MEMSCOPE_NAMED_REFERENCES_H
+
+#include <ruby.h>
+
+#include "graph/heap_graph.h"
+#include "ruby/class_names.h"
+
+/* Called when the extension is loaded: learns this Ruby's layout of constants and environments. GVL held. */
+void memscope_named_references_learn(void);
+
+/* Whether constants can be named in this Ruby. */
+bool memscope_constants_are_named(void);
+
+typedef void memscope_named_reference(VALUE to, memscope_edge_name name, void *data);
+
+/*
+ * Calls back for each reference of the object that has a name; to is never a special constant. A reference may come
+ * more than once, by different names. What rb_objspace_reachable_objects_from does not report too is no reference of
+ * the object, and not to be shown: the caller compares (a tuple that shares another's elements, a weak reference).
+ * Until Ruby 3.4 instance variables are references of the object itself; of 4.0 on, those of most objects belong to an
+ * imemo_fields that the object refers to: they are reported for both.
+ *
+ * 20 to 60 ns for an object and 10 to 50 ns for each of its references.
+ */
+void memscope_each_named_reference(VALUE from, memscope_named_reference *callback, struct memscope_class_names *names,
+                                   void *data);
+
+#endif

@@ -1,0 +1,34 @@
+/* Finds a listed heap page by the address of an object on it. */
+#ifndef MEMSCOPE_PAGE_INDEX_H
+#define MEMSCOPE_PAGE_INDEX_H
+
+#include <stdint.h>
+
+#include "base/scratch.h"
+#include "ruby/ruby_heap.h"
+
+#define MEMSCOPE_NO_PAGE SIZE_MAX
+
+/* An open-addressing hash table of listing indices plus one; 0 is empty. */
+struct memscope_page_index {
+    const struct memscope_heap_listing *listing;
+    uint32_t *table; /* in scratch */
+    size_t mask;
+};
+
+/* False if there is no memory. Both listing and scratch must outlive the index. */
+bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
+                              struct memscope_scratch *scratch);
+
+/* The page's place in the listing, for any address on the page; MEMSCOPE_NO_PAGE if it is not listed. */
+static inline size_t memscope_page_of(const struct memscope_page_index *index, uintptr_t address) {
+    uintptr_t number = address / index->listing->page_bytes;
+    size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+
+    for (; index->table[place] != 0; place = (place + 1) & index->mask)
+        if (index->listing->pages[index->table[place] - 1].start == number * index->listing->page_bytes)
+            return index->table[place] - 1;
+    return MEMSCOPE_NO_PAGE;
+}
+
+#endif

@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  # How many objects Ruby's heap holds, of which class, and their bytes.
+  #
+  #   before = Memscope.census(gc: true)
+  #   work
+  #   (Memscope.census(gc: true) - before).by(:class).first.name  # => "Order"
+  #
+  # Every live slot is counted: internal objects that no Ruby code can reach, and garbage that is not collected yet
+  # (none with `gc: true`, but for what that collection kept).
+  class Census < Reading
+    autoload :Growth, File.join(__dir__, "census/growth.rb")
+
+    # The objects of one class, type, kind, slot size or age.
+    class Row < Record
+      # @return [String] of a class: its own name, whatever singleton class an object has; "Order (anonymous subclass)"
+      #   for classes without a name; "T_STRING", "imemo_iseq" for objects that Ruby code cannot reach
+      field :name, :string, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer] bytes of their slots
+      field :slot_bytes, :bytes, null: false
+      # @return [Integer] bytes of their slots and of what they say they hold through malloc, as ObjectSpace.memsize_of
+      field :memsize_bytes, :bytes, null: false
+      # @return [Integer] those that only a major GC can free
+      field :old_count, :count, null: false
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+    end
+
+    # What a census can be grouped by, and the field with these rows.
+    GROUPINGS = { class: :classes, type: :types, imemo: :imemos, slot_size: :slot_sizes, age: :ages }.freeze
+
+    # Finds rows by grouping.
+    module Grouped
+      # @param grouping [Symbol] a key of GROUPINGS: :class; :type, as ObjectSpace.count_objects names it; :imemo, the
+      #   kind of an internal object; :slot_size, in bytes; :age, "young" or "old"
+      # @return [Array<Row>] by memsize_bytes, the most first; in a growth, the greatest growth first
+      # @raise [ArgumentError] for an unknown grouping
+      def by(grouping)
+        return public_send(GROUPINGS.fetch(grouping)) if GROUPINGS.key?(grouping)
+
+        raise ArgumentError, "Memscope::Census#by: given #{Field.excerpt(grouping)}, " \
+                             "allowed: #{GROUPINGS.keys.map(&:inspect).join(', ')}"
+      end
+
+      # @api private
+      # @return [Boolean] whether the objects could be walked
+      def known? = !total_count.nil?
+    end
+    include Grouped
+
+    # @return [Integer, nil] objects: the live slots of the heap; nil, with a reason, if they could not be walked
+    field :total_count, :count
+    # @return [Integer, nil] bytes of their slots
+    field :total_slot_bytes, :bytes
+    # @return [Integer, nil] bytes of their slots and malloc memory; where a reason says so, a lower bound
+    field :total_memsize_bytes, :bytes
+    # @return [Integer, nil] objects that only a major GC can free
+    field :total_old_count, :count
+    # @return [Array<Row>] by class. From Ruby 4.0 on, an internal object that holds the instance variables of others
+    #   (imemo_fields) adds its bytes to their class, and no count
+    field :classes, [Row], null: false
+    # @return [Array<Row>] by type
+    field :types, [Row], null: false
+    # @return [Array<Row>] of internal objects, by kind
+    field :imemos, [Row], null: false
+    # @return [Array<Row>] by slot size
+    field :slot_sizes, [Row], null: false
+    # @return [Array<Row>] young and old
+    field :ages, [Row], null: false
+    # @return [Boolean] whether garbage was collected for this census
+    field :collected?, :boolean
+    # @return [Integer, nil] GC.count when the objects were counted
+    field :gc_count, :count
+    # @return [Symbol, nil] where: :process or :child (a forked child); nil if nowhere
+    field :walked_in, :symbol
+    # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
+    field :pause_us, :count
+
+    # Microseconds under the GVL for which the surfaces take a census in the process.
+    BUDGET_US = 10_000
+    private_constant :BUDGET_US
+
+    class << self
+      # (see Memscope.census)
+      def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
+
+      # The same for what asks more than once, or for other people: waits without the GVL for a garbage collection under
+      # way, and counts a heap that takes more than BUDGET_US in a forked child, if a fork stops Ruby for less.
+      #
+      # @api private
+      # @return [Census]
+      def bounded(gc: false, budget_us: BUDGET_US) = of(Native.census(check_switch(:gc, gc), budget_us))
+
+      private
+
+      def of(body)
+        GROUPINGS.each_value { |rows| body[rows].sort_by! { |row| [-row[:memsize_bytes], row[:name]] } }
+        capture(body)
+      end
+    end
+
+    # What grew since an earlier census.
+    #
+    # @param other [Census] the earlier one
+    # @return [Growth]
+    # @raise [TypeError] for a reading of another kind
+    def -(other) = Growth.between(other, self)
+  end
+end

@@ -1,0 +1,145 @@
+# frozen_string_literal: true
+
+require_relative "../census"
+
+module Memscope
+  class Census < Reading
+    # What grew between two censuses: later - earlier, row by row.
+    #
+    # A growth is net: an object that was freed and one that was made instead cancel out. If no garbage collection ran
+    # in between, nothing was freed, and it is exactly what was allocated.
+    class Growth < Reading
+      # The change of one class, type, kind, slot size or age.
+      class Row < Record
+        # @return [String]
+        field :name, :string, null: false
+        # @return [Integer] objects of the later census minus those of the earlier
+        field :count, :integer, null: false
+        # @return [Integer] the same of their slots
+        field :slot_bytes, :signed_bytes, null: false
+        # @return [Integer] the same of their slots and malloc memory
+        field :memsize_bytes, :signed_bytes, null: false
+        # @return [Integer] the same of old objects
+        field :old_count, :integer, null: false
+        # @return [Integer] objects of the later census
+        field :later_count, :count, null: false
+
+        # @return [Symbol] the field that identifies it in a list
+        def self.identity = :name
+      end
+
+      include Grouped
+
+      # @return [Float] time from the earlier census to the later
+      field :seconds, :number, null: false
+      # @return [Integer] process of the earlier census; `pid` is the later one's
+      field :earlier_pid, :count, null: false
+      # @return [Integer, nil] garbage collections that began in between; nil if unknown
+      field :collections, :integer
+      # @return [Integer, nil] objects; nil if either census is unknown
+      field :total_count, :integer
+      # @return [Integer, nil] bytes of their slots
+      field :total_slot_bytes, :signed_bytes
+      # @return [Integer, nil] bytes of their slots and malloc memory
+      field :total_memsize_bytes, :signed_bytes
+      # @return [Integer, nil] old objects
+      field :total_old_count, :integer
+      # @return [Array<Row>] by class; rows without a change are left out, here and below
+      field :classes, [Row], null: false
+      # @return [Array<Row>] by type
+      field :types, [Row], null: false
+      # @return [Array<Row>] of internal objects, by kind
+      field :imemos, [Row], null: false
+      # @return [Array<Row>] by slot size
+      field :slot_sizes, [Row], null: false
+      # @return [Array<Row>] young and old
+      field :ages, [Row], null: false
+
+      CHANGES = %i[count slot_bytes memsize_bytes old_count].freeze
+      TOTALS = CHANGES.map { |change| :"total_#{change}" }.freeze
+      private_constant :CHANGES, :TOTALS
+
+      class << self
+        # @return [String] "census_growth"
+        def kind = "census_growth"
+
+        # @param earlier [Census]
+        # @param later [Census]
+        # @return [Growth] in the later census's envelope, at no cost
+        # @raise [TypeError] unless both are censuses
+        def between(earlier, later)
+          unless earlier.instance_of?(Census)
+            raise TypeError, "#{later.class} - #{earlier.class}: only a census can be subtracted from a census"
+          end
+
+          known = earlier.known? && later.known?
+          collections = later.gc_count - earlier.gc_count if known && same?(earlier, later)
+          capture({ seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid, collections: collections,
+                    **totals(earlier, later), **rows(earlier, later, known),
+                    reasons: reasons_of(earlier, later, collections), cost: Cost.of(:T0) }, later.envelope)
+        end
+
+        private
+
+        def same?(earlier, later)
+          earlier.pid == later.pid && (!earlier.process || !later.process || later.process.same?(earlier.process))
+        end
+
+        def totals(earlier, later)
+          TOTALS.to_h do |total|
+            from, to = [earlier, later].map(&total)
+            [total, from && to && (to - from)]
+          end
+        end
+
+        def rows(earlier, later, known)
+          GROUPINGS.values.to_h do |name|
+            [name, known ? changes(earlier.public_send(name), later.public_send(name)) : []]
+          end
+        end
+
+        # A class that one of them lacks had no objects.
+        def changes(earlier, later)
+          pairs = [earlier, later].map { |rows| rows.to_h { |row| [row.name, row] } }
+          changes = (pairs.last.keys | pairs.first.keys).filter_map { |name| change(name, *pairs.map { _1[name] }) }
+          changes.sort_by { |row| [-row[:memsize_bytes], -row[:count], row[:name]] }
+        end
+
+        def change(name, from, to)
+          numbers = CHANGES.to_h { |key| [key, (to ? to.public_send(key) : 0) - (from ? from.public_send(key) : 0)] }
+          return if numbers.values.all?(&:zero?)
+
+          { name: name, **numbers, later_count: to ? to.count : 0 }
+        end
+
+        def reasons_of(earlier, later, collections)
+          { **earlier.reasons, **later.reasons, pid: other_process(earlier, later), seconds: order(earlier, later),
+            count: garbage(earlier, later), collections: net(earlier, later, collections) }.compact
+        end
+
+        def other_process(earlier, later)
+          return if same?(earlier, later)
+          return "both are of process #{later.pid}, but of different ones" if earlier.pid == later.pid
+
+          "the earlier census is of process #{earlier.pid}, the later of #{later.pid}"
+        end
+
+        def order(earlier, later)
+          "the earlier census is the younger one: this is what fell" if earlier.at > later.at
+        end
+
+        def garbage(earlier, later)
+          left = { earlier: earlier, later: later }.reject { |_which, census| census.collected? }.keys
+          "garbage is counted in the #{left.join(' and the ')} census: gc: true collects it first" if left.any?
+        end
+
+        def net(earlier, later, collections)
+          return unless earlier.known? && later.known?
+          return "nothing was freed in between: this is exactly what was allocated" if collections&.zero?
+
+          "net growth: objects that were freed cancel out new ones; which objects are new is not known"
+        end
+      end
+    end
+  end
+end
