@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/keyed_hash.h"
 #include "base/status.h"
 
 struct memscope_names {
@@ -16,16 +17,21 @@ struct memscope_names {
     uint32_t count;   /* number 0 is the empty name */
     uint32_t table_mask;
     size_t text_reserved, starts_reserved;
+    struct memscope_hash_key key; /* a dump may come from anyone: names must not be able to collide by design */
 };
 
 enum memscope_status memscope_names_open(struct memscope_names *names);
 
-/* The number of this name; 0 (the empty name) if memory or numbers (2^28) run out: see names->count. */
+/* The number of this name; 0 (the empty name) if memory, numbers (2^28) or 4 GiB of text run out: see names->count. */
 uint32_t memscope_names_add(struct memscope_names *names, const char *text, size_t length);
 
-/* Not NUL-terminated. */
+/* The number of this name, or 0 if it is not there. */
+uint32_t memscope_names_find(const struct memscope_names *names, const char *text, size_t length);
+
+/* Not NUL-terminated; valid until the next name is added. */
 const char *memscope_names_get(const struct memscope_names *names, uint32_t number, size_t *length);
 
+/* Idempotent; zeroed names count as closed. */
 void memscope_names_close(struct memscope_names *names);
 
 #endif

@@ -1,0 +1,223 @@
+#include "graph/graph_builder.h"
+
+#include "base/mapped_array.h"
+
+#include <string.h>
+
+#define FEW_EDGES 16 /* of one node: up to here, looking at each is faster than marking */
+#define FIRST_ROOTS 4096
+#define SLOT_LIMIT (MEMSCOPE_NO_NODE - MEMSCOPE_ROOT_CATEGORIES - 1)
+#define EDGE_LIMIT (UINT32_MAX - 1)
+
+static bool map_slots(struct memscope_heap_graph *graph, unsigned parts) {
+    size_t slots = graph->slot_count, nodes = slots + MEMSCOPE_ROOT_CATEGORIES + 1;
+
+    /* All are by node, so that nobody needs to ask whether a node is a slot. */
+    graph->type = memscope_array_map(nodes, sizeof *graph->type);
+    graph->node_class = memscope_array_map(nodes, sizeof *graph->node_class);
+    graph->bytes = memscope_array_map(nodes, sizeof *graph->bytes);
+    graph->first_edge = memscope_array_map(nodes + 1, sizeof *graph->first_edge);
+    if (graph->type == NULL || graph->node_class == NULL || graph->bytes == NULL || graph->first_edge == NULL)
+        return false;
+    if (!(parts & MEMSCOPE_GRAPH_SLOT_BYTES))
+        return true;
+    graph->slot_bytes = memscope_array_map(nodes, sizeof *graph->slot_bytes);
+    return graph->slot_bytes != NULL;
+}
+
+static bool map_edges(struct memscope_graph_builder *builder, unsigned parts) {
+    struct memscope_heap_graph *graph = builder->graph;
+
+    graph->edges = memscope_array_map(builder->edges_reserved, sizeof *graph->edges);
+    builder->marks = memscope_array_map(graph->slot_count + 1, sizeof *builder->marks);
+    builder->roots = memscope_array_map(FIRST_ROOTS, sizeof *builder->roots);
+    builder->roots_reserved = FIRST_ROOTS;
+    if (graph->edges == NULL || builder->marks == NULL || builder->roots == NULL)
+        return false;
+    if (!(parts & MEMSCOPE_GRAPH_EDGE_NAMES))
+        return true;
+    graph->edge_names = memscope_array_map(builder->edges_reserved, sizeof *graph->edge_names);
+    return graph->edge_names != NULL;
+}
+
+enum memscope_status memscope_graph_open(struct memscope_graph_builder *builder, struct memscope_heap_graph *graph,
+                                         size_t slot_count, size_t expected_edges, unsigned parts) {
+    memset(graph, 0, sizeof *graph);
+    memset(builder, 0, sizeof *builder);
+    if (slot_count > SLOT_LIMIT)
+        return MEMSCOPE_TRUNCATED;
+    builder->graph = graph;
+    builder->edges_reserved = expected_edges < EDGE_LIMIT - 1024 ? (uint32_t)expected_edges + 1024 : EDGE_LIMIT;
+    graph->slot_count = (uint32_t)slot_count;
+    if (memscope_names_open(&graph->names) == MEMSCOPE_OK && map_slots(graph, parts) && map_edges(builder, parts))
+        return MEMSCOPE_OK;
+    memscope_graph_abandon(builder);
+    return MEMSCOPE_NO_MEMORY;
+}
+
+static void close_builder(struct memscope_graph_builder *builder) {
+    memscope_array_unmap(builder->marks);
+    memscope_array_unmap(builder->roots);
+    memset(builder, 0, sizeof *builder);
+}
+
+void memscope_graph_abandon(struct memscope_graph_builder *builder) {
+    if (builder->graph != NULL)
+        memscope_graph_close(builder->graph);
+    close_builder(builder);
+}
+
+void memscope_graph_close(struct memscope_heap_graph *graph) {
+    memscope_array_unmap(graph->type);
+    memscope_array_unmap(graph->node_class);
+    memscope_array_unmap(graph->slot_bytes);
+    memscope_array_unmap(graph->bytes);
+    memscope_array_unmap(graph->first_edge);
+    memscope_array_unmap(graph->edges);
+    memscope_array_unmap(graph->edge_names);
+    memscope_names_close(&graph->names);
+    memset(graph, 0, sizeof *graph);
+}
+
+static void fail(struct memscope_graph_builder *builder, enum memscope_status status) {
+    if (builder->status == MEMSCOPE_OK)
+        builder->status = status;
+}
+
+void memscope_graph_from(struct memscope_graph_builder *builder, uint32_t slot) {
+    struct memscope_heap_graph *graph = builder->graph;
+
+    if (slot > graph->slot_count + MEMSCOPE_ROOT_CATEGORIES || slot + 1 < builder->next)
+        return fail(builder, MEMSCOPE_MALFORMED);
+    while (builder->next <= slot)
+        graph->first_edge[builder->next++] = graph->edge_count;
+    builder->node = slot;
+}
+
+/* The edge of this node to a slot; edge_count if there is none. */
+static uint32_t find_edge(struct memscope_graph_builder *builder, uint32_t slot) {
+    struct memscope_heap_graph *graph = builder->graph;
+    uint32_t first = graph->first_edge[builder->node], count = graph->edge_count, marked;
+
+    if (count - first < FEW_EDGES) {
+        for (uint32_t edge = first; edge < count; edge++)
+            if (graph->edges[edge] == slot)
+                return edge;
+        return count;
+    }
+    if (count - first == FEW_EDGES)
+        for (uint32_t edge = first; edge < count; edge++)
+            builder->marks[graph->edges[edge]] = edge + 1;
+    /* Marks of earlier nodes are below first. */
+    marked = builder->marks[slot];
+    if (marked > first)
+        return marked - 1;
+    builder->marks[slot] = count + 1;
+    return count;
+}
+
+static bool reserve_edge(struct memscope_graph_builder *builder) {
+    struct memscope_heap_graph *graph = builder->graph;
+    uint64_t wanted = (uint64_t)builder->edges_reserved + builder->edges_reserved / 2;
+    void *grown;
+
+    if (graph->edge_count < builder->edges_reserved)
+        return true;
+    if (builder->edges_reserved == EDGE_LIMIT)
+        return fail(builder, MEMSCOPE_TRUNCATED), false;
+    wanted = wanted < EDGE_LIMIT ? wanted : EDGE_LIMIT;
+    if ((grown = memscope_array_grow(graph->edges, (size_t)wanted, sizeof *graph->edges)) == NULL)
+        return fail(builder, MEMSCOPE_NO_MEMORY), false;
+    graph->edges = grown;
+    if (graph->edge_names != NULL) {
+        if ((grown = memscope_array_grow(graph->edge_names, (size_t)wanted, sizeof *graph->edge_names)) == NULL)
+            return fail(builder, MEMSCOPE_NO_MEMORY), false;
+        graph->edge_names = grown;
+    }
+    builder->edges_reserved = (uint32_t)wanted;
+    return true;
+}
+
+void memscope_graph_to(struct memscope_graph_builder *builder, uint32_t slot, memscope_edge_name name) {
+    struct memscope_heap_graph *graph = builder->graph;
+    uint32_t edge;
+
+    if (builder->status != MEMSCOPE_OK || slot >= graph->slot_count || !reserve_edge(builder))
+        return;
+    edge = find_edge(builder, slot);
+    if (edge == graph->edge_count)
+        graph->edges[graph->edge_count++] = slot;
+    else if (graph->edge_names == NULL || graph->edge_names[edge] != MEMSCOPE_EDGE_INTERNAL)
+        return;
+    if (graph->edge_names != NULL)
+        graph->edge_names[edge] = name;
+}
+
+static uint32_t category_number(struct memscope_heap_graph *graph, const char *category) {
+    uint32_t number = 0;
+
+    while (number < graph->category_count && graph->categories[number] != category &&
+           strcmp(graph->categories[number], category) != 0)
+        number++;
+    if (number == MEMSCOPE_ROOT_CATEGORIES)
+        return number - 1;
+    if (number == graph->category_count)
+        graph->categories[graph->category_count++] = category;
+    return number;
+}
+
+void memscope_graph_root_to(struct memscope_graph_builder *builder, const char *category, uint32_t slot) {
+    if (builder->status != MEMSCOPE_OK || slot >= builder->graph->slot_count)
+        return;
+    if (builder->root_count == builder->roots_reserved) {
+        size_t wanted = 2 * (size_t)builder->roots_reserved;
+        void *grown = wanted > UINT32_MAX ? NULL : memscope_array_grow(builder->roots, wanted, sizeof *builder->roots);
+
+        if (grown == NULL)
+            return fail(builder, MEMSCOPE_NO_MEMORY);
+        builder->roots = grown;
+        builder->roots_reserved = (uint32_t)wanted;
+    }
+    builder->roots[builder->root_count].category = category_number(builder->graph, category);
+    builder->roots[builder->root_count++].to = slot;
+}
+
+static void add_roots(struct memscope_graph_builder *builder) {
+    struct memscope_heap_graph *graph = builder->graph;
+
+    for (uint32_t category = 0; category < graph->category_count; category++) {
+        memscope_graph_from(builder, memscope_graph_category_node(graph, category));
+        for (uint32_t root = 0; root < builder->root_count; root++)
+            if (builder->roots[root].category == category)
+                memscope_graph_to(builder, builder->roots[root].to, MEMSCOPE_EDGE_INTERNAL);
+    }
+}
+
+/* The edges from the node of all roots, which are no slots. */
+static void add_categories(struct memscope_graph_builder *builder) {
+    struct memscope_heap_graph *graph = builder->graph;
+
+    memscope_graph_from(builder, memscope_graph_root(graph));
+    for (uint32_t category = 0; category < graph->category_count && reserve_edge(builder); category++) {
+        if (graph->edge_names != NULL)
+            graph->edge_names[graph->edge_count] = MEMSCOPE_EDGE_INTERNAL;
+        graph->edges[graph->edge_count++] = memscope_graph_category_node(graph, category);
+    }
+    graph->first_edge[graph->node_count] = graph->edge_count;
+}
+
+enum memscope_status memscope_graph_finish(struct memscope_graph_builder *builder) {
+    struct memscope_heap_graph *graph = builder->graph;
+    enum memscope_status status;
+
+    graph->node_count = graph->slot_count + graph->category_count + 1;
+    add_roots(builder);
+    add_categories(builder);
+    for (uint32_t slot = 0; slot < graph->slot_count; slot++)
+        graph->object_count += graph->type[slot] != 0;
+    status = builder->status;
+    close_builder(builder);
+    if (status != MEMSCOPE_OK)
+        memscope_graph_close(graph);
+    return status;
+}

@@ -1,0 +1,112 @@
+#include "graph/names.h"
+
+#include "base/mapped_array.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define FIRST_NAMES 4096 /* fills two pages of each array */
+#define FIRST_TEXT 65536
+#define LIMIT (1u << 28)
+
+enum memscope_status memscope_names_open(struct memscope_names *names) {
+    memset(names, 0, sizeof *names);
+    memscope_hash_key_draw(&names->key);
+    names->text_reserved = FIRST_TEXT;
+    names->text = memscope_array_map(FIRST_TEXT, 1);
+    names->starts_reserved = FIRST_NAMES;
+    names->starts = memscope_array_map(FIRST_NAMES, sizeof *names->starts);
+    names->table_mask = 2 * FIRST_NAMES - 1;
+    names->table = memscope_array_map(2 * FIRST_NAMES, sizeof *names->table);
+    names->count = 1;
+    if (names->text != NULL && names->starts != NULL && names->table != NULL)
+        return MEMSCOPE_OK;
+    memscope_names_close(names);
+    return MEMSCOPE_NO_MEMORY;
+}
+
+void memscope_names_close(struct memscope_names *names) {
+    memscope_array_unmap(names->text);
+    memscope_array_unmap(names->starts);
+    memscope_array_unmap(names->table);
+    memset(names, 0, sizeof *names);
+}
+
+const char *memscope_names_get(const struct memscope_names *names, uint32_t number, size_t *length) {
+    if (number >= names->count) {
+        *length = 0;
+        return "";
+    }
+    *length = names->starts[number + 1] - names->starts[number];
+    return names->text + names->starts[number];
+}
+
+/* Where the name is, or would be. */
+static uint32_t *place(const struct memscope_names *names, const char *text, size_t length) {
+    uint32_t at = (uint32_t)memscope_keyed_hash(&names->key, text, length) & names->table_mask;
+
+    for (; names->table[at] != 0; at = (at + 1) & names->table_mask) {
+        size_t known_length;
+        const char *known = memscope_names_get(names, names->table[at], &known_length);
+
+        if (known_length == length && memcmp(known, text, length) == 0)
+            break;
+    }
+    return &names->table[at];
+}
+
+static bool widen_table(struct memscope_names *names) {
+    uint32_t *wider = memscope_array_map(2 * ((size_t)names->table_mask + 1), sizeof *wider);
+
+    if (wider == NULL)
+        return false;
+    memscope_array_unmap(names->table);
+    names->table = wider;
+    names->table_mask = 2 * names->table_mask + 1;
+    for (uint32_t number = 1; number < names->count; number++) {
+        size_t length;
+        const char *text = memscope_names_get(names, number, &length);
+
+        *place(names, text, length) = number;
+    }
+    return true;
+}
+
+static bool make_room(struct memscope_names *names, size_t length) {
+    size_t needed = names->starts[names->count] + length, text = names->text_reserved;
+    void *grown;
+
+    if (names->count == LIMIT || needed > UINT32_MAX)
+        return false;
+    while (text < needed)
+        text *= 2;
+    if (text > names->text_reserved) {
+        if ((grown = memscope_array_grow(names->text, text, 1)) == NULL)
+            return false;
+        names->text = grown;
+        names->text_reserved = text;
+    }
+    if (names->count + 2 > names->starts_reserved) {
+        if ((grown = memscope_array_grow(names->starts, 2 * names->starts_reserved, sizeof *names->starts)) == NULL)
+            return false;
+        names->starts = grown;
+        names->starts_reserved *= 2;
+    }
+    return names->count <= names->table_mask / 2 || widen_table(names);
+}
+
+uint32_t memscope_names_find(const struct memscope_names *names, const char *text, size_t length) {
+    return length == 0 ? 0 : *place(names, text, length);
+}
+
+uint32_t memscope_names_add(struct memscope_names *names, const char *text, size_t length) {
+    uint32_t number = memscope_names_find(names, text, length);
+
+    if (number != 0 || length == 0 || !make_room(names, length))
+        return number;
+    number = names->count;
+    *place(names, text, length) = number;
+    memcpy(names->text + names->starts[number], text, length);
+    names->starts[++names->count] = names->starts[number] + (uint32_t)length;
+    return number;
+}
