@@ -4,10 +4,10 @@
  */
 #include "bindings/ledger_binding.h"
 
-#include "base/merge_sort.h"
 #include "fork/forked_child.h"
 #include "init.h"
 #include "ruby/block_walk.h"
+#include "ruby/marking.h"
 #include "ruby/object_blocks.h"
 
 #include <ruby/thread.h>
@@ -15,20 +15,14 @@
 
 #define DEADLINE_MS 30000
 
-/* A page of Ruby's, and the number of its first slot. */
-struct page_place {
-    const struct memscope_heap_page *page;
-    uint32_t first_slot;
-};
-
 struct blocks_call {
     struct memscope_ledger_call ledger;
     struct memscope_malloc_blocks blocks;
     enum memscope_status status;
     struct memscope_heap_listing listing;
     struct memscope_scratch marks;
-    uint64_t *garbage;      /* a bit a slot */
-    struct page_place *places; /* by address */
+    bool planted;
+    struct memscope_marking marking; /* of what is not garbage; if planted, of what is */
     struct memscope_forked_child child;
     struct memscope_block_walk found;
     size_t received;
@@ -37,62 +31,18 @@ struct blocks_call {
 
 /* ---- what is garbage ------------------------------------------------------------------------------------------- */
 
-static bool in_order(const void *left, const void *right) {
-    return ((const struct page_place *)left)->page->start <= ((const struct page_place *)right)->page->start;
-}
-
-static bool take_marks(struct blocks_call *call) {
-    size_t count = call->listing.count, bytes = count * sizeof(struct page_place);
-    struct page_place *buffer;
-    uint32_t slots = 0;
-
-    if (memscope_scratch_open(&call->marks) != MEMSCOPE_OK)
-        return false;
-    call->places = memscope_scratch_take(&call->marks, bytes);
-    buffer = memscope_scratch_take(&call->marks, bytes);
-    if (call->places == NULL || buffer == NULL)
-        return false;
-    for (size_t page = 0; page < count; page++) {
-        call->places[page] = (struct page_place){&call->listing.pages[page], slots};
-        slots += call->listing.pages[page].slot_count;
-    }
-    memscope_merge_sort((char *)call->places, count, sizeof *buffer, (char *)buffer, in_order);
-    call->garbage = memscope_scratch_take(&call->marks, (slots / 64 + 1) * sizeof *call->garbage);
-    return call->garbage != NULL;
-}
-
-static const struct page_place *place_of(const struct blocks_call *call, VALUE object) {
-    size_t low = 0, high = call->listing.count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (call->places[middle].page->start + call->listing.page_bytes <= object)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < call->listing.count && call->places[low].page->start <= object ? &call->places[low] : NULL;
-}
-
-/* The array too, and what is in arrays in it. */
-static void mark_garbage(struct blocks_call *call, VALUE object) {
-    const struct page_place *place;
-    size_t slot;
-
-    if (RB_SPECIAL_CONST_P(object) || (place = place_of(call, object)) == NULL)
-        return;
-    slot = place->first_slot + (object - place->page->start - place->page->slots_offset) / place->page->slot_bytes;
-    call->garbage[slot / 64] |= UINT64_C(1) << (slot % 64);
+/* The array, what is in it and in arrays in it. */
+static void plant(struct blocks_call *call, VALUE object) {
+    memscope_marking_add(&call->marking, object);
     if (RB_TYPE_P(object, RUBY_T_ARRAY))
         for (long index = 0; index < RARRAY_LEN(object); index++)
-            mark_garbage(call, rb_ary_entry(object, index));
+            plant(call, rb_ary_entry(object, index));
 }
 
 static bool is_garbage(uint32_t slot, const void *data) {
-    const uint64_t *garbage = data;
+    const struct blocks_call *call = data;
 
-    return (garbage[slot / 64] >> (slot % 64) & 1) != 0;
+    return memscope_is_marked(&call->marking, slot) == call->planted;
 }
 
 /* ---- the walk -------------------------------------------------------------------------------------------------- */
@@ -119,7 +69,14 @@ static void prepare(struct blocks_call *call) {
 static bool work(void *argument, int answer) {
     struct blocks_call *call = argument;
 
-    memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call->garbage, &call->found);
+    if (!call->planted) {
+        struct memscope_scratch scratch;
+
+        if (memscope_scratch_open(&scratch) != MEMSCOPE_OK ||
+            memscope_marking_make(&call->marking, &call->listing, &scratch) != MEMSCOPE_OK)
+            return false;
+    }
+    memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call, &call->found);
     return memscope_forked_child_answer(answer, &call->found, sizeof call->found);
 }
 
@@ -145,10 +102,15 @@ static enum memscope_status walk(struct blocks_call *call, VALUE garbage) {
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_UNCOUNTED);
     if (call->listing.refusal != NULL)
         return MEMSCOPE_UNSUPPORTED;
-    if (!take_marks(call))
-        return MEMSCOPE_NO_MEMORY;
-    if (!NIL_P(garbage))
-        mark_garbage(call, garbage);
+    call->planted = !NIL_P(garbage);
+    if (call->planted) {
+        status = memscope_scratch_open(&call->marks);
+        if (status == MEMSCOPE_OK)
+            status = memscope_marking_open(&call->marking, &call->listing, &call->marks);
+        if (status != MEMSCOPE_OK)
+            return status;
+        plant(call, garbage);
+    }
     inherit(call, true);
     status = memscope_forked_child_start(&call->child, work, call, -1, DEADLINE_MS);
     inherit(call, false);
@@ -231,6 +193,7 @@ static VALUE close_blocks(VALUE argument) {
 
     memscope_forked_child_end(&call->child);
     memscope_heap_listing_close(&call->listing);
+    memscope_marking_close(&call->marking);
     memscope_scratch_close(&call->marks);
     memscope_malloc_blocks_close(&call->blocks);
     memscope_heap_listing_close(&call->ledger.listing);
@@ -238,7 +201,7 @@ static VALUE close_blocks(VALUE argument) {
     return Qnil;
 }
 
-/* garbage: an Array that stands for garbage with all that is in it and in Arrays in it; nil: nothing does. */
+/* planted: an Array that counts as garbage, with what is in it and in Arrays in it; nil: what no root reaches. */
 static VALUE native_object_blocks(VALUE self, VALUE garbage) {
     struct blocks_call call = {0};
     struct arguments arguments = {&call, garbage};
