@@ -100,7 +100,9 @@ static void count_unfollowed(struct pass *pass, VALUE object, size_t slot_bytes)
 static void walk_object(struct pass *pass, VALUE object, size_t slot_bytes) {
     pass->of_object = 0;
     pass->walk->all.objects++;
+    pass->walk->all.slot_bytes += slot_bytes;
     pass->walk->garbage.objects += pass->garbage;
+    pass->walk->garbage.slot_bytes += pass->garbage ? slot_bytes : 0;
     if (!memscope_object_blocks(object, show, pass))
         count_unfollowed(pass, object, slot_bytes);
 }
@@ -189,5 +191,7 @@ void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct me
     memscope_heap_held_close(&pass.asking);
     walk->private_known = blocks->private_status == MEMSCOPE_OK;
     walk->status = memscope_malloc_blocks_returned(blocks, &walk->returned);
+    walk->returned.by_trim.most += walk->garbage.unfollowed_bytes;
+    walk->returned.by_trim.private_most += walk->garbage.unfollowed_bytes;
     walk->spent_ns = thread_ns() - start;
 }

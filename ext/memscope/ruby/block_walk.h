@@ -23,7 +23,7 @@ struct memscope_unfollowed {
 
 /* Objects, of all or of the garbage. */
 struct memscope_owned_bytes {
-    uint64_t objects;
+    uint64_t objects, slot_bytes;
     uint64_t blocks, bytes; /* as malloc keeps them, with what it adds */
     uint64_t added_bytes;   /* of them, what malloc rounds up and adds; of blocks of which it is known */
     uint64_t unfollowed_objects;

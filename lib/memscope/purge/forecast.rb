@@ -1,12 +1,15 @@
 # frozen_string_literal: true
 
 require_relative "../arenas"
+require_relative "../ruby_heap/blocks"
 require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
     # Why a forecast of what the machine gains is a wider range than that of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
+    # Levers whose forecast depends on what a full GC before them frees.
+    AFTER_GC = %i[purge trim].freeze
     UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
 
     # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown;
@@ -21,10 +24,13 @@ module Memscope
         # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
         #   false, the forecast changes nothing in the process
         # @param heap [RubyHeap, nil] one that was read already; nil to read one for :compact
+        # @param blocks [RubyHeap::Blocks, nil] what the garbage owns, if a collection comes first
         # @return [Forecast]
-        def of(lever, arena, ledger, collect:, heap: nil)
+        def of(lever, arena, ledger, collect:, heap: nil, blocks: nil)
+          return collected(lever, blocks) if blocks && (lever == :gc || (AFTER_GC.include?(lever) && arena.nil?))
+
           case lever
-          when :gc then new(nil, nil, "cannot be predicted: garbage is only known after a collection")
+          when :gc then new(nil, nil, "not predicted before a run: a dry run finds the garbage, in a forked child")
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
           when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
           when :decay then decay(arena, ledger)
@@ -35,6 +41,22 @@ module Memscope
         end
 
         private
+
+        # Of a full GC, or of what returns malloc's memory after it.
+        def collected(lever, blocks)
+          range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
+          return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
+
+          new(range, own, range.size > 1 ? unfollowed(blocks) : nil)
+        end
+
+        def unfollowed(blocks)
+          kinds = blocks.unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }
+          kept = "it is unknown which freed blocks stay in a thread's cache, and where Ruby's sweep begins"
+          return kept if kinds.empty?
+
+          "#{kept}; and what garbage of C extensions owns besides its data is not known (#{kinds.join(', ')})"
+        end
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
 
@@ -106,6 +128,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :AFTER_GC
   end
 end

@@ -55,7 +55,8 @@ module Memscope
 
       def predict
         ledger = read(@levers, gc: @collect)
-        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: @collect)) }
+        blocks = RubyHeap::Blocks.read if @levers.include?(:gc)
+        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: @collect, blocks: blocks)) }
       end
 
       def run_all
