@@ -258,7 +258,7 @@ bool memscope_object_blocks(VALUE object, memscope_owned_block *visit, void *dat
 
 /* A Struct of one member, and one of more than any slot holds; named after methods, to make no Symbols. */
 static void learn_structs(void) {
-    enum { MEMBERS = 150 };
+    enum { MEMBERS = 130 };
     VALUE methods = rb_funcall(rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cString), rb_intern("|"), 1,
                                rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cArray));
     VALUE names = rb_ary_new(), small, large;

@@ -207,15 +207,29 @@ static void add_kept_by_caches(struct forecast *forecast) {
     }
 }
 
-/* jemalloc does not tell where its unused pages are, nor which of them other processes map. */
+static uint64_t shared_bytes(const struct memscope_malloc_blocks *blocks) {
+    uint64_t bytes = 0;
+
+    for (size_t index = 0; index < blocks->region_count; index++) {
+        struct memscope_returned region = {0};
+
+        memscope_returned_add(blocks, &region, blocks->regions[index].start, blocks->regions[index].end, true);
+        bytes += region.most - region.private_most;
+    }
+    return bytes;
+}
+
+/* jemalloc does not tell where its unused pages are: of those that other processes map too, any may be unused. */
 static void add_unused(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
     int64_t untouched = forecast->blocks->ledger->bytes[MEMSCOPE_ROW_not_resident];
     uint64_t unused = (stats->pdirty + stats->pmuzzy) * stats->page_bytes;
     uint64_t least = (uint64_t)-untouched < unused ? unused - (uint64_t)-untouched : 0;
+    uint64_t shared = shared_bytes(forecast->blocks), own = least > shared ? least - shared : 0;
 
-    forecast->returned->today = (struct memscope_returned){least, unused, 0, unused};
+    forecast->returned->today = (struct memscope_returned){least, unused, own, unused};
     forecast->returned->by_trim.least += least;
+    forecast->returned->by_trim.private_least += own;
     forecast->returned->by_trim.most += unused;
     forecast->returned->by_trim.private_most += unused;
 }
