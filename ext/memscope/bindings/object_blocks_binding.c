@@ -204,6 +204,7 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
     memscope_hash_set(hash, "at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil);
     memscope_hash_set(hash, "in_all", known ? returned_hash(&walk->returned.by_trim, walk->private_known) : Qnil);
     memscope_hash_set(hash, "pause_us", ULL2NUM(call->child.pause_ns / 1000));
+    memscope_set_left_out_reason(reasons, &walk->said);
     if (!known)
         memscope_hash_set(reasons, "in_all", memscope_status_reason(walk->status));
 }

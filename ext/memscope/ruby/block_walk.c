@@ -12,7 +12,6 @@ struct pass {
     const struct memscope_heap_listing *listing;
     struct memscope_malloc_blocks *blocks;
     struct memscope_block_walk *walk;
-    struct memscope_held_memory held;
     struct memscope_held_walk asking;
     bool garbage;      /* the current object */
     uint64_t of_object; /* bytes of its blocks */
@@ -76,10 +75,10 @@ static struct memscope_unfollowed *unfollowed_at(struct memscope_block_walk *wal
 
 /* What an object says it holds beyond the blocks that are known. */
 static uint64_t said_to_hold(struct pass *pass, VALUE object, size_t slot_bytes) {
-    uint64_t before = pass->held.bytes, said;
+    uint64_t before = pass->walk->said.bytes, said;
 
     memscope_heap_held_visit(&pass->asking, object, slot_bytes);
-    said = pass->held.bytes - before;
+    said = pass->walk->said.bytes - before;
     return said > pass->of_object ? said - pass->of_object : 0;
 }
 
@@ -186,7 +185,7 @@ void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct me
     uint64_t start = thread_ns();
 
     memset(walk, 0, sizeof *walk);
-    memscope_heap_held_open(&pass.asking, &pass.held);
+    memscope_heap_held_open(&pass.asking, &walk->said);
     walk_pages(&pass, is_garbage, data);
     memscope_heap_held_close(&pass.asking);
     walk->private_known = blocks->private_status == MEMSCOPE_OK;

@@ -42,6 +42,7 @@ struct memscope_block_walk {
     enum memscope_status status; /* of what is returned */
     bool private_known;          /* which pages no other process maps */
     struct memscope_owned_bytes all, garbage;
+    struct memscope_held_memory said; /* by unfollowed objects, as asked: which types were left out */
     struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last is for types without a place */
     size_t unfollowed_count;
     struct memscope_emptied_pages heap;

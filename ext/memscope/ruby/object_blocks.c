@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* What was recognised. */
-static bool knows_structs, knows_bignums, knows_small_hashes, knows_tables;
+static bool knows_structs, knows_small_hashes, knows_tables;
+static size_t digit_bytes; /* of a Bignum: 4 or 8; 0: not recognised */
 /* Numbers of these internal types; -1: this Ruby has none. */
 static int environment_type = -1, buffer_type = -1, fields_type = -1, code_type = -1, method_type = -1;
 /* The type of a table that is keyed by numbers; variables of an object without a shape are in one. */
@@ -109,10 +110,10 @@ static bool show_struct(const struct showing *showing, VALUE object) {
 
 /* struct RBignum (internal/bignum.h): as of a Struct. */
 static bool show_bignum(const struct showing *showing, VALUE number) {
-    if (!knows_bignums)
+    if (digit_bytes == 0)
         return false;
     if (!RB_FL_TEST_RAW(number, MEMSCOPE_BIGNUM_IS_EMBEDDED))
-        show(showing, (const void *)word(number, 3), word(number, 2) * sizeof(VALUE));
+        show(showing, (const void *)word(number, 3), word(number, 2) * digit_bytes);
     return true;
 }
 
@@ -281,18 +282,22 @@ static void learn_structs(void) {
     RB_GC_GUARD(large);
 }
 
-/* 2 to the power of 64 and some, and of 6400: one digit of 64 bits more than that. */
+/* 2 to the power of 65, and of 6400 with something in the lowest digit. */
 static void learn_bignums(void) {
-    enum { DIGITS = 100 };
+    enum { BYTES = 800 };
     VALUE small = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(65));
-    VALUE large = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(64 * DIGITS));
+    VALUE large = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(8 * BYTES));
+    const char *digits;
 
     large = rb_funcall(large, rb_intern("+"), 1, INT2FIX(4711));
-    if (!RB_TYPE_P(small, RUBY_T_BIGNUM) || !RB_TYPE_P(large, RUBY_T_BIGNUM))
+    if (!RB_TYPE_P(small, RUBY_T_BIGNUM) || !RB_TYPE_P(large, RUBY_T_BIGNUM) ||
+        !RB_FL_TEST_RAW(small, MEMSCOPE_BIGNUM_IS_EMBEDDED) || RB_FL_TEST_RAW(large, MEMSCOPE_BIGNUM_IS_EMBEDDED))
         return;
-    knows_bignums = RB_FL_TEST_RAW(small, MEMSCOPE_BIGNUM_IS_EMBEDDED) &&
-                    !RB_FL_TEST_RAW(large, MEMSCOPE_BIGNUM_IS_EMBEDDED) && word(large, 2) == DIGITS + 1 &&
-                    ((const uintptr_t *)word(large, 3))[0] == 4711 && ((const uintptr_t *)word(large, 3))[DIGITS] == 1;
+    digits = (const char *)word(large, 3);
+    for (size_t bytes = 4; bytes <= 8; bytes += 4)
+        if (word(large, 2) == BYTES / bytes + 1 && *(const uint32_t *)digits == 4711 &&
+            *(const uint32_t *)(digits + BYTES) == 1)
+            digit_bytes = bytes;
     RB_GC_GUARD(small);
     RB_GC_GUARD(large);
 }

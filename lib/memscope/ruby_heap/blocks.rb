@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../ruby_heap"
+require_relative "garbage"
 
 module Memscope
   class RubyHeap < Reading
@@ -99,6 +100,15 @@ module Memscope
         return unless in_all
 
         [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)]
+      end
+
+      # @return [Integer, nil] malloc memory that objects own
+      def held_by_objects_bytes = all&.malloc_bytes
+
+      # @return [Integer, nil] the most that the garbage holds, slots included; what unfollowed garbage owns, and does not
+      #   report, is taken to be what data of C extensions owns at most on average
+      def garbage_max_bytes
+        garbage && (garbage.slot_bytes + garbage.malloc_bytes + (Garbage::UNCOUNTED * garbage.unfollowed_objects))
       end
 
       # @return [Array<Unfollowed>] those with garbage, most first
