@@ -7,6 +7,7 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct pass {
     const struct memscope_heap_listing *listing;
@@ -15,6 +16,8 @@ struct pass {
     struct memscope_held_walk asking;
     bool garbage;      /* the current object */
     uint64_t of_object; /* bytes of its blocks */
+    uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven the allocator's */
+    uint64_t descriptions; /* of pages that go, which were counted as garbage */
 };
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
@@ -30,8 +33,10 @@ static void show(const void *block, size_t wanted, void *data) {
     struct pass *pass = data;
     size_t bytes = memscope_malloc_blocks_add(pass->blocks, (uintptr_t)block, pass->garbage);
 
-    if (bytes == 0)
+    if (bytes == 0) {
+        pass->unproven_bytes += pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, (uintptr_t)block) ? wanted : 0;
         return;
+    }
     pass->of_object += bytes;
     count_block(&pass->walk->all, bytes, wanted);
     if (pass->garbage)
@@ -124,6 +129,26 @@ static void add_page(struct pass *pass, const struct memscope_heap_page *page, s
     heap->returned.private_most += fate.maybe ? bytes.private_most : 0;
 }
 
+/*
+ * What Ruby keeps of a page outside of it (struct heap_page), which is freed with it. It lies among the blocks of the
+ * objects that were made after the page, and would keep a page of malloc's.
+ */
+static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
+    bool goes = fate.surely && RUBY_API_VERSION_CODE < 30400; /* later Rubies keep some, and it is not known which */
+
+    memscope_malloc_blocks_add(pass->blocks, *(const uintptr_t *)page->start, goes);
+    pass->descriptions += goes;
+}
+
+/* A description that goes, and was not shown to, adds at most the page that it keeps. */
+static void allow_for_descriptions(struct pass *pass) {
+    uint64_t pages = pass->walk->heap.most, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t bytes = pages > pass->descriptions ? (pages - pass->descriptions) * page : 0;
+
+    pass->walk->returned.by_trim.most += bytes;
+    pass->walk->returned.by_trim.private_most += bytes;
+}
+
 static void scale(uint64_t *bytes, uint64_t pages, uint64_t limit) {
     if (pages > limit)
         *bytes = (uint64_t)((double)*bytes * (double)limit / (double)pages);
@@ -172,6 +197,7 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
                 walk_object(pass, (VALUE)slot, page->slot_bytes);
         }
         fate = memscope_sweep_page(&sweep, page->slot_bytes, page->slot_count, page->slot_count - kept);
+        add_description(pass, page, fate);
         if (kept == 0)
             add_page(pass, page, fate);
     }
@@ -190,7 +216,8 @@ void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct me
     memscope_heap_held_close(&pass.asking);
     walk->private_known = blocks->private_status == MEMSCOPE_OK;
     walk->status = memscope_malloc_blocks_returned(blocks, &walk->returned);
-    walk->returned.by_trim.most += walk->garbage.unfollowed_bytes;
-    walk->returned.by_trim.private_most += walk->garbage.unfollowed_bytes;
+    allow_for_descriptions(&pass);
+    walk->returned.by_trim.most += walk->garbage.unfollowed_bytes + pass.unproven_bytes;
+    walk->returned.by_trim.private_most += walk->garbage.unfollowed_bytes + pass.unproven_bytes;
     walk->spent_ns = thread_ns() - start;
 }

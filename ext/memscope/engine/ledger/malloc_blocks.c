@@ -223,6 +223,10 @@ size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr
     return bytes;
 }
 
+bool memscope_malloc_blocks_prove(struct memscope_malloc_blocks *blocks, uintptr_t address) {
+    return memscope_malloc_region_at(blocks, address) != NULL;
+}
+
 /* ---- what goes back -------------------------------------------------------------------------------------------- */
 
 void memscope_returned_add(const struct memscope_malloc_blocks *blocks, struct memscope_returned *returned,

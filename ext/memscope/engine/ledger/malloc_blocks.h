@@ -77,11 +77,18 @@ void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struc
  */
 size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr_t address, bool garbage);
 
+/* Whether the address is in memory that the ledger has proven the allocator's. */
+bool memscope_malloc_blocks_prove(struct memscope_malloc_blocks *blocks, uintptr_t address);
+
 /* Resident bytes. The difference between most and least is what cannot be proven. */
 struct memscope_returned {
     uint64_t least, most;
     uint64_t private_least, private_most; /* on pages that no other process maps */
 };
+
+/* Resident bytes of [start, end), page-aligned, in both bounds. */
+void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end,
+                             struct memscope_returned *bytes);
 
 /*
  * What the process gives back when the garbage shown so far is freed and malloc_trim is then called (glibc), or its
@@ -93,10 +100,6 @@ struct memscope_blocks_returned {
     struct memscope_returned today;   /* what the second lever alone returns without the first */
     struct memscope_returned at_once; /* of by_trim, what goes back as soon as the garbage is freed */
 };
-
-/* Resident bytes of [start, end), page-aligned, in both bounds. */
-void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end,
-                             struct memscope_returned *bytes);
 
 enum memscope_status memscope_malloc_blocks_returned(struct memscope_malloc_blocks *blocks,
                                                      struct memscope_blocks_returned *returned);
