@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# This tree against another one, such as the release before: how much longer each call takes here. PAIRS rounds of fresh
-# processes by turns, this tree, the other, this tree; the difference of a pair is of neighbours in time.
+# Compares this tree with another one, such as the previous release: how much longer does each call take here? In each
+# of PAIRS rounds, fresh processes take turns: this tree, the other, this tree again. Each pair is of two runs in a row.
 #
 #   bundle exec ruby benchmark/against.rb ../before [PAIRS]
 #
-# Both trees are compiled. Times are CPU time. For each call: the mean of the paired differences with its 95 % interval,
-# and that of this tree against itself. "same": the interval includes 0 and ends below 5 %. Where this tree differs from
-# itself by more than that, the difference is not measured.
+# Both trees must be compiled. Times are CPU time. For each call, it prints the mean of the paired differences with its
+# 95 % interval, and the same for this tree against itself. "same": the interval includes 0 and ends below 5 %. "not
+# measured": this tree's difference from itself may be 5 % or more.
 
 require "json"
 require "rbconfig"
@@ -29,7 +29,7 @@ CALLS = {
   "ledger.to_json" => proc { LEDGER.to_json }
 }.freeze
 
-# Two-sided, 95 %, by degrees of freedom: from Student's table.
+# Student's t of a two-sided 95 % interval, by degrees of freedom.
 STUDENT = { 9 => 2.262, 11 => 2.201, 14 => 2.145, 19 => 2.093, 29 => 2.045 }.freeze
 
 BATCH_NS = 4_000_000
@@ -40,7 +40,7 @@ def nanoseconds(calls, call)
   (Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond) - start).fdiv(calls)
 end
 
-# Of one call, in the fastest of 15 batches: what only ever adds (a cold cache, an interrupt) is left out.
+# Nanoseconds of one call in the fastest of 15 batches: leaves out what can only add time (a cold cache, an interrupt).
 def fastest(call)
   calls = (BATCH_NS / Array.new(3) { nanoseconds(1, call) }.min).ceil
   Array.new(15) { nanoseconds(calls, call) }.min

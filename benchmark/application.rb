@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
-# What memscope costs a Rails application in which all of it is loaded, mounted and listening, and idle: instructions a
-# request under callgrind, and CPU time in pairs of processes that take turns, beside two that both have none of it.
+# What memscope costs a Rails application in which all of it is loaded, mounted, listening and idle: instructions per
+# request under callgrind, and CPU time in pairs of processes that take turns. As a control, the same is done with pairs
+# in which neither process has memscope.
 
 require_relative "floor/servers"
 

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
-# What the doctor, the overview and a dry run cost those that share the process: the time that each holds the GVL, and
-# its duration, against one major GC of the same heap, with 1 and 5 million slots under both allocators; then the p99 of
-# a small Puma's requests while the overview is opened once a second, and while it is not, in pairs that take turns.
-# SLOTS=1000000 for one size, PAIRS=10 and SECONDS=6 for each half of a pair.
+# What the doctor, the overview and a dry run cost the rest of the process: how long each takes and how long it holds
+# the GVL, compared with one major GC of the same heap, with 1 and 5 million slots, under both allocators. Then the p99
+# of a small Puma's requests with and without the overview being opened once a second, in pairs that take turns.
+# SLOTS=1000000 measures only that size; PAIRS=10 sets the number of pairs, SECONDS=6 the length of each half.
 
 SLOTS = ENV.fetch("SLOTS", "1000000,5000000").split(",").map { |text| Integer(text) }
 PAIRS = Integer(ENV.fetch("PAIRS", "10"))
 SECONDS = Integer(ENV.fetch("SECONDS", "6"))
 ROUNDS = 9
-# Two-sided, 95 %, by degrees of freedom: from Student's table.
+# Student's t of a two-sided 95 % interval, by degrees of freedom.
 STUDENT = { 1 => 12.706, 2 => 4.303, 4 => 2.776, 9 => 2.262, 14 => 2.145, 19 => 2.093, 29 => 2.045 }.freeze
 
-# Strings and arrays, of which a part holds memory of malloc's, until so many slots are in use.
+# Strings and arrays that fill this many slots; some of them hold malloc memory.
 def fill(slots)
   kept = []
   kept << "text #{kept.size}" << [kept.size, "y" * (kept.size % 100)] until kept.size * 3 / 2 >= slots
@@ -31,8 +31,8 @@ if ARGV.first == "measure"
   KEPT = fill(Integer(ARGV[1])).freeze
   Memscope.configure { |config| config.authorize = ->(_request) { true } }
 
-  # The longest time in milliseconds that another thread waits for the GVL during the block: it asks for it each
-  # half of a millisecond.
+  # The longest time, in milliseconds, that another thread waits for the GVL during the block: that thread asks for
+  # the GVL every half millisecond.
   def longest_wait
     longest = 0.0
     ticker = Thread.new do
@@ -51,7 +51,8 @@ if ARGV.first == "measure"
     longest * 1000
   end
 
-  # Wall, the reading's own account of the GVL (nil for a page, which has several), the longest wait; milliseconds.
+  # Medians in milliseconds: the wall time, the GVL time that the reading reports (nil for a page, which takes several
+  # readings), and the longest wait.
   def measured
     rounds = Array.new(ROUNDS) do
       start = now
@@ -65,7 +66,7 @@ if ARGV.first == "measure"
     rounds.transpose.map { |column| median(column) unless column.include?(nil) }
   end
 
-  # Each with an application of its own, which has kept nothing.
+  # Each call has an application of its own, with nothing cached.
   overview = lambda do
     status, = Memscope::Web::Application.new.call(Rack::MockRequest.env_for("/"))
     raise "the overview answers #{status}" unless status == 200
@@ -138,7 +139,7 @@ def with_puma(load_path)
   end
 end
 
-# The p99 in milliseconds of the requests of two clients within SECONDS.
+# The p99, in milliseconds, of the requests that two clients make within SECONDS.
 def p99(port)
   clients = Array.new(2) do
     Thread.new do

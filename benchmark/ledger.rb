@@ -12,7 +12,7 @@ unless SHAPES.key?(ARGV.first)
   load_path = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
   SHAPES.each_key do |shape|
     [nil, "libjemalloc.so.2"].each do |preload|
-      # By default both make fewer arenas where there are few processors.
+      # By default, both allocators make fewer arenas if there are few processors.
       arenas = shape == "arenas" ? { "MALLOC_ARENA_MAX" => "17", "MALLOC_CONF" => "narenas:16" } : {}
       system({ "LD_PRELOAD" => preload, **arenas }, RbConfig.ruby, "-W0", *load_path, __FILE__, shape, exception: true)
     end
@@ -23,7 +23,7 @@ end
 require_relative "floor/floor"
 require "memscope"
 
-# Too long to be embedded in a slot on any Ruby.
+# Strings that are too long to be embedded in a slot on any Ruby.
 def strings(bytes, random)
   Array.new((bytes * SCALE / 1_150).to_i) { "x" * random.rand(700..1_600) }
 end
@@ -47,7 +47,7 @@ KEPT = # what makes up the process
     threads.each { filled.pop }
   end
 
-# A collection that happens to fall into a reading is none of its cost.
+# A GC that happens to run during a reading is not part of the reading's cost.
 GC.start
 GC.disable
 3.times { Memscope.ledger }
@@ -74,7 +74,7 @@ budget = 1_000 + (0.25 * pages)
 Floor.say("  under the GVL", gvl_us / budget, "× 1 ms + 0.25 µs a heap page", "≤ 1")
 Floor.say("  under the GVL", gvl_us / 1e3, "ms", format("%<ms>.2f ms, %<pages>d pages", ms: budget / 1e3, pages: pages))
 
-# In milliseconds, for each of several rounds: what the mapping thread waited for at most while the block ran.
+# For each round, the longest wait of the mapping thread while `reading` ran, in milliseconds.
 longest = Floor.function("stall", "floor_stall_longest", [], Fiddle::TYPE_LONG_LONG)
 stalls = lambda do |reading|
   Array.new(31) do

@@ -1,25 +1,29 @@
 # frozen_string_literal: true
 
-# What a malloc profile costs loops of strings, JSON and hashes, and a Rails application's requests: the speed with one
-# as a share of that without. One loop is run beside as many live samples as two gigabytes have. In CPU time: of a
-# process with the gem and one without it, which take turns, beside one that has loaded optparse instead; and of one
-# process in which a profile is started and stopped by turns, beside the same without. In instructions, under callgrind,
-# of processes with and without all of it. Then memory_profiler and mwrap on the same loops, and the memory that a live
-# sample takes. STARTS, LOOPS ("strings,requests") and PARTS ("idle,memory") say how much of it is measured.
+# What a malloc profile costs loops of strings, JSON and hashes, and a Rails application's requests: the speed with a
+# profile as a share of the speed without. One loop runs while as many samples are live as in a process of 2 GB.
+#
+# - CPU time of processes with and without the gem, which take turns; as controls, two processes that are the same, and
+#   one that has loaded optparse instead.
+# - CPU time of one process in which a profile is started and stopped by turns; as a control, without any profile.
+# - Instructions under callgrind, of processes with and without all of this.
+# - memory_profiler and mwrap on the same loops; and the memory that a live sample takes.
+#
+# STARTS, LOOPS ("strings,requests") and PARTS ("idle,memory") say how much of this is measured.
 
 require_relative "floor/servers"
 require "memscope"
 
-# Of processes: an application takes seconds to start.
+# How often processes are started; less often for requests, since an application takes seconds to start.
 STARTS = Hash.new(Integer(ENV.fetch("STARTS", "60")))
 STARTS["requests"] = [STARTS["requests"], FEWEST_STARTS].min
-PAIRS = 20 # of each start
+PAIRS = 20 # for each start
 BATCH = 20 # rounds, with two minor collections
 COUNTED_ROUNDS = 200
 RATED = 2000 # rounds
 FLOOR = File.expand_path("floor", __dir__)
 
-# Without gems: JSON is that of this Ruby.
+# Without RubyGems, JSON is the version that comes with this Ruby.
 ALLOCATIONS = ["--disable-gems", "#{FLOOR}/allocations.rb"].freeze
 ALL = {
   "strings" => [*ALLOCATIONS, "strings"],
@@ -31,10 +35,10 @@ ALL = {
 }.freeze
 LOOPS = ALL.slice(*ENV.fetch("LOOPS", ALL.keys.join(",")).split(",")).freeze
 
-# Some times the malloc of the others: what a profile costs there is told, and no goal set.
+# This loop allocates several times as much through malloc as the others: its cost is printed, but has no goal.
 WITHOUT_GOAL = ["long strings"].freeze
 
-# All collect at the same rounds.
+# All processes collect garbage in the same rounds.
 BARE = { "COLLECT" => "10" }.freeze
 AGAIN = { **BARE, "AGAIN" => "1" }.freeze
 INSTEAD = { **BARE, "INSTEAD" => "optparse" }.freeze
@@ -43,9 +47,10 @@ PRELOADED = { **BARE, "LD_PRELOAD" => "libjemalloc.so.2" }.freeze
 JEMALLOC = { **PRELOADED, "MEMSCOPE" => "1", "PROFILE" => "jemalloc",
                           "MALLOC_CONF" => Memscope::MallocProfile::CONF }.freeze
 
-# What is compared with what; a goal holds but for how far two are apart that should be the same. In a process with a
-# profile by turns that is the same process without one, twice. Beside the idle gem there is a library that does nothing
-# and has as many objects: in 13 MB that alone is seen, in no instruction but in the caches.
+# What is compared with what. A goal is lowered by how far `same` is from 1: two sides that should be equal, namely two
+# processes that are the same or, if a profile is started and stopped in one process, that process without a profile.
+# PLACEBO is a library that does nothing and has as many objects as the idle gem: in a process of 13 MB that alone
+# shows, not in the instructions but in the caches.
 Subject = Struct.new(:name, :side, :floor, :goal, :same)
 TWO = Subject.new("two processes that are the same", Side.new(AGAIN), Side.new(BARE))
 ONE = Subject.new("one process, without twice", Side.new(LOADED), Side.new(LOADED))
@@ -97,7 +102,7 @@ def count(name, program)
   end
 end
 
-# Bytes of malloc in a second of CPU time, by a profile's own estimate.
+# Bytes allocated through malloc per second of CPU time, as a profile estimates them.
 def malloc_rate(program)
   server = Server.new(program, LOADED)
   server.ask(RATED, "malloc") / (server.ask(RATED) / 1e9)
@@ -107,7 +112,7 @@ end
 
 # ---- other profilers, on the same loop -------------------------------------------------------------------------------
 
-# mwrap is under the GPL: installed for this run alone, where it can be. The library to preload, or nil.
+# Installs mwrap for this run only, since it is under the GPL. Returns the library to preload; nil if that failed.
 def install_mwrap(directory)
   command = ["gem", "install", "--silent", "--no-document", "--install-dir", directory, "mwrap"]
   _, status = Open3.capture2e({ "RUBYOPT" => nil }, *command)
@@ -125,7 +130,8 @@ end
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
-# Resident bytes by which a process with a profile grows more than one without, for each sample that lives in the end.
+# How many more resident bytes a process with a profile grows by than one without, per sample that is live at the end;
+# and the number of these samples.
 def bytes_a_sample(backend, env, without, stacks)
   grown = [without, { **env, "PROFILE" => backend }].map do |variables|
     Array.new(3) do

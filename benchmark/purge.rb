@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # What a lever every 100 ms costs eight threads that allocate without the GVL, in a fragmented process, under both
-# allocators: how much less they get through than without levers, and for how long one waits for a malloc at most.
-# Windows with and without take turns. The last line is Memscope.purge, with the ledgers around each lever.
+# allocators: the loss of throughput, and the longest wait in a call of malloc. Windows with and without levers take
+# turns. The last line is Memscope.purge, which also reads a ledger before and after each lever.
 
 unless ARGV.first == "measure"
   load_path = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }

@@ -2,7 +2,7 @@
 
 # What `require "memscope"` costs a process in time and resident memory, against `require "optparse"` of Ruby's standard
 # library, and what the first reading adds. The two take turns, each in fresh processes with RubyGems loaded and
-# memscope on the load path, as where its gem is activated. Each number is a median.
+# memscope on the load path, as if its gem were activated. Each number is a median.
 
 require "rbconfig"
 require_relative "floor/floor"
@@ -10,9 +10,9 @@ require_relative "floor/floor"
 LOAD_PATH = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
 PAIRS = 21
 
-# The same pages are counted before and after, so the methods that count them are warmed up.
+# Warms up the methods that measure, so that their own memory is counted both before and after.
 SCRIPT = <<~'RUBY'
-  # In KiB: resident in all, and the anonymous part; the rest is of files, and shared by all processes that load them.
+  # In KiB: Rss, and its anonymous part; the rest is pages of files, which all processes that load them share.
   def memory = File.read("/proc/self/smaps_rollup").scan(/^(?:Rss|Anonymous): +(\d+)/).flatten.map(&:to_i)
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
   3.times { memory; now }

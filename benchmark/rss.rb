@@ -8,7 +8,7 @@ require "memscope"
 pread = Floor.function("statm", "floor_statm", [Fiddle::TYPE_INT, Fiddle::TYPE_INT], Fiddle::TYPE_LONG_LONG)
 statm = IO.for_fd(IO.sysopen("/proc/self/statm"))
 
-# Four calls a turn: the loop itself is not to be measured.
+# Four calls per iteration, so that the loop itself hardly counts.
 rss = lambda do |count|
   Floor.time do
     turn = 0

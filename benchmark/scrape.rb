@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# What it costs to be scraped by Prometheus each second, as a share of one core, in a heap of the size of an
-# application's: without ledgers, with one a minute, and with one at each scrape. CPU time of the whole process, against
-# the readings alone, and against the prometheus-client gem printing as many gauges that it has in memory.
+# What being scraped by Prometheus every second costs, as a share of one core, with a heap as large as an application's:
+# without ledgers, with one a minute, and with one at each scrape. CPU time of the whole process, compared with the
+# readings alone, and with the prometheus-client gem, which prints as many gauges from memory.
 
 unless ARGV.first == "measure"
   [nil, "libjemalloc.so.2"].each do |preload|
@@ -15,7 +15,7 @@ end
 require_relative "floor/floor"
 require "memscope"
 
-# 300,000 strings of which a third stays, from four threads.
+# Four threads make 300,000 strings, and keep a third of them.
 KEPT = Array.new(4) do |seed|
   Thread.new do
     random = Random.new(seed)
@@ -24,14 +24,14 @@ KEPT = Array.new(4) do |seed|
 end.map(&:value)
 GC.start
 
-# CPU time in nanoseconds of so many turns.
+# CPU time of `count` calls of the block, in nanoseconds.
 def cpu(count, &)
   start = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond)
   count.times(&)
   Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond) - start
 end
 
-# Not asked to read ledgers, whatever this process is configured to.
+# Settings under which no ledger is read, whatever the configuration of this process.
 SETTINGS = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas)
 settings = SETTINGS.new(nil, false)
 Memscope::Metrics.define_singleton_method(:configuration) { settings }

@@ -14,7 +14,7 @@ end
 require_relative "floor/floor"
 require "memscope"
 
-# 16 threads make strings of mixed sizes, more than a GB of them; every fiftieth stays and holds the heap open.
+# 16 threads make more than a GB of strings of mixed sizes, and keep one in fifty, which leaves the heap fragmented.
 KEPT = Array.new(16) do |seed|
   Thread.new do
     random = Random.new(seed)

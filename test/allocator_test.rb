@@ -205,7 +205,7 @@ class AllocatorOthersTest < AllocatorTest
     end
   end
 
-  # Under its usual names, but for one library alone.
+  # It has its usual names, but serves only one library.
   def test_a_jemalloc_that_serves_a_library
     require_libraries AllocatorFixtures::JEMALLOC
     skip_without "fiddle"
@@ -261,7 +261,8 @@ end
 class AllocatorJemallocSettingsTest < AllocatorTest
   NOT_TAKEN = /did not take it/
 
-  # What malloc_stats_print has among the options: a fixed-point number, and from 5.3.1 on the texts they came from.
+  # malloc_stats_print lists these among the options: a fixed-point number and, from 5.3.1 on, the options' source
+  # texts.
   NOT_OPTIONS = %w[hpa_dirty_mult symlink env_var global_var global_var_2_conf_harder].freeze
 
   def setup
@@ -353,7 +354,7 @@ class AllocatorJemallocSettingsTest < AllocatorTest
     assert_setting reading, :dirty_decay_ms, 1234, "malloc_conf", given: "never", ignored: NOT_TAKEN
   end
 
-  # In a mount namespace of its own: /etc/malloc.conf is every process's.
+  # In a mount namespace of its own, since every process reads /etc/malloc.conf.
   def test_the_link_in_etc
     etc = Compiled.path("etc")
     FileUtils.cp_r("/etc/.", etc, preserve: true)
@@ -381,7 +382,7 @@ class AllocatorOtherSettingsTest < AllocatorTest
   TUNABLES = %w[arena_max arena_test mmap_threshold trim_threshold mmap_max top_pad perturb].freeze
   LINKER = Dir["/lib*/ld-linux*.so.*"].first
 
-  # What glibc itself makes of the environment; for what nothing sets, 0 or its default.
+  # The tunables as glibc itself reads them from the environment; those that nothing sets are 0 or their default.
   def tunables(env)
     output = ChildProcess.run_command(LINKER, "--list-tunables", env: env).out
     output.scan(/^glibc\.malloc\.(\w+): (\w+)/).to_h { |name, value| [name.to_sym, Integer(value)] }

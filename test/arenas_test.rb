@@ -11,7 +11,7 @@ class ArenasTest < MemscopeTest
   WORKLOAD = File.join(__dir__, "support/workloads/arenas.rb")
   JEMALLOC = "libjemalloc.so.2"
 
-  # Ruby's names for what is not the same word in malloc_stats_print's JSON; pages are counted there.
+  # Our field names that differ from the keys of malloc_stats_print's JSON, which counts pages instead of bytes.
   PRINTED = {
     "threads" => "nthreads", "active_bytes" => "pactive", "dirty_bytes" => "pdirty", "muzzy_bytes" => "pmuzzy",
     "dirty_purges" => "dirty_npurge", "dirty_madvises" => "dirty_nmadvise", "dirty_purged_pages" => "dirty_purged",
@@ -27,13 +27,14 @@ class ArenasTest < MemscopeTest
   }.freeze
   PAGES = %w[pactive pdirty pmuzzy].freeze
 
-  # malloc_stats_print works in a block of 64 KiB from the first arena, which is in its figures, and no more in ours.
+  # malloc_stats_print uses a block of 64 KiB from the first arena: its own numbers include that block, ours no longer
+  # do.
   PRINTING_BYTES = 65_536
   PRINTED_FROM = %w[0 merged].freeze
   PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes
                       large_deallocations].freeze
 
-  # What malloc says of itself, the reading next to it, and the nanoseconds that both took.
+  # What malloc reports itself, our reading of the same moment, and the nanoseconds that both took.
   def described(call, preload: nil, env: {})
     skip_under_sanitizer
     ran = ChildProcess.run("ManyArenas.build; ManyArenas.described { Memscope.#{call} }",
@@ -99,7 +100,7 @@ class ArenasTest < MemscopeTest
                  reading.values_at("mmapped_bytes", "mmapped_blocks")
   end
 
-  # Address space stays after a trim; what is resident does not. Each thread has its own arena, of its own size.
+  # A trim leaves the address space, but makes less of it resident. Each thread has its own arena, of its own size.
   RESIDENT = <<~RUBY
     mebibytes = [4, 12, 20, 28]
     steps = Queue.new
@@ -187,7 +188,7 @@ class ArenasTest < MemscopeTest
       "slack_bytes" => 0 }
   end
 
-  # The reading itself makes a few objects before it reads malloc's numbers: they must be within 64 KiB of each other.
+  # The reading makes a few objects before it reads malloc's numbers, so both may differ by up to 64 KiB.
   def test_jemallocs_fragmentation_is_what_it_prints
     printed, reading = described("fragmentation", preload: JEMALLOC, env: ManyArenas::JEMALLOC)
     stats = printed["stats"]
@@ -361,7 +362,7 @@ class ArenasTest < MemscopeTest
     assert_operator fragmentation["rss_bytes"], :positive?
   end
 
-  # Nothing of the reading stays: neither memory nor a descriptor.
+  # The reading leaves neither memory nor a descriptor behind.
   both_allocators "repeated readings leave nothing behind" do |preload|
     grown, descriptors = child_json(<<~RUBY, preload: preload)
       read = -> { 100.times { Memscope.arenas; Memscope.size_classes }; GC.start }

@@ -300,7 +300,7 @@ class CgroupTest < MemscopeTest
     end
   end
 
-  # The kernel takes the last process out of its group a little after it was waited for.
+  # The kernel removes the last process from its group a little after wait has returned.
   def remove_group(path, attempts = 3000)
     Dir.rmdir(path)
   rescue Errno::EBUSY

@@ -10,14 +10,14 @@ class CLITest < MemscopeTest
 
   Ran = Struct.new(:status, :out, :err)
 
-  # In this process.
+  # Runs the command in this process.
   def memscope(*arguments)
     out = StringIO.new
     err = StringIO.new
     Ran.new(Memscope::CLI.run(arguments, out: out, err: err), out.string, err.string)
   end
 
-  # In a process of its own.
+  # The command line that runs it in a process of its own.
   def command(name) = [*ChildProcess.ruby, EXECUTABLE, name]
 
   def assert_refused(message, *arguments)
@@ -228,7 +228,7 @@ class CLITest < MemscopeTest
     assert_refused "memscope version: unexpected argument: x; allowed: --json, --help", "version", "x"
   end
 
-  # Each names its own values, not the other options.
+  # Each message names the allowed values of its own option, not the other options.
   WRONG_VALUES = {
     %w[profile --format=nope] =>
       '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, firefox, html',

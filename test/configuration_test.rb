@@ -4,7 +4,7 @@ require "erb"
 require "pathname"
 require_relative "test_helper"
 
-# What is settled once in a process is tried in processes of its own; what is a pure function, here.
+# The configuration is settled once per process, so such tests run in child processes; pure functions are tested here.
 class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
@@ -14,7 +14,7 @@ class ConfigurationTest < MemscopeTest
   WRITER = Struct.new(:info, :warn).new
   ABSENT = Object.new.freeze
 
-  # Names of settings to what is taken, as it is held.
+  # For each setting, the accepted values, and how the configuration holds them.
   GOOD = {
     listen: { true => true, false => false, "/run/a.sock" => "/run/a.sock", Pathname("/run/b") => "/run/b" },
     socket_directory: { nil => nil, "/run/app" => "/run/app", Pathname("/run/app") => "/run/app" },
@@ -35,7 +35,7 @@ class ConfigurationTest < MemscopeTest
     metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], background_thread: [nil, "1"],
     logger: [true, $stderr, "log"]
   }.freeze
-  # Texts of environment variables.
+  # The same for texts of environment variables.
   GOOD_TEXT = {
     listen: { "1" => true, "true" => true, "0" => false, "false" => false, "/a.sock" => "/a.sock" },
     socket_directory: { "/run" => "/run" }, username: { "memory" => "memory" }, password: { "1" => "1", " " => " " },
@@ -50,7 +50,7 @@ class ConfigurationTest < MemscopeTest
     metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], background_thread: ["2"]
   }.freeze
 
-  # What a setting is where its variable is wrong, if not the default.
+  # The values of settings whose variable is wrong, if not their defaults.
   SAFE = { username: "", password: "", actions: false }.freeze
 
   def test_the_settings_there_are
@@ -98,12 +98,12 @@ class ConfigurationTest < MemscopeTest
     end
   end
 
-  # Runs script in a child; what it evaluates to.
+  # Runs the script in a child, and returns what it evaluates to.
   def child(script, **options)
     child_json("puts JSON.generate(begin\n#{script}\nend)", requires: %w[json logger], **options)
   end
 
-  # The same, of which an error is expected.
+  # The same for a script that should raise; returns the error's class and message.
   def refused(script, **options)
     child("begin; #{script}; nil; rescue StandardError => e; [e.class.name, e.message]; end", **options)
   end
@@ -185,7 +185,7 @@ class ConfigurationTest < MemscopeTest
                  message)
   end
 
-  # Who of memscope used it, and who called that.
+  # The message names the line of memscope that used the configuration, and its caller.
   def test_late_because_of_a_surface
     _name, message = refused(<<~RUBY)
       eval("def surface = Memscope.configuration", binding,
@@ -213,7 +213,7 @@ class ConfigurationTest < MemscopeTest
     assert_equal [false, true, true], found
   end
 
-  # A server that forks before it loads the application has used it in the parent.
+  # A server that forks before it loads the application has already used the configuration in the parent.
   def test_a_forked_child_can_be_configured_until_it_uses_it
     found = child(<<~RUBY)
       Memscope.configure { |c| c.listen = true }
@@ -289,7 +289,7 @@ class ConfigurationTest < MemscopeTest
     assert_equal ERB.new(template, trim_mode: "-").result_with_hash(settings: SETTINGS), page
   end
 
-  # Every example is one.
+  # Every example is valid.
   def test_the_examples
     examples = SETTINGS.transform_values(&:example)
     found = child(<<~RUBY, env: { "MEMORY_PASSWORD" => "x" })

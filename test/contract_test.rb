@@ -4,7 +4,7 @@ require_relative "test_helper"
 require "json"
 require "memscope/cli"
 
-# The names that programs and people rely on: none of them goes or changes without a major version.
+# The names that programs and people rely on: none of them is removed or changed except in a major version.
 class ContractTest < MemscopeTest
   READINGS = {
     allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
@@ -32,7 +32,7 @@ class ContractTest < MemscopeTest
 
   COMMANDS = %w[report doctor purge top ps profile leaks exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /mappings /workers /profile /metrics].freeze
-  # Those without a profile answer that none runs.
+  # The other pages answer that no profile is running, if none is.
   DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]
          .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze
 

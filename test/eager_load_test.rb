@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require_relative "support/small_rails"
 
-# A server loads everything as it boots: what a killed thread is loading may be missing for all threads.
+# A server loads everything as it boots: a file that a killed thread was loading may be missing for all threads.
 class EagerLoadTest < MemscopeTest
   parallelize_me!
 
@@ -31,7 +32,7 @@ class EagerLoadTest < MemscopeTest
     Memscope.tune
     puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(/memscope/)])
   RUBY
-  # What stays behind: what an application brings in by its name.
+  # Constants that are not loaded: an application loads them by naming them.
   APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags].freeze
 
   def test_nothing_is_left_to_load
@@ -42,7 +43,7 @@ class EagerLoadTest < MemscopeTest
     assert_empty loaded
   end
 
-  # Each as an application brings it in.
+  # Each is loaded as an application loads it.
   { "web" => "require 'rack'; Memscope::Web", "tags of requests" => "Memscope::RackTags",
     "tags of jobs" => "Memscope::SidekiqTags" }.each do |name, mount|
     define_method("test_#{name.tr(' ', '_')}_load_the_rest") do
@@ -56,23 +57,14 @@ class EagerLoadTest < MemscopeTest
 
   def test_rails_loads_it_with_the_application
     skip_under_sanitizer
-    %w[true false].each do |eager|
+    [true, false].each do |eager|
       waiting, = ChildProcess.run(<<~RUBY, bundler: true).json
-        require "logger"
-        require "rails"
-        require "action_controller/railtie"
-        require "memscope"
-        class App < Rails::Application
-          config.load_defaults 7.2
-          config.eager_load = #{eager}
-          config.secret_key_base = "x" * 64
-          config.logger = Logger.new(nil)
-        end
+        #{SmallRails.source(eager_load: eager)}
         App.initialize!
         #{USE}
       RUBY
 
-      assert_equal eager == "true", (waiting - APART).empty?
+      assert_equal eager, (waiting - APART).empty?
     end
   end
 end

@@ -11,7 +11,7 @@ class ExportersTest < MemscopeTest
     require "json"
     #{MetricsSettings::CHILD}
     Memscope.configuration = [0, true]
-    GC.disable # but for what the script asks for, as it counts collections
+    GC.disable # since the script counts collections: only those that it requests run
   RUBY
 
   PROMETHEUS_CLIENT = <<~RUBY.freeze
@@ -44,7 +44,7 @@ class ExportersTest < MemscopeTest
     puts({ pages: pages, ledger: Yabeda.memscope.ledger_bytes.values.size }.to_json)
   RUBY
 
-  # Readers come before and behind the instruments.
+  # One reader is added before the instruments, one after them.
   OPEN_TELEMETRY = <<~RUBY.freeze
     ENV.update("OTEL_METRICS_EXPORTER" => "none", "OTEL_TRACES_EXPORTER" => "none", "OTEL_LOGS_EXPORTER" => "none")
     #{CONFIGURED}
@@ -135,7 +135,7 @@ class ExportersTest < MemscopeTest
 
   private
 
-  # The gems' own pages have a TYPE before the HELP.
+  # The gems' own pages have the TYPE line before the HELP line.
   def assert_rows_sum(page)
     rows = page.scan(/^memscope_ledger_bytes\{.*\} (\S+)$/).flatten.map(&:to_i)
 

@@ -2,7 +2,7 @@
 
 require_relative "test_helper"
 
-# What the documentation and the signatures promise is what there is.
+# The documentation and the signatures match the code.
 class FacadeDocumentationTest < MemscopeTest
   SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope/facade.rb"))
   SIGNATURES = Dir[File.join(ChildProcess::ROOT, "sig/*.rbs")].map { |path| File.read(path) }.join
@@ -12,12 +12,12 @@ class FacadeDocumentationTest < MemscopeTest
     end
     puts JSON.generate(tiers.transform_values { |reading| reading.cost.tier })
   RUBY
-  # They return no reading; what report costs is the ledger's.
+  # Methods that return no reading; report costs as much as ledger.
   NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
                   malloc_profile tag eager_load!].freeze
-  # What is loaded for people and for programs of their own, not for callers.
+  # Constants for commands, pages and other surfaces, not for callers.
   SURFACES = %i[CLI Formats Launch Report Tasks Web].freeze
-  # How a Record is declared and built, which is for memscope itself.
+  # Methods that declare and build a Record, which only memscope itself calls.
   DECLARING = %i[fields field collection capture load own_fields counters body_names envelope].freeze
 
   # The comment above each public method of Memscope, by name.
@@ -26,7 +26,7 @@ class FacadeDocumentationTest < MemscopeTest
     facade.scan(/((?:^    #.*\n)+)^    def (\w+[?!]?)/).to_h { |comment, name| [name, comment.gsub(/\n *#/, "")] }
   end
 
-  # "Tier T1 under jemalloc, …: …. T2 under glibc, …": that of this allocator; else the one that is stated.
+  # In "Tier T1 under jemalloc, …: …. T2 under glibc, …", the tier under this allocator; otherwise the only one stated.
   def stated(comment, allocator) = comment[/(T\d) under #{allocator}/, 1] || comment[/Tier (T\d)/, 1]
 
   { glibc: nil, jemalloc: ChildProcess::ALLOCATORS[:jemalloc] }.each do |allocator, preload|
@@ -46,7 +46,7 @@ class FacadeDocumentationTest < MemscopeTest
     assert_match(/Tier T2/, comments["report"])
   end
 
-  # The tests of rbs itself do not tell that a signature is missing.
+  # The checks of rbs itself do not report a missing signature.
   def test_each_public_method_has_a_signature
     missing = undeclared(Memscope, block(SIGNATURES, "Memscope", 0), 1)
 
@@ -57,13 +57,13 @@ class FacadeDocumentationTest < MemscopeTest
 
   private
 
-  # All blocks of that name, as several files declare parts of one.
+  # All blocks of that name: several files may declare parts of one module.
   def block(text, name, depth)
     blocks = text.scan(/^#{'  ' * depth}(?:class|module) #{name}\b.*?^#{'  ' * depth}end$/m)
     blocks.join("\n") unless blocks.empty?
   end
 
-  # Names of what has no signature in the block of its module, parts of it included.
+  # The names of methods without a signature in the block of their module, including those of nested modules.
   def undeclared(container, signatures, depth)
     parts = (container.constants(false) - SURFACES).sort.map { |name| container.const_get(name) }.grep(Module)
     parts.select { |part| part.name&.start_with?("#{container.name}::") && !internal?(part) }.flat_map do |part|
@@ -89,7 +89,7 @@ class FacadeDocumentationTest < MemscopeTest
 
   def internal?(part) = internal_at?(*Object.const_source_location(part.name))
 
-  # Whether the comment above says that it is memscope's own. What C defines has no file.
+  # Whether the comment above says that it is memscope's own (@api private). Methods defined in C have no file.
   def internal_at?(file = nil, line = nil)
     return false unless file
 

@@ -207,7 +207,7 @@ class LaunchProgramTest < LaunchTest
     end
   end
 
-  # As `bundle` is in a Ruby that can be moved.
+  # Like `bundle` in a relocatable Ruby.
   def test_a_shell_script_that_runs_the_ruby_beside_it
     text = <<~SH
       #!/bin/sh
@@ -277,7 +277,7 @@ end
 class HandoffTest < LaunchTest
   Handoff = Launch::Handoff
 
-  # The orders that the program finds which this process is, and what it leaves.
+  # The orders that this process finds if it acts as the program, and what it leaves in the environment.
   def taken(environment)
     before = ENV.to_h
     %w[RUBYOPT RUBYLIB].each { |name| ENV.delete(name) } # Bundler's, if it runs the tests

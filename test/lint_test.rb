@@ -27,7 +27,7 @@ class LintTest < MemscopeTest
     problem
   end
 
-  # The inputs for a MALLOC_CONF of which jemalloc takes every pair.
+  # The inputs for a MALLOC_CONF whose every pair jemalloc accepts.
   def taken(**values)
     { text: values.map { |name, value| "#{name}:#{value}" }.join(","), options: values,
       given: values.to_h { |name, value| [name, ["MALLOC_CONF", value.to_s]] } }
@@ -539,7 +539,7 @@ class LintHostEnvironmentTest < LintTest
   HostEnvironment = Memscope::Lint::HostEnvironment
 
   def test_this_process
-    threads = [tasks] # native threads, which end a moment after Ruby's
+    threads = [tasks] # OS threads, which end a moment after Ruby's
     now = HostEnvironment.read(Memscope.cgroup)
     threads << tasks
 
@@ -559,7 +559,7 @@ class LintHostEnvironmentTest < LintTest
       require "memscope/lint"
       require "json"
       read = -> { Memscope::Lint::HostEnvironment.read(Memscope.cgroup) }
-      spawned = spawn("sleep", "600") # returns when it is that program
+      spawned = spawn("sleep", "600") # returns after the child's exec
       before = read.call
       reader, writer = IO.pipe
       child = fork { writer.puts read.call.to_json; writer.close; sleep }

@@ -4,9 +4,9 @@ require_relative "test_helper"
 require "json"
 require "memscope/loader"
 
-# Readings from somewhere else: refused with a message for people, or shown like one's own.
+# Readings from another source are either refused with a message for people, or shown like our own.
 class LoaderTest < MemscopeTest
-  # What a mutant has in place of a value.
+  # What replaces a value in a mutant.
   ODD = [nil, true, -1, 0, 2**70, 1e308, "", "x" * 1000, "\u202e", "\e[31m", [], {}, [[[]]], { "id" => "malloc" },
          "9" * 21, { "bytes" => -1 }].freeze
   MUTANTS = 200
@@ -38,7 +38,7 @@ class LoaderTest < MemscopeTest
     assert_operator accepted, :>, 100
   end
 
-  # Every byte that a message has comes from what was given.
+  # Every byte of the given values could end up in a message.
   def test_messages_are_short_and_valid
     long = { "x" * 1_000_000 => 1, 10**400 => "\xff", nil => ["y"] * 100_000 }
     calls = [-> { Memscope::Ledger.from_h(long) }, -> { Memscope::Ledger.from_h({ **good, "pid" => -(10**5000) }) },
@@ -88,7 +88,7 @@ class LoaderTest < MemscopeTest
     false
   end
 
-  # Of another process, rate or backend it is refused.
+  # A profile of another process, rate or backend is refused.
   def difference(loaded, reading)
     loaded - reading
   rescue TypeError, ArgumentError => e

@@ -2,16 +2,16 @@
 
 require_relative "test_helper"
 
-# Files load in any order, and Ruby has nothing to warn of: not of circular requires, nor of anything else.
+# Files load in any order, without any warning from Ruby, such as those about circular requires.
 class LoadingTest < MemscopeTest
   parallelize_me!
 
   FILES = Dir.children(File.join(ChildProcess::ROOT, "lib/memscope")).filter_map { |name| name[/\A\w+(?=\.rb\z)/] }
              .sort.freeze
-  # They need a gem, and say so. memscope/railtie is for Rails to load.
+  # These need a gem, and say so; memscope/railtie is loaded by Rails.
   NOT_ALONE = %w[open_telemetry prometheus_collector railtie web yabeda].freeze
 
-  # Each alone, in a fork that has loaded nothing else.
+  # Loads each file alone, in a forked child that has loaded nothing else.
   EACH = <<~'RUBY'
     ARGV[0].split(",").each do |name|
       pid = fork do
@@ -45,7 +45,7 @@ class LoadingTest < MemscopeTest
     assert_silent_child ChildProcess.run(ALL, preload: preload, requires: %w[json memscope], ruby_args: ["-w"])
   end
 
-  # 100 KiB that only a malloc profile needs.
+  # Only a malloc profile needs these 100 KiB.
   def test_the_unwinder_is_loaded_with_the_first_profile
     skip_under_sanitizer
     mapped = ChildProcess.run('puts File.read("/proc/self/maps").include?("libgcc_s")', requires: ["json"]).json

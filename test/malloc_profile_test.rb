@@ -3,8 +3,8 @@
 require_relative "test_helper"
 
 class MallocProfileInterruptTest < MemscopeTest
-  # Interrupts the main thread when Native.start_profile, or what starts it, returns: the profile runs, and nobody has
-  # been told so yet.
+  # Interrupts the main thread when Native.start_profile, or a method that calls it, returns: the profile is running,
+  # but the caller does not know it yet.
   INTERRUPT = <<~RUBY
     require "memscope/malloc_profile/lease"
     Memscope.malloc_profile(backend: :imports) { nil }
@@ -49,7 +49,7 @@ class MallocProfileInterruptTest < MemscopeTest
     assert_equal "profile", again
   end
 
-  # Whoever asked for it is told nothing, but the thread that ends it is there.
+  # The requester gets no token, but the thread that ends the profile exists.
   def test_an_interrupted_lease_ends_by_itself
     ended = child_json(<<~RUBY, requires: %w[json memscope])
       #{INTERRUPT}
@@ -67,6 +67,21 @@ class MallocProfileInterruptTest < MemscopeTest
     RUBY
 
     assert_equal [true, false], ended
+  end
+
+  # However long it is.
+  def test_a_lease_ends_when_it_is_over
+    slept = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile/lease])
+      lease = Memscope::MallocProfile::Lease
+      lease.define_singleton_method(:sleep) { |seconds| @slept += seconds }
+      puts JSON.generate([0.5, 90, 86_400].map do |seconds|
+        lease.instance_variable_set(:@slept, 0)
+        lease.send(:expire, "none", seconds)
+        lease.instance_variable_get(:@slept) - lease::GRACE
+      end)
+    RUBY
+
+    [0.5, 90, 86_400].zip(slept) { |asked, took| assert_in_delta asked, took, 0.001 }
   end
 
   def test_a_process_with_a_lease_ends_at_once

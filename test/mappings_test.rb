@@ -25,8 +25,8 @@ class MappingsTest < MemscopeTest
     RUBY
   end
 
-  # smaps knows each mapping's resident bytes by itself: what it said before or after, or anything in between.
-  # Of the mappings that were the same throughout: a sanitizer maps each large string anew.
+  # smaps is an independent source for each mapping's resident bytes: ours lie between its values before and after. Only
+  # mappings that exist throughout are compared: a sanitizer maps each large string anew.
   def test_residency_is_smaps
     before = File.read("/proc/self/smaps")
     mappings = Memscope.mappings
@@ -41,7 +41,7 @@ class MappingsTest < MemscopeTest
     assert_operator lasting.sum(&:resident_bytes), :>=, mappings.rss_bytes / 4
   end
 
-  # By the mapping's range of addresses.
+  # Resident bytes by the mapping's address range.
   def resident_bytes(smaps)
     range = nil
     smaps.each_line.with_object({}) do |line, resident|

@@ -10,7 +10,7 @@ class MetricsTest < MemscopeTest
 
   DEFINITIONS = Memscope::Metrics::DEFINITIONS
 
-  # Counts what is asked of the extension.
+  # Counts the calls of the extension.
   COUNTING = <<~RUBY.freeze
     #{CHILD}
     CALLS = Hash.new(0)
@@ -46,7 +46,7 @@ class MetricsTest < MemscopeTest
 
     assert_equal 1, read["calls"]["ledger"]
     assert_includes read["names"], "memscope_ledger_bytes"
-    # One with each ledger, and one for the life of the process.
+    # One reading with each ledger, and one for the whole life of the process.
     assert_operator read["calls"]["allocator"], :<=, 2
   end
 
@@ -279,7 +279,7 @@ class MetricsTest < MemscopeTest
     families.find { |family| family.name == "memscope_rss_bytes" }.samples.map { |sample| sample.labels[:worker] }.tally
   end
 
-  # By name, the values by those of the labels; a single label stands for itself.
+  # For each family's name, its values by label values (an Array, or the value alone if there is one label).
   def in_cluster(*workers, interval: 60)
     families = clustered(*workers) { configured(interval: interval) { Memscope::Metrics.families } }
     families.to_h do |family|

@@ -16,7 +16,7 @@ class ProcessMemoryTest < MemscopeTest
     page_tables_bytes: "VmPTE"
   }.freeze
 
-  # With what they say before or after, or anything in between: other tests' threads end, and their stacks go.
+  # The reading lies between the files' values before and after: other tests' threads end, and their stacks are freed.
   def test_agrees_with_the_files
     before = file_bytes
     memory = Memscope.process_memory
@@ -30,7 +30,7 @@ class ProcessMemoryTest < MemscopeTest
     end
   end
 
-  # What the kernel's files say under the names of the reading; nil for what they do not.
+  # The values in the kernel's files, by the names of the reading's fields; nil for those that the files lack.
   def file_bytes
     { "/proc/self/smaps_rollup" => ROLLUP, "/proc/self/status" => STATUS }.reduce({}) do |found, (path, keys)|
       text = File.read(path)
@@ -105,7 +105,7 @@ class ProcessMemoryTest < MemscopeTest
     assert_match(%r{/proc/self/status: not there}, memory["reasons"]["peak_rss_bytes"])
   end
 
-  # Under a mount that hides smaps_rollup, what status says too is taken from there.
+  # If a mount hides smaps_rollup, values that status has too are read from status.
   def test_status_fills_in
     skip "needs root" unless Process.uid.zero?
     script = "mount --bind /dev/null /proc/$$/smaps_rollup 2>/dev/null || exit 75; exec \"$@\""

@@ -39,7 +39,7 @@ class ProfileTest < MemscopeTest
     assert_equal({ "rb_str_plus" => 4, "deflateInit2_" => 3, "ruby_xmalloc2" => 2 }, held(profile, :native))
   end
 
-  # As an unstripped Ruby names them; those of 3.4 and 4.0 are among them.
+  # The names in an unstripped Ruby, including those of 3.4 and 4.0.
   def test_no_name_of_what_allocates_for_ruby_is_in_the_way
     %w[rb_gc_impl_malloc rb_gc_impl_calloc rb_gc_impl_realloc objspace_xmalloc0 objspace_xrealloc ruby_xmalloc2_body
        ruby_sized_xrealloc2 rb_xmalloc_mul_add rb_xrealloc_mul_add].each do |name|
@@ -74,7 +74,7 @@ class ProfileTest < MemscopeTest
     assert_equal 6, shop.by(:stack).size
   end
 
-  # What tags has lines of its own, which hold nothing.
+  # The tagging methods have lines of their own, which hold nothing.
   def test_the_line_under_a_tag_is_the_applications
     tags = { "block in Memscope::RackTags#call" => "rack_tags", "Memscope::MallocProfile.tag" => "malloc_profile",
              "Memscope.tag" => "facade", "Memscope::SidekiqTags#call" => "sidekiq_tags" }
@@ -163,7 +163,7 @@ class ProfileTest < MemscopeTest
     GROUPINGS.each { |grouping| assert_predicate profile.by(grouping).first.name, :valid_encoding? }
   end
 
-  # As a program has them whose locale is C, or that gives eval a name.
+  # Such names occur in a program whose locale is C, or that passes a file name to eval.
   def test_frozen_names_and_paths_that_are_no_text
     frames = [Profiles.ruby((+"caf\xe9").force_encoding("ISO-8859-1").freeze, "/srv/\xff.rb".b.freeze, 1),
               Profiles.ruby("run", (+"/srv/d\u00e9p\u00f4t.rb").force_encoding("US-ASCII").freeze, 2)]
@@ -208,7 +208,7 @@ class ProfileTest < MemscopeTest
     assert_in_delta expected, (later - earlier).by(:line).first.error_bytes, 1
   end
 
-  # By all that tells an entry from others.
+  # Live bytes by everything that distinguishes an entry from others.
   def amounts(profile, grouping)
     profile.by(grouping).to_h { |entry| [[entry.path, entry.lineno || entry.name], entry.live_bytes] }
   end
@@ -260,6 +260,8 @@ class ProfileTest < MemscopeTest
     refused('grouping: given "line"') { shop.by("line") }
     refused("grouping: given :file") { shop.to_s(by: :file) }
     refused("Memscope::Profile#to_s: limit: given 0, allowed: an Integer of 1 or more") { shop.to_s(limit: 0) }
+
+    assert_equal shop.to_s(limit: 1_000), shop.to_s(limit: 2**70)
   end
 
   def test_truncated_json

@@ -11,7 +11,7 @@ class PurgeTest < MemscopeTest
   LEVERS = { glibc: [*OWN, :trim], jemalloc: [*OWN, :tcache, :decay, :purge] }.freeze
   MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run|settle): given .+, allowed: ./
 
-  # What is refused, whatever serves malloc.
+  # Arguments that are refused, whatever serves malloc.
   REFUSED = [
     [[:vacuum], {}], [["gc"], {}], [[nil], {}], [%i[gc vacuum], {}], [[:collect], {}],
     [[], { arena: -1 }], [[], { arena: 4096 }], [[], { arena: 4097 }], [[], { arena: 1.0 }], [[], { arena: "0" }],
@@ -59,7 +59,7 @@ class PurgeTest < MemscopeTest
     assert_equal %w[gc compact], levers
   end
 
-  # What Ruby itself cannot do is said where no lever was named.
+  # If no lever was named, the result says what Ruby itself cannot do.
   def test_a_refused_compaction_is_a_reason
     assert_equal Memscope::Purge.missing.slice(:compact).compact, Memscope.purge(dry_run: true).reasons.slice(:compact)
     assert_empty Memscope.purge(:gc, dry_run: true).reasons.slice(:compact)
@@ -147,7 +147,7 @@ class PurgeTest < MemscopeTest
                   "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
   end
 
-  # The extension itself refuses what is no arena: 4096 means all of them to decay and purge, and nothing else.
+  # The extension itself refuses an index that is not an arena's: to decay and purge, 4096 means all arenas.
   def test_no_index_reaches_what_is_unsafe
     skip_under_sanitizer
     answers = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
@@ -159,7 +159,7 @@ class PurgeTest < MemscopeTest
     assert_equal [["not_found", []], [nil, []], ["not_found", []], ["not_found", []]], answers
   end
 
-  # Every key that the engine writes to, or acts through, is in one table, but those of the profile.
+  # Every key that the engine writes to or acts through is in one table, except those of the profile.
   def test_the_keys_that_are_written_to
     engine = File.join(ChildProcess::ROOT, "ext/memscope/engine")
     table = File.read(File.join(engine, "malloc/jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
@@ -202,7 +202,7 @@ class PurgeTest < MemscopeTest
     assert_equal [:gc], names(Memscope.purge(:gc))
   end
 
-  # Wherever in it the interrupt arrives: right after taking off, right before landing, in between.
+  # Whenever the interrupt arrives: right after the purge's claim was taken, right before its release, or in between.
   def test_a_purge_that_is_interrupted_at_any_moment_leaves_the_way_free
     30.times do
       purging = Thread.new { loop { Memscope::Purge.with_exclusive_purge { nil } } }
@@ -227,7 +227,7 @@ class PurgeTest < MemscopeTest
       rescue Memscope::Purge::Busy
         statuses << 0
       end
-      # And one forked by the very thread that purges, which goes on in the child.
+      # And a child forked by the purging thread itself, which continues in the child.
       reader, writer = IO.pipe
       pid = fork do
         Memscope::Purge.with_exclusive_purge do

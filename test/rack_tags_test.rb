@@ -2,7 +2,7 @@
 
 require_relative "test_helper"
 
-# Memscope::RackTags, in a real Rails, and in front of anything.
+# Memscope::RackTags in a real Rails application, and in front of any other Rack application.
 class RackTagsTest < MemscopeTest
   RAILS = <<~RUBY
     require "memscope"

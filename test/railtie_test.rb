@@ -2,24 +2,12 @@
 
 require "tmpdir"
 require_relative "test_helper"
+require_relative "support/small_rails"
 
 class RailtieTest < MemscopeTest
   parallelize_me!
 
-  APPLICATION = <<~RUBY
-    require "logger"
-    require "rails"
-    require "action_controller/railtie"
-    require "memscope"
-    class App < Rails::Application
-      config.load_defaults 7.2
-      config.eager_load = true
-      config.secret_key_base = "x" * 64
-      config.logger = Logger.new($stdout, formatter: ->(severity, _time, _name, message) { "\#{severity} \#{message}\\n" })
-    end
-  RUBY
-
-  # In place of the listener.
+  # Replaces the listener.
   LISTENED = <<~RUBY
     def Memscope.listen(path: nil)
       puts "listens at \#{path.inspect}"
@@ -35,7 +23,7 @@ class RailtieTest < MemscopeTest
   RUBY
 
   def rails(script, **options)
-    ran = ChildProcess.run("#{APPLICATION}\n#{script}", bundler: true, **options)
+    ran = ChildProcess.run("#{SmallRails.source(logs: true)}\n#{script}", bundler: true, **options)
 
     assert_predicate ran, :success?, ran
     ran
@@ -74,8 +62,8 @@ class RailtieTest < MemscopeTest
     assert_match(%r{^memscope 0\.1\.0: not listening at boot: no place for /a\.sock \(ArgumentError\)$}, ran.err)
   end
 
-  # In the order in which Rails comes by them: each goes before the one above, and before the environment. Then it is
-  # listened, with what was said last.
+  # In the order in which Rails evaluates them: each overrides the ones before it, and the environment. Then the process
+  # listens, with the last value.
   def test_config_memscope
     lines = rails(<<~RUBY, env: { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_WORKER_INTERVAL" => "20" })
       #{LISTENED}
@@ -105,7 +93,7 @@ class RailtieTest < MemscopeTest
     assert_match(/\AMemscope.configure: too late, /, late)
   end
 
-  # The boot goes on, with what is right, and with what lets nobody do more than was meant.
+  # The boot continues with the valid values; the others get their least permissive value.
   def test_wrong_variables_are_logged
     variables = { "MEMSCOPE_LISTEN" => "si", "MEMSCOPE_ACTIONS" => "of", "MEMSCOPE_WORKER_INTERVAL" => "5",
                   "MEMSCOPE_USERNAME" => "a:b", "MEMSCOPE_BACKGROUND_THREAD" => "of" }

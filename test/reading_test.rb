@@ -67,7 +67,7 @@ class ReadingTest < MemscopeTest
     assert_equal reading.at, reading.at.floor(3)
   end
 
-  # A pid alone is used again, and is another process's in each container.
+  # A pid alone is reused, and means another process in each container.
   def test_it_says_of_which_process_it_is
     own = sample.process
     forked = IO.popen("-") do |io|

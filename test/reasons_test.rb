@@ -7,7 +7,7 @@ require_relative "support/bodies"
 class ReasonsTest < MemscopeTest
   Reasons = Memscope.const_get(:Reasons)
   SOURCES = Dir[File.join(ChildProcess::ROOT, "ext/memscope/**/*.c")].to_h { |path| [File.basename(path), File.read(path)] }
-  # (…) with what is in it, to any depth.
+  # Parentheses with their content, nested to any depth.
   CALL = /(?<call>\((?:[^()"]|"[^"]*"|\g<call>)*\))/
   ARGUMENT = /(?<argument>(?:[^,()"]|"[^"]*"|#{CALL})+)/
   # Functions that return ids.
@@ -61,7 +61,7 @@ class ReasonsTest < MemscopeTest
     @named ||= SOURCES.flat_map { |name, source| places(name, source) }.join.scan(/"(\w+)"/).flatten.map(&:to_sym).uniq
   end
 
-  # The parts of a file in which each literal is an id.
+  # The parts of a file in which each string literal is an id.
   def places(name, source)
     [*%w[memscope_reason memscope_reason_of].flat_map { |function| calls(source, function).map(&:first) },
      *calls(source, "memscope_set_reason").map(&:last), *source.scan(/refusal = "\w+"/), *returned(name, source),

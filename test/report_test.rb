@@ -210,7 +210,7 @@ class ReportTest < MemscopeTest
     end
   end
 
-  # It has a write method, and no encoding.
+  # An output with a write method, but no encoding.
   class Writer
     attr_reader :text
 

@@ -86,7 +86,8 @@ class RubyHeapTest < MemscopeTest
     assert_raises(ArgumentError) { Memscope.ruby_heap(collect: 1) }
   end
 
-  # Whole pages of objects that are let go stay in use, as GC.stat counts, until a page is freed. Ruby 4.0 counts them.
+  # Pages whose objects were all freed still count as in use in GC.stat until a page is freed. Ruby 4.0 counts them as
+  # empty.
   def test_empty_pages_that_ruby_does_not_count
     answer = child_json(<<~RUBY)
       objects = Array.new(400_000) { Object.new }
@@ -103,13 +104,13 @@ class RubyHeapTest < MemscopeTest
     assert_equal eden, pages
   end
 
-  # Right after a compaction ObjectSpace.dump knows the pins of those objects that each_object gives.
+  # Right after a compaction, ObjectSpace.dump shows the pins of the objects that each_object yields.
   def test_pins_are_foreseen
     answer = child_json(<<~'RUBY', requires: %w[objspace stringio])
       page_bytes = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
       objects = Array.new(200_000) { |index| index % 500 == 0 ? StringIO.new("text #{index}") : Object.new }
-      Memscope.ruby_heap # makes objects that stay
-      existing = ObjectSpace.each_object.to_a # later ones may get slots whose pin bits are of earlier objects
+      Memscope.ruby_heap # makes objects that are kept
+      existing = ObjectSpace.each_object.to_a # later objects may get slots whose pin bits belong to earlier ones
       heap = Memscope.ruby_heap(collect: true)
       GC.disable
       GC.compact

@@ -7,7 +7,7 @@ require "json"
 class SnapshotTest < MemscopeTest
   MEBIBYTE = 1 << 20
 
-  # What it says before or after, or anything in between: other tests' threads end, and their stacks go.
+  # The reading lies between statm's values before and after: other tests' threads end, and their stacks are freed.
   def test_statm
     before = statm_bytes
     snapshot = Memscope.snapshot
@@ -106,7 +106,7 @@ class SnapshotTest < MemscopeTest
     assert_match(/jemalloc does not serve malloc/, full["reasons"]["jemalloc"])
   end
 
-  # Under a sanitizer, and where jemalloc serves malloc, mallinfo2 answers zeros.
+  # Under a sanitizer, and if jemalloc serves malloc, mallinfo2 returns zeros.
   def test_zeros_of_mallinfo2_are_not_taken_for_numbers
     glibc, reasons = child_json("s = Memscope.snapshot(malloc: true); puts JSON.generate([s.glibc, s.reasons])",
                                 preload: "libjemalloc.so.2", requires: ["json"])
@@ -177,8 +177,8 @@ class SnapshotTest < MemscopeTest
     RUBY
   end
 
-  # Each of a thread's snapshots holds objects that the one before did not, so no two of them are of one moment. Two of
-  # different threads may be: one reads, waits for malloc without the GVL, and has made no object yet.
+  # Each snapshot of a thread counts objects that the thread's previous one did not, so no two of them can be equal.
+  # Those of two threads can: one thread has read, waits for malloc without the GVL, and has made no object yet.
   both_allocators "each is of its own moment" do |preload|
     skip_under_sanitizer
 

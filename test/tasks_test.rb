@@ -100,7 +100,7 @@ class TasksTest < MemscopeTest
     end
   end
 
-  # Variables, and the message about them, without a trace.
+  # Wrong variables, and the message about each, without a backtrace.
   WRONG = {
     { "PID" => "self" } => 'PID: given "self", allowed: the number of a process, as `memscope ps` lists them',
     { "PID" => "0" } => 'PID: given "0", allowed: the number of a process',
@@ -114,7 +114,7 @@ class TasksTest < MemscopeTest
     end
   end
 
-  # The process of the script listens, and the task that it starts asks it.
+  # The script's process listens, and the task that it starts queries it.
   def test_a_process_that_listens
     out, ledger, dry = Dir.mktmpdir do |directory|
       [run_beside(:report, directory), run_beside(:report, directory, { "FORMAT" => "json" }).json,
@@ -145,7 +145,7 @@ class TasksTest < MemscopeTest
     assert_match(/^memscope:report: PID: .*\bno process #{pid}\b/, run_task(:report, env: { "PID" => pid.to_s }).err)
   end
 
-  # As `memscope report --pid` does it.
+  # The same behaviour as `memscope report --pid`.
   def test_a_process_that_does_not_listen
     silent = "process #{Process.pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
     ran = run_task(:report, env: { "PID" => Process.pid.to_s })
@@ -202,7 +202,7 @@ class TasksTest < MemscopeTest
     RUBY
   end
 
-  # What memscope:report says with each of these environments, and how it ends.
+  # What memscope:report prints in each of these environments, and how it ends.
   def reports(environments)
     ran = child(<<~RUBY, requires: ["memscope/tasks"])
       #{environments.inspect}.each do |variables|

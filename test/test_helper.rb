@@ -2,7 +2,7 @@
 
 require_relative "support/child_process"
 
-ENV.delete("COLUMNS") # texts are compared as they are without a terminal
+ENV.delete("COLUMNS") # tests compare texts as they are without a terminal
 
 ChildProcess::LOAD_PATH.reverse_each { |directory| $LOAD_PATH.unshift(directory) }
 
@@ -25,12 +25,12 @@ class MemscopeTest < Minitest::Test
     end
   end
 
-  # For tests of what a known allocator says: under a sanitizer none serves malloc.
+  # For tests of what a known allocator reports: under a sanitizer, no known one serves malloc.
   def skip_under_sanitizer
     skip "a sanitizer's own allocator serves malloc" if ChildProcess::SANITIZER
   end
 
-  # For tests that need what is a gem by now, and may not be installed: fiddle since Ruby 4.0.
+  # For tests that need a library that has become a gem and may not be installed: fiddle, since Ruby 4.0.
   def skip_without(feature)
     skip "this Ruby comes without #{feature}" unless MemscopeTest.feature?(feature)
   end
@@ -40,7 +40,7 @@ class MemscopeTest < Minitest::Test
     skip "Ruby 3.2's transient heap is malloc's, and hardly touched" if TRANSIENT_HEAP_IN_MALLOC.positive?
   end
 
-  # For tests of compaction, which memscope refuses where it can crash Ruby.
+  # For tests of compaction, which memscope refuses if it can crash this Ruby.
   def skip_without_compaction
     reason = Memscope::Purge.missing[:compact]
     skip reason if reason
@@ -57,7 +57,7 @@ class MemscopeTest < Minitest::Test
     @features[feature]
   end
 
-  # @return [String] Native.jemalloc_profiling where jemalloc serves malloc
+  # @return [String] Native.jemalloc_profiling in a process whose malloc jemalloc serves
   def self.jemalloc_profiling
     @jemalloc_profiling ||= ChildProcess.run("puts Memscope.const_get(:Native).jemalloc_profiling.to_s.dump",
                                              requires: ["memscope"], preload: "libjemalloc.so.2").json

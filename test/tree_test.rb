@@ -2,10 +2,10 @@
 
 require_relative "test_helper"
 
-# Tests are found where one looks: test/<path>_test.rb (or .c) is about <path>.rb or the room <path>/ in lib/memscope,
+# Tests are where one expects them: test/<path>_test.rb (or .c) is about <path>.rb or the room <path>/ in lib/memscope,
 # or about <path>.c or <path>/ in ext/memscope. test/acceptance is about what a person does, test/fuzz about parsers.
 class TreeTest < MemscopeTest
-  # What these are about has no file of its own.
+  # The subjects of these tests have no file of their own.
   EXCEPTIONS = {
     "exporters" => "the exporters of metrics that need a gem",
     "contract" => "the names that programs rely on",

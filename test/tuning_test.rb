@@ -5,7 +5,7 @@ require_relative "support/workloads/staying_threads"
 
 class TuningTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
-  # More than there are arenas, so that each has one: an arena without a thread is the next one's.
+  # As many threads as arenas, so that each arena has one: the next thread takes an arena without threads.
   FOUR_THREADS = "StayingThreads.start(4) { Host.malloc_blocks(100, 4_000) }"
   # No block of Ruby's own is large enough for the fifth arena.
   FOUR = { "MALLOC_CONF" => "narenas:4,dirty_decay_ms:9000,muzzy_decay_ms:0,oversize_threshold:1073741824" }.freeze

@@ -13,7 +13,7 @@ class WorkersTest < MemscopeTest
 
   def workers(*all) = Memscope::Workers.of(all, since: 0)
 
-  # Runs a cluster as the master's thread does, until the block says so.
+  # Runs a cluster as the master's thread does, until the block returns.
   def with_cluster
     cluster = Memscope::Workers::Cluster.new
     thread = Thread.new { cluster.run }
@@ -81,7 +81,7 @@ class WorkersTest < MemscopeTest
     assert_equal preload ? 3 : 2, report["totals"].first.compact.size unless ChildProcess::SANITIZER
 
     assert_equal [nil, %w[ledger process_memory snapshot]], report.values_at("arenas", "read")
-    # Tier T1 beyond what it cost before.
+    # In microseconds: tier T1.
     assert_operator report["costs"].min, :<, 1000
   end
 
@@ -115,7 +115,7 @@ class WorkersTest < MemscopeTest
                  received.reasons[:arenas])
   end
 
-  # Else its counters would go back where the master answers again.
+  # Otherwise its counters would seem to fall once the master answers again.
   def test_a_worker_tells_of_itself_what_went_out
     sent = true
     watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 0)) { sent }
@@ -176,7 +176,7 @@ class WorkersTest < MemscopeTest
 
   def test_a_report_is_dropped_where_the_master_is_behind
     channel = Memscope::Workers::Channel.new
-    sent = Array.new(2000) { channel.send(worker) } # were one to wait, nobody would ever end it
+    sent = Array.new(2000) { channel.send(worker) } # if one of them waited, it would wait for ever
 
     assert_includes sent, true
     refute sent.last
@@ -201,7 +201,7 @@ class WorkersTest < MemscopeTest
     assert_nil close.per_hour
   end
 
-  # A day of readings each 10 seconds: a start that fills caches, then 2 MiB an hour.
+  # A day of readings, one every 10 seconds: caches that fill at the start, then 2 MiB an hour.
   def test_the_trend_of_a_day_is_not_tilted_by_its_start
     trend = Memscope::Workers::Trend.new
     8640.times do |index|

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Loops that do little but allocate, of strings, JSON or hashes: the first argument says which, the second how many
-# blocks of HELD_BYTES are held beside it.
+# Loops that do little but allocate strings, JSON or hashes. The first argument names the loop, the second is how many
+# blocks of HELD_BYTES are held while it runs.
 
 require "json"
 require "memscope" if ENV["MEMSCOPE"]

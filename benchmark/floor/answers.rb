@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
-# Reads from standard input how many rounds of a block are wanted, one wish a line, and prints for each the nanoseconds
-# of CPU time that they took: nothing here waits, and what else runs on the machine takes none of it.
+# Reads requests from standard input, one a line: the number of rounds of a block to run. Prints for each request the
+# CPU time of these rounds, in nanoseconds: nothing here waits, and other processes on the machine do not count.
 #
-# "20 profiled" runs them in a malloc profile at the default rate, of the backend that PROFILE names; what starting and
-# stopping it takes is not counted. "20 malloc" prints the bytes that they allocate, by such a profile. REPORT asks for
-# a report of memory_profiler of each batch. COLLECT is how many rounds there are to a minor collection: otherwise they
-# come where the heap is full, which a thousand objects more or less (a library that was loaded) move by some percent of
-# all work.
+# "20 profiled" runs 20 rounds in a malloc profile at the default rate, with the backend that PROFILE names; starting
+# and stopping the profile does not count. "20 malloc" prints how many bytes 20 rounds allocate, as such a profile
+# estimates. With REPORT, memory_profiler reports on each batch. With COLLECT=N, a minor GC runs after every N rounds:
+# otherwise it would run whenever the heap is full, and a thousand objects more or less (those of a loaded library)
+# would change that by some percent of all work.
 
-# Loops this small are faster or slower by some percent where a thousand objects more or less come before theirs. So a
-# number of them that is drawn anew in each process does: else those of a library that is loaded would be all the cost
-# that is found, always the same, while two processes without it lie alike.
+# Loops this small are some percent faster or slower if a thousand objects more or less were allocated before theirs. So
+# each process first allocates a random number of objects: otherwise those of a loaded library would bias every result
+# in the same way, while two processes without the library would not show that bias.
 CAME_BEFORE = Array.new(rand(5000)) { "x" * rand(400) }.freeze
 
 def rounds(&)
@@ -39,15 +39,15 @@ ensure
   Memscope::MallocProfile.stop
 end
 
-# Of the default rate, so that most of them are sampled: by what is held, not by what is touched.
+# As many bytes as the default rate, so that most of these blocks are sampled, although they are hardly touched.
 HELD_BYTES = 1 << 19
 
 def held(count) = Array.new(count) { String.new(capacity: HELD_BYTES) }
 
 def cpu_time = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond)
 
-# Behind as many rounds that are not counted, in which a profile that has just begun touches its tables for the first
-# time. What came before is collected before.
+# Counts the second of two runs: in the first, a profile that has just begun touches its tables for the first time. A
+# minor GC between them collects earlier garbage.
 def nanoseconds(blocks)
   kept = held(blocks)
   yield

@@ -17,22 +17,23 @@ module Floor
       Fiddle::Function.new(library[function], arguments, result)
     end
 
-    # Compares two subjects, each called with a count and giving the nanoseconds that so many calls took. Short batches
-    # take turns and are compared pair by pair, so that a busy machine slows both alike.
+    # Compares two callables, each of which takes a count and returns the nanoseconds that this many calls took. Short
+    # batches take turns and are compared pair by pair, so that a busy machine slows both alike.
     #
-    # @return [Comparison] medians: the ratio of the pairs, and of one call of each, in nanoseconds
+    # @return [Comparison] medians: of the pairs' ratios, and of the duration of one call of each, in nanoseconds
     def compare(subject, floor, count:, rounds: 301)
       pairs = Array.new(rounds) { [subject.call(count) / count.to_f, floor.call(count) / count.to_f] }
       Comparison.new(median(pairs.map { |ours, theirs| ours / theirs }), *pairs.transpose.map { |side| median(side) })
     end
 
-    # Of an even number of values the mean of the two in the middle, as either alone would be too low or too high.
+    # If there is an even number of values, the mean of the two in the middle: either alone would be too low or too
+    # high.
     def median(values)
       sorted = values.sort
       (sorted[(sorted.size - 1) / 2] + sorted[sorted.size / 2]) / 2.0
     end
 
-    # The nanoseconds of a block, which does its work count times itself.
+    # The nanoseconds that a block takes; the block itself repeats its work.
     def time
       start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
       yield

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Holds small blocks, which PROFILE (the name of a backend) samples: all allocated at one stack, or each at its own. By
-# how many bytes the resident memory of this process has grown meanwhile, and how many samples live.
+# Holds small blocks, which a profile with the backend PROFILE samples: all are allocated with one stack, or each with a
+# stack of its own. Prints by how many bytes the RSS of this process has grown meanwhile, and how many samples are live.
 
 require "memscope"
 

@@ -5,12 +5,12 @@ require "rbconfig"
 require "tmpdir"
 require_relative "floor"
 
-# All processes that are compared run on one processor: another has other neighbours on the host, which may make it
-# half as fast for minutes. Without util-linux they run where the kernel puts them.
+# All processes that are compared run on one processor: another one may be half as fast for minutes, because of its
+# neighbours on the host. Without taskset (util-linux), they run wherever the kernel puts them.
 ONE_PROCESSOR = %w[taskset --cpu-list 0].freeze
 PINNED = (system(*ONE_PROCESSOR, "true", err: File::NULL) ? ONE_PROCESSOR : []).freeze
 
-# A process of its own that is asked for batches: a program of this folder that answers (answers.rb).
+# A child process that runs batches on request: a program of this folder that calls `answer` (answers.rb).
 class Server
   def initialize(program, env, *prefix)
     @in, @out, @process = Open3.popen2({ **env, "RUBYOPT" => nil }, *PINNED, *prefix, RbConfig.ruby, "-Ilib", *program)
@@ -19,7 +19,7 @@ class Server
 
   def pid = @process.pid
 
-  # @param how [String, nil] as answers.rb has it
+  # @param how [String, nil] as in answers.rb: "profiled", "malloc" or nil
   def ask(count, how = nil)
     @in.puts [count, how].compact.join(" ")
     @in.flush
@@ -32,10 +32,10 @@ class Server
   end
 end
 
-# One of two that are compared: the environment of a process, and how its rounds are run.
+# One side of a comparison: the environment of a process, and how its rounds are run.
 Side = Struct.new(:env, :how)
 
-# The speed of one as a share of the other's, pair by pair.
+# The speed of the subject as a share of the floor's, pair by pair.
 def ratios(subject, floor, servers, batch:, pairs:)
   Array.new(pairs) do |turn|
     pair = turn.even? ? [subject, floor] : [floor, subject]
@@ -44,11 +44,11 @@ def ratios(subject, floor, servers, batch:, pairs:)
   end
 end
 
-# How fast a process is depends on where its memory happens to lie, by some percent: what varies is what starts, so the
-# processes are started anew many times, and a start counts once, by the median of its pairs.
+# The speed of a process varies by some percent from start to start, with the addresses of its memory. So the processes
+# are started anew many times, and each start counts once, by the median of its pairs.
 #
 # @param comparisons [Hash{Object => Array(Side, Side)}] the subjects and the floors, by their names
-# @return [Hash] the intervals of the speeds of the subjects as shares of those of the floors, by the names
+# @return [Hash] by name, the interval of the subject's speed as a share of the floor's
 def compare(program, comparisons, starts:, batch:, pairs:)
   raise ArgumentError, "starts: given #{starts}, allowed: #{FEWEST_STARTS} or more" if starts < FEWEST_STARTS
 
@@ -65,7 +65,7 @@ end
 
 FEWEST_STARTS = 10
 
-# The median, and between which it lies with 95 % confidence (order statistics).
+# The median, and the bounds of its 95 % confidence interval (by order statistics).
 def interval(ratios)
   sorted = ratios.sort
   low = (sorted.size / 2) - (0.98 * Math.sqrt(sorted.size)).ceil
@@ -78,8 +78,8 @@ end
 
 def valgrind? = system("valgrind", "--version", out: File::NULL, err: File::NULL)
 
-# Instructions a round, of which a server does two for each that is asked for. What comes once in a process, as booting
-# and what the first start of a profile loads, is not counted.
+# Instructions per round; a server runs two rounds for each that is requested. What happens once in a process, such as
+# booting and whatever the first start of a profile loads, is not counted.
 def instructions(program, side, count:)
   Dir.mktmpdir do |directory|
     out = File.join(directory, "callgrind")

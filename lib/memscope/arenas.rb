@@ -218,12 +218,12 @@ module Memscope
     end
 
     # @api private
-    # @param name [Symbol] of Arena::LEVELS
+    # @param name [Symbol] one of Arena::LEVELS
     # @return [Hash{Integer => Integer}] by index, of the arenas that have the number
     def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
 
     # @api private
-    # @return [Hash{Symbol => Hash{Integer => Integer}}] those of Arena::LEVELS that any arena has
+    # @return [Hash{Symbol => Hash{Integer => Integer}}] the levels (of Arena::LEVELS) that any arena has
     def levels = Arena::LEVELS.to_h { |name| [name, level(name)] }.reject { |_name, numbers| numbers.empty? }
 
     # @api private

@@ -8,7 +8,7 @@ module Memscope
   # Fields have the same names for cgroup v2 and v1; a value that a version does not have is nil, with a reason. A limit
   # that is not set is nil with the reason "unlimited".
   class Cgroup < Reading
-    # @return [Symbol] :v2; :v1; :hybrid, where the process is in a v2 group but memory is v1; :none
+    # @return [Symbol] :v2; :v1; :hybrid if the process is in a v2 group but its memory controller is v1; :none
     field :version, :symbol, null: false, one_of: %i[v2 v1 hybrid none]
     # @return [String, nil] the group as /proc/self/cgroup names it
     field :path, :string
@@ -27,9 +27,10 @@ module Memscope
     field :working_set_bytes, :bytes
     # @return [Integer, nil] +limit_bytes+ less this group's own working set
     field :headroom_bytes, :signed_bytes
-    # @return [Integer, nil] the least headroom under any limit on the way up, which other groups use up, too
+    # @return [Integer, nil] the least headroom under any limit on the way up; other groups may use it up too
     field :hierarchy_headroom_bytes, :bytes
-    # @return [Integer, nil] where the kernel begins to throttle the group: the smallest memory.high on the way up (v2)
+    # @return [Integer, nil] the usage above which the kernel throttles the group: the smallest memory.high on the way
+    #   up (v2)
     field :high_bytes, :bytes
     # @return [Integer, nil] the group's memory.low (v2)
     field :low_bytes, :bytes
@@ -57,7 +58,7 @@ module Memscope
     field :socket_bytes, :bytes
     # @return [Integer, nil] MemTotal of the machine: the bound of a group without a limit
     field :host_memory_bytes, :bytes
-    # @return [Float, nil] number of CPUs whose time the group may use: quota by period, the smallest on the way up
+    # @return [Float, nil] number of CPUs whose time the group may use: quota / period, the smallest on the way up
     #   (cpu.max; v1: cpu.cfs_quota_us, of the cpu controller's group)
     field :cpu_limit, :number
     # @return [Hash{Symbol => Integer}, nil] memory.events by the kernel's names (:low, :high, :max, :oom, :oom_kill);
@@ -67,7 +68,7 @@ module Memscope
     #   :avg300 (percent of the time) and :total_us (v2)
     field :pressure, :hash, counters: %i[total_us]
 
-    # Reads the cgroup of this process, or of a copy of the kernel's files.
+    # Reads the cgroup of this process, from the kernel's files or from a copy of them.
     #
     # @param proc_root [String] read instead of /proc: its self/cgroup, self/mountinfo and meminfo
     # @param cgroup_root [String] read instead of /sys/fs/cgroup

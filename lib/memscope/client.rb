@@ -37,8 +37,8 @@ module Memscope
     PAUSE = 0.05
     private_constant :PAUSE
 
-    # A client of the process that listens at a path, such as that of Memscope.listen(path:). A pid alone leads only to
-    # a socket named PID.sock, or to the one that MEMSCOPE_LISTEN names.
+    # A client of the process that listens at a path, such as the path given to Memscope.listen. A pid alone leads only
+    # to a socket named PID.sock, or to the one that MEMSCOPE_LISTEN names.
     #
     # @param path [String] the path of the socket
     # @param timeout [Numeric] seconds to wait for an answer

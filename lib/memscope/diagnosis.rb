@@ -73,9 +73,9 @@ module Memscope
     #   change this is unknown
     def healthy? = { problems: false, none: true }[verdict]
 
-    # @return [Symbol] :problems, if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
-    #   grown by more since the last major GC than Ruby usually lets it, which only a collection judges; :incomplete if
-    #   some check could not be made; else :none
+    # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
+    #   grown, since the last major GC, by more than Ruby usually allows, so that only a collection can tell how much of
+    #   it is garbage; :incomplete if some check could not be made; else :none
     def verdict
       return :problems if findings.any?(&:unhealthy?)
       return :unknown unless evidence.ledger.rss_bytes

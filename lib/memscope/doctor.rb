@@ -7,17 +7,17 @@ require_relative "doctor/rule"
 module Memscope
   # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.
   #
-  # The rules are in doctor/rules/: what each looks for, above which amount that matters, and what helps.
+  # The rules are in doctor/rules/: each states what it looks for, from which amount on that matters, and what helps.
   module Doctor
     class << self
       # Judges evidence. A pure function: nothing is read.
       #
       # @param evidence [Diagnosis::Evidence]
-      # @param since [Diagnosis, Hash, String, nil] an earlier one, or its `to_h` or JSON, to judge growth as well
+      # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON, to judge growth as well
       # @param held [Hash{Symbol => Symbol}, nil] the last verdict: severities by the ids of its findings. A finding
       #   near its threshold keeps its severity, so that an idle process gets one answer
       # @return [Diagnosis]
-      # @raise [ArgumentError] if `since` is anything else, or is of another process
+      # @raise [ArgumentError] if `since` is anything else, or is of a process that is neither this one nor its parent
       def diagnose(evidence, since: nil, held: nil)
         earlier = earlier(since)
         refuse_other(earlier, evidence.ledger, evidence.lint.environment) if earlier

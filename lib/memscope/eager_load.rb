@@ -31,7 +31,7 @@ module Memscope
         end
       end
 
-      # Those of the root first: the others are parts of them.
+      # Files at the root first: the others define parts of them.
       def files
         names = Dir.glob("**/*.rb", base: __dir__).grep_v(APART)
         names.sort_by { |name| [name.count("/"), name] }.map { |name| File.join(__dir__, name) }

@@ -53,7 +53,7 @@ module Memscope
     # @param objects [Boolean] add what objects hold through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
     # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use; `collected` says
-    #   how long that took, and how much memory the process shares no longer
+    #   how long that took, and how much memory is no longer shared with other processes
     # @return [Ledger]
     # @raise [ArgumentError] unless each option is true or false
     def ledger(deep: false, shared: false, objects: false, strict: false, gc: false)
@@ -78,8 +78,8 @@ module Memscope
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
     def size_classes(arena: nil) = SizeClasses.read(arena: arena)
 
-    # Named ratios, and how much free memory a purge or a compaction would return, and how much is stuck. Tier T2: it
-    # walks Ruby's heap as ruby_heap does, and glibc's chunks.
+    # Fragmentation as named ratios; how much free memory a purge or a compaction would return, and how much is stuck.
+    # Tier T2: walks Ruby's heap as ruby_heap does, and glibc's chunks.
     #
     # @return [Fragmentation]
     def fragmentation = Fragmentation.read
@@ -148,8 +148,8 @@ module Memscope
       Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
     end
 
-    # Which Ruby lines allocated memory through malloc while the block ran, in any thread, that is still live when the
-    # block ends.
+    # Which Ruby lines hold memory that was allocated through malloc while the block ran, in any thread, and is still
+    # live when the block ends.
     #
     #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
     #

@@ -10,7 +10,8 @@ module Memscope
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
   # A purge returns "purgeable" memory at once (`Memscope.purge`), and compaction of Ruby's heap "compactable" memory.
-  # "Stuck" memory stays until the last allocation in a slab or beside a free block is freed, or the process ends.
+  # "Stuck" memory stays until the last allocation in its slab, or the allocation next to a free block, is freed, or the
+  # process ends.
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
@@ -45,13 +46,13 @@ module Memscope
     field :active_to_allocated, :number
     # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
     field :resident_to_active, :number
-    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator; below 1 where active pages
-    #   were never touched
+    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator; below 1 if active pages were
+    #   never touched
     field :rss_to_resident, :number
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
     # @return [Integer, nil] bytes of the pages of Ruby's heap that are empty or that compaction empties at least; nil
-    #   where pins are unknown
+    #   if pins are unknown
     field :compactable_min_bytes, :bytes
     # @return [Integer, nil] bytes of the pages that are empty or that compaction empties at most;
     #   RubyHeap::CompactionForecast estimates how many Ruby returns

@@ -4,8 +4,8 @@ require_relative "allocator"
 require_relative "ruby_heap/garbage"
 
 module Memscope
-  # Every resident page of the process, in exactly one row: that of its proven owner, or the row :unattributed, whose
-  # detail lists the mappings of pages without one. The rows sum to `rss_bytes`.
+  # Every resident page of the process, each in exactly one row: the row of its proven owner or, if it has none, the row
+  # :unattributed, whose detail lists the mappings of such pages. The rows sum to `rss_bytes`.
   #
   #   ledger = Memscope.ledger
   #   ledger.rss_bytes                     # => 873123840
@@ -79,8 +79,9 @@ module Memscope
       field :pause_us, :count, null: false
       # @return [Integer, nil] fall of RSS; negative if it rose
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] memory shared with other processes before, and not after: a GC writes to the pages that a
-      #   forked process shares with its parent
+      # @return [Integer, nil] memory that other processes shared before, and that only this one has after: a GC writes
+      #   to the pages that a forked process shares with its parent. Pages that were returned do not count; nil where
+      #   the kernel hides which pages are shared
       field :unshared_bytes, :bytes
     end
 
@@ -92,16 +93,16 @@ module Memscope
     field :rss_bytes, :bytes
     # @return [Symbol] how the scan found the resident pages: :pagemap_scan, :pagemap, :smaps, or :none
     field :source, :symbol, null: false, one_of: %i[pagemap_scan pagemap smaps none]
-    # @return [Integer, nil] resident memory by /proc/self/statm just before the scan
+    # @return [Integer, nil] resident memory according to /proc/self/statm just before the scan
     field :statm_before_bytes, :bytes
-    # @return [Integer, nil] resident memory by /proc/self/statm just after the scan
+    # @return [Integer, nil] resident memory according to /proc/self/statm just after the scan
     field :statm_after_bytes, :bytes
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
     #   true`
     field :held_by_objects_bytes, :bytes
-    # @return [Integer, nil] the most of live slots and of malloc's memory in use that may be garbage: what the program
-    #   can have let go of since the last major GC, an upper bound. Small right after one, otherwise all of it; nil if
-    #   Ruby's or malloc's rows are unknown
+    # @return [Integer, nil] upper bound of the live slots and malloc memory in use that may be garbage, since the
+    #   program may have let go of them after the last major GC. Small right after such a GC, otherwise all of them; nil
+    #   if Ruby's or malloc's rows are unknown
     field :garbage_max_bytes, :bytes
     # @return [Collected, nil] nil without `gc: true`
     field :collected, Collected, sparse: true
@@ -113,7 +114,7 @@ module Memscope
     INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
                "bytes more than the program asked for"
     LOCKED = "%d bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take them back"
-    REFUSED = "the kernel refuses madvise to this process, by which malloc returns pages (a sandbox's filter)"
+    REFUSED = "the kernel refuses madvise, by which malloc returns pages, to this process (a sandbox's filter)"
     private_constant :INFLATED, :LOCKED, :REFUSED
 
     # (see Memscope.ledger)
@@ -123,7 +124,7 @@ module Memscope
       of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
     end
 
-    # A deep ledger, with what is shared, and with what objects hold from a walk of their heap just before.
+    # A deep ledger with `shared`, and with what objects hold according to a walk of the heap just before.
     #
     # @api private
     # @param heap [RubyHeap::Blocks, RubyHeap] the latter read with `objects: true`: then what objects say they hold
@@ -149,7 +150,7 @@ module Memscope
     end
     private_class_method :of
 
-    # All that a GC could free at most; nil if the rows do not show it.
+    # The most bytes that a GC could free; nil if the rows do not show it.
     def self.collectable(rows)
       heap, malloc = %i[ruby_heap malloc].map { |id| rows.find { |row| row[:id] == id } }
       live = heap && heap[:children].find { |row| row[:id] == :live_slots }
@@ -179,7 +180,7 @@ module Memscope
     end
 
     # @api private
-    # @param id [Symbol] of a top row
+    # @param id [Symbol] the id of a top row
     # @param bytes [Range<Integer>] somewhere on the row's pages
     # @param least [Integer, nil] lower limit of the result
     # @return [Range<Integer>, nil] at least and at most how many of them no other process shares; nil if it is unknown
@@ -250,7 +251,7 @@ module Memscope
     # @return [Integer] how many rows fail their check
     def unverified_rows = each_path.count { |_path, row| row.check && !row.check.verified? }
 
-    # @return [Hash{Symbol => Object}] in which the allocator has no envelope of its own
+    # @return [Hash{Symbol => Object}] the allocator in it has no envelope of its own
     def to_h = { **super, allocator: allocator.body }
   end
 end

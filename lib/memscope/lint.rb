@@ -14,7 +14,7 @@ module Memscope
     class Setting < Record
       # @return [String] as the allocator names it
       field :name, :string, null: false
-      # @return [Integer, String, Boolean, nil] the current value; nil where it is unknown
+      # @return [Integer, String, Boolean, nil] the current value; nil if it is unknown
       field :value, :any
       # @return [String] where the value comes from, as in Allocator::Setting; "mallctl" if the process changed it at
       #   run time, "fork" if a fork did
@@ -45,7 +45,7 @@ module Memscope
       field :name, :string, null: false
       # @return [String] as written in `recommended`: "narenas:2", "MALLOC_ARENA_MAX=2"
       field :text, :string, null: false
-      # @return [Integer, String, Boolean, nil] the current value; nil where it is unknown
+      # @return [Integer, String, Boolean, nil] the current value; nil if it is unknown
       field :now, :any
       # @return [String]
       field :reason, :string, null: false

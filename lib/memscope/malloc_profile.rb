@@ -22,7 +22,8 @@ module Memscope
     # The backends that start takes.
     BACKENDS = %i[auto jemalloc imports].freeze
 
-    # The options that jemalloc must have been started with for its backend; they cost nothing until a profile starts.
+    # The options that the backend :jemalloc needs jemalloc to have been started with; they cost nothing until a profile
+    # starts.
     CONF = "prof:true,prof_active:false,prof_accum:true"
 
     # Why jemalloc's profiler cannot be used, and the remedy.
@@ -35,7 +36,8 @@ module Memscope
     }.freeze
     private_constant :OBSTACLES
 
-    # The first version of jemalloc whose profiler can record Ruby stacks, which can also crash: jemalloc's issue 2681.
+    # The first version of jemalloc whose profiler can record Ruby stacks. That profiler can crash: jemalloc's issue
+    # 2681.
     CRASHING = "5.3.0"
     private_constant :CRASHING
 
@@ -82,7 +84,7 @@ module Memscope
 
       # @api private
       # @param version [String, nil] of jemalloc
-      # @return [String, nil] why its profiler must not be enabled, and what to do instead; nil if it can be
+      # @return [String, nil] why its profiler must not be enabled, and what to do instead; nil if it may be enabled
       def crash(version)
         return unless version&.start_with?(CRASHING)
 
@@ -136,7 +138,7 @@ module Memscope
 
       # @api private
       # @param text [String] of any length
-      # @return [String] as much of it as the name of a tag may have
+      # @return [String] its beginning, short enough for the name of a tag
       def shortened(text) = text.byteslice(0, TAG_BYTES).scrub("")
 
       # @return [Boolean]

@@ -24,7 +24,7 @@ module Memscope
 
     # The cost of sampling itself.
     class Overhead < Record
-      # @return [Integer] taken since profiling began, including those of blocks that have since been freed
+      # @return [Integer] samples taken since profiling began, including samples of blocks that have since been freed
       field :samples_taken, :count, null: false
       # @return [Integer] wall time spent taking samples, summed over all threads
       field :nanoseconds, :count, null: false
@@ -54,8 +54,8 @@ module Memscope
     field :started_at, :time, null: false
     # @return [Integer] the current generation, to which new allocations belong
     field :generation, :count, null: false
-    # @return [Integer, nil] what older generations than this hold has survived a major GC since it was allocated; the
-    #   rest is not yet judged: it may be garbage. nil if nobody watched for major GCs
+    # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
+    #   the rest has not been judged yet: it may be garbage. nil if major GCs were not watched for
     field :unjudged_generation, :count, sparse: true
     # @return [Array<Frame>] the frames of all stacks
     field :frames, [Frame], null: false
@@ -85,7 +85,7 @@ module Memscope
 
     # @api private
     # @param generation [Integer] the first one that no major GC has judged
-    # @return [Profile] that knows what has survived
+    # @return [Profile] the same profile with this `unjudged_generation`
     def judged_up_to(generation) = self.class.send(:new, { **values, unjudged_generation: generation })
 
     # @return [Integer, nil] live bytes that have survived a major GC since they were allocated; nil if that is unknown

@@ -43,7 +43,7 @@ module Memscope
       # @api private
       def run(levers, **options) = Run.new(levers, **options).result
 
-      # Predicts all levers by readings that were taken already.
+      # Predicts what all levers would return, from readings already taken.
       #
       # @api private
       # @param ledger [Ledger] a deep one of this process

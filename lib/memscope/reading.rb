@@ -133,7 +133,7 @@ module Memscope
       def fields = own_fields
 
       # @api private
-      # @return [Hash{Symbol, String => Symbol}] the names of the fields, by themselves and by their text
+      # @return [Hash{Symbol, String => Symbol}] the name of each field, by that name as a Symbol and as a String
       def names
         @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
       end
@@ -307,10 +307,10 @@ module Memscope
     end
   end
 
-  # Which process a reading is of, on this machine and since its boot: a pid alone is used again, and is another
-  # process's in each container.
+  # Identifies the process of a reading within one boot of one machine: a pid alone is reused, and means another process
+  # in each container.
   class ProcessIdentity < Record
-    # @return [String, nil] of this boot of the kernel (/proc/sys/kernel/random/boot_id)
+    # @return [String, nil] identifies this boot of the kernel (/proc/sys/kernel/random/boot_id)
     field :boot_id, :string
     # @return [Integer, nil] inode of the process's pid namespace (/proc/self/ns/pid)
     field :pid_namespace, :count
@@ -329,13 +329,19 @@ module Memscope
         (@current = [Process.pid, read].freeze).last
       end
 
+      # @api private
+      # @param pid [Integer] of another process, in this one's pid namespace
+      # @return [ProcessIdentity]
+      def of(pid) = capture({ **current.to_h, started: started(pid) })
+
       private
 
       def read
         capture({ boot_id: known { File.read("/proc/sys/kernel/random/boot_id").strip },
-                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i },
-                  started: known { File.read("/proc/self/stat").rpartition(")").last.split[19]&.to_i } })
+                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i }, started: started("self") })
       end
+
+      def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
 
       # nil on a system without such a file.
       def known
@@ -356,7 +362,7 @@ module Memscope
 
     private
 
-    # What one of the two lacks does not contradict.
+    # A value that either of them lacks is no contradiction.
     def agree?(other, *names)
       names.all? { |name| [public_send(name), other.public_send(name)].then { |a, b| a.nil? || b.nil? || a == b } }
     end
@@ -379,7 +385,7 @@ module Memscope
     field :pid, :count, null: false
     # @return [Time] UTC, to the millisecond
     field :at, :time, null: false
-    # @return [ProcessIdentity, nil] nil in JSON of a memscope that did not write it
+    # @return [ProcessIdentity, nil] nil in JSON from a memscope that did not write this field
     field :process, ProcessIdentity, sparse: true
     # @return [Hash{Symbol => String}] why a value is nil, missing or approximate
     field :reasons, :sentences, null: false
@@ -432,12 +438,13 @@ module Memscope
       #
       # @api private
       # @param name [Symbol] the name of the argument
+      # @param call [String, nil] the name of the method, if it is not the kind
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
-      def check_switch(name, value)
+      def check_switch(name, value, call: nil)
         return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
 
-        raise ArgumentError, "Memscope.#{kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
+        raise ArgumentError, "Memscope.#{call || kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
       end
 
       private
@@ -464,7 +471,7 @@ module Memscope
     def body = to_h.slice(*self.class.body_names)
 
     # @api private
-    # @return [Boolean] whether anything could be read: the RSS, unless the kind of reading defines what else
+    # @return [Boolean] whether anything could be read; by default, the RSS (some kinds of reading override this)
     def known? = !rss_bytes.nil?
 
     # @api private

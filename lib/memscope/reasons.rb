@@ -121,7 +121,7 @@ module Memscope
     }.freeze
 
     class << self
-      # @param reasons [Hash{Symbol => Object}] the same frozen Hash as in the last call costs nothing
+      # @param reasons [Hash{Symbol => Object}] passing the same frozen Hash as in the last call costs nothing
       # @return [Hash{Symbol => String, nil}] frozen
       # @raise [KeyError] for an unknown id
       def sentences(reasons)

@@ -6,8 +6,8 @@ require_relative "report/ledger" # these are loaded now: a trap handler can load
 require_relative "report/findings"
 
 module Memscope
-  # Readings as text for people: 80 columns or those of a Display, with box-drawing characters or in plain ASCII. Report
-  # renders the readings it is given, and takes none.
+  # Readings as text for people: as wide as a Display, or 80 columns, with box-drawing characters or in plain ASCII.
+  # Report renders the readings it is given, and takes none.
   module Report
     # The page of each kind of reading, and the file under report/ that defines it.
     PAGES = {
@@ -35,7 +35,7 @@ module Memscope
         const_get(page).new(reading, unicode: unicode, **options).to_s
       end
 
-      # Prints a ledger as the io's Display has it.
+      # Prints a ledger in the format of the io's Display.
       #
       # @param ledger [Ledger]
       # @param io [IO, #write]

@@ -61,9 +61,9 @@ module Memscope
     #   one that is referenced by a C extension's object without support for compaction, or a key of a Hash that
     #   compares by identity
     field :pinned_pages_min, :count
-    # @return [Integer, nil] these pages, and those with an object that compaction might be unable to move: one
-    #   referenced by roots, threads or fibers, a Symbol created at run time, or an object that would have to change its
-    #   slot size
+    # @return [Integer, nil] pinned_pages_min, plus the pages with an object that compaction might be unable to move:
+    #   one referenced by roots, threads or fibers, a Symbol created at run time, or an object that would have to change
+    #   its slot size
     field :pinned_pages_max, :count
     # @return [Integer]
     field :slots, :count
@@ -107,15 +107,16 @@ module Memscope
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; only in a diagnosis
     field :held_by_objects_bytes, :bytes, sparse: true
 
-    # Microseconds under the GVL for which the surfaces walk a heap in the process.
+    # The longest predicted walk, in microseconds under the GVL, that the surfaces make in the process itself.
     BUDGET_US = 10_000
     private_constant :BUDGET_US
 
     # (see Memscope.ruby_heap)
     def self.read(collect: false) = of(Native.ruby_heap(check_switch(:collect, collect), false, nil))
 
-    # The same for what asks more than once, or for other people: waits without the GVL for a garbage collection under
-    # way, and walks a heap of more than BUDGET_US in a forked child, if a fork stops Ruby for less.
+    # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
+    # collection under way, and walks in a forked child if the walk would take longer than `budget_us` and a fork stops
+    # Ruby for less.
     #
     # @api private
     # @param objects [Boolean] whether to read held_by_objects_bytes too
@@ -130,7 +131,7 @@ module Memscope
 
     # @api private
     # @param ruby [String] a version
-    # @return [String, nil] why memscope never compacts a heap of this Ruby; nil where it can
+    # @return [String, nil] why memscope never compacts a heap of this Ruby; nil if it can
     def self.compaction_refusal(ruby = RUBY_VERSION)
       return unless UNSAFE_TO_COMPACT.include?(ruby)
 

@@ -26,8 +26,8 @@ module Memscope
     field :regions_in_use, :count
     # @return [Float, nil] regions in use as a share of all regions; nil without slabs
     field :utilisation, :number
-    # @return [Integer, nil] bytes of the regions in use; for large classes an upper bound where the reading's reasons
-    #   say so (5.3.1)
+    # @return [Integer, nil] bytes of the regions in use; for large classes an upper bound if the reading's reasons say
+    #   so (5.3.1)
     field :in_use_bytes, :bytes
     # @return [Integer, nil] bytes of the free regions: nothing returns them until their slabs are empty
     field :slack_bytes, :bytes
@@ -77,7 +77,7 @@ module Memscope
     field :arena, :count
     # @return [Integer, nil] epoch of jemalloc for all these numbers
     field :epoch, :count
-    # @return [Array<SizeClass>] by size; empty, with a reason, where the allocator has none
+    # @return [Array<SizeClass>] by size; empty, with a reason, if the allocator has none
     collection :classes, [SizeClass]
 
     # (see Memscope.size_classes)
@@ -91,7 +91,7 @@ module Memscope
       capture(Native.size_classes(arena, arena.nil?))
     end
 
-    # @return [Integer, nil] free regions of all slabs, in bytes; nil where there are no classes
+    # @return [Integer, nil] free regions of all slabs, in bytes; nil if there are no classes
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
 
     # @param size_bytes [Integer]

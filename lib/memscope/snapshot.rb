@@ -38,8 +38,8 @@ module Memscope
     field :gc, :hash, counters: GC_COUNTERS
     # @return [Hash{Integer => Hash{Symbol => Integer}}, nil] GC.stat_heap; nil before Ruby 3.2
     field :gc_heaps, :hash, counters: GC_HEAP_COUNTERS
-    # @return [Hash{Symbol => Integer, nil}, nil] jemalloc's totals at the epoch in :epoch; nil where jemalloc does not
-    #   serve malloc; a key that this version of jemalloc does not have is nil
+    # @return [Hash{Symbol => Integer, nil}, nil] jemalloc's totals at the epoch in :epoch; nil if jemalloc does not
+    #   serve malloc. A key that this version of jemalloc does not have is nil
     field :jemalloc, :hash, counters: JEMALLOC_COUNTERS
     # @return [Hash{Symbol => Integer}, nil] mallinfo2; nil without `malloc: true`, or if glibc does not serve malloc
     field :glibc, :hash

@@ -19,8 +19,8 @@ module Memscope
       @mutex = Mutex.new
     end
 
-    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or what computes them from the seconds, by
-    #   `work`, that the value took
+    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or a callable that computes them from the
+    #   seconds, measured by `work`, that reading the value took
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
     def fetch(ttl, &)

@@ -37,7 +37,7 @@ module Memscope
     field :new_arena_defaults, Decay
     # @return [Boolean, nil]
     field :old_background_thread?, :boolean
-    # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil where it cannot
+    # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil if it cannot
     field :background_thread?, :boolean
 
     class << self

@@ -13,13 +13,13 @@ module Memscope
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
   # Every page is served as HTML, JSON or text: by its extension (/arenas.json, /arenas.txt), else by the Accept header.
-  # / shows the ledger at once; /doctor is the same page with the doctor's findings and the levers of Memscope.purge,
-  # which the browser fetches after it. In JSON and text, /ledger and /doctor are one of these readings each. /arenas,
+  # / shows the ledger at once; the browser then fetches /doctor, which is the same page with the doctor's findings and
+  # the levers of Memscope.purge. As JSON and text, /ledger is the ledger and /doctor the diagnosis. /arenas,
   # /size_classes, /ruby_heap, /mappings and /workers show one reading each; /metrics is for Prometheus. POST changes
   # the process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop; do=gc collects garbage before
   # /doctor or /profile is read.
   #
-  # In a Puma cluster with plugin :memscope a page is of worker N with worker=N, else of the first worker.
+  # In a Puma cluster with plugin :memscope, a page shows worker N with worker=N, otherwise the first worker.
   # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in a cluster,
   # the merged profile of all workers; with seconds=N, the change in the next N seconds.
   #

@@ -8,8 +8,8 @@ module Memscope
   # One process of a server, as it last reported itself: a worker or the master of a cluster, or the only process of a
   # server without a cluster.
   #
-  # rss_bytes is the sum of uss_bytes and shared_bytes. The rows are of a ledger that was read just before, and sum to
-  # ledger_rss_bytes, which differs from rss_bytes by some pages.
+  # rss_bytes is the sum of uss_bytes and shared_bytes. The rows come from a ledger that was read just before, and sum
+  # to ledger_rss_bytes, which differs from rss_bytes by some pages.
   class Worker < Record
     # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
@@ -35,7 +35,7 @@ module Memscope
     field :shared_bytes, :bytes
     # @return [Integer, nil] memory shared with other processes when the worker booted, right after the fork, that is
     #   private now: written to by either, or copied because something pinned it (process_vm_readv, io_uring). nil for
-    #   a process that was not forked, and where the kernel hides which pages are shared
+    #   a process that was not forked, or if the kernel hides which pages are shared
     field :unshared_since_fork_bytes, :bytes
     # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
@@ -57,8 +57,8 @@ module Memscope
     # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled
     #   after boot do not skew it for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
-    # @return [Integer, nil] the same of the later half of the readings: whether it still grows; nil before that half
-    #   is long enough
+    # @return [Integer, nil] the same for the later half of the readings: shows whether RSS still grows; nil until that
+    #   half is long enough
     field :rss_recent_bytes_per_hour, :signed_bytes, sparse: true
     # @return [Hash{Symbol => Integer}, nil] growth of each top row of the ledger, like rss_bytes_per_hour
     field :rows_bytes_per_hour, :hash, sparse: true
@@ -75,7 +75,7 @@ module Memscope
     def ledger_rss_bytes = rows&.values&.sum
 
     # @api private
-    # @return [Worker] with other values for some fields
+    # @return [Worker] a copy with other values for some fields
     def with(**changes) = self.class.capture({ **values, **changes })
   end
 
@@ -97,9 +97,9 @@ module Memscope
       # @return [Workers]
       def read = (current || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
-      # Makes this process read itself every `worker_interval_seconds`, so that `Memscope.workers` knows how the process
-      # grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which sleeps in between; a
-      # forked child does not inherit the thread and has to call this itself.
+      # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` knows
+      # how the process grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
+      # sleeps in between; a forked child does not inherit the thread and has to call this itself.
       #
       # @return [void]
       def watch
@@ -110,12 +110,13 @@ module Memscope
       end
 
       # @api private
-      # @return [Worker, nil] this process's last report on itself; nil if it does not read itself at intervals
+      # @return [Worker, nil] this process's last report on itself; nil if it does not take readings of itself at
+      #   intervals
       def own = current&.own
 
       # @api private
-      # @return [Watch, Cluster, nil] what reads for this process; nil if nothing was started, as in a process that a
-      #   worker forked
+      # @return [Watch, Cluster, nil] what takes this process's readings; nil if nothing was started, as in a process
+      #   that a worker forked
       def current = (@current if @current && @current.pid == Process.pid)
 
       # @api private

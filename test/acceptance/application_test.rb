@@ -4,7 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/served_application"
 require "time"
 
-# memscope in a living application: booted, mounted, asked over HTTP, purged, forked and restarted.
+# memscope in a running application: booted, mounted, queried over HTTP, purged, forked and restarted.
 class ApplicationTest < MemscopeTest
   parallelize_me!
 
@@ -25,7 +25,7 @@ class ApplicationTest < MemscopeTest
     application.get("/memscope#{path}", headers: { **CREDENTIALS, "Accept" => accept })
   end
 
-  # As a browser sends the page's form.
+  # Sends the page's form as a browser does.
   def purge(application, lever)
     page = authorised(application, "/", accept: "text/html")
     token = page.headers.fetch("set-cookie")[/memscope_token=([^;]+)/, 1]
@@ -51,7 +51,7 @@ class ApplicationTest < MemscopeTest
 end
 
 class RailsApplicationTest < ApplicationTest
-  # Nothing but a purge gives dirty pages back: what decays between two looks would be taken for purged.
+  # Only a purge returns dirty pages: pages that decayed between two readings would be mistaken for purged ones.
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
 
   both_allocators "a generated Rails application" do |preload|
@@ -65,7 +65,7 @@ class RailsApplicationTest < ApplicationTest
     end
   end
 
-  # As Rails assumes it, too.
+  # Rails also assumes development then.
   def test_open_to_a_browser_on_the_same_machine_in_development
     skip_under_sanitizer
     unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }
@@ -114,7 +114,7 @@ class RailsApplicationTest < ApplicationTest
     end
   end
 
-  # A report is a second old at most.
+  # A report is at most a second old.
   def every_worker(application)
     workers = workers_when(application, "reports that the kernel confirms") do |found|
       all_of?(found, 2) && found.all? { |worker| confirmed?(worker, "Rss") && confirmed?(worker, "Pss") }

@@ -10,7 +10,7 @@ class ClosedSumTest < MemscopeTest
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   KIB = 1024
 
-  # Defines `reading`, which prints a ledger between two looks at statm.
+  # Defines `reading`, which prints a ledger read between two reads of statm.
   READING = <<~'RUBY'
     require "json"
     def statm_bytes = File.read("/proc/self/statm").split[1].to_i * 4096
@@ -42,7 +42,7 @@ class ClosedSumTest < MemscopeTest
     assert_closed("reading", preload: preload)
   end
 
-  # Since 3.3 a thread's VM stack is a malloc block of 1 MiB, hardly touched: something large is untouched there.
+  # Since Ruby 3.3 a thread's VM stack is a malloc block of 1 MiB that is hardly touched.
   VM_STACKS_IN_MALLOC = RUBY_VERSION >= "3.3"
 
   both_allocators "a fragmented heap" do |preload|
@@ -90,7 +90,7 @@ class ClosedSumTest < MemscopeTest
   both_allocators "page counts" do |preload|
     counts = child_json(<<~RUBY, requires: ["json"], preload: preload)
       objects = Array.new(200_000) { Object.new }.each_slice(2).map(&:first)
-      Memscope.ledger # has pages of each slot size for the next
+      Memscope.ledger # makes Ruby allocate pages of each slot size that the next one needs
       GC.start
       pages = -> { GC.stat(:heap_allocated_pages) - (RUBY_VERSION < "4" ? 0 : GC.stat(:heap_empty_pages)) }
       before = pages.call
@@ -111,7 +111,7 @@ class ClosedSumTest < MemscopeTest
 
     assert_empty(tree.gaps)
     low, high = answer["statm"].minmax
-    # The memory that the reading itself needs is gone when statm is looked at.
+    # The memory that the reading itself needs is already unmapped when statm is read.
     idle = tree.rss_bytes - tree.bytes("memscope")
 
     assert_includes((low - (64 * KIB))..(high + (64 * KIB)), idle, "statm said #{answer['statm']}\n#{tree}")

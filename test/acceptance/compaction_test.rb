@@ -2,9 +2,9 @@
 
 require_relative "../test_helper"
 
-# Fragmented heaps in real processes: what the passes return lies inside what was forecast.
+# Fragmented heaps in real processes: what the passes return lies within the forecast.
 class CompactionAcceptanceTest < MemscopeTest
-  # Each is a child process, which takes all the time: two at once on two processors.
+  # Each test waits for a child process: two run at once on two processors.
   parallelize_me!
 
   WORKLOAD = File.join(ChildProcess::ROOT, "test/support/workloads/fragmented_heap.rb")
@@ -12,7 +12,7 @@ class CompactionAcceptanceTest < MemscopeTest
   MEBIBYTE = 1_048_576
   PAGE = 65_536
   PAGE_SLOTS = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_OBJ_LIMIT]
-  # Ruby returns nothing of a heap that is fuller than this, before 3.3.
+  # Before 3.3, Ruby frees pages only if enough of the slots are free (free_slots_max_ratio).
   BY_RATIO = (VERSION <=> [3, 3]).negative?
 
   def setup
@@ -82,12 +82,12 @@ class CompactionAcceptanceTest < MemscopeTest
     BY_RATIO ? assert_nothing("procs", "every 10") : assert_returned("procs", "every 10", at_least: 0.6)
   end
 
-  # Since 3.2 they wait for slots of another size, of which there are next to none.
+  # Since 3.2 they need slots of another size, of which there are next to none.
   def test_grown_arrays
     BY_RATIO ? assert_inside("grown arrays", "every 10") : assert_held("grown arrays", "every 10")
   end
 
-  # Nearly all pages are pinned. Before 3.2 it depends on the order of the pages how many of the others are emptied.
+  # Nearly all pages are pinned. Before 3.2, how many of the others are emptied depends on the order of the pages.
   def test_finalizers
     assert_held("finalizers", "every 10")
   end
@@ -113,7 +113,7 @@ class CompactionAcceptanceTest < MemscopeTest
     assert_operator child.dig("forecast", "max_bytes"), :<=, child["bytes"] * 0.05, explained(child)
   end
 
-  # Little is forecast, or nothing for the reason that pages are pinned; the upper bound holds anyway.
+  # The forecast is small, or missing because pages are pinned; the upper bound holds anyway.
   def assert_held(kind, keep)
     child = fragmented(kind, keep)
     most, reason = child["forecast"].values_at("max_bytes", "reason")
@@ -126,7 +126,8 @@ class CompactionAcceptanceTest < MemscopeTest
     end
   end
 
-  # Inside the forecast, which is narrow; the rest of RSS moves by what malloc gives back, and little else.
+  # The result lies within the forecast, which is narrow; the rest of RSS changes by what malloc returns, and little
+  # else.
   def assert_inside(kind, keep, **options)
     child = fragmented(kind, keep, **options)
     least, most = child["forecast"].values_at("min_bytes", "max_bytes")
@@ -139,7 +140,7 @@ class CompactionAcceptanceTest < MemscopeTest
     child
   end
 
-  # Ruby 3.4 keeps 50,000 slots, which may be in the one or the other slot size.
+  # Ruby 3.4 keeps 50,000 free slots, which may be of any slot size.
   def allowed_to_be_unsaid?(child)
     (VERSION <=> [3, 4]) >= 0 && child.dig("forecast", "reason")&.include?("slot sizes")
   end

@@ -4,8 +4,8 @@ require_relative "../test_helper"
 
 # A forked child that is read must not get private copies of what it shares with its parent, whichever way it is read.
 #
-# MEMSCOPE_HEAPS=512,2048 (MiB) is `rake battery:fork`, which has the machine for itself: there each reading has a child
-# of its own, and only there does MemAvailable say what a child took.
+# `rake battery:fork` sets MEMSCOPE_HEAPS=512,2048 (MiB) and needs the machine to itself: then each reading has a child
+# of its own, and MemAvailable shows how much memory that child took.
 class CopyOnWriteTest < MemscopeTest
   HEAPS = ENV.fetch("MEMSCOPE_HEAPS", "32").split(",").map { |size| Integer(size) }
   ALONE = ENV.key?("MEMSCOPE_HEAPS")
@@ -13,7 +13,7 @@ class CopyOnWriteTest < MemscopeTest
   KIB = 1024
   USS_LIMIT = 2 * KIB
   PAGE_USS_LIMIT = 8 * KIB
-  # Of the heap: other processes take and return some meanwhile.
+  # As a share of the heap: other processes take and return memory meanwhile.
   AVAILABLE_LIMIT = 0.25
 
   CALLS = [
@@ -22,7 +22,7 @@ class CopyOnWriteTest < MemscopeTest
     "process_memory", "cgroup", "workers", "lint", "doctor", "doctor(since: DIAGNOSIS)", "purge(dry_run: true)", "tune"
   ].to_h { |call| [call, "Memscope.#{call}"] }.freeze
 
-  # What people and programs see of each: all of it, as text and as JSON.
+  # What people and programs see of each reading: text and JSON.
   SEEN = {
     "report" => "Memscope.report(StringIO.new, deep: true)",
     "texts" => "LATEST.each(&:to_s)", "JSON" => "LATEST.each(&:to_json)",
@@ -31,7 +31,7 @@ class CopyOnWriteTest < MemscopeTest
 
   READINGS = { **CALLS, **SEEN }.freeze
 
-  # By another process, through this one's listener.
+  # Readings requested by another process, through this one's listener.
   RELAYED = %w[rss allocator snapshot ledger arenas size_classes fragmentation mappings ruby_heap process_memory cgroup
                lint doctor workers].to_h { |call| [call, "ask(:#{call})"] }
                                    .merge("deep ledger" => "ask(:ledger, deep: true, objects: true, shared: true)",
@@ -70,7 +70,7 @@ class CopyOnWriteTest < MemscopeTest
       GC.disable
     end
 
-    # The growth by each reading in one child, and what the reading answers.
+    # How much memory each reading unshares in one child, and what the reading returns.
     def in_child(readings)
       reader, writer = IO.pipe
       pid = fork do
@@ -94,7 +94,7 @@ class CopyOnWriteTest < MemscopeTest
 
     def in_children(readings, each) = readings.each_slice(each).map { |slice| in_child(slice.to_h) }.reduce({}, :merge)
 
-    # Warm: each has run here, and what a collection marks as old is marked.
+    # Warms up: runs each reading here, and lets collections age all objects.
     def warm(readings)
       2.times { readings.each_value(&:call) }
       4.times { GC.start }
@@ -109,7 +109,7 @@ class CopyOnWriteTest < MemscopeTest
     Memscope.configure { |c| c.username = c.password = "memory" }
     Memscope.listen
 
-    # Another process, which this one did not fork from its heap.
+    # Another process, which does not share this one's heap.
     ASKING = <<~'SCRIPT'
       require "json"
       $stdout.sync = true
@@ -136,7 +136,7 @@ class CopyOnWriteTest < MemscopeTest
 
   def lambdas(readings) = "{ #{readings.map { |name, code| "#{name.dump} => -> { #{code} }" }.join(', ')} }"
 
-  # @param limits [Hash{String => Integer}] KiB, where it is not USS_LIMIT
+  # @param limits [Hash{String => Integer}] limits in KiB that differ from USS_LIMIT, by reading
   def assert_shared(children, mebibytes, limits = {})
     grown = children.select { |name, child| child["uss"] > limits.fetch(name, USS_LIMIT) }
 
@@ -240,7 +240,7 @@ class CopyOnWriteTest < MemscopeTest
     of_growth.each { |before, after, _| assert_operator after - before, :<, 16 * KIB }
   end
 
-  # It may open neither /proc/self/mem nor /proc/self/pagemap.
+  # Such a child may open neither /proc/self/mem nor /proc/self/pagemap.
   both_allocators "a child that gave up root" do |preload|
     skip_under_sanitizer
     skip "only root can become someone else" unless Process.uid.zero?

@@ -4,7 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 require_relative "../support/ledger_tree"
 
-# Where the kernel or the allocator refuses something, every reading answers what it can and says why for the rest.
+# If the kernel or the allocator refuses something, every reading reports what it can, and gives reasons for the rest.
 class DegradedTest < MemscopeTest
   parallelize_me!
 
@@ -36,7 +36,7 @@ class DegradedTest < MemscopeTest
     assert_closed(answer)
   end
 
-  # Both have pagemap's reader list the mappings anew.
+  # Both make the reader of pagemap list the mappings again.
   { "a large reservation" => "Host.reserve(5 << 30)", "zero pages" => "Host.read_zero_pages(8 << 20)" }
     .each do |name, mapping|
     both_allocators "no PAGEMAP_SCAN beside #{name}" do |preload|
@@ -60,7 +60,7 @@ class DegradedTest < MemscopeTest
     assert_closed(read("Host.deny_pagemap_scan!; Host.forbid_process_vm_readv!", preload: preload))
   end
 
-  # A process that gave up root without exec may not read its own pagemap any more.
+  # A process that dropped root without an exec may no longer read its own pagemap.
   both_allocators "not dumpable" do |preload|
     skip "only root can become someone else" unless Process.uid.zero?
     answer = read("Process::Sys.setuid(#{NOBODY})", preload: preload)

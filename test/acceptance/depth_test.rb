@@ -4,8 +4,8 @@ require_relative "../test_helper"
 require_relative "../support/ledger_tree"
 require_relative "../support/workloads/staying_threads"
 
-# What deep:, shared: and objects: say, against sources of their own: mallinfo2, malloc_trim, smaps_rollup, and memory
-# that a C extension holds.
+# Checks deep:, shared: and objects: against independent sources: mallinfo2, malloc_trim, smaps_rollup, and memory that
+# a C extension holds.
 class DepthTest < MemscopeTest
   parallelize_me!
 
@@ -62,7 +62,7 @@ class DepthTest < MemscopeTest
     end
   end
 
-  # With huge pages asked for, the main heap does not begin with a chunk.
+  # If glibc asks for huge pages, the main heap does not begin with a chunk.
   def test_hugetlb_leaves_the_rest_in_a_row_of_its_own
     skip_under_sanitizer
     answer = child_json(<<~RUBY, env: { "GLIBC_TUNABLES" => "glibc.malloc.hugetlb=1" })

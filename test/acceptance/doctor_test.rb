@@ -85,7 +85,7 @@ class DoctorSickTest < DoctorAcceptanceTest
     finding = assert_first(:glibc_arenas, patient)
 
     assert_stuck finding, patient
-    assert_equal "MALLOC_ARENA_MAX=2", finding.remedy
+    assert_equal "memscope doctor --pid #{patient.diagnosis.pid} --gc\nMALLOC_ARENA_MAX=2", finding.remedy
     assert_operator finding.evidence[:arenas], :>=, 8
   end
 
@@ -112,14 +112,14 @@ class DoctorSickTest < DoctorAcceptanceTest
                         preload: JEMALLOC, env: { "MALLOC_CONF" => configuration })
       finding = assert_first(:dirty_pages, patient)
 
-      # The parent still holds these pages: the child's RSS falls, and the machine gains next to nothing.
+      # The parent still holds these pages: the child's RSS falls, but the machine gains next to nothing.
       assert_within_ten_percent patient.returned, finding.affected_bytes, patient
       assert_operator finding.recoverable_max_bytes, :<=, 8 * 1_048_576, patient.text
       assert_match(/tune\(background_thread: true\)/, finding.remedy)
     end
   end
 
-  # CRuby forbids its process huge pages; who allows them again has what glibc asks for.
+  # CRuby disables huge pages for its process; if they are enabled again, glibc gets those that it asks for.
   sick "malloc_thp" do |mebibytes|
     skip "huge pages are not given to those who ask" unless asking_gives_huge_pages?
     asking, silent = [1, 0].map do |hugetlb|
@@ -185,7 +185,7 @@ class DoctorSickTest < DoctorAcceptanceTest
     assert_first :idle_allocator, patient
   end
 
-  # The fork has slabs that few blocks hold open, and half as much in freed pages.
+  # The forked child has slabs with few blocks in use, and half as much memory in freed pages.
   sick "slack_and_dirty" do |mebibytes|
     patient = patient(<<~RUBY, preload: JEMALLOC)
       slack = Patients.slab_slack(#{mebibytes})
@@ -231,7 +231,7 @@ class DoctorSettingTest < DoctorAcceptanceTest
 
   private
 
-  # The remedy here answers with the bytes that the heap has left.
+  # The remedy here returns the bytes that are left of the heap.
   def half_full(run, call, runs: nil, env: {})
     patient(<<~RUBY, env: env)
       runs = Patients.half_full(64, run: #{run}, runs: #{runs.inspect})
@@ -289,7 +289,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
   end
 end
 
-# Where the system refuses a reading, the doctor judges the rest, and never makes a finding of a missing number.
+# If the system refuses a reading, the doctor judges the rest, and never turns a missing number into a finding.
 class DoctorDegradedTest < DoctorAcceptanceTest
   { "no PAGEMAP_SCAN" => "Host.deny_pagemap_scan!", "no process_vm_readv" => "Host.forbid_process_vm_readv!",
     "not dumpable" => "Process::Sys.setuid(65_534)" }.each do |name, restriction|

@@ -5,7 +5,7 @@ require_relative "../support/puma_server"
 require "memscope/cli"
 require "stringio"
 
-# The three faults of memory that people look for, in a worker of a Puma cluster, as the commands tell them: each is a
+# The three memory problems that people look for, in a worker of a Puma cluster, as the commands report them: each is a
 # finding with a number, the right layer and the next command; a healthy worker has no problems.
 #
 # `rake battery:faults` also waits until the workers know how fast they grow.
@@ -24,7 +24,7 @@ class FaultsTest < MemscopeTest
     end
   end
 
-  # Asks for a page until one worker has answered it so many times.
+  # Requests a page until one worker has answered it `times` times.
   #
   # @return [Integer] its pid
   def visit(path, times = 1, pid: nil)
@@ -120,7 +120,7 @@ class FaultsTest < MemscopeTest
     end
   end
 
-  # What the worker itself has measured, once it has done so for some minutes.
+  # The growth that the worker itself has measured, once it has done so for some minutes.
   def assert_grows(pid, path)
     return unless MINUTES
 

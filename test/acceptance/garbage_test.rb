@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# What may be garbage is not called "in use" without a bound, and the bound holds: what GC.start then frees lies within
-# it. After a GC it is close to nothing.
+# Wherever memory is called "in use", an upper bound of the garbage in it is given, and it holds: GC.start frees no more
+# than that. After a GC, the bound is close to nothing.
 class GarbageTest < MemscopeTest
   parallelize_me!
 
@@ -50,18 +50,20 @@ class GarbageTest < MemscopeTest
     end
   end
 
-  # A worker shares its heap with its master, until a GC writes to it.
+  # A worker shares its heap with its master until a GC writes to it. Shared pages that are returned do not count.
   def test_what_a_collection_unshares
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])
       kept = Array.new(300_000) { |number| +"" << number.to_s }
+      dropped = Array.new(32) { "x" * 2_000_000 }
       GC.start
       reader, writer = IO.pipe
       pid = fork do
+        dropped.clear
         before = Memscope.process_memory
         collected = Memscope.ledger(gc: true).collected
         lost = Memscope.process_memory.uss_bytes - before.uss_bytes
-        writer.write(JSON.generate(lost: lost, unshared: collected.unshared_bytes))
+        writer.write(JSON.generate(lost: lost, unshared: collected.unshared_bytes, returned: collected.returned_bytes))
         exit!
       end
       writer.close
@@ -70,10 +72,11 @@ class GarbageTest < MemscopeTest
     RUBY
 
     assert_operator read["lost"], :>, MEBIBYTE
+    assert_operator read["returned"], :>, 48 * MEBIBYTE
     assert_in_delta read["lost"], read["unshared"], 2 * MEBIBYTE
   end
 
-  # A dry run cannot predict what gc frees and later levers return; it says so, and --gc tells it.
+  # A dry run cannot predict what gc frees and later levers return; it says so. With --gc, it can.
   def test_a_dry_run
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])

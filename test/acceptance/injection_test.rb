@@ -10,12 +10,12 @@ class InjectionTest < MemscopeTest
   MIB = 1024 * 1024
   INJECTED = 32 * MIB
   RADIX_TREE_NODE = 2 * MIB
-  # Where jemalloc counts its own records, and those that nobody has touched yet.
+  # Rows in which jemalloc counts its own metadata, and the part of it that was never touched.
   BOOKKEEPING = %w[malloc/metadata malloc/not_resident].freeze
   # Under Debian's Ruby 3.3 the main stack's first 8 MiB are resident from boot.
   RESERVED_STACK = 8 * MIB
 
-  # The GC stays off between the readings: what it would free meanwhile is no part of what is injected.
+  # The GC stays off between the readings: what it freed meanwhile would distort the difference.
   SCRIPT = <<~'RUBY'
     require "json"
     require "memscope_test"
@@ -42,7 +42,7 @@ class InjectionTest < MemscopeTest
     assert_rise(change, "ruby_heap/live_slots")
   end
 
-  # Ruby 3.1 and 3.2 export a lock under which the pages can be listed all the same.
+  # Ruby 3.1 and 3.2 export a lock under which the pages can be listed nevertheless.
   both_allocators "Ruby slots beside Ractors" do |preload|
     listed = RUBY_VERSION < "3.3"
     change = inject(preload, <<~RUBY, setup: "$VERBOSE = nil; ractors = Array.new(2) { Ractor.new { Ractor.receive } }")
@@ -156,7 +156,7 @@ class InjectionTest < MemscopeTest
     end
   end
 
-  # Sizes cannot tell these from jemalloc's own: nobody is given what may be another's.
+  # Sizes cannot distinguish these from jemalloc's own: memory that may be another owner's is given to none.
   def test_foreign_mappings_that_may_be_jemallocs
     foreign = [2 * INJECTED, INJECTED / 2]
     ledger, round_trip = child_json(<<~RUBY, preload: ChildProcess::ALLOCATORS[:jemalloc], requires: ["memscope_test"])
@@ -223,7 +223,7 @@ class InjectionTest < MemscopeTest
     { "RUBY_FIBER_MACHINE_STACK_SIZE" => (INJECTED / 16).to_s }
   end
 
-  # Without dirty pages: an injection would use up those at hand, and leave what is left of a mapping among them.
+  # Without dirty pages: an injection would reuse existing ones, and leave the rest of a new mapping among them.
   def inject(preload, injection, setup: "", env: {})
     env = { "MALLOC_CONF" => "dirty_decay_ms:0,cache_oblivious:false", **env }
     answer = child_json(format(SCRIPT, setup: setup, injection: injection), preload: preload, env: env)
@@ -233,9 +233,10 @@ class InjectionTest < MemscopeTest
     Change.new(injected: answer["injected"], before: before, after: after)
   end
 
-  # The row at path, and what stands above it, rose by bytes; no other row moved by more than 1 MiB. bookkeeping
-  # names rows in which the allocator keeps its own records of what was injected: up to a twelfth of it, and a node of
-  # jemalloc's radix tree, counted as metadata and not resident until it is touched, where an address needs a new one.
+  # The row at `path`, and the rows above it, rose by `bytes`; no other row changed by more than 1 MiB. `bookkeeping`
+  # names the rows of the allocator's own metadata for what was injected: up to a twelfth of it, plus a node of
+  # jemalloc's radix tree if an address needs a new one, which counts as metadata, and as not resident until it is
+  # touched.
   def assert_rise(change, path, bytes: change.injected, bookkeeping: [])
     expected = ancestry(path).to_h { |row| [row, [bytes, [bytes / 50, 256 * 1024].max]] }
     bookkeeping.each { |row| expected[row] = [0, (bytes / 12) + RADIX_TREE_NODE] }
@@ -253,7 +254,7 @@ class InjectionTest < MemscopeTest
     names.each_index.map { |index| names[0..index].join("/") }
   end
 
-  # injected is [bytes, address]: the mapping with exactly these bounds is in the detail.
+  # change.injected is [bytes, address]: the detail lists the mapping with exactly these bounds.
   def assert_listed(change)
     bytes, address = change.injected
     mappings = change.after.rows.fetch("unattributed").fetch("detail").fetch("mappings")

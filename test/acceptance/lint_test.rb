@@ -11,7 +11,7 @@ class LintAcceptanceTest < MemscopeTest
   # Each test waits for several child processes: two run at once on two processors.
   parallelize_me!
 
-  # As many threads as a small server has.
+  # With as many threads as a small server has.
   LINT = <<~RUBY
     require "json"
     4.times { Thread.new { sleep } }
@@ -29,13 +29,13 @@ class LintAcceptanceTest < MemscopeTest
     [Memscope::Lint.from_h(JSON.parse(result.out.lines.last)), result.err]
   end
 
-  # Unsets what may be set where the tests run.
+  # Unsets the allocator settings of the environment in which the tests run.
   def bare = ENV.keys.grep(/MALLOC|TUNABLE/).to_h { |name| [name, nil] }
 
-  # The environment that an assignment makes; a value may be quoted.
+  # The environment that the assignments describe; a value may be quoted.
   def assigned(recommended) = Shellwords.split(recommended).to_h { |assignment| assignment.split("=", 2) }
 
-  # The process takes every pair, and the linter finds no further problem.
+  # The process accepts every pair, and the linter finds no further problem.
   def assert_taken(recommended, preload)
     reading, err = lint(preload, assigned(recommended))
 
@@ -71,7 +71,7 @@ class LintAcceptanceTest < MemscopeTest
                 "glibc.malloc.trim_threshold=9999999999:glibc.malloc.mxfast=64"]
   }.freeze
 
-  # abort_conf ends a process at the first pair that jemalloc does not take.
+  # abort_conf ends a process at the first pair that jemalloc rejects.
   WRONG["jemalloc"].each_with_index do |text, index|
     define_method("test_what_is_wrong_is_left_out_for_jemalloc_#{index}") do
       reading, = lint(ChildProcess::ALLOCATORS[:jemalloc], { "MALLOC_CONF" => text })
@@ -95,7 +95,7 @@ class LintAcceptanceTest < MemscopeTest
     end
   end
 
-  # glibc's own list of what it has taken.
+  # Uses glibc's own list of the values that took effect.
   def test_glibc_lists_what_was_recommended
     linker = Dir["/lib*/ld-linux*.so.*"].first
     reading, = lint(nil, { "GLIBC_TUNABLES" => "glibc.malloc.arena_max=3:glibc.malloc.top_pad=65536" })
@@ -106,7 +106,7 @@ class LintAcceptanceTest < MemscopeTest
     assert_match(/^glibc\.malloc\.top_pad: 0x10000 /, listed)
   end
 
-  # The ranges that the linter states: jemalloc takes their ends, and nothing beyond.
+  # The ranges that the linter states: jemalloc accepts their bounds, and nothing beyond.
   def test_jemallocs_ranges
     { "narenas:1" => true, "narenas:4094" => true, "narenas:4095" => false, "dirty_decay_ms:18446744072000" => true,
       "dirty_decay_ms:18446744072001" => false, "muzzy_decay_ms:-1" => true, "muzzy_decay_ms:-2" => false,

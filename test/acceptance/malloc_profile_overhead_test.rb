@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/malloc_profile_ways"
 
-# What a malloc profile says of its own costs, against what the kernel says: its clocks, and what is resident.
+# Checks what a malloc profile reports about its own costs against the kernel: its clocks and its resident memory.
 class MallocProfileOverheadTest < MemscopeTest
   extend MallocProfileWays
 
@@ -27,8 +27,8 @@ class MallocProfileOverheadTest < MemscopeTest
     child_json("#{PRELUDE}\n#{script}", requires: %w[json memscope_test], **settings)
   end
 
-  # memscope's tables are the only mappings without a reservation of swap (nr) that are to have no huge pages (nh).
-  # Blocks of eight times the rate, of which one in 3000 is not sampled; each generation has stacks of its own.
+  # memscope's tables are the only mappings with both flags nr (no swap reservation) and nh (no huge pages). The blocks
+  # are of eight times the rate, so that one in 3000 is not sampled; each generation has stacks of its own.
   each_way("tables_are_as_large_as_the_kernel_says") do |settings|
     skip "this kernel has no huge pages" unless File.exist?("/sys/kernel/mm/transparent_hugepage/enabled")
     answer = child(<<~'RUBY', settings)
@@ -47,19 +47,20 @@ class MallocProfileOverheadTest < MemscopeTest
     RUBY
     small, large = answer
 
-    # A page that was only read is mapped, but has no memory of its own: by these the two may differ.
+    # A page that was only read is mapped, but has no memory of its own: the two may differ by such pages.
     [small, large].each do |before, said, after|
       assert_equal before, after
       assert_in_delta before, said, 16 * 4096
     end
     assert_operator large[1], :>, 0
-    # A sample, its stack, and eight words at least; frames and names alone do not grow.
+    # At least a sample, its stack and eight words; only the tables of frames and names do not grow.
     assert_operator large[1], :>, small[1] + (10_000 * (24 + 40 + (8 * 8))) unless settings[:preload]
   end
 
-  # The same work with the profile and without, and twice as much, in memory that has been touched before; without it
-  # the quickest of three, as another process may slow down one. Reading a stack is most of what a sample takes with the
-  # imports (0.64 to 0.73 on an idle machine): the rest is the table. jemalloc's own work is twice that (0.30 to 0.43).
+  # The same work with and without the profile, and twice as much, in memory that was touched before. Without it, the
+  # fastest of three runs counts, since another process may slow one down. With the imports, reading the stack takes
+  # most of a sample's time (0.64 to 0.73 on an idle machine), and the table the rest. jemalloc's own work takes twice
+  # as long (0.30 to 0.43).
   each_way("nanoseconds_are_within_what_the_same_work_takes_longer") do |settings|
     answer = child(<<~RUBY, settings)
       def deep(levels, &block) = levels.zero? ? block.call : deep(levels - 1, &block)

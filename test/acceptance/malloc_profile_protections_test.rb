@@ -2,9 +2,9 @@
 
 require_relative "../test_helper"
 
-# What the protections of the malloc profile are for: without one of them the process crashes, hangs or miscounts, where
-# it does not with all. In a build where each can be taken away (base/protections.h); rake stress makes it. Those that
-# are not here could not be provoked; the code says why they are needed.
+# Shows what each protection of the malloc profile prevents: without it, the process crashes, hangs or miscounts; with
+# all of them, it does not. Runs in a build in which each can be switched off (base/protections.h, built by rake
+# stress). For the protections that are missing here, no failure could be provoked; the code says why they are needed.
 class MallocProfileProtectionsTest < MemscopeTest
   DIRECTORY = File.join(ChildProcess::ROOT, "tmp/unprotected")
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
@@ -29,14 +29,14 @@ class MallocProfileProtectionsTest < MemscopeTest
     end
   end
 
-  # What is read then has been freed: it need not be gone.
+  # The memory that is then read was freed, but need not be unmapped, so not every run crashes.
   def test_crashes_without_ruby_ended
     endings = Array.new(4) { without("ruby_ended", "profile_stress.rb", seconds: 1) }
 
     refute endings.all?(&:success?)
   end
 
-  # A signal handler waits for the lock that it has interrupted.
+  # A signal handler waits for a lock that the interrupted code holds.
   %w[inside deferred_removal].each do |name|
     define_method("test_hangs_without_#{name}") do
       failure = assert_raises(ChildProcess::Failure) { without(name, "profile_stress.rb") }
@@ -55,7 +55,7 @@ class MallocProfileProtectionsTest < MemscopeTest
 
   private
 
-  # glibc with one arena: threads get each other's blocks.
+  # With one arena of glibc's, threads get each other's blocks.
   def without(name, workload, seconds: SECONDS)
     env = { "MEMSCOPE_WITHOUT" => name, "SECONDS" => seconds.to_s, "BACKEND" => "imports", "MALLOC_ARENA_MAX" => "1" }
     ChildProcess.run("load #{File.join(WORKLOADS, workload).dump}", requires: ["memscope"], env: env,

@@ -5,9 +5,9 @@ require_relative "../support/malloc_profile_ways"
 
 # The malloc profile against memory that is held in known ways, under each allocator and with each backend.
 #
-# Nothing seeds what is random here: each thread's sampler starts from the clock and its own address
-# (import_sampler.c, seed), jemalloc's from an address (5.3.0 src/tsd.c, tsd_data_init), and both go on from run
-# to run. So a right profiler fails these tests, with the odds that are said: all of them, once in some 8000 times.
+# The randomness here cannot be seeded: each thread's sampler is seeded from the clock and its own address
+# (import_sampler.c, seed), jemalloc's from an address (5.3.0 src/tsd.c, tsd_data_init), and both continue from run to
+# run. So even a correct profiler fails these tests, with the stated odds: all together, about once in 8000 times.
 class MallocProfileTest < MemscopeTest
   extend MallocProfileWays
 
@@ -31,7 +31,7 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
-  # Block sizes are size classes, in which jemalloc counts.
+  # Block sizes are size classes, since jemalloc counts in size classes.
   RUNS = if LONG
            [[1 << 16, 320, 300], [1 << 16, 4096, 300], [1 << 16, 32_768, 60], [1 << 16, 1 << 20, 100],
             [1 << 19, 320, 60], [1 << 19, 4096, 300], [1 << 19, 32_768, 300], [1 << 19, 1 << 20, 300]]
@@ -41,10 +41,11 @@ class MallocProfileTest < MemscopeTest
            [[1 << 16, 320, 300], [1 << 16, 4096, 60], [1 << 19, 32_768, 300]]
          end.freeze
 
-  # Five times twenty runs, of which 95 must be within three of their own standard errors. One in 200 to 320 is not
-  # (binomial; an estimate that is too low states less of an error), and six of a hundred are not in 1.4e-5 of all tests
-  # with 60 samples and in 1e-6 of those with 300; the mean is off by a twentieth, or a tenth, in 4e-18. Two of only
-  # twenty runs are not in 0.2 to 0.5 % of all tests: too often for nine tests that run with every change.
+  # Five times twenty runs, of which 95 must be within three of their own standard errors. One run in 200 to 320 is
+  # outside (binomial; an estimate that is too low also states too small an error). Six of a hundred are outside in
+  # 1.4e-5 of all tests with 60 samples, and in 1e-6 of those with 300; the mean is off by a twentieth, or a tenth, in
+  # 4e-18. With only twenty runs, two are outside in 0.2 to 0.5 % of all tests: too often for nine tests that run with
+  # every change.
   RUNS.each do |rate, block, samples|
     each_way("a_hundred_runs_of_#{samples}_samples_of_#{block}_at_2_to_the_#{rate.bit_length - 1}") do |settings|
       answer = loaded("profile_runs.rb", settings, "RATE" => rate.to_s, "BLOCK" => block.to_s,
@@ -56,7 +57,7 @@ class MallocProfileTest < MemscopeTest
       assert_operator runs.count { |estimate, error,| (estimate - truth).abs <= 3 * error }, :>=, 95, runs.inspect
       assert_in_delta 1, mean / truth, samples < 100 ? 0.1 : 0.05
       runs.each { |estimate, error, taken| assert_operator error, :<=, 1.5 * estimate / Math.sqrt(taken) }
-      assert_stated_errors(truth, runs) if block < 8 * rate # of those nearly all are sampled
+      assert_stated_errors(truth, runs) if block < 8 * rate # nearly all larger blocks are sampled
     end
   end
 
@@ -64,7 +65,7 @@ class MallocProfileTest < MemscopeTest
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
       Memscope::MallocProfile.start(rate: 1 << 14, backend: ENV.fetch("BACKEND").to_sym)
-      Leaks.churn(4000, :here) # behind the interval that jemalloc has drawn at the rate before
+      Leaks.churn(4000, :here) # past the interval that jemalloc drew at the previous rate
       def leak = Leaks.leak(4096, 512, :here)
       def cache(entries) = (entries.shift(512) && 512.times { entries << ("x" * 4095) })
       entries = ["x"] * 512
@@ -90,8 +91,8 @@ class MallocProfileTest < MemscopeTest
     assert_operator cached.except("5").values.sum, :<, 1 << 18, "what the cache has let go of"
   end
 
-  # jemalloc keeps what it has counted of each stack and thread for as long as it lives, and over a prof.reset, where it
-  # is to count what was freed too (5.3.0 src/prof_data.c, prof_tctx_should_destroy): some 7 kB for each start of these.
+  # With prof_accum, jemalloc keeps its counts for each stack and thread as long as it lives, even across a prof.reset
+  # (5.3.0 src/prof_data.c, prof_tctx_should_destroy): some 7 kB for each start of these profiles.
   each_way("leaves_nothing_behind") do |settings|
     times = LONG ? 10_000 : 300
     settings = { **settings, env: settings[:env].transform_values { |value| value.sub("accum:true", "accum:false") } }
@@ -120,7 +121,7 @@ class MallocProfileTest < MemscopeTest
     before, after = answer.values_at("before", "after")
 
     assert_equal before["descriptors"], after["descriptors"]
-    # Not 2 kB a start: jemalloc gives what is sampled of Ruby's own by chance, and lives on, 16 KiB each.
+    # Less than 2 kB a start: jemalloc gives 16 KiB to each of Ruby's own blocks that is sampled by chance and lives on.
     assert_operator after["allocated"] - before["allocated"], :<, 512 << 10 if before["allocated"]
     assert_operator after["rss"] - before["rss"], :<, 2 << 20 unless ChildProcess::SANITIZER # keeps what was freed
     answer["changed"].each do |(_, _, object, target), (name, _, _, bound)|
@@ -129,7 +130,7 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
-  # jemalloc has each thread count to the end of the interval that it has drawn at the rate before.
+  # In jemalloc, each thread first counts to the end of the interval that it drew at the previous rate.
   each_way("rates_follow_one_another", WAYS.except(:jemalloc)) do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
@@ -158,7 +159,7 @@ class MallocProfileTest < MemscopeTest
       puts JSON.generate(held.fdiv(kept.size))
     RUBY
 
-    assert_in_delta 265_000, answer, 60_000 # of which 8 kB are libz's state, and the rest its window and tables
+    assert_in_delta 265_000, answer, 60_000 # 8 kB are libz's state, the rest its window and tables
   end
 
   each_way("concurrent_readings") do |settings|
@@ -174,7 +175,7 @@ class MallocProfileTest < MemscopeTest
     answer.each { |bytes| assert_operator bytes, :>, 3 << 20 }
   end
 
-  # Ruby makes an exception of the fault at the end of a stack, and jumps out of malloc.
+  # Ruby turns the page fault at the end of a stack into an exception, and so jumps out of malloc.
   each_way("overflowing_stacks") do |settings|
     answer = child_json(<<~RUBY, requires: %w[json memscope_test], **settings)
       native = Memscope.module_eval("Native")
@@ -196,8 +197,8 @@ class MallocProfileTest < MemscopeTest
     assert_operator answer.last, :>, 0
   end
 
-  # The kernel takes back no pages that are locked, so that a table is emptied otherwise: the second sample of this
-  # block was looked for among those that had been forgotten.
+  # The kernel does not take back locked pages, so a table must be emptied in another way: otherwise the second sample
+  # of this block was looked up among forgotten ones.
   def test_a_start_of_a_process_that_has_locked_its_memory
     skip_without "fiddle"
     answer = child_json(<<~RUBY, requires: %w[fiddle json])
@@ -215,13 +216,13 @@ class MallocProfileTest < MemscopeTest
     skip "this process may not lock its memory" unless answer.first
 
     answer.last.each do |megabytes, lost|
-      assert_in_delta 42, megabytes, 2 # and what else was sampled by chance, a megabyte each
+      assert_in_delta 42, megabytes, 2 # plus other blocks sampled by chance, a megabyte each
       assert_equal 0, lost
     end
   end
 
-  # What jemalloc's own counters say, for want of another witness of what a sample takes: blocks that are allocated once
-  # with and once without a profile.
+  # Compares with jemalloc's own counters, since there is no other source for what a sample costs: the same blocks are
+  # allocated once with and once without a profile.
   def test_sampling_says_by_how_much_it_inflates_the_allocator
     skip "a sanitizer serves malloc" if ChildProcess::SANITIZER
     skip_without_jemallocs_profiler
@@ -253,7 +254,7 @@ class MallocProfileTest < MemscopeTest
     assert_includes tags, "checkout"
   end
 
-  # By a pointer that was looked up, as FFI does it: no import of any object is asked.
+  # Frees through a function pointer that was looked up, as FFI does, so that no object's import is called.
   def test_what_is_freed_unseen_is_said_to_be
     skip_under_sanitizer
     skip_without "fiddle"
@@ -284,9 +285,9 @@ class MallocProfileTest < MemscopeTest
     assert_operator answer.fetch("live_bytes"), :>=, 1_000_000
   end
 
-  # As each Ruby::Box has one: two libraries that would patch the same imports.
+  # Each Ruby::Box has a copy of its own: two libraries that would patch the same imports.
   def test_another_copy_of_memscope_is_refused_while_one_profiles
-    skip_under_sanitizer # which has one extension only
+    skip_under_sanitizer # there is only one sanitized extension
     first, error, later = child_json(<<~RUBY, requires: %w[json fileutils tmpdir])
       MallocProfile = Memscope::MallocProfile
       first = %i[start_profile stop_profile malloc_profile].to_h { |name| [name, Memscope.module_eval("Native").method(name)] }
@@ -377,7 +378,7 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
-  # Nothing but what is held there.
+  # The profile puts first the place that holds the memory, and nothing else.
   def assert_first(held, first, name)
     if held["line"]
       assert_equal held["line"], first["line"], name
@@ -388,7 +389,7 @@ class MallocProfileTest < MemscopeTest
     assert_equal held["native"], first["native"], name if held["native"]
   end
 
-  # Each block was freed before the next one was made; of the Strings one or two may have been left on the stack.
+  # Each block was freed before the next one was made; one or two of the Strings may still be referenced from the stack.
   def assert_gone(churned, name)
     blocks, strings = churned
 
@@ -398,8 +399,8 @@ class MallocProfileTest < MemscopeTest
     assert_operator strings["samples"], :<=, 5, name
   end
 
-  # Off by more than six of its own standard errors: 64 samples once in 350,000 times, 128 once in 2,000,000 (binomial).
-  # There are nine estimates for each way and rate.
+  # An estimate is off by more than six of its own standard errors once in 350,000 times with 64 samples, and once in
+  # 2,000,000 with 128 (binomial). There are nine estimates for each way and rate.
   def assert_estimate(bytes, found, name)
     if bytes.zero?
       assert_equal 0, found["live_bytes"], name
@@ -410,9 +411,9 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
-  # The allocator counts what it gives, and with the imports what was asked for is sampled: up to a sixth less. Of
-  # OpenSSL's contexts up to a third, as many of their blocks are smaller than the smallest that glibc gives (0.70,
-  # where both are counted).
+  # The allocator counts the size that it gives, but the imports sample the requested size, which is up to a sixth less;
+  # for OpenSSL's contexts up to a third, since many of their blocks are smaller than glibc's smallest (0.70 if both are
+  # counted).
   def assert_measured(bytes, found, name)
     least = name.to_s == "openssl" ? 2r / 3 : 5r / 6
 
@@ -420,8 +421,8 @@ class MallocProfileTest < MemscopeTest
     assert_operator found["live_bytes"] - (6 * found["error_bytes"]), :<, bytes * 1.02, name
   end
 
-  # The root of the mean square of a hundred normal errors, in those that are stated, is below 0.65 once in 10^8 times,
-  # and above 1.4 once in 3·10^7.
+  # The root mean square of a hundred normally distributed errors, each in units of its stated error, is below 0.65 once
+  # in 10^8 times, and above 1.4 once in 3·10^7.
   def assert_stated_errors(truth, runs)
     squares = runs.sum { |estimate, error,| ((estimate - truth) / error)**2 }
 

@@ -4,7 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/compiled"
 require_relative "../support/malloc_profile_ways"
 
-# The malloc profile where several threads, fibers and processes use it at once.
+# The malloc profile while several threads, fibers and processes use it at once.
 class MallocProfileThreadsTest < MemscopeTest
   extend MallocProfileWays
 
@@ -17,13 +17,14 @@ class MallocProfileThreadsTest < MemscopeTest
     profile = Memscope::MallocProfile
     backend = ENV.fetch("BACKEND").to_sym
     error = ->(&call) { call.call && nil rescue "\#{$!.class}: \#{$!.message}" }
-    # What the method of this name has allocated, by tag.
+    # The live bytes that the method of this name has allocated, by tag.
     tags = lambda do |taken, name = "Leaks.leak"|
       mine = taken.stacks.select { |stack| stack.frames.any? { |index| taken.frames[index].name == name } }
       mine.group_by { |stack| stack.tag.to_s }.transform_values { |stacks| stacks.sum(&:live_bytes) }
     end
     hold = ->(size = 4096, count = 500) { Leaks.leak(size, count, :here) || true }
-    # Behind the interval that jemalloc has drawn at the rate before, for this native thread: Ruby 3.1 uses them again.
+    # Allocates past the interval that jemalloc drew for this OS thread at the previous rate: Ruby 3.1 reuses OS
+    # threads.
     settle = -> { Leaks.churn(4000, :here) || true }
   RUBY
 
@@ -33,7 +34,7 @@ class MallocProfileThreadsTest < MemscopeTest
 
   each_way("one_of_many_that_start_at_once") do |settings|
     answer = child(<<~RUBY, settings)
-      # All of them have found that none runs.
+      # Makes all threads find that no profile is running.
       profile.define_singleton_method(:running?) { false }
       gate = Queue.new
       threads = Array.new(8) { Thread.new { gate.pop && error.call { profile.start(rate: 1 << 12, backend: backend) } } }
@@ -104,12 +105,12 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_equal [true, 1 << 12], answer["in_parent"]
   end
 
-  # Whatever comes in between: a whole profile, or an error that says what it was.
+  # Whatever happens in between: the reading is a complete profile, or an error that says what happened.
   each_way("readings_while_others_start_and_stop") do |settings|
     answer = child(<<~RUBY, settings)
       finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 3
       turns = { start: 0, stop: 0, read: 0, inflation: 0, generation: 0 }
-      # On a busy machine as long as it takes until there were enough turns.
+      # On a busy machine, goes on until there were enough turns.
       go_on = lambda do
         Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish || turns.values_at(:start, :stop, :read).min <= 5
       end
@@ -154,7 +155,7 @@ class MallocProfileThreadsTest < MemscopeTest
     end
   end
 
-  # The linker goes on to fill in a page: it must find it as it was.
+  # The dynamic linker continues to relocate a page: it must find the page with the same protection as before.
   def test_a_library_that_is_being_relocated
     path = Compiled.shared("slow_relocation.c", "-O1", "-fno-plt", "-Wl,-z,now", "-Wl,-z,relro")
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" } })
@@ -168,7 +169,7 @@ class MallocProfileThreadsTest < MemscopeTest
     answer.each { |slot| assert_match(/memscope\.so/, slot.last) }
   end
 
-  # A child has no thread that would give back the dynamic linker's lock, which dlsym takes while a profile runs.
+  # A child has no thread that would release the dynamic linker's lock, which dlsym takes while a profile is running.
   def test_forks_while_another_thread_looks_for_slots
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" } })
       profile.start(rate: 1 << 12, backend: backend)
@@ -187,7 +188,7 @@ class MallocProfileThreadsTest < MemscopeTest
   end
 
   each_way("a_signal_handler_on_a_small_stack") do |settings|
-    skip_under_sanitizer # its malloc takes more of it
+    skip_under_sanitizer # its malloc needs more of the stack
     answer = child(<<~RUBY, settings)
       profile.start(rate: 512, backend: backend)
       settle.call
@@ -199,7 +200,7 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 500 * 4096, answer.first, 100 * 4096
   end
 
-  # Each has a lock that the other waits for: of the dynamic linker, and of who patches what it has loaded.
+  # A possible deadlock: one thread holds the dynamic linker's lock, the other the lock for patching imports.
   def test_a_lookup_in_a_visit_of_the_loaded_objects
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" }, timeout: 60 })
       profile.start(rate: 1 << 12, backend: backend)
@@ -231,12 +232,12 @@ class MallocProfileThreadsTest < MemscopeTest
       profile.start(rate: 1 << 12, backend: backend)
       settle.call
       step = -> { hold.call(4096, 250) } # 1 MB
-      before = Fiber.new { 4.times { step.call && Fiber.yield } } # starts before any tag, and has none
+      before = Fiber.new { 4.times { step.call && Fiber.yield } } # first resumed before any tag, so it has none
       before.resume
       a = Fiber.new { Memscope.tag("a") { 2.times { step.call && Fiber.yield } } && step.call && Fiber.yield }
       b = Fiber.new { Memscope.tag("b") { 2.times { step.call && Fiber.yield } } && step.call && Fiber.yield }
       3.times { [a, before, b].each(&:resume) }
-      step.call # none: neither a's nor b's
+      step.call # no tag: neither a nor b
       puts JSON.generate(tags.call(profile.stop))
     RUBY
 
@@ -245,7 +246,7 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 7 << 20, answer.fetch(""), 1_200_000
   end
 
-  # As docs/profile.md has it: 2,500 have room, 4,096 fill it.
+  # As docs/profile.md says: there is room for 2,500 tags, and 4,096 fill it.
   each_way("a_tag_without_room_is_said_to_be_one") do |settings|
     answer = child(<<~RUBY, settings)
       names = Array.new(2500) { |number| "OrdersController#action_\#{number}" }
@@ -271,8 +272,8 @@ class MallocProfileThreadsTest < MemscopeTest
       step = -> { hold.call(4096, 250) }
       enumerator = Enumerator.new { |to| 3.times { step.call && to << 1 } }
       Memscope.tag("outer") { enumerator.next && Memscope.tag("inner") { enumerator.next } }
-      enumerator.next # is the outer one's still
-      made = Memscope.tag("made") { Fiber.new { step.call } } # but begins outside of it
+      enumerator.next # still has the outer tag
+      made = Memscope.tag("made") { Fiber.new { step.call } } # created in the tag, but first resumed outside of it
       made.resume
       Memscope.tag("thread") { Thread.new { settle.call && step.call }.join }
       Memscope.tag("again") { Thread.current[:__memscope_tag__].class }.then { |kept| kept == Integer || abort("not kept") }
@@ -289,7 +290,7 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_empty kept
   end
 
-  # Ruby threads that go on in other native threads.
+  # Ruby threads that migrate between OS threads.
   each_way("tags_with_threads_that_migrate") do |settings|
     answer = child(<<~RUBY, { **settings, env: { **settings[:env], "RUBY_MN_THREADS" => "1", "RUBY_MAX_CPU" => "4" } })
       profile.start(rate: 1 << 14, backend: backend)
@@ -311,9 +312,9 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 3 * each, answer.fetch(""), each
   end
 
-  # A native thread runs those of many Ractors, one after another: that one has ended is not said of the next.
+  # One OS thread runs many Ractors, one after another: the end of one must not count as the end of the next.
   each_way("ractors_that_follow_one_another") do |settings|
-    skip "Ractors have native threads of their own before Ruby 3.3" if RUBY_VERSION < "3.3"
+    skip "Ractors have OS threads of their own before Ruby 3.3" if RUBY_VERSION < "3.3"
 
     answer = child(<<~RUBY, { **settings, env: { **settings[:env], "RUBY_MAX_CPU" => "2" } }, ruby_args: ["-W0"])
       profile.start(rate: 1 << 14, backend: backend)

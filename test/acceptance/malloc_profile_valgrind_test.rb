@@ -4,17 +4,17 @@ require "tmpdir"
 require_relative "../test_helper"
 require_relative "../support/malloc_profile_ways"
 
-# A profile with each backend under valgrind, which sees what AddressSanitizer does not: what Ruby's own code touches
-# when the profile has it read frames, and jemalloc, which a sanitizer does not let serve malloc.
+# A profile with each backend under valgrind, which sees what AddressSanitizer cannot: memory accesses by Ruby's own
+# code when the profile makes it read frames; and jemalloc, which cannot serve malloc under a sanitizer.
 class MallocProfileValgrindTest < MemscopeTest
   extend MallocProfileWays
 
-  # Memory that jemalloc serves it does not follow; what is unmapped or on a stack, it does.
+  # valgrind does not track blocks served by jemalloc, but does track unmapped memory and stacks.
   WAYS = MallocProfileWays::EACH_BACKEND
   VALGRIND = %w[valgrind --quiet --num-callers=100 --error-limit=no --leak-check=no --xml=yes
                 --soname-synonyms=somalloc=nouserintercepts].freeze
 
-  # Samples in every state, threads that come and go, code that dies, a forked child, and a profile after the first.
+  # Samples in every state, threads that start and end, code that is freed, a forked child, and a second profile.
   SCRIPT = <<~RUBY
     start = -> { Memscope::MallocProfile.start(rate: 1 << 10, backend: ENV.fetch("BACKEND").to_sym) }
     start.call
@@ -54,8 +54,9 @@ class MallocProfileValgrindTest < MemscopeTest
 
   private
 
-  # Those in what memscope has called. Ruby looks for objects in all of a stack, defined or not: that an undefined value
-  # is used counts where memscope's own code does it. With XML valgrind looks for leaks whatever it is told.
+  # Errors in what memscope has called. Ruby scans whole stacks for objects, initialised or not, so uses of
+  # uninitialised values count only in memscope's own code. With XML output, valgrind looks for leaks in spite of
+  # --leak-check=no.
   def errors(xml)
     xml.scan(%r{<error>.*?</error>}m).select do |error|
       kind = error[%r{<kind>(.*)</kind>}, 1]

@@ -5,11 +5,11 @@ require "etc"
 require "rubygems/package"
 require "tmpdir"
 
-# The gem as others get it: built, installed into an empty directory, compiled there, and read with.
+# The gem as others get it: built, installed into an empty directory, compiled there, and used for a reading.
 class PackagingTest < MemscopeTest
   parallelize_me!
 
-  # There is no page yet that a homepage could name.
+  # The gem has no homepage yet.
   KNOWN_WARNINGS = ["no homepage specified"].freeze
 
   def test_the_gem_installs_and_reads
@@ -26,7 +26,7 @@ class PackagingTest < MemscopeTest
     end
   end
 
-  # Links and pictures of what ships.
+  # Links and pictures in the documents that are part of the gem.
   def test_documents_lead_to_what_ships_with_them
     files = Gem::Specification.load(File.join(ChildProcess::ROOT, "memscope.gemspec")).files
     missing = files.grep(/\.md\z/).flat_map do |document|

@@ -7,13 +7,13 @@ require_relative "../support/prometheus_server"
 require_relative "../support/scraped_application"
 require_relative "../support/served_application"
 
-# Debian's Prometheus scrapes real applications, one under each allocator, and is asked over its API.
+# Debian's Prometheus scrapes real applications, one under each allocator, and is queried over its API.
 class PrometheusAcceptanceTest < MemscopeTest
   parallelize_me!
 
   def self.waits? = true
 
-  # What jemalloc gives back between a ledger and the RSS after it, by the clock, is in the one and not in the other.
+  # No decay: pages that jemalloc returned between a ledger and the RSS read after it would be in one but not the other.
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
   PANELS = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json"))).fetch("panels")
 
@@ -34,7 +34,7 @@ class PrometheusAcceptanceTest < MemscopeTest
     flunk prometheus.targets.map { |target| target.slice("health", "lastError") }.inspect
   end
 
-  # @return [Array<String>] titles of the panels that show nothing, but for what the cgroup may not have
+  # @return [Array<String>] titles of the panels that show nothing, except those on numbers that a cgroup may not have
   def empty_panels(prometheus)
     empty = PANELS.reject { |panel| panel["targets"].any? { |target| shown(prometheus, target["expr"]).any? } }
     empty.map { |panel| panel["title"] }.grep_v(/\A(Container|OOM|Waiting)/)
@@ -45,11 +45,12 @@ class PrometheusAcceptanceTest < MemscopeTest
   end
 end
 
-# A Rack application that is one process.
+# A Rack application in a single process.
 class PrometheusApplicationTest < PrometheusAcceptanceTest
   SCRAPES = 12
-  # A thread keeps allocating while it is scraped, and a little stays of each scrape. It is as large as applications
-  # are: of a process that does nothing, what came and went since the last ledger, up to two seconds ago, is 1 %.
+  # A thread keeps allocating while the application is scraped, and each scrape leaves a little memory behind. The
+  # process is as large as real applications: in a small one, changes since the last ledger (up to two seconds ago)
+  # would be 1 %.
   RACKUP = <<~RUBY.freeze
     require "memscope"
     require "memscope/prometheus"
@@ -70,7 +71,7 @@ class PrometheusApplicationTest < PrometheusAcceptanceTest
         wait_for(prometheus, 40) { ports.keys.all? { |job| scrapes(prometheus, job) >= SCRAPES } }
 
         ports.each_key { |job| assert_rows(prometheus, job) }
-        # But for workers, which are not here.
+        # Except the panels on workers, since there are none here.
         assert_empty empty_panels(prometheus).grep_v(/\AWorkers: (PSS|unshared|growth)/)
       end
     end
@@ -88,11 +89,11 @@ class PrometheusApplicationTest < PrometheusAcceptanceTest
     assert_equal scanned, sum
     assert_in_delta 1.0, sum / rss, 0.01, "#{job}: rows #{sum}, RSS #{rss}"
     assert_in_delta(1.0, prometheus.value("memscope_allocator_info{job=\"#{job}\",allocator=\"#{job}\"}"))
-    # Every second a scrape, every other one with a new ledger.
+    # There is a scrape every second, and a new ledger in every other one.
     assert_includes (readings.size * 0.3)..(readings.size * 0.8), readings.uniq.size
   end
 
-  # Runs one for each allocator.
+  # Runs one application for each allocator.
   #
   # @yieldparam ports [Hash{Symbol => Integer}]
   def applications(allocators, ports = {}, &block)
@@ -111,8 +112,8 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
   PROCESSES = %w[0 1 master].freeze
   CREDENTIALS = { username: "ops", password: "a long word" }.freeze
   HEADERS = { "Authorization" => "Basic #{[CREDENTIALS.values.join(':')].pack('m0')}" }.freeze
-  # A little stays of each request. It is as large as applications are: the kernel counts some milliseconds behind the
-  # ledger's scan, and what a process that does nothing gives back meanwhile may be 1 % of it.
+  # Each request leaves a little memory behind. The process is as large as real applications: the kernel's count lags
+  # some milliseconds behind the ledger's scan, and what an idle small process returns meanwhile may be 1 % of it.
   INITIALIZER = <<~RUBY.freeze
     Memscope.configure do |c|
       c.username = "#{CREDENTIALS[:username]}"
@@ -144,7 +145,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
         applications.each { |name, application| assert_minute(prometheus, name, application) }
         wait_for(prometheus, 20) { applications.all? { |name, one| as_the_kernel_says?(prometheus, name, one) } }
-        # How a worker grows is known after a minute.
+        # The growth of a worker is known after a minute.
         wait_for(prometheus, 20) { empty_panels(prometheus).empty? && workers_shown?(prometheus, applications.keys) }
       end
     end
@@ -152,7 +153,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
   private
 
-  # Runs one for each allocator, until all of its processes have reported.
+  # Runs one cluster for each allocator, and waits until all of its processes have reported.
   def clusters(allocators, applications = {}, &block)
     return yield applications if allocators.size == applications.size
 
@@ -180,10 +181,10 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     thread.kill.join
   end
 
-  # @return [Array<(Float, String)>] when there was one, and whether it succeeded
+  # @return [Array<(Float, String)>] the time of each scrape, and whether it succeeded
   def scrapes(prometheus, name) = prometheus.query(%(up{job="#{name}"}[5m])).flat_map { |series| series["values"] }
 
-  # @return [Array<Float>] when there was one that succeeded
+  # @return [Array<Float>] the times of the scrapes that succeeded
   def answered(prometheus, name) = scrapes(prometheus, name).filter_map { |time, up| time if up == "1" }
 
   def assert_minute(prometheus, name, application)
@@ -196,8 +197,8 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     assert_equal ["", 0], Exposition.lint(text(application)), name
   end
 
-  # Each scrape has succeeded, and has what is of a process for all of them: but for those that Prometheus did not wait
-  # for any longer, as it does not for an application that the system lets wait for a second.
+  # Each scrape succeeded, and has the per-process families for all processes; except scrapes that timed out because the
+  # system let the application wait for a second.
   def assert_no_gaps(prometheus, name, scrapes)
     answered, failed = scrapes.partition { |_time, up| up == "1" }.map { |some| some.map(&:first) }
     took = prometheus.query(%(scrape_duration_seconds{job="#{name}"}[5m])).flat_map { |series| series["values"] }.to_h
@@ -213,7 +214,8 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     end
   end
 
-  # At each scrape: exactly to what the ledger's scan saw, and to the RSS that the kernel said just after it.
+  # At each scrape, the rows sum exactly to what the ledger's scan saw, and nearly to the RSS that the kernel reported
+  # just after it.
   def assert_sums(prometheus, name, times)
     rows, scanned, rss = %w[memscope_ledger_bytes memscope_ledger_rss_bytes memscope_rss_bytes].map do |family|
       sums(prometheus, %(#{family}{job="#{name}"}[5m]))
@@ -232,7 +234,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     end
   end
 
-  # The panels for workers have both of each application.
+  # The panels for workers show both workers of each application.
   def workers_shown?(prometheus, names)
     expected = names.map(&:to_s).product(PROCESSES.first(2))
     targets = PANELS.select { |panel| panel["title"].start_with?("Workers: ") }.flat_map { |panel| panel["targets"] }
@@ -241,7 +243,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     end
   end
 
-  # Nobody asks for anything any more but Prometheus: what it has of each worker is what the kernel says now.
+  # Once only Prometheus sends requests, its numbers for each worker are those that the kernel reports now.
   def as_the_kernel_says?(prometheus, name, application)
     workers = application.get("/memscope/workers.json", headers: HEADERS).json["workers"].select { |one| one["index"] }
     workers.all? do |worker|
@@ -262,8 +264,8 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     end
   end
 
-  # A worker reports each second, or as seldom as its share of a core wants it: 0.1 s of work, as it may take on a busy
-  # machine, is 20 s of rest. Each report is a new one.
+  # A worker reports every second, or less often to stay within its share of a core: 0.1 s of work, which is possible on
+  # a busy machine, means 20 s of rest. No report is repeated.
   def assert_reports(prometheus, name, scrapes)
     prometheus.query(%(memscope_worker_report_time_seconds{job="#{name}"}[5m])).each do |series|
       reports = series["values"].map(&:last).uniq.size

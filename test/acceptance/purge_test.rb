@@ -4,7 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 require_relative "../support/workloads/staying_threads"
 
-# What a lever returns against what was predicted, in processes with known amounts of memory to return.
+# Compares what each lever returns with its prediction, in processes with known amounts of memory to return.
 class PurgeAcceptanceTest < MemscopeTest
   parallelize_me!
 
@@ -41,7 +41,7 @@ class PurgeAcceptanceTest < MemscopeTest
 
   def lever(result, name) = result["levers"].find { |lever| lever["name"] == name }
 
-  # The range is as wide as what jemalloc counts and nobody has written to.
+  # The range is as wide as the pages that jemalloc counts but that were never written to.
   def assert_as_predicted(lever, least)
     returned = lever["returned_bytes"]
 
@@ -72,7 +72,7 @@ class PurgeAcceptanceTest < MemscopeTest
     assert_as_predicted lever(result, "purge"), 100 * MIB
   end
 
-  # Nearly all of the heap is garbage still: a dry run, which collects none, can only say so.
+  # Nearly all of the heap is still garbage: a dry run, which does not collect it, can only say so.
   def test_compaction_is_predicted_of_what_a_collection_leaves
     skip_without_compaction
     skip "what Ruby 3.2 returns was not measured" if RUBY_VERSION.start_with?("3.2.")
@@ -141,7 +141,7 @@ class PurgeAcceptanceTest < MemscopeTest
     arena = result["arena"]
     others = (0..3).reject { |index| index == arena }
 
-    # What nobody has written to may be another arena's.
+    # Pages that were never written to may belong to another arena.
     assert_operator lever(result, "purge")["returned_bytes"], :>=, lever(result, "purge")["predicted_bytes"]
     assert_operator lever(result, "purge")["returned_bytes"], :>=, 30 * MIB
     assert_in_delta before[arena] * 4096, lever(result, "purge")["predicted_max_bytes"], MIB
@@ -168,7 +168,7 @@ class PurgeAcceptanceTest < MemscopeTest
     Host.free_blocks(keep: 50)
   RUBY
 
-  # What the kernel counts of this process, in a child that shares with its parent what it returns.
+  # The kernel's count of private memory, in a child that shares the pages that it returns with its parent.
   PRIVATE = <<~RUBY
     GC.disable
     def uss = File.read("/proc/self/smaps_rollup").scan(/^Private_\\w+: +(\\d+)/).flatten.sum { |kib| kib.to_i * 1024 }
@@ -234,7 +234,7 @@ class PurgeAcceptanceTest < MemscopeTest
     end
   end
 
-  # glibc's main arena goes on in mappings of its own.
+  # glibc's main arena then grows in mappings of its own.
   def test_the_main_arena_where_the_break_cannot_rise
     (used, unattributed), result = child_json(<<~RUBY, requires: REQUIRES)
       require "json"
@@ -305,7 +305,7 @@ class PurgeAcceptanceTest < MemscopeTest
     assert_equal [nil, nil, {}, 0], result.values_at("after", "returned_bytes", "rows", "settle_seconds")
   end
 
-  # Another Ruby thread counts on while the allocator works.
+  # Another Ruby thread goes on counting while the allocator works.
   both_allocators "the GVL is free while the allocator works" do |preload|
     counted = child_json(<<~RUBY, preload: preload, env: NEVER, requires: REQUIRES)
       #{FREED}

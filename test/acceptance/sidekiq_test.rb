@@ -59,7 +59,7 @@ class SidekiqTest < MemscopeTest
     skip "redis-server is not installed" unless ENV["CI"] || system("redis-server", "--version", out: File::NULL)
   end
 
-  # Returns how it ended, by SIGTERM.
+  # Ends the process with SIGTERM, and returns its status.
   def spawned(*command, environment, directory)
     log = File.join(directory, "#{File.basename(command.first)}.log")
     pid = Process.spawn(environment, *command, chdir: directory, in: File::NULL, out: log, err: log)

@@ -44,7 +44,7 @@ class StressTest < MemscopeTest
   end
 end
 
-# The malloc profile's stress, its three ways beside each other: thirty seconds in bin/test, of six of each other one.
+# The malloc profile's stress, in three ways at the same time: thirty seconds in bin/test, and six for each other one.
 class MallocProfileStressTest < MemscopeTest
   extend MallocProfileWays
 

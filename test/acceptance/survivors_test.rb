@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# A profile for another process tells what survived a major GC since it was allocated from what may be garbage, so that
-# a leak is not hidden behind what the program is about to let go of.
+# A profile for another process distinguishes memory that has survived a major GC from memory that may be garbage, so
+# that a leak is not hidden by memory that the program is about to let go of.
 class SurvivorsTest < MemscopeTest
   parallelize_me!
 
@@ -31,7 +31,7 @@ class SurvivorsTest < MemscopeTest
     [Memscope::Profile.from_h(answer["profile"]), answer["text"].gsub(/\s+/, " ")]
   end
 
-  # Within five standard errors, and what Ruby itself allocates meanwhile.
+  # Within five standard errors, plus what Ruby itself allocates meanwhile.
   def assert_mebibytes(expected, bytes, profile)
     assert_in_delta(expected, bytes.fdiv(MEBIBYTE), 1 + (5 * profile.error_bytes.fdiv(MEBIBYTE)))
   end

@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/ledger_tree"
 
-# Readings in the two places where Ruby allows least: a trap handler, and beside or inside another Ractor.
+# Readings where Ruby allows least: in a trap handler, and while another Ractor is alive, or inside it.
 class TrapTest < MemscopeTest
   parallelize_me!
 

@@ -10,7 +10,7 @@ class WebBrowserTest < MemscopeTest
            *("/workers" if Memscope.respond_to?(:workers))].freeze
   PHONE = { width: 390, height: 844 }.freeze
   DESK = { width: 1280, height: 900 }.freeze
-  # Evaluated in a page: what the bar is made of, in percent, and in pixels of what it covers.
+  # Evaluated in a page: the parts of the bar, in percent and in pixels.
   BAR = <<~JS
     (() => {
       const parts = [...document.querySelectorAll("svg.bar rect.segment")];
@@ -20,7 +20,7 @@ class WebBrowserTest < MemscopeTest
               box(parts.at(-1)).right - box(parts[0]).left, bar.width];
     })()
   JS
-  # Evaluated in a page: what can be reached, and what has the focus.
+  # Evaluated in a page: the elements that the keyboard can reach, and the one that has the focus.
   REACHABLE = "document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]').length"
   FOCUSED = <<~JS
     (() => {
@@ -49,7 +49,7 @@ class WebBrowserTest < MemscopeTest
 
   def url(path = "") = "http://localhost:#{server.port}/memscope#{path}"
 
-  # A page that nothing is wrong with.
+  # Visits a page and checks that nothing is wrong with it.
   def visit(path = "", **options)
     Browser.page(**options) do |page|
       page.go_to(url(path))
@@ -61,7 +61,7 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
-  # The overview, once it has what is not painted at once.
+  # Waits until the overview has the parts that are fetched later.
   def completed(page) = page.until_found("findings") { page.evaluate("!!document.getElementById('findings')") }
 
   PATHS.each do |path|
@@ -201,7 +201,7 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
-  # Without the plugin no process of a server knows the others.
+  # Without the plugin, the processes of a server do not know each other.
   def test_a_chart_leaves_out_what_another_process_answers
     visit do |page|
       completed(page)

@@ -4,9 +4,9 @@ require_relative "../test_helper"
 require_relative "../support/browser"
 require_relative "../support/puma_server"
 
-# What a person sees of a cluster in a browser: all workers, and everything else of the one that is chosen.
+# What a person sees of a cluster in a browser: all workers, and everything else for the chosen worker.
 class WebClusterBrowserTest < MemscopeTest
-  # Evaluated in a page: the pids of headline, chart and actions.
+  # Evaluated in a page: the pids in the headline, the chart and the actions.
   PIDS = <<~JS
     ["#hero", "#time"].map((one) => document.querySelector(one).dataset.pid)
       .concat([...document.querySelectorAll("input[name=pid]")].map((one) => one.value)).map(Number)
@@ -16,7 +16,7 @@ class WebClusterBrowserTest < MemscopeTest
     [...document.querySelectorAll("header a, #findings a, #foot a")].map((one) => one.getAttribute("href"))
       .filter((href) => href.startsWith("/") && !href.endsWith("?worker=1"))
   JS
-  # Evaluated in a page: the right edge of the growth of the first process.
+  # Evaluated in a page: the right edge of the cell with the first process's growth.
   GROWTH = "document.querySelector('.processes tbody td:nth-child(4)').getBoundingClientRect().right"
   VERDICTS = "[...document.querySelectorAll('#processes .of-verdict .badge')].map((one) => one.innerText)"
 
@@ -28,7 +28,7 @@ class WebClusterBrowserTest < MemscopeTest
 
   def completed(page) = page.until_found("findings") { page.evaluate("!!document.getElementById('findings')") }
 
-  # The address has the credentials, as a person types it.
+  # The address contains the credentials, as a person may type it.
   def test_one_worker_after_the_other
     PumaServer.run("workers 2", env: { "MALLOC_ARENA_MAX" => "2" }) do |server|
       workers = server.workers_when("both workers") { |all| all.count { |one| one.rss_bytes && one.index } == 2 }

@@ -71,7 +71,7 @@ class WebServerTest < MemscopeTest
     assert_proxied(server)
   end
 
-  # As nginx asks with nothing but proxy_pass, and with one line more.
+  # Requests as nginx sends them with nothing but proxy_pass, and with X-Real-IP as well.
   def assert_proxied(server)
     lines = "Host: 127.0.0.1:#{server.port}\r\nConnection: close\r\n"
 

@@ -4,8 +4,8 @@ require_relative "../test_helper"
 require_relative "../support/puma_server"
 require "zlib"
 
-# The malloc profiles of a real cluster's workers: whichever worker gets a request, it is answered of the one that was
-# asked for.
+# The malloc profiles of a real cluster's workers: whichever worker serves a request, the answer is about the worker
+# that was asked for.
 class WorkersProfileTest < MemscopeTest
   parallelize_me!
 
@@ -29,7 +29,7 @@ class WorkersProfileTest < MemscopeTest
 
   def outcomes(answer) = JSON.parse(answer.body).fetch("workers").map { |one| one.values_at("index", "pid", "done") }
 
-  # Until as many workers as there are have kept something.
+  # Sends requests until each worker has kept something.
   def keep_in(pids)
     answered = []
     @server.until_found("both workers") do
@@ -63,7 +63,7 @@ class WorkersProfileTest < MemscopeTest
     end
   end
 
-  # More often than one of two workers answers by chance.
+  # More often than the right one of two workers would answer by chance.
   def assert_each_is_read(pids)
     [0, 1].cycle(4) do |index|
       read = profile(index)
@@ -117,7 +117,7 @@ class WorkersProfileTest < MemscopeTest
       assert_equal 2, comments.size
       [0, 1].cycle(2) { |index| assert_equal [pids[index].to_s], pids_in(pprof("?worker=#{index}")) }
       delta = Thread.new { pprof("?seconds=2") }
-      keep_in(pids) while delta.alive? # from before it begins, however late that is, until it has ended
+      keep_in(pids) while delta.alive? # from before the delta begins, however late that is, until it has ended
 
       assert_equal pids.map(&:to_s).sort, pids_in(delta.value)
     end

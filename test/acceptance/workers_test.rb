@@ -8,12 +8,12 @@ class WorkersAcceptanceTest < MemscopeTest
 
   MEBIBYTE = 1_048_576
 
-  # Of another process, in bytes, as the kernel says.
+  # The kernel's numbers for another process, in bytes.
   def smaps(pid)
     File.read("/proc/#{pid}/smaps_rollup").scan(/^(\w+): +(\d+) kB/).to_h { |name, kb| [name, kb.to_i * 1024] }
   end
 
-  # Processor time of one thread by its name, in nanoseconds.
+  # CPU time of the thread with this name, in nanoseconds.
   def cpu_ns(pid, thread)
     tasks = Dir["/proc/#{pid}/task/*"].select { |task| File.read("#{task}/comm").chomp == thread[0, 15] }
     Integer(File.read("#{tasks.fetch(0)}/schedstat").split.first)
@@ -41,7 +41,7 @@ class WorkersAcceptanceTest < MemscopeTest
     end
   end
 
-  # Both are read while the processes go on: once they must agree to within a quarter of a MiB.
+  # Both are read while the processes run: at least once, they must agree to within a quarter of a MiB.
   def assert_sizes(server)
     workers = server.until_found("reading that agrees with the kernel's") do
       all = server.fresh_workers
@@ -61,8 +61,8 @@ class WorkersAcceptanceTest < MemscopeTest
     pairs.all? { |said, read| (said - read).abs < MEBIBYTE / 4 }
   end
 
-  # Whatever a worker does unshares memory: a collection the pages that it marks, a request the slots that it fills.
-  # That is done first, as far as it goes.
+  # Whatever a worker does unshares memory: a GC unshares the pages that it marks, a request the slots that it fills. So
+  # that is done first, until nothing more becomes private.
   def assert_unshared(server)
     churned = []
     server.until_found("both") { (churned << server.get("/churn")).uniq.size == 2 }
@@ -87,7 +87,7 @@ class WorkersAcceptanceTest < MemscopeTest
     end
   end
 
-  # A reading each 10 seconds uses at most 0.5 % of a core, and so do readings at the shorter interval here.
+  # A reading every 10 seconds uses at most 0.5 % of a core, and so do readings at the shorter interval here.
   def assert_cheap(server)
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     worker = server.workers[0]
@@ -113,7 +113,7 @@ class WorkersAcceptanceTest < MemscopeTest
     assert_operator workers[1].booted_at, :>, killed.booted_at
   end
 
-  # Whoever answers: all workers unless one is named, and not their master.
+  # Whichever worker answers: the purge reaches all workers, or the named one, but not their master.
   def test_a_purge_reaches_the_workers_that_it_is_to_reach
     PumaServer.run("workers 2; preload_app!") do |server|
       pids = server.workers_when("two workers") { |all| all_reported?(all, 2) }.drop(1).map(&:pid)
@@ -142,7 +142,7 @@ class WorkersAcceptanceTest < MemscopeTest
     assert_equal [true, nil], found.values_at("dry_run", "returned_bytes")
   end
 
-  # More often than one of two workers answers by chance.
+  # More requests than the right one of two workers would answer by chance.
   def assert_one_purged(server, pids)
     pids.each_with_index do |pid, index|
       [["/memscope/purge", { worker: index }], ["/memscope/purge?worker=#{index}", {}]].cycle(3) do |path, form|
@@ -160,7 +160,7 @@ class WorkersAcceptanceTest < MemscopeTest
     assert_equal %w[1 all], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten
   end
 
-  # An error where it is used, without Rails: the server goes on, and nobody gets in or can ask.
+  # Without Rails, the error is raised where the setting is used: the server continues, and nobody gets access.
   def test_a_wrong_variable_stops_no_server
     PumaServer.run("workers 1; silence_single_worker_warning", env: { "MEMSCOPE_ACTIONS" => "of" }) do |server|
       assert_equal "403", server.post("/memscope/purge", lever: "gc").code
@@ -220,7 +220,7 @@ class WorkersAcceptanceTest < MemscopeTest
     end
   end
 
-  # More reports than the kernel keeps for a master that takes none: ten, by default.
+  # More reports than the kernel queues for a master that receives none: ten, by default.
   def test_workers_go_on_while_their_master_cannot_keep_up
     PumaServer.run("workers 1; silence_single_worker_warning") do |server|
       worker = server.workers_when("a worker") { |all| all_reported?(all, 1) }[0].pid

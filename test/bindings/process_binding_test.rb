@@ -7,7 +7,7 @@ require "tmpdir"
 class ProcessBindingTest < MemscopeTest
   MEBIBYTE = 1 << 20
 
-  # What a descriptor opened anew says. Counters may be a few pages behind each other on a busy machine.
+  # The value through a newly opened descriptor. On a busy machine, the counters may differ by a few pages.
   TRUTH = <<~RUBY
     def truth = File.read("/proc/self/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE)
     def true? = (Memscope.rss - truth).abs < 2 << 20
@@ -77,7 +77,7 @@ class ProcessBindingTest < MemscopeTest
       (3..1023).each do |number|
         IO.for_fd(number).close unless number == imposter.fileno
       rescue SystemCallError, ArgumentError
-        # not open, or one that Ruby keeps for itself
+        # not open, or reserved by Ruby
       end
       closed = statms
       copies = Array.new(100) { imposter.dup }
@@ -127,14 +127,14 @@ class ProcessBindingTest < MemscopeTest
         100.times { Memscope.rss }
         GC.stat(:total_allocated_objects) - before
       end
-      allocated.call # Ruby makes the call sites' caches
+      allocated.call # lets Ruby allocate the call sites' inline caches
       allocated.call
     RUBY
   end
 
   private
 
-  # What the last expression of the script gives, as text.
+  # The value of the script's last expression, as text.
   def say(script, **options)
     run_script("$stdout.print((lambda do\n#{script}\nend).call)", **options).out
   end

@@ -5,7 +5,7 @@ require_relative "../support/listening"
 require "memscope/cli"
 require "stringio"
 
-# memscope report, doctor and purge of another process.
+# memscope report, doctor and purge for another process.
 class CLIPidTest < MemscopeTest
   include Listening
 
@@ -60,7 +60,7 @@ class CLIPidTest < MemscopeTest
     end
   end
 
-  # At a path of its own: by its pid it is not found.
+  # A process that listens at a path of its own cannot be found by its pid.
   def test_a_socket
     path, process = listening_at_a_path
 
@@ -128,7 +128,7 @@ class CLIPidTest < MemscopeTest
     [path, start("Memscope.listen(path: #{path.inspect})")]
   end
 
-  # In this process.
+  # Runs the command in this process.
   def memscope(*arguments)
     out = StringIO.new
     err = StringIO.new

@@ -12,14 +12,14 @@ class CLIDoctorTest < MemscopeTest
 
   Ran = Struct.new(:status, :out, :err)
 
-  # In this process.
+  # Runs the command in this process.
   def doctor(*arguments)
     out = StringIO.new
     err = StringIO.new
     Ran.new(Memscope::CLI.run(["doctor", *arguments], out: out, err: err), out.string, err.string)
   end
 
-  # In a process whose evidence is that chart.
+  # The exit status for a process with the evidence in that chart.
   def exit_status(**chart)
     diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart))
     calls = Memscope.singleton_class
@@ -62,7 +62,7 @@ class CLIDoctorTest < MemscopeTest
     assert_equal 2, exit_status(cgroup: { limit_bytes: 310 * Charts::MEBIBYTE })
   end
 
-  # In a process that no other test has had a part in.
+  # In a new process, which no other test has changed.
   def test_settings
     json, text = [%w[--json], []].map do |options|
       ChildProcess.run("exit Memscope::CLI.run(#{['doctor', '--settings', *options]})", requires: ["memscope/cli"])
@@ -93,7 +93,7 @@ class CLIDoctorTest < MemscopeTest
     end
   end
 
-  # Before its script runs, since a server does not end.
+  # The report comes before the program's script runs, since a server does not end.
   def test_settings_of_a_program
     ran = launch("doctor", "--settings", "--", RbConfig.ruby, "-e", "warn :script",
                  env: { "MALLOC_ARENA_MAX" => "few" })

@@ -9,7 +9,7 @@ class ExecTest < MemscopeTest
 
   include Launching
 
-  # What serves the malloc of a program that knows nothing of memscope.
+  # Shows which library serves the malloc of a program that knows nothing about memscope.
   MAPPED = 'File.read("/proc/self/maps")[/libjemalloc/].inspect'
 
   def setup
@@ -21,7 +21,7 @@ class ExecTest < MemscopeTest
 
   def ruby(script) = [RbConfig.ruby, "-e", script]
 
-  # A program that passes for env(1), and drops what is preloaded.
+  # A program named env that drops LD_PRELOAD.
   def deceptive_env
     File.write(path("env.c"), <<~C)
       #include <stdlib.h>
@@ -372,7 +372,7 @@ class ExecRolloutTest < ExecTest
 end
 
 class ExecApplicationTest < ExecTest
-  # Starts Puma under memscope, asks it over HTTP, stops it, and prints what it said and how it ended.
+  # Starts Puma under memscope, sends it a request, stops it, and prints its output and how it ended.
   DRIVER = <<~'RUBY'
     require "json"
     require "net/http"
@@ -416,7 +416,7 @@ class ExecApplicationTest < ExecTest
     assert_equal(*endings.map { |ending| ending["status"] })
   end
 
-  # jemalloc's issue 2681. Whoever sets prof:true by --conf has decided.
+  # jemalloc's issue 2681. prof:true in --conf is an explicit choice, and not refused.
   def test_a_profiler_that_crashes_is_refused
     skip_under_sanitizer
     version = ChildProcess.run("puts Memscope.allocator.short_version", preload: ChildProcess::ALLOCATORS[:jemalloc],

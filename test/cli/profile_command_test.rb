@@ -5,12 +5,12 @@ require_relative "../support/listening"
 require "memscope/cli"
 require "stringio"
 
-# memscope profile --pid: of another process, through its socket.
+# memscope profile --pid: profiles another process through its socket.
 class CLIProfileTest < MemscopeTest
   include Listening
 
-  # Keeps something all the time, and a MB before a profile is read: else its thread may not have had a turn, and what
-  # the requests leave be more. On one line.
+  # Keeps something all the time, and a MB before a profile is read: otherwise its thread may not have had a turn, and
+  # memory left by the requests would exceed it. On one line.
   KEEPER = <<~RUBY.lines(chomp: true).join("; ").freeze
     $kept = []
     Thread.new { loop { $kept << ("x" * 10_000); sleep 0.001 } }
@@ -66,7 +66,7 @@ class CLIProfileTest < MemscopeTest
     assert_predicate client.call(:malloc_profile_stop, token: token), :frozen?
   end
 
-  # One that the application has started, and one that was asked for from outside.
+  # One profile that the application has started, and one that was requested from outside.
   def test_a_profile_that_runs_goes_on_and_its_change_is_reported
     ["Memscope::MallocProfile.start(backend: :imports, rate: 8192)", ""].each do |start|
       process = listening("#{start}; #{KEEPER}")
@@ -119,7 +119,7 @@ class CLIProfileTest < MemscopeTest
     assert_match(/shared: given 1, allowed: true, false/, error.message)
   end
 
-  # Whoever has started the first one has nothing to say about the next.
+  # The token of the first profile does not stop the next one.
   def test_the_next_profile_is_not_the_one_that_was_asked_for
     process = listening(KEEPER)
     client = Memscope::Client.new(process.pid)
@@ -163,7 +163,7 @@ class CLIProfileTest < MemscopeTest
     assert_match(/this process allows no actions: its setting `actions` is false/, err)
   end
 
-  # As on a server that nobody has prepared.
+  # On a server that nobody has prepared for profiling.
   def test_without_a_profiler_it_takes_imports_and_says_so
     process = listening(KEEPER)
     status, out, err = profile("--pid", process.pid.to_s, "--seconds=0.5", "--rate=4096")

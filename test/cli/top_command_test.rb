@@ -9,7 +9,7 @@ require "pty"
 class CLITopTest < MemscopeTest
   include Listening
 
-  # A terminal with a shell that tells its settings before and after.
+  # A terminal with a shell that prints the terminal's settings before and after.
   class Screen
     attr_reader :text
 
@@ -29,13 +29,13 @@ class CLITopTest < MemscopeTest
 
     def press(key) = @input.write(key)
 
-    # What is shown now, or as much of it as has come.
+    # The current screen, or as much of it as has arrived.
     def lines = split(frames.last)
 
-    # What was shown last and is all there, for another has begun.
+    # The last complete screen: the next one has begun.
     def whole_lines = split(frames[-2])
 
-    # What is shown when it matches; it may be a part of what comes.
+    # The screen as soon as it matches; it may be incomplete.
     def wait(pattern)
       wait_for(pattern.inspect) { lines.join("\n").then { |shown| shown if shown.match?(pattern) } }
     end
@@ -50,7 +50,7 @@ class CLITopTest < MemscopeTest
       found
     end
 
-    # What follows when it has left the screen.
+    # The output after top has left the alternate screen.
     def ending
       raise "it goes on: #{lines.join("\n")}" unless @thread.join(Listening::PATIENCE)
 
@@ -74,7 +74,7 @@ class CLITopTest < MemscopeTest
 
     private
 
-    # Below the shell.
+    # The pid of the program that the shell runs.
     def program = Integer(File.read("/proc/#{@pid}/task/#{@pid}/children").split.first)
 
     def frames = @text.dup.force_encoding("UTF-8").scrub.split("\e[H")
@@ -155,7 +155,7 @@ class CLITopTest < MemscopeTest
 
     assert_left_clean(top, 130)
     top = screen
-    top.resize(200, 80) # as many processes as there may be beside
+    top.resize(200, 80) # room for as many other processes as there may be
 
     top.wait(/^.* +#{process.pid} \S+ +\S*ruby/)
     top.press("p")
@@ -165,7 +165,7 @@ class CLITopTest < MemscopeTest
     assert_left_clean(top, 0)
   end
 
-  # A character of a command line can be two cells wide, and a full line ends below the cursor.
+  # A character of a command line can be two cells wide; after a full line, the cursor is still on its last character.
   def test_a_line_that_is_too_wide_is_cut_and_not_continued
     top = screen
     top.wait(/q quit/)
@@ -177,7 +177,7 @@ class CLITopTest < MemscopeTest
     refute_includes top.text, "\e[K\r\n"
   end
 
-  # Two columns each, and some none: what does not fit is cut, so that nothing runs over into the next line.
+  # Characters of two columns, and some of none: what does not fit is cut, so that nothing wraps into the next line.
   def test_wide_characters
     process = start("$0 = 'ruby: ' + '記憶體e\u0301🔥' * 40", requires: [])
     top = screen
@@ -201,7 +201,7 @@ class CLITopTest < MemscopeTest
     top.wait(/1049l\z/)
 
     assert top.text.end_with?("\e[?25h\e[?1049l")
-    top.wait_for("stop") { top.stopped? } # the terminal is given away a moment before
+    top.wait_for("stop") { top.stopped? } # the terminal is restored a moment earlier
     drawn = top.text.size
     top.signal(:CONT)
     top.wait_for("new frame") { top.text.size > drawn + 500 }
@@ -256,7 +256,7 @@ class CLITopTest < MemscopeTest
 
   private
 
-  # Of a terminal, for the characters here.
+  # The columns of a terminal that the text takes, for the characters used here.
   def columns(text) = text.length + text.count("記憶體🔥") - text.count("\u0301")
 
   def memscope_ps(variables = {})
@@ -277,7 +277,7 @@ class CLITopTest < MemscopeTest
     end
   end
 
-  # The same settings, the cursor and the usual screen: and the shell goes on.
+  # The terminal has its old settings, its cursor and its normal screen, and the shell continues.
   def assert_left_clean(top, status)
     before, *, after = top.ending.lines
     left = top.text.b.split("\e[?25h\e[?1049l".b).last.to_s

@@ -6,28 +6,28 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 
-# Builds the engine and each C test of test/engine and test/ruby in four flavours, and runs them: by the system's
-# compiler, against musl, as on a system other than Linux, where every reader returns "unsupported", and under
+# Builds the engine and each C test of test/engine and test/ruby in four flavours, and runs them: with the system's
+# compiler; against musl; as on a system other than Linux, where every reader returns "unsupported"; and with
 # AddressSanitizer and UBSan.
 class CTestsTest < Minitest::Test
   parallelize_me!
 
   ROOT = File.expand_path("../..", __dir__)
-  # The engine, and what of ruby/ is arithmetic.
+  # The engine, and the part of ruby/ that is pure arithmetic.
   SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/compaction_bounds}.c")].freeze
   DEPENDENCIES = Dir[File.join(ROOT, "ext/memscope/**/*.{c,h,def}"), __FILE__].freeze
   FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
   FLAVOURS = { gcc: %w[gcc -O1], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
-  # The others repeat what they said outside in a chroot of bin/matrix, and take too long for rake test:unit.
+  # In a chroot of bin/matrix, the other flavours would repeat their results; for rake test:unit, they take too long.
   OF_THIS_SYSTEM = %i[gcc].freeze
   CHOSEN = ENV.key?("MEMSCOPE_WITHOUT_BUNDLE") || ENV.key?("MEMSCOPE_UNIT") ? OF_THIS_SYSTEM : FLAVOURS.keys
   BUILDING = FLAVOURS.transform_values { Mutex.new }.freeze
   MAKING_SCRATCH = Mutex.new
 
   class << self
-    # The engine's object files, built once for each flavour, by the first of the tests that run beside each other.
+    # The engine's object files, built once for each flavour by the first of the parallel tests.
     def objects(flavour)
       BUILDING.fetch(flavour).synchronize { (@objects ||= {})[flavour] ||= build(flavour) }
     end
@@ -69,7 +69,7 @@ class CTestsTest < Minitest::Test
         skip "the same as outside" unless CHOSEN.include?(flavour)
         skip "#{compiler.first} is not installed" unless system(compiler.first, "-v", err: File::NULL)
 
-        # A directory of its own: tests write files, and flavours of one test run beside each other.
+        # A directory of its own: tests write files, and flavours of one test run in parallel.
         directory = File.join(self.class.scratch, "#{name}_#{flavour}")
         FileUtils.mkdir_p(directory)
         program = File.join(directory, name)

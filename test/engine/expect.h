@@ -1,4 +1,4 @@
-/* What the C tests assert with: never compiled out, and it says where. */
+/* The assertion of the C tests: never compiled out, and prints file and line. */
 #ifndef EXPECT_H
 #define EXPECT_H
 
@@ -13,7 +13,7 @@
         }                                                                                                              \
     } while (0)
 
-/* Says why the rest of a test is not run here, and ends it well. */
+/* Prints why the rest of a test is not run here, and exits with success. */
 #define SKIP(reason)                                                                                                   \
     do {                                                                                                               \
         printf("skipped: %s\n", reason);                                                                               \

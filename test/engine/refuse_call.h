@@ -1,5 +1,4 @@
-/* A system call that the kernel refuses from now on. Needs the kernel's headers, which musl's compiler does not find.
- */
+/* Makes the kernel refuse a system call from now on. Needs the kernel's headers, which musl-gcc does not find. */
 #ifndef REFUSE_CALL_H
 #define REFUSE_CALL_H
 
@@ -10,7 +9,9 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* The process's call of this number fails with error, and so do its children's. False if filters cannot be set. */
+/*
+ * Makes system call `number` fail with error, in this process and its children. False if filters cannot be installed.
+ */
 static bool refuse_call(unsigned number, unsigned error) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

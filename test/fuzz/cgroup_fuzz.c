@@ -1,4 +1,6 @@
-/* The files of a cgroup, /proc/self/cgroup and the lines of /proc/self/mountinfo: the first byte says which. */
+/*
+ * Fuzzes the parsers of a cgroup's files, /proc/self/cgroup and lines of mountinfo; the first byte selects the parser.
+ */
 #include "kernel/cgroup.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * An ELF file, taken for the file of an object, and for an image as it is loaded. The seed is a small library with a
- * build-id: cc -shared -nostdlib -Wl,--build-id,-z,noseparate-code,-z,max-page-size=16.
+ * The input is read as an ELF file, and as the loaded image of an object. The seed is a small library with a build-id:
+ * cc -shared -nostdlib -Wl,--build-id,-z,noseparate-code,-z,max-page-size=16.
  */
 #include "elf/elf_reading.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct input {
     const uint8_t *data;
     size_t size;
-    uint64_t position; /* of data */
+    uint64_t position; /* where data begins in the source */
 };
 
 static bool read_input(const void *context, uint64_t position, void *into, size_t size) {

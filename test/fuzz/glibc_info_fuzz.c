@@ -1,4 +1,4 @@
-/* malloc_info's text. */
+/* Fuzzes the parser of malloc_info's text. */
 #include "malloc/glibc_info.h"
 
 #include <stdlib.h>

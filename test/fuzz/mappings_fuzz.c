@@ -1,4 +1,4 @@
-/* Whatever the text is, the list is ascending, disjoint and named, or the parse says no. */
+/* For any text, either the list is ascending, disjoint and named, or the parser rejects the text. */
 #include "kernel/mappings.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* /proc/self/status and /proc/self/smaps_rollup: what has been read is present, and nothing else is touched. */
+/*
+ * /proc/self/status and smaps_rollup: the parser says OK exactly if it has set a bit of present, and only known bits.
+ */
 #include "kernel/process.h"
 
 #include <stdlib.h>

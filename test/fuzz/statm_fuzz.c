@@ -1,4 +1,4 @@
-/* /proc/self/statm. */
+/* Fuzzes the parser of /proc/self/statm. */
 #include "kernel/process.h"
 
 #include <stdlib.h>

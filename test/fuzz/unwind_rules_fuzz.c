@@ -1,6 +1,7 @@
 /*
- * The .eh_frame of an object: a byte that says where in it a description is, one that says for which of its
- * instructions, then the section. The seeds are those of functions by gcc and clang, and of glibc's signal return.
+ * The input: a byte that locates an FDE in the section (in units of 4 bytes), a byte with the distance into its
+ * function, then the .eh_frame section. The seeds come from functions compiled by gcc and clang, and from glibc's
+ * signal return.
  */
 #include "sampling/unwind_rules.h"
 
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 3 || (place = data[0] * 4u) > size - 2)
         return 0;
     size -= 2;
-    section = malloc(size); /* of its own: what lies around it is poisoned */
+    section = malloc(size); /* a block of its own: the sanitizer poisons the memory around it */
     memcpy(section, data + 2, size);
     readable = (struct memscope_range){(uintptr_t)section, (uintptr_t)section + size};
     check(memscope_unwind_rule_parse(section + place, readable, data[1]));

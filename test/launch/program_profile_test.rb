@@ -29,7 +29,7 @@ class ProgramProfileTest < MemscopeTest
     #{KEEPER}
   RUBY
 
-  # Waits until the asked for seconds are over.
+  # Waits until the requested seconds are over.
   WHILE_PROFILED = "sleep 0.01 while Memscope::MallocProfile.running?"
 
   def keeper(script = KEEPER) = [RbConfig.ruby, make("keeper.rb", script)]
@@ -67,7 +67,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     assert_match(/\Amemscope .* malloc profile .* pid \d+$/, ran.err)
   end
 
-  # The screen in docs/tour.md is of this program: each line that it names holds as much as the screen shows.
+  # The screen in docs/tour.md shows this program: each line that it names holds as much as it says.
   def test_the_screen_of_the_tour
     program = File.join(ChildProcess::ROOT, "test/support/workloads/import.rb")
     said = File.read(File.join(ChildProcess::ROOT, "docs/tour.md"))
@@ -133,7 +133,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     assert_includes File.read(path("heap.html")), "<html"
   end
 
-  # Gzip, which is no text.
+  # The output is gzip, not text.
   def test_for_go_to_a_file
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     ran = glibc("profile", "--backend=imports", "--format=pprof", "--output", path("heap.pb.gz"), "--", *keeper,
@@ -163,7 +163,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
   end
 end
 
-# What a program forks reports its own profile when it ends.
+# A process that a program forks reports its own profile when it ends.
 class ProgramProfileForksTest < ProgramProfileTest
   FORKS = <<~RUBY
     $kept = []
@@ -183,7 +183,7 @@ class ProgramProfileForksTest < ProgramProfileTest
     nil
   end
 
-  # A daemon's parent is not this process: whoever it is may let it be a zombie.
+  # A daemon's parent is not this process, and may leave it a zombie.
   def gone?(pid)
     File.read("/proc/#{pid}/stat")[/.*\) (\S)/m, 1] == "Z"
   rescue Errno::ENOENT, Errno::ESRCH
@@ -223,7 +223,7 @@ class ProgramProfileForksTest < ProgramProfileTest
     assert_equal "mine", File.read(path("heap.#{ran.out.to_i}.json"))
   end
 
-  # One that is late forks when the time is over: it is given more.
+  # A late process forks when the time is over, so it is given more.
   def test_for_so_many_seconds
     command = keeper(<<~RUBY)
       fork do
@@ -272,7 +272,7 @@ end
 class ProgramProfileUsageTest < MemscopeTest
   PROGRAM = [RbConfig.ruby, "-e", "exit"].freeze
 
-  # In this process: it would become the program, were that started.
+  # Runs in this process, which would become the program if that were started.
   def assert_refused(message, *arguments)
     err = StringIO.new
 

@@ -11,7 +11,7 @@ class ProgramReportTest < MemscopeTest
 
   def ruby(script) = [RbConfig.ruby, "-e", script]
 
-  # A program's script: waits until so many lines have been reported, in JSON, to standard error.
+  # A program's script that waits until `count` lines of JSON have been reported to standard error.
   def until_reported(count) = "sleep 0.01 until File.read('/proc/self/fd/2').count(\"\\n\") >= #{count}"
 
   # The ledgers that a program's standard error holds.

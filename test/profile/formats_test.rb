@@ -6,7 +6,7 @@ require "memscope/profile/formats"
 require "tmpdir"
 require "zlib"
 
-# What other programs read: each format has the same totals.
+# The formats that other programs read: all of them have the same totals.
 class ProfileFormatsTest < MemscopeTest
   MEBIBYTE = 1_048_576
   SCHEMA = File.join(__dir__, "../fixtures/speedscope/file-format-schema.json")
@@ -100,7 +100,7 @@ class ProfileFormatsTest < MemscopeTest
 
   def firefox(profile) = JSON.parse(profile.to_firefox, symbolize_names: true)
 
-  # Of the processed format every column of a table is as long as the table.
+  # In Firefox's processed format, every column of a table is as long as the table.
   def assert_columns(tables)
     tables.each do |name, table|
       next if name == :stringArray
@@ -121,7 +121,7 @@ class ProfileFormatsTest < MemscopeTest
     assert_equal ["bytes"], [live, allocated].map { |table| table[:weightType] }.uniq
   end
 
-  # Each stack there, walked as the viewer does.
+  # Each stack in the file, walked as the viewer does.
   def walked(file)
     stacks, frames, functions = file[:shared].values_at(:stackTable, :frameTable, :funcTable)
     allocations = file[:threads].first[:nativeAllocations]
@@ -188,7 +188,7 @@ class ProfileFormatsTest < MemscopeTest
     assert_equal "", message.string_table.first
   end
 
-  # Of two processes, each at its own rate.
+  # Profiles of two processes, each at its own rate.
   def unlike = { random(1) => 4096, random(2) => 524_288 }.map { |profile, rate| at_rate(profile, rate) }
 
   def at_rate(profile, rate) = Memscope::Profile.from_h(profile.to_h.merge(rate_bytes: rate))
@@ -198,7 +198,7 @@ class ProfileFormatsTest < MemscopeTest
     Memscope::Profile::Formats.merged_pprof(parts)
   end
 
-  # The estimates of each are sums of their own, whatever the other's rate is.
+  # The estimates of each profile keep their sums, whatever the other's rate is.
   def test_pprof_of_several_at_unlike_rates
     [unlike, unlike.reverse].each do |profiles|
       file = merged(profiles)
@@ -213,7 +213,7 @@ class ProfileFormatsTest < MemscopeTest
     end
   end
 
-  # pprof merges the files of both by itself.
+  # pprof itself merges the files of both.
   def test_go_merges_profiles_of_unlike_rates_likewise
     theirs = %w[-raw -top].to_h { |way| [way, go(unlike.map(&:to_pprof), way, "-unit=B", "-nodefraction=0")] }
     ours = %w[-raw -top].to_h { |way| [way, go([merged(unlike)], way, "-unit=B", "-nodefraction=0")] }
@@ -246,8 +246,8 @@ class ProfileFormatsTest < MemscopeTest
     assert_equal(difference.total_live_bytes, pprof(difference).sample.sum { |sample| sample.value.to_a.last })
   end
 
-  # Every field, of numbers of every length: what google-protobuf reads and writes again is as long, byte for byte, in
-  # another order.
+  # Every field, with numbers of every length: google-protobuf, which reads and rewrites the message, produces the same
+  # bytes in another order.
   def test_pprof_is_what_google_protobuf_writes
     [shop, difference, *Array.new(5) { |seed| random(seed) }].each do |profile|
       file = Zlib.gunzip(profile.to_pprof)
@@ -269,6 +269,35 @@ class ProfileFormatsTest < MemscopeTest
     texts(message, lines.map { |id| message.function[id - 1].name })
   end
 
+  # A profile that has six times as many stacks takes about six times as long, to load and in each format.
+  def test_the_time_grows_with_the_stacks
+    body = JSON.parse(shop.to_json)
+    few, many = [400, 2_400].map do |count|
+      stacks = body["stacks"].cycle.first(count).map.with_index { |one, index| { **one, "thread" => "t#{index % 50}" } }
+      { **body, "stacks" => stacks, "live_bytes" => stacks.sum { |stack| stack["live_bytes"] },
+                "samples" => stacks.sum { |stack| stack["samples"] } }
+    end
+    forms = %i[to_s to_html to_collapsed to_speedscope to_pprof to_firefox to_json]
+    [->(given) { Memscope::Profile.from_h(given) },
+     *forms.map { |form| ->(given) { given.public_send(form) } }].each.with_index do |form, index|
+      short, long = [few, many].map do |given|
+        given = Memscope::Profile.from_h(given) if index.positive?
+        seconds { form.call(given) }
+      end
+
+      assert_operator long, :<, (15 * short) + 0.1, [:from_h, *forms][index]
+    end
+  end
+
+  # Of this thread, in the quicker of two runs.
+  def seconds
+    Array.new(2) do
+      started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      yield
+      Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started
+    end.min
+  end
+
   def test_pprof_needs_no_gem
     ran = ChildProcess.run("print [Profiles.profile(Profiles.shop).to_pprof].pack('m0')",
                            requires: %w[memscope support/profiles], ruby_args: %W[--disable=gems -I#{__dir__}/..])
@@ -279,7 +308,7 @@ class ProfileFormatsTest < MemscopeTest
     assert_equal(shop.total_live_bytes, written.sample.sum { |sample| sample.value.to_a.last })
   end
 
-  # Debian's package golang-go. Of several files it makes one.
+  # `go tool pprof` of Debian's package golang-go, which merges several files into one.
   def go(files, *arguments)
     missing = ENV.fetch("PATH").split(":").none? { |directory| File.executable?(File.join(directory, "go")) }
     raise Minitest::Assertion, "no go, which CI must have" if missing && ENV["CI"]

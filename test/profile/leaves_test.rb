@@ -4,7 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/profiles"
 require "memscope/profile/leaves"
 
-# What is left of a stack for pprof, whose first table counts by the innermost frame.
+# The frames of a stack that are kept for pprof, whose first table counts by the innermost frame.
 class ProfileLeavesTest < MemscopeTest
   RUBY = "/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1"
 
@@ -25,7 +25,7 @@ class ProfileLeavesTest < MemscopeTest
     assert_equal %w[Cache#put], trimmed(*wrappers, line)
   end
 
-  # They are what a reader looks for.
+  # A reader looks for these functions.
   def test_functions_of_extensions_stay
     named = native("malloc_wrapper", "/srv/gems/fast-1.0/fast.so")
     stripped = native("fast.so+0x1a2b", "/srv/gems/fast-1.0/fast.so")

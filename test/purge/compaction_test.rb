@@ -16,8 +16,9 @@ class CompactionTest < MemscopeTest
     assert_nil Compaction.missing
   end
 
-  # Makes an invalid address of the words above the top of a thread's stack, which GC.compact takes for objects where it
-  # is refused: from struct rb_thread_struct to its execution context, the frame on top, its first free word.
+  # Overwrites the words above the top of a thread's stack with an invalid address: the Rubies on which compaction is
+  # refused take these words for objects in GC.compact. Follows struct rb_thread_struct to its execution context, to the
+  # top frame, and to that frame's first free word.
   SPOIL = <<~RUBY
     word = ->(address) { Fiddle::Pointer.new(address)[0, 8].unpack1("Q") }
     spoil = lambda do |thread, words|
@@ -26,7 +27,7 @@ class CompactionTest < MemscopeTest
     end
   RUBY
 
-  # Whose stack, and when.
+  # Whose stack is spoilt, and when.
   SPOILT = {
     others: <<~RUBY,
       queue = Queue.new
@@ -60,7 +61,7 @@ class CompactionTest < MemscopeTest
     RUBY
   }.freeze
 
-  # Refused where this crashes, and nowhere else.
+  # Compaction is refused on the Rubies that this crashes, and on no others.
   SPOILT.each do |whose, spoilt|
     define_method("test_what_lies_above_stacks_#{whose}") do
       skip "Ruby 3.3 does not look there" if RUBY_VERSION >= "3.3"

@@ -92,7 +92,7 @@ class ServerTest < MemscopeTest
     assert_equal "0", process.gets
     process.input.puts("exec('sleep', '600')")
     wait { File.read("/proc/#{process.pid}/comm") == "sleep\n" }
-    # The kernel closes them as the process returns from exec, a moment after it has its new name.
+    # The kernel closes the descriptors during exec, a moment after the process has its new name.
     wait { why_unreachable(process) == :silent }
   end
 
@@ -107,7 +107,7 @@ class ServerTest < MemscopeTest
     process = listening
     process.tell("child = fork { sleep }; grandchild = nil; child")
     child = Integer(process.gets)
-    wait { Memscope::Client.new(child).listens? } # the file is there a moment before that
+    wait { Memscope::Client.new(child).listens? } # the socket's file exists a moment earlier
 
     assert_equal child, Memscope::Client.new(child).call(:ledger).pid
     assert_equal process.pid, client(process).call(:ledger).pid
@@ -118,7 +118,7 @@ class ServerTest < MemscopeTest
     assert_equal process.pid, client(process).call(:ledger).pid
   end
 
-  # A fork that Ruby knows nothing of holds the parent's socket, and may outlive it.
+  # A child forked without Ruby's knowledge holds the parent's socket, and may outlive the parent.
   def test_a_child_that_holds_its_parents_socket_is_told_from_it
     process = start("server = UNIXServer.new(#{File.join(@directory, 'fake').inspect})", requires: %w[memscope socket])
     process.tell(<<~RUBY.tr("\n", ";"))
@@ -186,7 +186,7 @@ class ServerTest < MemscopeTest
     assert_predicate client(process).call(:purge, levers: ["gc"], dry_run: true), :dry_run?
   end
 
-  # Without Rails that is an error where it is used; the process goes on, and nobody can do more than was meant.
+  # Without Rails, the error is raised where the setting is used; the process continues, and nobody gains access.
   def test_a_wrong_variable_opens_nothing
     process = listening(env: { "MEMSCOPE_ACTIONS" => "of" })
 
@@ -236,7 +236,7 @@ class ServerTest < MemscopeTest
   end
 
   def test_no_descriptors_left
-    process = listening("Memscope.rss; Process.setrlimit(:NOFILE, 20)") # which keeps the descriptor that it reads by
+    process = listening("Memscope.rss; Process.setrlimit(:NOFILE, 20)") # rss keeps its descriptor open
     sockets = Array.new(40) { UNIXSocket.new(socket_of(process)) }
     sockets.each(&:close)
 
@@ -255,7 +255,7 @@ class ServerTest < MemscopeTest
     assert_equal "Errno::EACCES\nprocess #{process.pid} is another user's (uid 0); only that user or root can ask it\n",
                  ran.out, ran
 
-    # Even where the directory lets it through.
+    # The listener refuses another user even if the directory's mode lets that user in.
     FileUtils.chmod(0o777, [@directory, sockets, socket_of(process)])
     ran = ChildProcess.run(<<~RUBY, requires: %w[socket])
       Process::Sys.setgid(#{NOBODY}); Process::Sys.setuid(#{NOBODY})
@@ -372,7 +372,7 @@ class ServerTest < MemscopeTest
     end
   end
 
-  # Another user's must not keep root from listing all processes.
+  # Another user's socket must not keep root from listing all processes.
   def test_a_socket_of_another_type
     process = start("held = Socket.new(:UNIX, :DGRAM)", requires: ["socket"])
     process.tell("Dir.mkdir(#{sockets.inspect}, 0700); " \
@@ -437,7 +437,7 @@ class ServerTest < MemscopeTest
     assert found
   end
 
-  # Has it evaluate the script until the answer will do: what it does in another thread takes its time.
+  # Makes the process evaluate the script until the answer fits: what happens in its other threads takes time.
   def eventually_told(process, script)
     answer = nil
     wait do

@@ -6,7 +6,7 @@ require "io/console"
 require "pty"
 require "stringio"
 
-# How wide texts are and whether they have colour: by the terminal, where there is one.
+# The width of texts, and whether they have colour, follow the terminal if there is one.
 class ReportDisplayTest < MemscopeTest
   EXECUTABLE = File.join(ChildProcess::ROOT, "exe", "memscope")
   # A terminal of 46 columns.
@@ -38,7 +38,7 @@ class ReportDisplayTest < MemscopeTest
     assert_equal([80, 80, 80], ["0", "wide", "-5"].map { |set| of(StringIO.new, COLUMNS: set)[:width] })
   end
 
-  # Whatever a reading's page is: what can be wrapped is, and the rest is cut.
+  # On the page of any reading, lines are wrapped if they can be, and otherwise cut.
   def test_readings_fit
     readings = [Memscope.ledger(deep: true), Memscope.doctor, Memscope.lint, Memscope.workers, Memscope.mappings]
     readings.product([46, 132]).each do |reading, width|

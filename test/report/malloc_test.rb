@@ -7,7 +7,7 @@ require "memscope/report"
 class MallocReportTest < MemscopeTest
   MEBIBYTE = 1_048_576
 
-  # An arena of jemalloc's in which everything is so many MiB.
+  # An arena of jemalloc's in which every number is `mebibytes`.
   def arena(index, mebibytes, **given)
     { index: index, huge: false, threads: 3, dirty_decay_ms: 10_000, muzzy_decay_ms: 0,
       small_allocated_bytes: mebibytes * MEBIBYTE, large_allocated_bytes: 0, base_bytes: mebibytes * MEBIBYTE,

@@ -97,7 +97,7 @@ class ProfileReportTest < MemscopeTest
     stacks = (0..40).map { |generation| [%i[string put], 1, generation] }
     said = text(Profiles.profile(Profiles.body(stacks)))
 
-    assert_includes said, "@_________" # 30 old ones, and one for each of the last
+    assert_includes said, "@_________" # 30 old generations in the first bar, then one bar for each of the last
     assert_includes said.gsub(/\s+/, " "), "from 29 and older to 40, the current one"
   end
 

@@ -1,4 +1,4 @@
-/* The bounds of what compaction leaves, for heaps whose answer can be told by hand. Silent when right. */
+/* The bounds of the pages that compaction leaves, for heaps simple enough to count by hand. Silent when right. */
 #include "../engine/expect.h"
 #include "ruby/compaction_bounds.h"
 
@@ -8,7 +8,7 @@
 
 static struct memscope_slot_sizes sizes;
 
-/* Pages of one slot size with so many live slots each, and what they are pinned by. */
+/* Sums pages of one slot size, with live[i] live slots and the flags pinned[i] (NULL: none) each. */
 static const struct memscope_slot_size *one_size(const uint32_t *live, uint8_t *pinned, size_t count,
                                                  bool pinned_pages_first) {
     struct memscope_heap_page pages[16] = {{0}};
@@ -29,7 +29,7 @@ static void test_sums(void) {
     EXPECT(size->tenths[0] == 2 && size->tenths[1] == 1 && size->tenths[9] == 2);
     EXPECT(size->pinned_pages_min == 0 && size->pinned_pages_max == 0);
     EXPECT(size->fewest_pages == 3); /* 218 objects */
-    EXPECT(size->most_pages == 4);   /* and the page where the cursors meet */
+    EXPECT(size->most_pages == 4);   /* plus the page in which the cursors meet */
 }
 
 static void test_pins_keep_pages(void) {
@@ -40,7 +40,7 @@ static void test_pins_keep_pages(void) {
     EXPECT(size->pinned_pages_min == 2 && size->pinned_pages_max == 3);
     EXPECT(size->fewest_pages == 2);
     EXPECT(size->most_pages == 4);
-    size = one_size(live, pinned, 8, false); /* 5 objects that move need a page, none of the three takes any */
+    size = one_size(live, pinned, 8, false); /* the 5 moving objects need a page: the 3 pinned pages may take none */
     EXPECT(size->fewest_pages == 2);
     EXPECT(size->most_pages == 5);
 }
@@ -52,7 +52,7 @@ static void test_a_full_heap_keeps_all(void) {
     EXPECT(size->fewest_pages == 3 && size->most_pages == 3);
 }
 
-/* Objects that would go to another slot size need a free slot there; nobody knows which of them find one. */
+/* Objects that would move to another slot size need a free slot there; which of them get one is unknown. */
 static void test_resizes(void) {
     struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 100},
                                          {.slot_bytes = 40, .slot_count = SLOTS, .live_count = 50},
@@ -65,7 +65,7 @@ static void test_resizes(void) {
     memscope_slot_sizes_sum(pages, 3, &pins, true, &sizes);
     EXPECT(sizes.count == 2);
     EXPECT(sizes.list[0].pinned_pages_min == 0 && sizes.list[0].pinned_pages_max == 2);
-    EXPECT(sizes.list[0].fewest_pages == 2 && sizes.list[0].most_pages == 2); /* 50 of the 60 have no place */
+    EXPECT(sizes.list[0].fewest_pages == 2 && sizes.list[0].most_pages == 2); /* 50 of the 60 find no free slot */
     EXPECT(sizes.list[1].fewest_pages == 1 && sizes.list[1].most_pages == 1);
     EXPECT(sizes.total.pages == 3 && sizes.total.fewest_pages == 3 && sizes.total.most_pages == 3);
     pages[2].live_count = 0;
@@ -73,7 +73,7 @@ static void test_resizes(void) {
     EXPECT(sizes.list[0].pinned_pages_min == 0 && sizes.list[0].fewest_pages == 1);
 }
 
-/* Objects whose target is not known may find a slot of any size. */
+/* Objects whose target size is not known may find a slot of any size. */
 static void test_unplaced_resizes(void) {
     struct memscope_heap_page pages[] = {{.slot_bytes = 40, .slot_count = SLOTS, .live_count = 100},
                                          {.slot_bytes = 40, .slot_count = SLOTS, .live_count = 20},

@@ -2,12 +2,12 @@
 
 require_relative "../test_helper"
 
-# A walk of the heap in a forked child: the same answer as in the process, the GVL free meanwhile, nothing left of it,
-# and a reason where there is no child.
+# A walk of the heap in a forked child gives the same answer as in the process, leaves the GVL free meanwhile and
+# nothing behind; if there is no child, a reason says why.
 class HeapWalkTest < MemscopeTest
   parallelize_me!
 
-  # In the child, whatever the walk would take here: a budget of nothing, and a heap for which a fork is cheaper.
+  # Forces the walk into a child: the budget is 0, and the heap is large enough for a fork to be cheaper.
   WALK = <<~RUBY
     require "json"
 
@@ -19,7 +19,7 @@ class HeapWalkTest < MemscopeTest
 
     def walk(objects: true) = Memscope::RubyHeap.bounded(objects: objects, budget_us: 0)
 
-    # The children of this process that a wait for all kinds of them finds.
+    # The number of children of this process, of any kind.
     def children = Dir["/proc/self/task/*/children"].sum { |path| File.read(path).split.size }
     def files = Dir.children("/proc/self/fd").size
   RUBY
@@ -27,7 +27,7 @@ class HeapWalkTest < MemscopeTest
   BODY = %w[pages slots live_slots free_slots hidden_empty_pages pinned_pages_min pinned_pages_max pages_by_tenths
             compactable_min_bytes compactable_bytes slot_sizes held_by_objects_bytes old_objects].freeze
 
-  # Two copies of one process, so that neither walk sees what the other has made.
+  # Two copies of one process, so that neither walk sees the objects that the other has made.
   both_allocators "the child finds what the process finds" do |preload|
     answer = child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       #{WALK}
@@ -58,7 +58,7 @@ class HeapWalkTest < MemscopeTest
     assert_nil process["pause_us"]
   end
 
-  # One object takes a second and a half to tell its size: no budget of slow types helps against a single one.
+  # One object takes a second and a half to report its size: the time limit for slow types cannot prevent a single call.
   def test_other_threads_run_meanwhile
     ticks, slow, blocked, honest = child_json(<<~RUBY, requires: ["memscope_test"])
       #{WALK}
@@ -81,7 +81,7 @@ class HeapWalkTest < MemscopeTest
     assert_operator honest["gvl_us"], :>=, 1_500_000
   end
 
-  # By the thread's own time, at best of five: other processes run beside this test.
+  # In the thread's CPU time, the best of five runs: other processes run during this test.
   def test_what_a_large_heap_costs_under_the_gvl
     child_us, process_us, doctor_us, forecast_us = child_json(<<~RUBY, timeout: 120)
       require "json"
@@ -130,7 +130,7 @@ class HeapWalkTest < MemscopeTest
     assert_in_delta answer["before"].last, answer["after"].last, 20
   end
 
-  # A pipe of the host ends when the host closes it, and not when the child ends.
+  # A pipe of the host reaches its end when the host closes it, not only when the child ends.
   def test_the_child_holds_nothing_of_its_host
     seconds = child_json(<<~RUBY, requires: ["memscope_test"])
       #{WALK}
@@ -184,7 +184,7 @@ class HeapWalkTest < MemscopeTest
     assert_equal 0, heap["children"]
   end
 
-  # Root's processes are not counted.
+  # The limit of processes does not apply to root.
   def test_a_fork_that_is_refused_is_a_reason
     heap = child_json(<<~RUBY)
       #{WALK}
@@ -238,8 +238,8 @@ class HeapWalkTest < MemscopeTest
     assert_match(/Ractors/, heap["reasons"]["held_by_objects_bytes"])
   end
 
-  # A child walks during a sweep where it can list the pages; else the sweep is waited for and finished. A reason says
-  # which.
+  # A child walks during a sweep if the pages can be listed then; otherwise the sweep is waited for and finished. A
+  # reason says which.
   both_allocators "a garbage collection under way" do |preload|
     idle, busy = child_json(<<~RUBY, preload: preload)
       #{WALK}
@@ -266,7 +266,7 @@ class HeapWalkTest < MemscopeTest
 
   private
 
-  # What the headers know is there, and what only a walk knows is not.
+  # Numbers that the page headers contain are present; those that only a walk finds are not.
   def assert_left_out(heap, why)
     assert_equal "headers", heap["walked_in"]
     assert_equal heap["slots"], heap["live_slots"] + heap["free_slots"]

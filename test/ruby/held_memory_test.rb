@@ -2,12 +2,12 @@
 
 require_relative "../test_helper"
 
-# What objects say they hold, without holding the GVL for long: slow size functions are left out by type.
+# What objects report holding, read without holding the GVL for long: types with slow size functions are left out.
 class HeldMemoryTest < MemscopeTest
   GVL_LIMIT_US = 25_000
 
-  # What the objects of a ledger take under the GVL, at best of nine: by the thread's own time, since other processes
-  # run beside this test.
+  # The time under the GVL for a ledger's objects, the best of nine runs; in the thread's CPU time, since other
+  # processes run during this test.
   MEASURE = <<~RUBY
     require "json"
 
@@ -57,7 +57,7 @@ class HeldMemoryTest < MemscopeTest
     assert_match(/of Host::Slow\b/, reason)
   end
 
-  # While others wait for the processor too, calls take long that are not slow.
+  # While other threads compete for the processor, even fast calls take long.
   def test_many_objects_of_a_quick_type_are_all_asked
     rise, reasons = child_json(<<~RUBY, requires: ["memscope_test"])
       require "json"
@@ -86,7 +86,7 @@ class HeldMemoryTest < MemscopeTest
     assert_operator asked, :<=, 100
   end
 
-  # Each message's arena says what all the arenas hold that it was joined with.
+  # Each message reports the size of all arenas that its own arena was joined with.
   def test_messages_of_google_protobuf
     extra, reason = child_json(<<~RUBY, bundler: true)
       #{MEASURE}

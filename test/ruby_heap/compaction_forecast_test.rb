@@ -4,7 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/bodies"
 require "memscope/ruby_heap/compaction_forecast"
 
-# The arithmetic, on made-up heaps; test/acceptance has real ones.
+# The arithmetic of forecasts, on made-up heaps; test/acceptance has real ones.
 class CompactionForecastTest < MemscopeTest
   PAGE = 16_384
 

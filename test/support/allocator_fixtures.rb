@@ -8,14 +8,14 @@ module AllocatorFixtures
   MIMALLOC = File.basename(Dir["/usr/lib/*-linux-*/libmimalloc.so.?"].max || "libmimalloc.so.2")
   TCMALLOC = "libtcmalloc_minimal.so.4"
 
-  # jemalloc's thread-local storage does not fit into what glibc keeps for objects that are loaded late.
+  # jemalloc's thread-local storage does not fit into the static TLS that glibc reserves for objects loaded later.
   ROOM_FOR_STATIC_TLS = { "GLIBC_TUNABLES" => "glibc.rtld.optional_static_tls=16384" }.freeze
 
   RENAMED = /\A(?!je_)[a-z_]+\z/
   private_constant :RENAMED
 
   class << self
-    # @return [String] the shared object built from that fixture
+    # @return [String] the shared object built from the fixture of that name
     def shared(name, *arguments) = Compiled.shared("allocators/#{name}.c", *arguments)
 
     # @return [Boolean] whether the dynamic linker finds the library

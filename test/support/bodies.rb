@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Bodies as the extension builds them, made by hand: what the value objects and the surfaces are tested with where no
-# real process shows the case.
+# Bodies as the extension builds them, made by hand: for tests of value objects and surfaces in cases that no real
+# process shows.
 module Bodies
   MEBIBYTE = 1_048_576
 

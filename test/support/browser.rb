@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Debian's Chromium, one for all tests; it is started when first asked for. Each page notes whatever the browser has to
-# complain of, and every request.
+# Debian's Chromium, one for all tests, started when it is first needed. Each page records whatever the browser
+# complains about, and every request.
 module Browser
-  # Seconds in which it starts, answers, and shows what it is waited for, on a loaded machine.
+  # Seconds within which it starts, answers and shows what a test waits for, on a loaded machine.
   PATIENCE = 60
   PROGRAMS = %w[chromium chromium-browser google-chrome].freeze
-  # Evaluated in a page: all text whose contrast to its background is less than 4.5 to 1.
+  # Evaluated in a page: all text whose contrast with its background is less than 4.5 to 1.
   CONTRAST = <<~'JS'
     (() => {
       const numbers = (text) => text.match(/[\d.]+/g).map(Number);
@@ -37,7 +37,7 @@ module Browser
     })()
   JS
 
-  # Evaluated in a page: what has no name for those who cannot see it, and what else is out of order.
+  # Evaluated in a page: elements without an accessible name, and other faults of structure.
   STRUCTURE = <<~JS
     (() => {
       const faults = [];
@@ -96,7 +96,7 @@ module Browser
     end
   end
 
-  # One page of it.
+  # One page of the browser.
   class Page
     # @return [Array<String>] console messages, errors, violations of the policy
     attr_reader :complaints
@@ -108,7 +108,7 @@ module Browser
       look(width: width, height: height, scheme: scheme)
     end
 
-    # Looks at the page from another device.
+    # Shows the page as on another device.
     def look(width:, height:, scheme: "light")
       @page.command("Emulation.setEmulatedMedia", features: [{ name: "prefers-color-scheme", value: scheme }])
       @page.set_viewport(width: width, height: height)
@@ -122,13 +122,13 @@ module Browser
 
     def click(selector) = leaving { push(selector) }
 
-    # Clicks, and waits for nothing.
+    # Clicks, without waiting for anything.
     def push(selector) = @page.at_css(selector).scroll_into_view.click
 
-    # Types a key while something has the focus.
+    # Types a key into the element that has the focus.
     def press(key) = @page.keyboard.type(key)
 
-    # Waits for the page behind this one.
+    # Waits until the block has led to another page.
     def leaving
       before = @page.current_url
       yield
@@ -149,7 +149,7 @@ module Browser
 
     def without_script = @page.command("Emulation.setScriptExecutionDisabled", value: true)
 
-    # @return [Array<String>] of all requests
+    # @return [Array<String>] the URLs of all requests
     def urls = @page.network.traffic.map(&:url)
 
     def screenshot(path) = @page.screenshot(path: path)
@@ -158,7 +158,7 @@ module Browser
 
     private
 
-    # Issues are reported to those who listen when auditing begins.
+    # Issues are reported only to listeners that exist when auditing begins.
     def listen
       @page.on("Log.entryAdded") { |event| @complaints << event["entry"].slice("source", "text").values.join(": ") }
       @page.on("Audits.issueAdded") { |event| @complaints << event["issue"]["code"] }

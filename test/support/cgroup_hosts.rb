@@ -3,8 +3,9 @@
 require "fileutils"
 require "tmpdir"
 
-# Copies of what kernels show of their cgroups: one directory a host, "proc" for /proc and "sys" for /sys/fs/cgroup.
-# A host is a membership, the lines of its mountinfo, and its groups; a group says what differs from GROUP.
+# Copies of what kernels show of their cgroups: one directory per host, with "proc" for /proc and "sys" for
+# /sys/fs/cgroup. A host has a membership, the lines of its mountinfo, and its groups; a group states what differs from
+# GROUP.
 module CgroupHosts
   MEBIBYTE = 1 << 20
   UNLIMITED_V1 = 9_223_372_036_854_771_712
@@ -17,7 +18,7 @@ module CgroupHosts
   V2_EVENTS = { low: 0, high: 3, max: 17, oom: 2, oom_kill: 1, oom_group_kill: 0 }.freeze
   V2_PRESSURE = "some avg10=1.50 avg60=0.25 avg300=0.05 total=123456\n" \
                 "full avg10=0.75 avg60=0.10 avg300=0.00 total=65432\n"
-  # The root group has no limits, and its numbers are of the whole machine.
+  # The root group has no limits, and its numbers are those of the whole machine.
   V2_ROOT = { "memory.stat" => { **V2_STAT, anon: 1, inactive_file: 2 } }.freeze
 
   DISK = "22 27 0:21 / /proc rw,relatime - proc proc rw\n27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n"
@@ -78,7 +79,7 @@ module CgroupHosts
                                  group[:inactive]) }
     end
 
-    # Keys without "total_" are of the group alone, without those below it.
+    # Keys without "total_" count the group alone, without the groups below it.
     def v1_stat(limit, memory_and_swap_limit, inactive)
       { cache: 48 * MEBIBYTE, rss: 100 * MEBIBYTE, rss_huge: 0, shmem: 0, swap: 0, inactive_file: 111,
         hierarchical_memory_limit: limit, hierarchical_memsw_limit: memory_and_swap_limit,

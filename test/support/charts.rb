@@ -8,7 +8,7 @@ module Charts
 
   module_function
 
-  # Differences are in MiB where they are memory.
+  # Differences that are amounts of memory are in MiB.
   def evidence(malloc: glibc, **differences)
     differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, environment: {}, **differences }
     Memscope::Diagnosis::Evidence.capture(
@@ -21,8 +21,8 @@ module Charts
     )
   end
 
-  # Resident MiB of malloc's rows under glibc. Other processes map `shared` of them too, and of what a trim returns all
-  # but `trimmable_private`; `kept` is free, but not returned by the kernel.
+  # Resident MiB of malloc's rows under glibc. Other processes also map `shared` of them, and all but
+  # `trimmable_private` of what a trim returns; `kept` is free, but the kernel does not take it back.
   def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, shared: 0, kept: 0, trimmable_private: nil, **given)
     free = { main_free: 4, main_trimmable: 2, arenas_free: 4, arenas_trimmable: 1, **given }
     main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable], kept: kept)

@@ -6,21 +6,21 @@ require "tempfile"
 
 # Runs Ruby in a real child process: the only way to choose an allocator, since that is decided before main.
 #
-# A child starts bare: no RubyGems (most of the time that Ruby takes to start), no Bundler, no allocator settings and
-# no preload of the test's own process reach it, so that what it measures is what the script does. `bundler: true` is
-# for scripts that need a gem of the bundle, `gems: true` for those that need one of the system's.
+# A child starts bare, so that it measures only what the script does: without RubyGems (most of the time that Ruby takes
+# to start), and without the Bundler, the allocator settings and the preloads of the test's own process. `bundler: true`
+# is for scripts that need a gem of the bundle, `gems: true` for those that need one of the system's.
 module ChildProcess
   ROOT = File.expand_path("../..", __dir__)
 
-  # A shell's background job ignores the one, and what nohup runs the other; so would every child.
+  # A shell's background job ignores SIGINT, and a command under nohup SIGHUP; every child would inherit that.
   %i[INT HUP].each { |signal| trap(signal, "DEFAULT") }
 
-  # Where memscope/memscope.so is looked for first; a sanitizer build lives elsewhere than in lib/.
+  # The first directory to search for memscope/memscope.so; a sanitizer build is not in lib/.
   EXTENSION_DIRECTORY = ENV.fetch("MEMSCOPE_EXTENSION_DIR", File.join(ROOT, "lib"))
   TEST_EXTENSION_DIRECTORY = File.join(ROOT, "tmp", "memscope_test")
 
-  # Where a child without RubyGems finds what memscope requires and this Ruby has as a gem, or not at all: logger since
-  # 4.0, rake where it was built without its gems.
+  # Where a child without RubyGems finds libraries that memscope requires but this Ruby has only as gems, or not at all:
+  # logger since 4.0; rake if Ruby was built without its gems.
   in_ruby = lambda do |name|
     Dir["{#{RbConfig::CONFIG.values_at('rubylibdir', 'vendordir').join(',')}}/#{name}.rb",
         File.join(RbConfig::CONFIG["rubylibprefix"], "gems/*/gems/#{name}-*")].any?
@@ -30,24 +30,25 @@ module ChildProcess
   private_constant :AMONG_GEMS
 
   LOAD_PATH = [EXTENSION_DIRECTORY, File.join(ROOT, "lib"), TEST_EXTENSION_DIRECTORY, *AMONG_GEMS,
-               # The gems of the bundle without the bundle, in a row of bin/matrix.
+               # In a row of bin/matrix: the bundle's gems, without Bundler.
                *ENV.fetch("MEMSCOPE_TEST_PATH", "").split(":")].uniq.freeze
 
-  # A sanitizer's run-time library, which must come first in every process that loads the extension; else nil.
+  # A sanitizer's run-time library, which must be preloaded first in every process that loads the extension; nil without
+  # a sanitizer.
   SANITIZER = ENV.fetch("MEMSCOPE_SANITIZER", nil)
 
-  # Seconds after which a child is taken to hang. A command of a generated Rails takes some on two idle processors, and
-  # many times that on slow ones that are shared.
+  # Seconds after which a child counts as hung. A command in a generated Rails application takes some seconds on two
+  # idle processors, and many times that on slow, shared ones.
   PATIENCE = 180
 
-  # Why no gem of the bundle is there: only bin/matrix sets it, for its rows. Whatever asks for one then skips.
+  # Why no gem of the bundle is available: only bin/matrix sets it, for its rows. Tests that need one are then skipped.
   WITHOUT_BUNDLE = ENV.fetch("MEMSCOPE_WITHOUT_BUNDLE", nil)
 
-  # Whether this is a second run, with another Ruby and C library, of what has been said at length already: bin/test has
-  # bin/matrix set it. What a test repeats to be sure of its odds or of a size is then done once.
+  # Whether this is a second run, with another Ruby and C library, of tests that have already run in full: bin/test has
+  # bin/matrix set it. Repetitions for better odds, or for several sizes, are then left out.
   BRIEF = ENV.key?("MEMSCOPE_BRIEF")
 
-  # Since Ruby 4.0 some of what comes with Ruby, and tests need, is a gem: fiddle.
+  # Since Ruby 4.0, fiddle, which tests need, comes with Ruby only as a gem.
   BARE = (RUBY_VERSION < "4" ? ["--disable-gems"] : []).freeze
 
   ALLOCATORS = { glibc: nil, jemalloc: "libjemalloc.so.2" }.freeze
@@ -57,7 +58,7 @@ module ChildProcess
                         GEM_PATH].freeze
   private_constant :BARE, :ALLOCATOR_SETTINGS, :BUNDLER_SETTINGS
 
-  # The child did not do what the test rests on; the message holds what it printed.
+  # The child did not do what the test relies on; the message contains what it printed.
   class Failure < StandardError; end
 
   # What a child printed, and how it ended.
@@ -66,7 +67,7 @@ module ChildProcess
       status.success? == true
     end
 
-    # The last line of standard output, parsed. Raises Failure where the child failed or printed no JSON.
+    # The last line of standard output, parsed. Raises Failure if the child failed or printed no JSON.
     def json
       raise Failure, "the child failed: #{self}" unless success?
 
@@ -103,7 +104,7 @@ module ChildProcess
       execute(command, environment(preload, env), timeout, chdir)
     end
 
-    # What a child's environment has that differs from this process's, for Process.spawn.
+    # The differences of a child's environment from this process's, for Process.spawn.
     def environment(preload, env)
       preloads = [SANITIZER, preload].compact
       bare = (ALLOCATOR_SETTINGS + BUNDLER_SETTINGS).to_h { |name| [name, nil] }

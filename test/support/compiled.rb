@@ -4,7 +4,7 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 
-# C fixtures, compiled once a test run into a directory that goes with it.
+# C fixtures, compiled once per test run into a directory that is removed at its end.
 module Compiled
   ROOT = File.expand_path("../..", __dir__)
   ENGINE = File.join(ROOT, "ext", "memscope", "engine")
@@ -12,7 +12,7 @@ module Compiled
   BUILDING = Mutex.new
   MAKING_DIRECTORY = Mutex.new
 
-  # The compiler refused; the message holds what it said.
+  # The compiler failed; the message contains its output.
   class Failure < StandardError; end
 
   class << self
@@ -38,7 +38,7 @@ module Compiled
       output
     end
 
-    # @return [String] the path of a file of that name in the directory of compiled things
+    # @return [String] the path of a file with that name in the directory of compiled fixtures
     def path(name) = File.join(directory, name)
 
     private
@@ -47,7 +47,7 @@ module Compiled
 
     def name_of(source) = File.basename(source, ".*")
 
-    # Tests that run beside each other want the same files: none sees one that is being written.
+    # Parallel tests need the same files: none of them sees a file that is still being written.
     def build(name, *arguments, compiler: "cc")
       target = path(name)
       BUILDING.synchronize do

@@ -2,8 +2,8 @@
 
 require "open3"
 
-# Reads Prometheus's text format as strictly as its documentation describes it, for what promtool lets pass: samples
-# that are there twice, families in pieces, a type that comes late.
+# Reads Prometheus's text format as strictly as its documentation describes it, since promtool accepts some errors:
+# duplicate samples, a family that is not in one piece, a TYPE after the samples.
 module Exposition
   Sample = Struct.new(:name, :labels, :value)
   LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"/

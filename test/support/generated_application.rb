@@ -6,7 +6,7 @@ require "tmpdir"
 # A Rails application as `rails new` makes it, with memscope in its Gemfile, in a directory of its own. Its commands
 # are run as a person runs them.
 class GeneratedApplication
-  # Rails' skeleton without what is not needed here.
+  # Rails' skeleton without the parts that are not needed here.
   GENERATE = %w[rails new living --minimal --skip-bundle --skip-git --skip-active-record --skip-asset-pipeline
                 --skip-brakeman --skip-rubocop --skip-docker --skip-ci].freeze
   ROOT = ChildProcess::ROOT
@@ -19,7 +19,7 @@ class GeneratedApplication
   BUNDLE = { "BUNDLE_PATH" => File.join(ROOT, "vendor", "bundle"), "BUNDLE_FROZEN" => nil }.freeze
   private_constant :GENERATE, :GEMFILE, :BUNDLE
 
-  # Makes one, yields it and removes it.
+  # Generates an application, yields it and removes it.
   def self.open
     raise Minitest::Skip, ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
 

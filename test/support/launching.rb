@@ -8,7 +8,7 @@ require "tmpdir"
 # in a process of its own.
 module Launching
   EXECUTABLE = File.join(ChildProcess::ROOT, "exe", "memscope")
-  # The names of what a program can find in its environment of memscope.
+  # The traces of memscope that a program can find in its environment.
   TRACES = 'ENV.keys.grep(/\AMEMSCOPE_AUTORUN/) + [ENV["RUBYOPT"], ENV["RUBYLIB"]].compact'
 
   attr_reader :directory
@@ -38,7 +38,7 @@ module Launching
 
   def memscope(*arguments, gems: false) = [*ChildProcess.ruby(gems: gems), EXECUTABLE, *arguments]
 
-  # Runs memscope and waits for what it has become.
+  # Runs memscope, and waits for the program that it becomes.
   def launch(*arguments, env: {}, gems: false, **options)
     env = { "XDG_CONFIG_HOME" => directory, **env }
     ChildProcess.run_command(*memscope(*arguments, gems: gems), env: env, **options)
@@ -62,7 +62,7 @@ module Launching
     [RbConfig.ruby, "-I#{File.join(copy, 'lib')}", File.join(copy, "exe", "memscope")]
   end
 
-  # The same ending with and without memscope in between.
+  # Programs end in the same way with and without memscope.
   def assert_ends_alike(*prefix)
     ["exit 0", "exit 3", "exit 255", "raise 'no'", "Process.kill(:TERM, $$); sleep", "Process.kill(:INT, $$); sleep",
      "Process.kill(:KILL, $$); sleep", "exit! 4"].each do |script|

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A ledger as its JSON says it, seen as paths ("malloc/main_heap") and bytes. Written without memscope's own value
-# objects, so that what a test checks is not checked by the code under test.
+# A ledger from its JSON, as paths ("malloc/main_heap") and bytes. Does not use memscope's own value objects, so that
+# tests do not rely on the code under test.
 class LedgerTree
   attr_reader :ledger, :rows
 
@@ -15,17 +15,17 @@ class LedgerTree
     ledger.fetch("rss_bytes")
   end
 
-  # 0 for a row that is not there: a process without fibers needs no row for them.
+  # 0 for a row that does not exist: a process without fibers needs no row for them.
   def bytes(path)
     rows.dig(path, "bytes") || 0
   end
 
-  # {path => how much it rose since earlier}, for every row of either.
+  # {path => its rise since the earlier ledger}, for every row of either.
   def changes_since(earlier)
     (rows.keys | earlier.rows.keys).to_h { |path| [path, bytes(path) - earlier.bytes(path)] }
   end
 
-  # One line for every level whose rows do not sum to what stands above them.
+  # One line for every row that its children do not sum to.
   def gaps
     levels = rows.transform_values { |row| [row["bytes"], row["children"].to_a] }
                  .reject { |_, (_, children)| children.empty? }

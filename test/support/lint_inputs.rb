@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Inputs for the linter, made by hand: a usual process, and the differences that a test states.
+# Inputs for the linter, made by hand: an ordinary process, and the differences that a test states.
 module LintInputs
   COST = { tier: :T0, wall_us: 0, gvl_us: 0, scratch_bytes: 0 }.freeze
 

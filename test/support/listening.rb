@@ -8,12 +8,12 @@ require_relative "child_process"
 
 # Starts processes that listen, and talks to their sockets as a stranger would.
 module Listening
-  # Seconds in which anything here happens, on a loaded machine.
+  # The longest wait for anything here, in seconds, on a loaded machine.
   PATIENCE = 60
 
   # A process that runs a script and waits for its standard input to be closed.
   Listening = Struct.new(:pid, :input, :output, keyword_init: true) do
-    # What the script says next.
+    # The next line that the script prints.
     def gets = Timeout.timeout(PATIENCE) { output.gets&.chomp }
 
     def tell(line) = input.puts(line)
@@ -24,7 +24,7 @@ module Listening
     end
   end
 
-  # What a test skips for is found out behind these.
+  # These come first: super may skip the test, and teardown needs them.
   def setup
     @directory = Dir.mktmpdir("listen")
     @started = []
@@ -38,11 +38,11 @@ module Listening
     rescue SystemCallError, IOError
       nil
     end
-    FileUtils.remove_entry(@directory, true) # what has been told to end may still remove its own file
+    FileUtils.remove_entry(@directory, true) # a process that was told to end may still remove its own file
     super
   end
 
-  # Ends the script with a loop that evaluates what it is told, a line each, and prints what comes back.
+  # Appends to the script a loop that evaluates each line that it is sent, and prints the result.
   def start(script = "", env: {}, requires: ["memscope"], preload: nil, uid: nil)
     command = [*ChildProcess.ruby, *requires.map { |name| "-r#{name}" },
                "-e", "$stdout.sync = true; #{script}; puts :ready; " \
@@ -60,7 +60,7 @@ module Listening
     process
   end
 
-  # One that listens in a directory of the test's.
+  # A process that listens in a directory of the test's.
   def listening(script = "", env: {}, **options)
     start(script, env: { "MEMSCOPE_LISTEN" => "1", **env }, **options)
   end
@@ -85,7 +85,7 @@ module Listening
     end
   end
 
-  # Who has dropped to that user must still find what it loads.
+  # A process that has dropped to that user must still be able to read what it loads.
   def skip_unless_readable_for(uid)
     command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", "test", "-r"]
     readable = ChildProcess::LOAD_PATH.first(1).all? do |path|

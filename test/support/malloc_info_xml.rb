@@ -2,8 +2,8 @@
 
 require_relative "child_process"
 
-# malloc_info's text as an XML library understands it: an oracle for what memscope reads of it. The library comes with
-# Ruby as a gem, but is in no bundle, so the text is parsed in a child.
+# malloc_info's text as an XML library understands it: an oracle for memscope's own parser. The library comes with Ruby
+# as a gem, but is not in the bundle, so the text is parsed in a child.
 class MallocInfoXML
   SCRIPT = <<~'RUBY'
     begin
@@ -13,7 +13,7 @@ class MallocInfoXML
     end
     require "json"
 
-    # By "element type attribute".
+    # Numbers by "element type attribute".
     def numbers(parent)
       elements = parent.elements.select { |element| %w[total system aspace].include?(element.name) }
       elements.each_with_object({}) do |element, numbers|
@@ -24,7 +24,7 @@ class MallocInfoXML
       end
     end
 
-    # Of free blocks: what they are listed as, from, to, bytes and blocks.
+    # Sizes of free blocks: the kind of the entry, from, to, bytes and blocks.
     def sizes(heap)
       heap.get_elements("sizes/*").map do |size|
         [size.name, *%w[from to total count].map { |attribute| Integer(size.attributes[attribute]) }]
@@ -41,7 +41,7 @@ class MallocInfoXML
   # Each heap's numbers, and those of all heaps.
   attr_reader :heaps, :totals
 
-  # @raise [Minitest::Skip] where the library is not there
+  # @raise [Minitest::Skip] if the library is missing
   def initialize(text)
     parsed = Tempfile.create("malloc_info") do |file|
       file.write(text)

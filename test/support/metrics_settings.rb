@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The configuration as metrics ask for it, and reports of Puma's workers, made by hand.
+# The configuration that metrics read, and reports of Puma's workers, made by hand.
 module MetricsSettings
   Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas)
   Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
@@ -21,17 +21,17 @@ module MetricsSettings
 
   module_function
 
-  # For the length of the block.
+  # Applies while the block runs.
   def configured(interval: nil, arenas: false, &block)
     replacing(Memscope::Configuration, :current, Settings.new(interval, arenas), &block)
   end
 
-  # For the length of the block.
+  # Applies while the block runs.
   def clustered(*workers, &)
     replacing(Memscope::Metrics::Cluster, :reports, workers, &)
   end
 
-  # Lets a method of a module give the value, or what it returns where it is a Proc.
+  # Makes a method of a module return the value or, if that is a Proc, what the Proc returns.
   def replacing(object, name, value)
     original = object.method(name)
     hidden = object.singleton_class.private_method_defined?(name)
@@ -55,7 +55,7 @@ module MetricsSettings
                unshared_since_fork_bytes: 7, rss_bytes_per_hour: 7_200, **given)
   end
 
-  # Of jemalloc, with numbers that tell the worker.
+  # A snapshot under jemalloc, with numbers that identify the worker.
   def snapshot(index)
     Memscope::Snapshot.capture({ rss_bytes: 9, virtual_bytes: 500 + index, shared_bytes: 7, reasons: {},
                                  gc: { heap_live_slots: 40 + index, minor_gc_count: 10 + index, major_gc_count: 3 },

@@ -69,14 +69,14 @@ module Profiles
       inflated_bytes: nil, patched_imports: 28, patched_objects: 22, **given }
   end
 
-  # A leak in the cache, and what surrounds it.
+  # A leak in the cache, and other stacks around it.
   def shop(**given)
     body([[%i[string plus put main], 60, 0], [%i[string plus block put main], 30, 1, { tag: "checkout" }],
           [%i[malloc deflate zlib put main], 29, 0, { thread: "puma 1" }], [%i[deflate no_gvl], 5, 1],
           [%i[tree parse main], 3, 1], [%i[string tap set main], 2, 0]], **given)
   end
 
-  # As many stacks as real programs have of all kinds, the same for the same seed.
+  # Random stacks of all kinds, as many as in real programs; the same seed gives the same stacks.
   def random(seed, allocations: true, stacks: 60, names: FRAMES.keys)
     dice = Random.new(seed)
     made = Array.new(stacks) do

@@ -5,14 +5,14 @@ require "net/http"
 require "socket"
 require "tmpdir"
 
-# A real Prometheus that scrapes each second, for the length of a block.
+# A real Prometheus that scrapes every second while a block runs.
 class PrometheusServer
   PATHS = ENV.fetch("PATH", "").split(":")
 
-  # @return [Boolean] whether Debian's package is there
+  # @return [Boolean] whether Debian's package is installed
   def self.installed? = PATHS.any? { |path| File.executable?(File.join(path, "prometheus")) }
 
-  # @param jobs [Hash{String => Integer, Hash}] ports of 127.0.0.1 by job; or :port among more settings of a job
+  # @param jobs [Hash{String => Integer, Hash}] by job, its port of 127.0.0.1; or its settings, with :port among them
   def self.run(jobs)
     Dir.mktmpdir do |directory|
       server = new(directory, jobs)
@@ -46,10 +46,10 @@ class PrometheusServer
     results.first && Float(results.first["value"].last)
   end
 
-  # @return [Array<Hash>] what is scraped, with "health" and "lastError"
+  # @return [Array<Hash>] the scraped targets, with "health" and "lastError"
   def targets = get("targets").dig("data", "activeTargets")
 
-  # Asks until the block is true. The first scrape comes some six seconds after the start.
+  # Waits until the block is true. The first scrape comes about six seconds after the start.
   def wait(seconds)
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
     loop do
@@ -73,8 +73,7 @@ class PrometheusServer
 
   private
 
-  # Below those that the kernel gives to whoever asks for any, or connects: until Prometheus listens there, nobody else
-  # is given it.
+  # A port below the ephemeral range: the kernel does not give it to another socket before Prometheus listens there.
   def free_port
     any = File.read("/proc/sys/net/ipv4/ip_local_port_range").to_i
     port = rand(10_000...any.clamp(20_000, 32_768))

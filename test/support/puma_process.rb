@@ -4,10 +4,10 @@ require "net/http"
 
 # A real server in a process group of its own, which listens on a free port of 127.0.0.1. Subclasses say what it serves.
 class PumaProcess
-  # Seconds in which anything here happens, on a loaded machine.
+  # The longest wait for anything here, in seconds, on a loaded machine.
   PATIENCE = 90
 
-  # Makes one, yields it and stops it. A failure in the block shows the server's log.
+  # Starts a server, yields it and stops it. A failure in the block shows the server's log.
   def self.run(...)
     server = new(...)
     yield server
@@ -19,9 +19,9 @@ class PumaProcess
     server&.stop
   end
 
-  # @return [Integer] the master, or the only process
+  # @return [Integer] pid of the master, or of the only process
   attr_reader :pid
-  # @return [Integer] of 127.0.0.1
+  # @return [Integer] the port on 127.0.0.1
   attr_reader :port
 
   # Starts it, and waits until it listens.
@@ -47,12 +47,12 @@ class PumaProcess
 
   # @param env [Hash{String => String, nil}]
   # @param preload [String, nil] an allocator
-  # @return [Hash{String => String, nil}] of a process that finds the bundle's gems
+  # @return [Hash{String => String, nil}] the environment of a process that finds the bundle's gems
   def self.environment(preload, env)
     ChildProcess.environment(preload, { "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"), **env })
   end
 
-  # @return [String] what it has printed and logged
+  # @return [String] what the server has printed and logged
   def log = File.read(@log)
 
   # @return [Net::HTTPResponse]
@@ -71,7 +71,7 @@ class PumaProcess
     found
   end
 
-  # Workers that a test has stopped continue first.
+  # Workers that a test has stopped must continue first.
   def stop
     Process.kill(:CONT, -pid)
     Process.kill(:TERM, pid)

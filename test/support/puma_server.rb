@@ -4,7 +4,7 @@ require "json"
 require "tmpdir"
 require_relative "puma_process"
 
-# A Puma with plugin :memscope and workers that report each second, serving the application of workloads/workers.ru.
+# A Puma with plugin :memscope and workers that report every second, serving the application in workloads/workers.ru.
 #
 #   PumaServer.run("workers 2; preload_app!") { |server| server.workers }
 class PumaServer < PumaProcess
@@ -16,14 +16,15 @@ class PumaServer < PumaProcess
   attr_reader :directory
 
   # @param through [Array<String>] a command of memscope's that becomes Puma
-  def initialize(directory, configuration, preload: nil, env: {}, through: [])
+  # @param threads [Integer] of each worker
+  def initialize(directory, configuration, preload: nil, env: {}, through: [], threads: 1)
     @directory = directory
-    write(directory, configuration)
+    write(directory, configuration, threads)
     super(command(through), environment(directory, preload, env), directory)
     until_found("answer") { get("/pid") }
   end
 
-  # @return [String, nil] what one of the processes answers; nil where none does
+  # @return [String, nil] what one of the processes answers; nil if none does
   def get(path)
     request(Net::HTTP::Get.new(path)).body
   rescue SystemCallError, EOFError
@@ -33,7 +34,7 @@ class PumaServer < PumaProcess
   # @return [Net::HTTPResponse]
   def request(request) = super(request.tap { request.basic_auth("ops", "sesame") })
 
-  # @return [Net::HTTPResponse] of a form that is posted to memscope's pages by a tool
+  # @return [Net::HTTPResponse] the answer to a form that a tool posts to memscope's pages
   def post(path, fields)
     token = "t" * 43
     headers = { "Cookie" => "memscope_token=#{token}", "Origin" => "http://127.0.0.1:#{port}",
@@ -41,17 +42,17 @@ class PumaServer < PumaProcess
     request(Net::HTTP::Post.new(path, headers).tap { |post| post.set_form_data(token: token, **fields) })
   end
 
-  # @return [Memscope::Workers] as the process says that answers
+  # @return [Memscope::Workers] as the process that answers reports them
   def workers = until_found("workers") { answered_workers }
 
-  # @return [Memscope::Workers] each with a reading of its own from now on
+  # @return [Memscope::Workers] each with a reading taken after this call
   def fresh_workers
     now = Time.now
     sleep 0.5
     workers_when("fresh readings") { |all| all.all? { |worker| worker.at && worker.at > now } }
   end
 
-  # @return [Memscope::Workers] the first of them for which the block holds
+  # @return [Memscope::Workers] the first answer for which the block is true
   def workers_when(what)
     until_found(what) do
       workers = answered_workers
@@ -61,17 +62,17 @@ class PumaServer < PumaProcess
 
   private
 
-  # nil where none answers: the one that was to may have been killed just then.
+  # nil if no process answers: the one that should may have been killed just then.
   def answered_workers = get("/workers")&.then { |text| Memscope::Workers.from_h(JSON.parse(text)) }
 
-  def write(directory, configuration)
+  def write(directory, configuration, threads)
     Dir.mkdir(File.join(directory, "config"))
     File.write(File.join(directory, "config/puma.rb"), <<~RUBY)
       #{configuration}
       plugin :memscope
       rackup "#{__dir__}/workloads/workers.ru"
       bind "tcp://127.0.0.1:0"
-      threads 1, 1
+      threads #{threads}, #{threads}
       raise_exception_on_sigterm false
       worker_check_interval 1
     RUBY
@@ -83,7 +84,7 @@ class PumaServer < PumaProcess
                                       "MEMSCOPE_SOCKET_DIRECTORY" => directory, **env })
   end
 
-  # Puma itself finds config/puma.rb, so that the first option of it is the first that Puma has.
+  # Puma itself finds config/puma.rb, so that the first option in that file is the first one that Puma gets.
   def command(through)
     return self.class.command("puma") if through.empty?
 

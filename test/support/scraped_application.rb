@@ -3,10 +3,10 @@
 require "tmpdir"
 require_relative "puma_process"
 
-# A Rack application under a real Puma, for the length of a block.
+# A Rack application under a real Puma while a block runs.
 class ScrapedApplication < PumaProcess
   # @param rackup [String] the source of its config.ru
-  # @yieldparam port [Integer] of 127.0.0.1
+  # @yieldparam port [Integer] the port on 127.0.0.1
   def self.run(rackup, preload: nil, env: {})
     Dir.mktmpdir do |directory|
       File.write(File.join(directory, "config.ru"), rackup)

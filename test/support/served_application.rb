@@ -5,16 +5,16 @@ require "open3"
 require "tmpdir"
 require_relative "puma_process"
 
-# A real application in a directory of its own, served by a real Puma, and asked over HTTP.
+# A real application in a directory of its own, served by a real Puma, and queried over HTTP.
 #
 #   ServedApplication.rails(preload: "libjemalloc.so.2") { |application| application.get("/memscope") }
 #
-# The applications answer /pid, and POST /garbage?mebibytes=64, which leaves so much free memory behind. Puma finds a
+# The applications answer /pid, and POST /garbage?mebibytes=64, which leaves that much free memory behind. Puma finds a
 # free port, has two workers and loads the application before it forks them, unless told otherwise.
 class ServedApplication < PumaProcess
   ROOT = ChildProcess::ROOT
 
-  # Rails' own skeleton without what is not needed here.
+  # Rails' own skeleton without the parts that are not needed here.
   GENERATE = %w[rails new living --minimal --skip-bundle --skip-git --skip-active-record --skip-asset-pipeline
                 --skip-brakeman --skip-rubocop --skip-docker --skip-ci].freeze
 

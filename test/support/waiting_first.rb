@@ -2,15 +2,15 @@
 
 require "minitest"
 
-# Begins those of the parallel tests that wait for most of their time before all others, in the order of Minitest
-# otherwise: begun as the last one, a minute of waiting is waited for by everything.
+# Starts the parallel tests that spend most of their time waiting before all others, otherwise in Minitest's order: if
+# one of them started last, the whole run would wait for it.
 class WaitingFirst < Minitest::Parallel::Executor
   def initialize(size)
     super
     @jobs = []
   end
 
-  # Minitest starts it before the other tests, has it run none until they are done, and then shuts it down.
+  # Minitest calls `start` before the other tests, and `shutdown` when they are done; no parallel test runs in between.
   alias begin_all start
   private :begin_all
 

@@ -6,7 +6,7 @@ require_relative "../test_helper"
 # as that browser makes them.
 class WebCase < MemscopeTest
   Settings = Struct.new(:username, :password, :authorize, :actions, :logger, keyword_init: true)
-  # Keeps what was logged.
+  # A logger that keeps its lines.
   Log = Struct.new(:lines) do
     def warn(line) = lines << line
     alias_method :info, :warn
@@ -14,7 +14,7 @@ class WebCase < MemscopeTest
 
   LOCAL = { "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost:9292", "SCRIPT_NAME" => "/memscope" }.freeze
   TOKEN = ("t" * 43).freeze
-  # A form of one of its pages.
+  # Rack's environment of a form posted from one of memscope's own pages.
   OWN = { **LOCAL, "HTTP_SEC_FETCH_SITE" => "same-origin", "HTTP_ORIGIN" => "http://localhost:9292",
                    "HTTP_COOKIE" => "memscope_token=#{TOKEN}" }.freeze
   # The same from a browser too old for Sec-Fetch-Site and Origin, or from a program.
@@ -36,10 +36,10 @@ class WebCase < MemscopeTest
                                    readings: readings, throttle: throttle)
   end
 
-  # With minutes between any two, so that each is logged.
+  # A throttle whose clock advances a minute at each look, so that every refusal is logged.
   def unhurried = Memscope::Web::LogThrottle.new(clock: (0..).step(60).each.method(:next))
 
-  # Through Rack's own check of what an application may answer; it checks requests too, so not for malformed ones.
+  # Uses Rack::Lint to check the response; it also checks the request, so malformed requests need `lint: false`.
   def request(verb, path, env = {}, on: application, lint: true)
     env = Rack::MockRequest.env_for(path, method: verb, **env.slice(:input, :params))
                            .merge(LOCAL, env.except(:input, :params))

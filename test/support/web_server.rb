@@ -22,8 +22,8 @@ class WebServer < PumaProcess
   # @return [Net::HTTPResponse]
   def get(path, headers = {}) = request(Net::HTTP::Get.new(path, headers))
 
-  # @param text [String] a request as it goes over the wire
-  # @return [String] what comes back
+  # @param text [String] a request as it is sent over the wire
+  # @return [String] the response
   def raw(text)
     TCPSocket.open("127.0.0.1", port) do |socket|
       socket.write(text)

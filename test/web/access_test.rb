@@ -3,10 +3,10 @@
 require_relative "../support/web_case"
 require "socket"
 
-# Who gets in, and that the others learn nothing.
+# Who gets access, and that others learn nothing.
 class WebAccessTest < WebCase
   CLOSED = "Access denied. See the application log for how to allow it.\n"
-  # A request that the pages answer where they are open.
+  # A request that the pages answer if they are open.
   ASKS = <<~RUBY
     require "memscope/web"
     require "stringio"
@@ -146,7 +146,7 @@ class WebAccessTest < WebCase
     assert_closed get("/", basic("ops", ""), on: application(username: "ops", password: "")), /no password/
   end
 
-  # As a wrong MEMSCOPE_USERNAME becomes in Rails; on a developer's machine as well.
+  # In Rails, a wrong MEMSCOPE_USERNAME becomes an empty one; on a developer's machine as well.
   def test_empty_credentials_open_nothing
     { { username: "" } => /no password/, { username: "", password: "" } => /no password/,
       { username: "", password: "sesame" } => /no username/, { password: "" } => /no password/ }
@@ -158,7 +158,7 @@ class WebAccessTest < WebCase
       end
   end
 
-  # Without Rails a wrong variable is an error where it is used: the request is refused without a word about it.
+  # Without Rails, a wrong variable raises when it is used: the request is refused, and the response does not say why.
   def test_a_wrong_variable_lets_nobody_in
     ran = ChildProcess.run(<<~RUBY, env: { "MEMSCOPE_ACTIONS" => "of" }, bundler: true)
       require "memscope/web"
@@ -209,7 +209,7 @@ class WebAccessTest < WebCase
     end
   end
 
-  # Whatever they send: of each reason one line a minute.
+  # Whatever the requests contain, there is one log line a minute for each reason.
   def test_two_hundred_refused_requests_are_three_lines
     now = 0.0
     app = application(throttle: Memscope::Web::LogThrottle.new(clock: -> { now }))

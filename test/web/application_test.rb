@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/charts"
 require_relative "../support/web_case"
 
 # The answers to requests that are allowed, well-formed or not.
@@ -14,7 +15,7 @@ class WebApplicationTest < WebCase
   }.freeze
   # The Accept header of a browser.
   BROWSER = { "HTTP_ACCEPT" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8" }.freeze
-  # Of a browser that sends no Sec-Fetch-Site; and one that does not send Origin either.
+  # The headers of a browser that sends no Sec-Fetch-Site, and of one that does not send Origin either.
   ORIGIN = ->(origin) { { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => origin } }
   NEITHER = ORIGIN[nil].freeze
   BASIC = { "HTTP_AUTHORIZATION" => "Basic #{['ops:sesame'].pack('m0')}" }.freeze
@@ -173,7 +174,7 @@ class WebApplicationTest < WebCase
     assert_nil request("OPTIONS", "/", { "HTTP_ORIGIN" => "http://evil.test" })["access-control-allow-origin"]
   end
 
-  # Of one reading: the clock stands still.
+  # Both use the same reading, since the clock stands still.
   def test_head_is_get_without_the_body
     app = application(readings: Memscope::Web::Readings.new(clock: -> { 0.0 }))
     %w[/arenas.json /assets/memscope.css /nothing].each do |path|
@@ -196,7 +197,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # They come from a file of their own.
+  # The colours come from a file of their own.
   def test_every_colour_of_the_style_is_there
     style = get("/assets/memscope.css").body
 
@@ -256,7 +257,7 @@ class WebApplicationTest < WebCase
     assert_nil JSON.parse(response.body)["after"]
   end
 
-  # Processes that do not know each other serve one page after the other.
+  # Processes that do not know each other may serve the page and then its form.
   def test_no_other_process_than_that_of_the_page_is_changed
     app = application
     gc = { "do" => "gc" }
@@ -296,7 +297,7 @@ class WebApplicationTest < WebCase
     assert_equal 400, post({ "do" => "dance" }, path: "/doctor").status
   end
 
-  # The diagnosis is another request: by a script, by what a browser without scripts does, or by a link.
+  # The diagnosis is another request: by the script, by the refresh of a browser without scripts, or by a link.
   def test_the_overview_is_painted_by_a_plain_ledger
     readings, counts = counting(ledger: -> { Memscope.ledger }, diagnosis_with_forecast: -> { flunk })
     page = get("/", BROWSER, on: application(readings: readings)).body
@@ -307,7 +308,7 @@ class WebApplicationTest < WebCase
     assert_includes page, '<a class="fine" href="/memscope/doctor">'
   end
 
-  # The forecast is by the ledger of the diagnosis.
+  # The forecast is based on the ledger of the diagnosis.
   def test_a_finding_and_the_lever_that_it_names_predict_the_same
     diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
 
@@ -316,6 +317,59 @@ class WebApplicationTest < WebCase
     malloc = diagnosed.diagnosis.evidence.ledger.rows.find { |row| row.id == :malloc }
 
     assert_equal malloc.detail[:trimmable_bytes], trim&.predicted_bytes
+  end
+
+  # Also where :compact can run, whose forecast is by the heap: a large one is walked in a forked child, once.
+  def test_the_overview_walks_the_heap_once
+    levers, walks = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+      Memscope::Web
+      walks = 0
+      Memscope::Purge::Compaction.define_singleton_method(:missing) { nil }
+      TracePoint.new(:c_call) { |call| walks += 1 if call.method_id == :ruby_heap }.enable do
+        diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
+        puts JSON.generate([diagnosed.forecast.levers.map(&:name), walks])
+      end
+    RUBY
+
+    assert_includes levers, "compact"
+    assert_equal 1, walks
+  end
+
+  # A badge and a sentence for each verdict without problems, the same sentence as in the text.
+  def test_the_page_tells_the_verdicts_apart
+    garbage = { ledger: { garbage_max_bytes: 192 << 20 },
+                snapshot: { gc: { **Charts.snapshot(Charts.glibc)[:gc], oldmalloc_increase_bytes: 65 << 20 } } }
+    { {} => ["✓ No problems found", "No problems found. RSS 188.0 MiB."],
+      garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB of what is in use"],
+      { process_memory: { swap_bytes: nil } } => ["● No problems found, but not all was checked", "could not be made"],
+      { ledger: { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil } } =>
+        ["<h1>No reading available</h1>", "No verdict: the RSS of this process is unknown."] }
+      .each do |chart, (badge, sentence)|
+        diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart))
+        body = page_of(diagnosis)
+
+        assert_includes body, badge
+        assert_includes body, sentence
+        assert_includes diagnosis.to_s.gsub(/\s+/, " "), sentence
+        assert_equal diagnosis.verdict == :none, body.include?("badge good")
+      end
+  end
+
+  # What the parent's own threads are to run is no command.
+  def test_the_page_has_the_remedies_that_the_text_has
+    parent = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc(tcache: 40), ledger: { pid: 7 }))
+    forked = { forked: true, parent_pid: 7 }
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc, environment: forked), since: parent)
+
+    assert_match(/Memscope\.purge\(:tcache\) # in the parent/, diagnosis.first.remedy)
+    assert_includes page_of(diagnosis), "<code>Memscope.purge(:tcache) # in the parent"
+  end
+
+  def page_of(diagnosis)
+    forecast = Memscope::Purge.run([:gc], arena: nil, dry_run: true, settle: 0)
+    diagnosed = Memscope::Web::Readings::Diagnosed.new(diagnosis, forecast)
+    readings, = counting(diagnosis_with_forecast: -> { diagnosed })
+    get("/doctor", BROWSER, on: application(readings: readings)).body
   end
 
   def test_one_thread_at_a_time_takes_a_costly_reading
@@ -392,7 +446,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # Sec-Fetch-Site before Origin, Origin before the token.
+  # Sec-Fetch-Site takes precedence over Origin, and Origin over the token.
   def test_the_first_sign_decides
     app = application
     stranger = { "HTTP_SEC_FETCH_SITE" => "cross-site" }
@@ -446,7 +500,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # It is taken while all others wait for it.
+  # The reading is taken while all other threads wait for it.
   def test_two_hundred_at_once_take_one_reading
     threads = nil
     readings, counts = counting(clock: -> { 0.0 }, ledger: lambda do
@@ -477,7 +531,7 @@ class WebApplicationTest < WebCase
     end
   end
 
-  # A master that was late once is asked again; another worker may have newer numbers.
+  # Waiting for a late master does not count as work, so it is asked again soon: another worker may have newer numbers.
   def test_what_workers_have_told_rests_ten_times_as_long_as_it_was_work_to_ask
     now = work = 0.0
     %i[workers metrics].each do |kind|

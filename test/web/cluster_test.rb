@@ -3,7 +3,7 @@
 require_relative "../support/web_case"
 require_relative "../support/listening"
 
-# The processes that a purge reaches, and its answer where some fail.
+# The processes that a purge reaches, and its answer if some of them fail.
 class WebClusterTest < WebCase
   include Listening
 
@@ -47,7 +47,7 @@ class WebClusterTest < WebCase
     Process.kill(:CONT, stopped.pid)
   end
 
-  # One limit for all together; each worker that it leaves out has that as its reason.
+  # There is one time limit for all workers together; it is the reason of each worker that it leaves out.
   def test_the_time_is_bounded
     stopped = listening.tap { |process| Process.kill(:STOP, process.pid) }
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -60,7 +60,7 @@ class WebClusterTest < WebCase
     Process.kill(:CONT, stopped.pid)
   end
 
-  # While Puma restarts there are two of an index.
+  # While Puma restarts, two workers can have the same index.
   def test_of_one_index_it_is_the_younger
     other = listening
     old = worker(1, 0, booted_at: 1000)
@@ -76,7 +76,7 @@ class WebClusterTest < WebCase
 
   KINDS = %i[ledger arenas ruby_heap mappings].freeze
 
-  # No matter which process serves the request.
+  # A page shows the same process, no matter which one serves the request.
   def test_a_page_is_of_one_process
     other = listening
     calls = calls([worker(other.pid, 0), worker(Process.pid, 1)])
@@ -112,13 +112,13 @@ class WebClusterTest < WebCase
     assert_raises(ArgumentError) { calls.read(calls.place({}), :size_classes, arena: 9999) }
   end
 
-  # A signal may reach one of its threads later than a request reaches another.
+  # SIGSTOP may stop one thread of the process later than a request reaches another.
   def halt(process)
     Process.kill(:STOP, process.pid)
     sleep 0.01 until File.read("/proc/#{process.pid}/stat").include?(") T ")
   end
 
-  # It is not asked again at once by the next request.
+  # The next request does not ask that worker again at once.
   def test_a_worker_that_does_not_answer
     stopped = listening
     halt(stopped)
@@ -135,7 +135,7 @@ class WebClusterTest < WebCase
     Process.kill(:CONT, stopped.pid)
   end
 
-  # Each of the cluster's processes reads for its own clients.
+  # Each process of the cluster takes readings for its own clients.
   def test_all_workers_together_cost_no_more_than_one
     now = 0.0
     taken = 0

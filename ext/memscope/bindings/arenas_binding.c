@@ -14,12 +14,12 @@
 #include "malloc/jemalloc_arenas.h"
 
 struct arenas_call {
-    bool advance;   /* jemalloc's epoch */
+    bool advance;   /* advance jemalloc's epoch first */
     bool classes;   /* size classes are asked for, not arenas */
-    unsigned arena; /* whose size classes are asked for */
+    unsigned arena; /* the arena whose size classes are asked for */
     enum memscope_allocator_name allocator;
     enum memscope_status status;
-    enum memscope_status resident_status; /* of glibc's arenas */
+    enum memscope_status resident_status; /* of reading the resident bytes of glibc's arenas */
     struct memscope_scratch scratch, sizes;
     struct memscope_jemalloc_arenas jemalloc;
     struct memscope_jemalloc_classes jemalloc_classes;
@@ -280,7 +280,7 @@ static VALUE perform(struct arenas_call call) {
     return rb_ensure(call_to_hash, (VALUE)&call, close_call, (VALUE)&call);
 }
 
-/* advance: whether jemalloc is to refresh its statistics first (advance its epoch), or the last ones are to be read. */
+/* advance: true to have jemalloc refresh its statistics first (advance its epoch), false to read the last ones. */
 static VALUE native_arenas(VALUE self, VALUE advance) {
     return perform((struct arenas_call){.advance = RTEST(advance)});
 }

@@ -70,7 +70,7 @@ static void set_headroom(struct answer *answer) {
         memscope_set_reason(answer->reasons, "hierarchy_headroom_bytes", "limit_group_hidden");
 }
 
-/* Only the events that this cgroup version counts. */
+/* Sets only the events that this cgroup version counts. */
 static void set_events(struct answer *answer) {
     VALUE events = rb_hash_new();
 

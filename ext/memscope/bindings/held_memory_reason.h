@@ -1,4 +1,4 @@
-/* The reason that comes with what objects hold, wherever it was read. */
+/* The reason that accompanies held_by_objects_bytes, shared by the bindings that return it. */
 #ifndef MEMSCOPE_HELD_MEMORY_REASON_H
 #define MEMSCOPE_HELD_MEMORY_REASON_H
 

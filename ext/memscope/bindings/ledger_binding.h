@@ -19,7 +19,7 @@ struct memscope_ledger_call {
     bool walked_before; /* what objects hold is known from another reading */
     bool finished_gc;   /* this call ended a garbage collection */
     struct memscope_held_memory held;
-    bool other_ractors; /* whether any are alive: they allocate and collect without this Ractor's GVL */
+    bool other_ractors; /* other Ractors are alive: they allocate and collect without this Ractor's GVL */
     struct memscope_heap_listing listing;
     struct memscope_ruby_layout layout;
     struct memscope_images images;
@@ -38,7 +38,7 @@ VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
 /* The mappings of a Mappings, in the form of Mappings#to_h. */
 VALUE memscope_ledger_mappings(const struct memscope_ledger *ledger);
 
-/* Why something is nil, missing or coarse. */
+/* The reasons why values are nil, missing or approximate. */
 VALUE memscope_ledger_reasons(const struct memscope_ledger_call *call);
 
 #endif

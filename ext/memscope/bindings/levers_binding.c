@@ -1,6 +1,6 @@
 /*
- * Native.run_lever and Native.tune: everything that changes the allocator. The engine acts without the GVL; Ruby has
- * decided what to do and checked the arguments.
+ * Native.run_lever and Native.tune: everything that changes the allocator. The Ruby code has decided what to do and
+ * checked the arguments; the engine acts without the GVL.
  *
  * An interrupt (Thread#raise, a timeout) that arrives while the engine acts is raised afterwards.
  */
@@ -44,7 +44,8 @@ static VALUE native_with_exclusive_purge(VALUE self) {
 /* ---- levers --------------------------------------------------------------------------------------------------- */
 
 /*
- * Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: why the allocator lacks a lever; nil for one that it has.
+ * Native.levers -> {tcache: nil, trim: :lever_of_glibc, …}: for each lever, why the allocator lacks it; nil if it has
+ * it.
  */
 static VALUE native_levers(VALUE self) {
     VALUE levers = rb_hash_new();
@@ -105,7 +106,10 @@ static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
     return rb_assoc_new(ULL2NUM(run.wall_ns), failure(&run));
 }
 
-/* Native.collectable_bytes -> Integer, what the collect lever will return; nil if the allocator does not say. */
+/*
+ * Native.collectable_bytes -> bytes that the collect lever would return to the kernel; nil if the allocator does not
+ * say.
+ */
 static VALUE native_collectable_bytes(VALUE self) {
     uint64_t bytes;
 
@@ -125,7 +129,7 @@ static const char *const old_kind_names[KINDS] = {
     [MEMSCOPE_JEMALLOC_MUZZY] = "old_muzzy_decay_ms",
 };
 
-/* One decay time, before and after. */
+/* One decay time, before and after the tuning. */
 struct decay {
     bool known;
     int64_t old_ms, ms;
@@ -140,7 +144,7 @@ struct tuning {
     bool one_arena, sets[KINDS], sets_background_thread;
     int64_t ms[KINDS];
     bool background_thread;
-    struct arena_decay *arenas; /* count entries, for the arenas from index first on; just one if one_arena */
+    struct arena_decay *arenas; /* count entries, for the arenas from index `first` on; just one if one_arena */
     unsigned first, count;
     struct arena_decay later;
     bool old_background_thread, new_background_thread;

@@ -3,6 +3,7 @@
  */
 #include "bindings/reasons.h"
 
+#include "base/descriptors.h"
 #include "init.h"
 #include "kernel/process.h"
 
@@ -16,7 +17,8 @@ static VALUE native_rss(VALUE self) {
 enum shape { NUMBER, BOOLEAN };
 
 /*
- * The keys of the body, in order. fallback is the field of /proc/…/status with the same figure, or else field itself.
+ * The keys of the body, in order. fallback is the field of /proc/…/status with the same figure, or field again if there
+ * is none.
  */
 static const struct body_row {
     const char *key;
@@ -140,6 +142,7 @@ static VALUE native_process_memory(VALUE self, VALUE process) {
 }
 
 void Init_memscope_process(void) {
+    memscope_descriptors_guard();
     rb_define_singleton_method(rb_mMemscope, "rss", native_rss, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "process_memory", native_process_memory, 1);
 }

@@ -32,7 +32,7 @@ static VALUE native_prepare_profile(VALUE self) {
 
 /*
  * Native.learn_vm_entry_points: to be called by Ruby code at the bottom of a thread's stack. Only the first call
- * learns, since stacks may be being unwound during later ones.
+ * learns, since another thread may be unwinding its stack during later calls.
  */
 static VALUE native_learn_vm_entry_points(VALUE self) {
     static bool learnt;

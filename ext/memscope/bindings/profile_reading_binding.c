@@ -150,7 +150,7 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
 
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
 
-/* One reading. profile is the one that was there when it began: another may start while the GVL is released. */
+/* One reading. profile is a copy from when the reading began: another profile may start while the GVL is released. */
 struct scan {
     struct memscope_profile profile;
     uint32_t session;
@@ -334,7 +334,8 @@ static VALUE measure_inflation(VALUE argument) {
 }
 
 /*
- * Native.profile_inflation -> Integer, the bytes that sampling itself keeps active at present; nil unless a jemalloc
+ * Native.profile_inflation -> Integer, the bytes by which sampling itself raises stats.active now; nil unless a
+ * jemalloc
  * profile is running and can be read. Costs as much as reading the profile.
  */
 static VALUE native_profile_inflation(VALUE self) {

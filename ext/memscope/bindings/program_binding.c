@@ -1,12 +1,12 @@
 /*
- * Native.file_capabilities and .dynamic_linker: what File::Stat does not tell of a program.
+ * Native.file_capabilities and .dynamic_linker: what File::Stat does not tell about a program's file.
  */
 #include "values.h"
 
 #include "init.h"
 #include "kernel/program.h"
 
-/* Whether the file has any; nil where the system does not say. */
+/* Native.file_capabilities(path) -> whether the file has capabilities; nil if the system does not say. */
 static VALUE native_file_capabilities(VALUE self, VALUE path) {
     bool found;
 
@@ -16,7 +16,11 @@ static VALUE native_file_capabilities(VALUE self, VALUE path) {
     return found ? Qtrue : Qfalse;
 }
 
-/* The path; nil for a static executable, and a Symbol of the status for a file that cannot be read, or is damaged. */
+/*
+ * Native.dynamic_linker(path) -> the dynamic linker's path; nil for a static executable; the status, as a Symbol, if
+ * the
+ * file cannot be read or is damaged.
+ */
 static VALUE native_dynamic_linker(VALUE self, VALUE path) {
     char linker[MEMSCOPE_DYNAMIC_LINKER_SIZE];
     enum memscope_status status;

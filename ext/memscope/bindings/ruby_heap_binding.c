@@ -12,10 +12,10 @@
 
 static VALUE symbol_old_objects, symbol_allocatable_pages, symbol_live_slots, symbol_free_slots;
 
-/* Where the slots were walked; headers: nowhere, the page headers count them. */
+/* Where the slots were walked. FROM_HEADERS: nowhere; the numbers of live slots are from the page headers. */
 enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
 
-/* Why they were not. */
+/* Why the slots were not walked. */
 enum left_out { NOT_LEFT_OUT, BESIDE_RACTORS, WITHOUT_ROOM, CHILD_REFUSED, CHILD_ENDED, CHILD_TOO_SLOW };
 
 struct heap_scan {
@@ -24,7 +24,7 @@ struct heap_scan {
     struct memscope_heap_walk walk;
     enum walked_in walked_in;
     bool collect; /* run a full GC first */
-    bool bounded; /* a walk that stops Ruby for longer than budget_ns, and than a fork would, is not made here */
+    bool bounded; /* a walk predicted to take longer than budget_ns, and longer than a fork, runs in a child */
     bool other_ractors;
     bool finished_gc;
     unsigned subjects;
@@ -42,7 +42,7 @@ static void list_pages(struct heap_scan *scan, enum memscope_slot_counts counts)
     memscope_heap_list(&scan->listing, counts);
 }
 
-/* What is known without a walk. */
+/* Takes what is known without a walk. */
 static void take_headers(struct heap_scan *scan, enum left_out why) {
     static const struct memscope_heap_pins unknown;
 
@@ -65,7 +65,7 @@ static void *receive(void *argument) {
     return NULL;
 }
 
-/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
+/* Waits without the GVL. May raise what interrupts this thread; rb_ensure then ends the child. */
 static enum memscope_forked_progress await(struct heap_scan *scan) {
     struct reception reception = {.child = &scan->child};
     uint64_t start = memscope_now_ns();
@@ -102,7 +102,6 @@ static void walk_in_child(struct heap_scan *scan) {
     scan->walked_in = IN_CHILD;
 }
 
-/* Predicts both ways while the GVL is still free, so from the number of slots that GC.stat knows. */
 static void read_room(void *argument) {
     struct heap_scan *scan = argument;
 
@@ -110,6 +109,7 @@ static void read_room(void *argument) {
     scan->fork_ns = memscope_fork_predicted_ns();
 }
 
+/* Releases the GVL, so it must come before the heap is listed; therefore the number of slots is GC.stat's. */
 static void predict(struct heap_scan *scan) {
     scan->walk_ns =
         memscope_heap_walk_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots), scan->subjects);
@@ -142,7 +142,7 @@ static void collect_or_finish(struct heap_scan *scan) {
 
     if (scan->collect) {
         rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
-        memscope_heap_finish_gc(); /* GC.start may switch threads at its end, and another may begin the next one */
+        memscope_heap_finish_gc(); /* at its end, GC.start may switch to a thread that begins the next GC */
         return;
     }
     if (MEMSCOPE_WALKS_DURING_GC && belongs_in_child(scan))
@@ -315,8 +315,8 @@ static VALUE close_heap(VALUE argument) {
 }
 
 /*
- * objects: also what they hold through malloc. budget_us: nil to walk in the process, else the time under the GVL for
- * which a walk may take it there.
+ * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else a walk that
+ * would hold the GVL for longer than this runs in a forked child, if the fork holds the GVL for less time.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     struct heap_scan scan = {.collect = RTEST(collect),

@@ -60,7 +60,7 @@ static VALUE read_inherited(VALUE argument) {
 
 /*
  * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges.
- * A reason where the kernel hides them.
+ * A reason if the kernel hides them.
  */
 static VALUE native_inherited(VALUE self) {
     struct call call = {0};

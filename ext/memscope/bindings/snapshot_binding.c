@@ -158,7 +158,7 @@ static bool jemalloc_is_read(const struct readings *readings) {
     return is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) && readings->jemalloc_status == MEMSCOPE_OK;
 }
 
-/* nil where nothing is missing. */
+/* nil if nothing is missing. */
 static VALUE jemalloc_reason(const struct readings *readings) {
     if (jemalloc_is_read(readings))
         return jemalloc_gaps(&readings->jemalloc);
@@ -186,7 +186,7 @@ static bool glibc_is_read(const struct readings *readings) {
     return glibc_is_tried(readings) && readings->glibc_status == MEMSCOPE_OK;
 }
 
-/* nil where nothing is missing. */
+/* nil if nothing is missing. */
 static VALUE glibc_reason(const struct readings *readings) {
     if (!is_allocator(MEMSCOPE_ALLOCATOR_GLIBC))
         return reason_not_glibc;
@@ -260,7 +260,7 @@ static VALUE native_snapshot(VALUE self, VALUE malloc) {
     return body;
 }
 
-/* The keys of a Hash whose values are Integers, up to capacity. */
+/* Stores the keys of the Hash entries whose values are Integers, at most capacity; returns how many. */
 static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
     VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
     size_t count = 0;

@@ -46,8 +46,8 @@ static void add_size(struct memscope_slot_size *total, const struct memscope_slo
 /* ---- bounds --------------------------------------------------------------------------------------------------- */
 
 /*
- * Objects can change slot size only while the target sizes have free slots: this many of a size's resizing objects must
- * stay, on pages that are not known.
+ * How many of a size's resizing objects must stay, since objects can change slot size only while the target sizes have
+ * free slots. On which pages they stay is not known.
  */
 static size_t staying(const struct memscope_slot_sizes *sizes, const struct memscope_slot_size *size) {
     size_t room = 0, unplaced = 0;
@@ -76,8 +76,9 @@ static size_t fewest_pages(const struct memscope_slot_size *size, size_t stay) {
 }
 
 /*
- * Upper bound: every object that may be pinned is pinned. Unless compaction fills pinned pages first, all of them may
- * come after the pages that it fills. One page more, since compaction ends inside the page where its two cursors meet.
+ * Upper bound: every object that may be pinned is pinned. Unless compaction fills pinned pages first, all pinned pages
+ * may come after the pages that it fills. One page more, since compaction ends inside the page where its two cursors
+ * meet.
  */
 static size_t most_pages(const struct memscope_slot_size *size, bool pinned_pages_first) {
     size_t pinned = size->pinned_pages_max, needed;

@@ -19,7 +19,7 @@ enum memscope_page_pins {
 struct memscope_resizes {
     size_t slot_bytes;
     size_t source;   /* objects of this slot size that would move to another */
-    size_t unplaced; /* those of them whose target is not known: any size */
+    size_t unplaced; /* those of them whose target size is not known: it may be any */
     size_t target;   /* objects of other slot sizes that would move to this one */
 };
 

@@ -9,16 +9,18 @@
 #include <string.h>
 #include <time.h>
 
-/* A walk takes tens of milliseconds; on a busy machine, at low priority and with copies of pages to make, many times
- * that. */
+/*
+ * A walk takes tens of milliseconds; on a busy machine, at low priority and with pages to copy on write, many times
+ * that.
+ */
 #define DEADLINE_MS 10000
 
-/* Nanoseconds of a thousand slots, by subjects: first as measured on an idle machine, then what the last walk took. */
+/* Nanoseconds per thousand slots, by subjects: at first as measured on an idle machine, then as the last walk took. */
 static _Atomic(uint64_t) ns_of_1000_slots[] = {4000, 16000, 10000, 24000};
-/* Fewer say little about a thousand. */
+/* With fewer slots, fixed costs would distort the time per thousand. */
 #define TELLING_SLOTS 100000
 
-/* ---- what it takes --------------------------------------------------------------------------------------------- */
+/* ---- how long a walk takes ------------------------------------------------------------------------------------- */
 
 static uint64_t slots_of(const struct memscope_heap_listing *listing) {
     uint64_t slots = 0;
@@ -52,8 +54,8 @@ static bool is_object(VALUE slot) {
 }
 
 /*
- * Of garbage, a dsize function may look at what is swept already. Ruby's own types own what they count, and malloc
- * still has it.
+ * The dsize function of a garbage object may read other objects that are already swept. Objects of Ruby's own types
+ * count only memory that they own, which is not freed yet.
  */
 static bool may_be_asked(const struct pass *pass, VALUE object) {
     return !pass->pins.doubtful || RB_BUILTIN_TYPE(object) != RUBY_T_DATA;

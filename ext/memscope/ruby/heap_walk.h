@@ -1,6 +1,6 @@
 /*
  * One pass over all slots of a listing: how full the pages are, what pins objects, and what objects hold through
- * malloc. In the process, or in a forked child where that stops Ruby for less time.
+ * malloc. Runs in the process, or in a forked child if that stops Ruby for less time.
  */
 #ifndef MEMSCOPE_HEAP_WALK_H
 #define MEMSCOPE_HEAP_WALK_H
@@ -16,7 +16,7 @@ enum memscope_walk_subjects {
     MEMSCOPE_WALK_HELD = 2,
 };
 
-/* What a walk found. Holds no pointer but to constants of this library, so a forked child can send it. */
+/* What a walk found. Points only to constants of this library, so a forked child can send it. */
 struct memscope_heap_walk {
     struct memscope_slot_sizes sizes;
     const char *pins_refusal; /* why pins are not known; NULL when they are */
@@ -26,14 +26,15 @@ struct memscope_heap_walk {
 };
 
 /*
- * Walks a listing that was not counted; counts its live slots into it. Caller holds the GVL, or is the only thread of a
- * forked child. Allocates in scratch only. No other Ractor is alive. During a sweep, only in a child: what is garbage,
- * or was made since the last mark phase, pins nothing for certain, and data of C extensions is then not asked.
+ * Walks a MEMSCOPE_SLOTS_UNCOUNTED listing, and sets the live_count of its pages. Caller holds the GVL, or is the only
+ * thread of a forked child. Allocates in scratch only. No other Ractor may be alive. While a sweep is in progress, call
+ * it only in a child: an unmarked object (garbage, or made since the mark phase) then pins nothing for certain, and an
+ * unmarked T_DATA is asked neither for its references nor for its size.
  */
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk);
 
-/* What a walk of so many slots will take in the process: by the last one for these subjects, wherever that was. */
+/* Predicts how long a walk of so many slots takes, from the last walk for these subjects, in the process or a child. */
 uint64_t memscope_heap_walk_predicted_ns(uint64_t slots, unsigned subjects);
 
 /* A walk in a forked child. */
@@ -46,12 +47,12 @@ struct memscope_walk_child {
 };
 
 /*
- * Starts the walk; the GVL is held, and only for that. Both the listing and child stay where they are until the end.
- * What fails and how is memscope_forked_child_start's.
+ * Forks a child that walks; only this call needs the GVL. The listing and *child must not move until
+ * memscope_walk_child_end. Fails as memscope_forked_child_start does.
  */
 enum memscope_status memscope_walk_child_start(struct memscope_walk_child *child);
 
-/* Waits for the answer, without the GVL; as memscope_forked_child_receive. */
+/* Waits for the answer; call without the GVL. Returns what memscope_forked_child_receive returns. */
 enum memscope_forked_progress memscope_walk_child_receive(struct memscope_walk_child *child);
 
 /* Idempotent. */

@@ -11,10 +11,10 @@
 #define SLOW_CALL 2000
 #define BUDGET_OF_A_TYPE 2000000
 #define BUDGET_OF_A_WALK 8000000
-/* Slow calls after which a type may be left out: a single one may have been interrupted. */
+/* Slow calls after which a type may be left out; more than one, since a single call may have been interrupted. */
 #define SLOW_CALLS_OF_A_TYPE 4
 
-/* One in TIMED_CALL calls for each type is timed; after a slow one, each of the next WATCHED_CALLS. */
+/* For each type, one call in TIMED_CALL is timed; after a slow call, each of the next WATCHED_CALLS. */
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
@@ -59,7 +59,7 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 
 /*
  * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
- * this clock only starts a watch by the thread's CPU clock, which takes a system call to read.
+ * this clock only causes the next calls to be timed by the thread's CPU clock, which takes a system call to read.
  */
 static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;
@@ -94,8 +94,8 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * Fibers, and threads before 3.3, have their VM stack in a mapped stack, not in malloc memory, yet count it as held
- * (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
+ * The dsize functions of fibers, and of threads before 3.3, count the VM stack, which lies in a mapped stack and not in
+ * malloc memory (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
  */
 static bool counts_a_mapped_stack(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type ||
@@ -119,7 +119,7 @@ static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on one under
+ * 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on a class under
  * construction (seen by profilers).
  */
 static size_t ask(struct memscope_held_walk *walk, VALUE object) {

@@ -1,8 +1,8 @@
 /*
  * What live objects say they hold through malloc, beyond their slots.
  *
- * Each type of a C extension has its own dsize function, which may take long: google-protobuf's visits all messages
- * that were ever joined with the one whose size is asked for. Types whose function is slow are left out.
+ * Each type of a C extension has its own dsize function, which may take long: google-protobuf's visits all arenas that
+ * were ever fused with the one whose size is asked for. Types whose function is slow are left out.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H
@@ -16,7 +16,7 @@
 #define MEMSCOPE_ASKED_TYPES 256 /* a power of two; an application has about a hundred types */
 
 struct memscope_left_out {
-    char name[96]; /* wrap_struct_name of the type, cut; "" where it has none */
+    char name[96]; /* wrap_struct_name of the type, truncated; "" if it has none */
     uint64_t objects;
 };
 
@@ -43,17 +43,17 @@ struct memscope_asked_type {
 /* The state of a walk. */
 struct memscope_held_walk {
     struct memscope_held_memory *held;
-    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1]; /* hash table; the last is for types without a place */
+    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1]; /* hash table; the last takes types when it is full */
     uint64_t spent_ns;
     uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
 };
 
 /*
- * A walk is opened, shown every object with the bytes of its slot, and closed. Asks each for its memsize: with the
- * walk, about 11 ms per million objects; once slow calls have taken 2 ms in one type or 8 ms in all, it leaves out
- * types with four of them. No sweep may be in progress, lest garbage be asked, and no other Ractor alive. Runs the
- * dsize functions of C extensions, as ObjectSpace.memsize_of_all does. Caller holds the GVL, or is the only thread of a
- * forked child.
+ * A walk is opened, shown every object with the bytes of its slot, and closed. Asks each object for its memsize:
+ * including the walk, about 11 ms per million objects. A type with four slow calls is left out once its slow calls have
+ * taken 2 ms, or those of all types 8 ms. Runs the dsize functions of C extensions, as ObjectSpace.memsize_of_all does,
+ * so no other Ractor may be alive, and T_DATA that a sweep in progress may free must not be shown. Caller holds the
+ * GVL, or is the only thread of a forked child.
  */
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);

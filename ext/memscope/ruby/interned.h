@@ -21,7 +21,7 @@ bool memscope_interned_open(void);
  */
 uint32_t memscope_intern_frame(VALUE frame);
 
-/* Runs inside malloc. Returns an index from 1 on; if there is no room, one whose name is "[overflow]". */
+/* Runs inside malloc. Returns an index from 1 on; if there is no room, the index that stands for "[overflow]". */
 uint32_t memscope_intern_thread_name(const char *text, size_t length);
 
 /*

@@ -45,7 +45,7 @@ static bool is_named(const rb_data_type_t *type, const char *name) {
 
 /*
  * rb_gc_mark pins; rb_gc_mark_movable does not, and only types that can update their references may use it. Such a type
- * may still pin some of them, as threads and fibers pin everything on their stacks. Enumerators pin none
+ * may still pin some of its references: threads and fibers pin everything on their stacks, enumerators nothing
  * (enumerator.c).
  */
 static uint8_t pins_of_data(const rb_data_type_t *type) {
@@ -58,7 +58,7 @@ static uint8_t pins_of_data(const rb_data_type_t *type) {
     return type->function.dcompact == NULL ? MEMSCOPE_PAGE_PINS : MEMSCOPE_PAGE_MAY_PIN;
 }
 
-/* The mark functions of garbage are never called: what their data refers to may be freed. */
+/* Never calls the mark function of an object that may be garbage: what its data refers to may be freed already. */
 static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
     uint8_t pins;
 
@@ -79,7 +79,7 @@ static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
         mark_references(survey, object, pins);
 }
 
-/* Since 3.2 a String may point into the slot of another, which is then pinned (gc.c, gc_mark_children). */
+/* Since 3.2 a String may point into the slot of another String, which is then pinned (gc.c, gc_mark_children). */
 static void mark_shared_root(struct memscope_pin_survey *survey, VALUE string) {
     VALUE root;
 
@@ -110,7 +110,7 @@ static bool compares_by_identity(VALUE hash) {
     return table != NULL && table->type == identity_type;
 }
 
-/* A small Hash has no st_table, a larger one has one, and one that compares by identity has one of a different type. */
+/* A small Hash has no st_table; a larger Hash has an st_table, whose type differs if it compares by identity. */
 static void learn_identity_type(void) {
     enum { ENTRIES = 20 };
     VALUE small = rb_hash_new(), large = rb_hash_new();
@@ -149,7 +149,7 @@ static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
         mark_shared_root(survey, object);
         break;
     case RUBY_T_HASH:
-        if (identity_type == NULL) /* any Hash may be one */
+        if (identity_type == NULL) /* any Hash may compare by identity */
             mark_references(survey, object, MEMSCOPE_PAGE_MAY_PIN);
         else if (compares_by_identity(object))
             st_foreach((st_table *)table_of(object), mark_key, (st_data_t)survey);

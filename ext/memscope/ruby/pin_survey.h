@@ -25,10 +25,10 @@ struct memscope_pin_survey {
 
 /*
  * A survey is opened, shown every object of the listing with the index of its page, and closed, which adds the roots.
- * Asks the objects that pin others for their references: with the walk, 9 to 16 ms per million objects. Allocates in
- * scratch only; a refused survey ignores what it is shown. Runs the mark functions of C extensions, as any garbage
- * collection does, so no sweep may be in progress and no other Ractor alive. Caller holds the GVL, or is the only
- * thread of a forked child.
+ * Asks the objects that pin others for their references: including the walk, 9 to 16 ms per million objects. Allocates
+ * in scratch only; a refused survey ignores what it is shown. Runs the mark functions of C extensions, as any garbage
+ * collection does, so no other Ractor may be alive, and an object that a sweep in progress may free must be shown as
+ * doubtful. Caller holds the GVL, or is the only thread of a forked child.
  */
 void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch, struct memscope_heap_pins *pins);

@@ -122,7 +122,7 @@ static bool headers_are_right(const struct memscope_heap_listing *listing) {
     return true;
 }
 
-/* A page and its header are in two places that no cache knows: both are asked for before they are needed. */
+/* Neither a page nor its header, which lies elsewhere, is in a CPU cache: both are prefetched. */
 static void fetch_ahead(const struct memscope_heap_listing *listing, size_t index) {
     if (index + 2 * AHEAD < listing->count)
         __builtin_prefetch((const void *)listing->pages[index + 2 * AHEAD].start);
@@ -198,7 +198,7 @@ bool memscope_heap_finish_gc(void) {
 
 #define LONGEST_WAIT_NS UINT64_C(2000000000)
 #define STEP_NS 5000000
-/* Steps without any allocation after which nobody carries the collection on. */
+/* After so many steps without any allocation, no other thread is advancing the collection. */
 #define IDLE_STEPS 4
 
 static void rest(void *argument) {
@@ -294,7 +294,8 @@ static size_t constant_size(VALUE hash, const char *key) {
 }
 
 /*
- * cont.c, fiber_pool_initialize: the VM and the machine stack together, raised to the next page boundary even from one.
+ * cont.c, fiber_pool_initialize: the VM stack and the machine stack, rounded up to the next page boundary, even if they
+ * already end at one.
  */
 static size_t pooled_fiber_bytes(VALUE parameters) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -14,7 +14,7 @@
 enum memscope_slot_counts {
     MEMSCOPE_SLOTS_FROM_HEADERS, /* from the page headers, which a sample of pages proved right */
     MEMSCOPE_SLOTS_WALKED,       /* slot by slot */
-    MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: what walks the listing counts them (ruby/heap_walk.h) */
+    MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: memscope_heap_walk counts them (ruby/heap_walk.h) */
 };
 
 /* Called when the extension is loaded, before anything below: learns this Ruby's constants. */
@@ -46,8 +46,8 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 bool memscope_counts_empty_pages(void);
 
 /*
- * Waits without the GVL until no garbage collection is under way: up to two seconds, while other threads allocate and
- * so carry it on; else only for a moment. Caller holds the GVL, and may be interrupted.
+ * Waits without the GVL until no garbage collection is in progress: for up to two seconds as long as other threads
+ * allocate, which advances the collection; otherwise for 20 ms. Caller holds the GVL, and may be interrupted.
  */
 void memscope_heap_await_gc(void);
 

@@ -35,8 +35,8 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 #endif
 
 /*
- * Whether the last mark phase found the object. While a sweep is under way, any other object is garbage or was made
- * since. Exported from 3.1 to 3.4; only used where pages can be listed during a sweep.
+ * Whether the last mark phase marked the object. During a sweep, an unmarked object is garbage or was made since that
+ * phase. Exported from 3.1 to 3.4; only used if pages can be listed during a sweep.
  */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P) && !MEMSCOPE_LISTING_FINISHES_GC
 int rb_objspace_marked_object_p(VALUE object);
@@ -70,7 +70,7 @@ size_t rb_obj_memsize_of(VALUE object);
 
 /*
  * struct heap_page, which the first word of every heap page points to, begins with slot_size, total_slots and
- * free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. Readers must check it
+ * free_slots, 16 bits each, from 3.1 to 4.0 (gc.c, gc/default/default.c). 4.1dev differs. Readers must check the values
  * against the slots themselves.
  */
 struct memscope_heap_page_header {
@@ -124,7 +124,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 
 /*
  * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
- * called (gc.c, obj_memsize_of). From 4.0 on, they do not tell whether it has variables elsewhere.
+ * called (gc.c, obj_memsize_of). From 4.0 on, the flags do not tell whether the object has variables elsewhere.
  */
 #if RUBY_API_VERSION_CODE < 40000
 static inline bool memscope_holds_only_its_slot(VALUE object) {
@@ -151,7 +151,7 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #define MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) false
 #endif
 
-/* The mark function of untyped data, which is gone in 4.1dev. */
+/* The mark function of untyped data; RDATA(object)->dmark is gone in 4.1dev. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_MARK_OF_UNTYPED_DATA(object) (RDATA(object)->dmark)
 #else
@@ -174,7 +174,7 @@ const char *rb_imemo_name(int kind);
 #define MEMSCOPE_IMEMO_NAME(kind) "unknown"
 #endif
 
-/* Compaction sorts the pages by how many pinned objects they hold, and fills those with the most first (gc.c). */
+/* Compaction sorts pages by the number of pinned objects, and fills pages with the most pinned objects first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
 
 /* A Ruby thread may move to another native thread (RUBY_MN_THREADS=1), which fires an event. */

@@ -52,8 +52,8 @@ static const bool thread_ended = false;
 /*
  * Returns 0 if the calling thread's Ruby frames can be read.
  *
- * Removing the ruby_ended check crashes at exit; removing the native-thread check crashes immediately. No test fails
- * without the other checks, but they are needed all the same:
+ * Without the ruby_ended check, the process crashes at exit; without the native-thread check, immediately. No test
+ * fails without the other checks, but they are needed all the same:
  * - thread_ended: unless Ruby clears what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), that
  *   function still returns true when the thread has ended and its execution context is freed.
  * - the GVL: a thread without it still owns its control frame stack, but compaction concurrently moves the objects that
@@ -90,7 +90,7 @@ static enum memscope_stack_state state_of_thread(void) {
  * memscope_forget_interned also sets closed, so that no frame index is handed out while the tables are emptied.
  */
 static atomic_int readers;
-static __thread int readers_here; /* share of this thread: above 1 if a signal handler interrupted a reading */
+static __thread int readers_here; /* this thread's part of readers: above 1 if a signal handler interrupted a reading */
 static atomic_bool closed;
 
 static bool begin_reading(void) {
@@ -248,7 +248,7 @@ static void at_vm_exit(ruby_vm_t *unused) {
     atomic_store(&ruby_ended, true);
 }
 
-/* The child has no other threads, hence no readers in them; an entry that one had begun to intern stays unused. */
+/* The child has no other threads, hence no readers in them; an entry that such a reader had begun stays unused. */
 static void in_forked_child(void) {
     atomic_store(&readers, readers_here);
 }

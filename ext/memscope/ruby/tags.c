@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 /*
- * A tag belongs to a fiber and is kept as a fiber-local (Thread#[]). malloc reads only a copy of the calling thread,
- * which exists in any state of the process and is updated when the thread switches to another fiber.
+ * A tag belongs to a fiber and is kept as a fiber-local (Thread#[]). malloc reads only the calling thread's copy, which
+ * exists in any state of the process and is updated when the thread switches to another fiber.
  */
 static ID tag_key;
 static __thread uint32_t tag;

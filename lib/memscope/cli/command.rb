@@ -214,7 +214,7 @@ module Memscope
 
       def output = @given[:output]
 
-      # Reads a file that an option names. One that could not have come from memscope is not read to its end.
+      # Reads a file that an option names. A file that is too large to have come from memscope is not read to its end.
       def read_in_full(path, option)
         text = File.open(path) { |file| file.read(Client::LONGEST_ANSWER + 1).to_s }
         return text unless text.bytesize > Client::LONGEST_ANSWER

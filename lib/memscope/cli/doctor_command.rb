@@ -5,8 +5,8 @@ require_relative "report_command"
 module Memscope
   module CLI
     # `memscope doctor`: diagnoses a process; `memscope doctor -- COMMAND`: diagnoses a Ruby program when it ends. With
-    # --every, later diagnoses judge growth since the first one. With --settings, it checks settings: those
-    # of a program when it starts.
+    # --every, later diagnoses judge growth since the first one. With --settings, it checks the allocator's settings
+    # instead; for a program, when it starts.
     class DoctorCommand < ReportCommand
       NOTES = <<~TEXT
         The exit status is 0 if nothing is wrong, 1 if there are findings, 2 if one of

@@ -36,7 +36,7 @@ module Memscope
 
       private
 
-      # --conf may be repeated; --profile is short for one of them.
+      # --conf may be repeated; --profile is shorthand for --conf with MallocProfile::CONF.
       def give(name, value)
         super if name == :profile
         return super unless %i[conf profile].include?(name)

@@ -6,7 +6,7 @@ require_relative "../profile/formats"
 module Memscope
   module CLI
     # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:
-    # which lines hold that of a Ruby program, profiled from its first line until it ends.
+    # which lines hold the malloc memory of a Ruby program, profiled from its first line until it ends.
     class ProfileCommand < Command
       NOTES = <<~TEXT
         The process must allow actions (its setting `actions`). The profile does not see
@@ -80,7 +80,7 @@ module Memscope
       end
 
       # A profile that is already running is somebody else's: it continues, and only its change is reported. What has
-      # survived a major GC is known for own profiles only.
+      # survived a major GC is known only for a profile that this command started.
       def asked
         running, jemalloc = other.call(:malloc_profile_state).values_at("running", "jemalloc")
         running ? changed : recorded(chosen(jemalloc))

@@ -33,14 +33,14 @@ module Memscope
       field :process_memory, ProcessMemory, null: false
       # @return [Cgroup]
       field :cgroup, Cgroup, null: false
-      # @return [Growth, nil] nil unless the process reads itself at intervals, and has done so for a minute
+      # @return [Growth, nil] nil unless the process takes readings of itself at intervals, and has done so for a minute
       field :growth, Growth, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
       field :total_cost, :cost, sparse: true
 
-      # A second snapshot is taken if this many bytes are freed pages, and after this many seconds.
+      # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
       MANY = 16 * 1_048_576
       MOMENT = 0.1
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
@@ -51,7 +51,9 @@ module Memscope
       # @param gc [Boolean] collect garbage first
       # @param worker [Worker, nil] this process's own report on its growth
       # @return [Evidence]
+      # @raise [ArgumentError] unless `gc` is true or false
       def self.read(gc: false, worker: nil)
+        Diagnosis.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
         heap, ledger = of_objects(gc)
@@ -87,12 +89,12 @@ module Memscope
       private_class_method :of_objects, :of_jemalloc, :second_snapshot, :total_cost
 
       # @api private
-      # @return [Array<Reading>] without the heap if the fragmentation is there, whose cost includes the heap's
+      # @return [Array<Reading>] those whose costs add up: a Fragmentation's cost already includes the RubyHeap's
       def self.costly(readings)
         readings.any?(Fragmentation) ? readings.grep_v(RubyHeap) : readings
       end
 
-      # @return [Hash{Symbol => Object}] `total_cost`, or else what the readings say of themselves
+      # @return [Hash{Symbol => Object}] `total_cost`; if that is nil, the sum of the readings' own costs
       def cost
         total_cost || Cost.sum(Evidence.costly([ledger, snapshot, second_snapshot, fragmentation, ruby_heap,
                                                 process_memory, cgroup, lint].compact).map(&:cost))

@@ -11,8 +11,8 @@ module Memscope
     class Figures
       extend Forwardable
 
-      # A process that has used more CPU time than this has done some work: loading and running the doctor
-      # takes a tenth of it.
+      # A process that has used more CPU time than this, in seconds, has done some work: loading and running the doctor
+      # takes a tenth of that time.
       SOME_WORK_SECONDS = 1.0
       private_constant :SOME_WORK_SECONDS
 
@@ -21,13 +21,6 @@ module Memscope
 
       # @return [Figures, nil] the figures of the earlier diagnosis
       attr_reader :earlier
-
-      # @return [Symbol, nil] the severity that the finding of the rule that is being judged had in the last verdict
-      attr_accessor :held
-
-      # By how much a number must exceed its thresholds to be unhealthy, unless it was in the last verdict.
-      MARGIN = 1.1
-      private_constant :MARGIN
 
       # @!method rss_bytes
       #   @return [Integer, nil]
@@ -40,11 +33,24 @@ module Memscope
       def initialize(evidence, earlier = nil)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
+        @margin = 1.0
         @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
       end
 
-      # @return [Float] what the thresholds of the rule that is being judged are multiplied by
-      def margin = [nil, :info].include?(held) ? MARGIN : 1.0
+      # @param number [Numeric, nil]
+      # @param threshold [Numeric]
+      # @return [Boolean] whether the number is as large, also if the threshold is multiplied by the margin
+      def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
+
+      # @param margin [Float]
+      # @yield the judgement of a rule by thresholds that are multiplied by the margin
+      # @return [Object] the block's value
+      def with_margin(margin)
+        @margin = margin
+        yield
+      ensure
+        @margin = 1.0
+      end
 
       def glibc? = allocator.name == :glibc
 
@@ -63,8 +69,10 @@ module Memscope
       def of_rss(bytes) = rss_bytes&.positive? ? bytes.fdiv(rss_bytes) : 0.0
 
       # @param id [Symbol] of a top row of the ledger
-      # @param bytes [Integer, Range, String, nil] what a remedy returns of its pages; or why it returns none
-      # @return [Range, String, nil] what the machine gains by it: a page that a forked process shares stays in memory
+      # @param bytes [Integer, Range, String, nil] how much of the row a remedy returns; a String says why it returns
+      #   nothing
+      # @return [Range, String, nil] how much of that the machine gains: a page shared with other processes stays in
+      #   memory
       def gained(id, bytes)
         return bytes unless bytes.is_a?(Integer) || bytes.is_a?(Range)
 
@@ -115,8 +123,8 @@ module Memscope
         [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max + ruby_heap.empty_bytes
       end
 
-      # @return [Range, String] how many of these bytes Memscope.purge(:compact) returns, or why no forecast is
-      #   possible
+      # @return [Range, String] how many bytes the machine gains by Memscope.purge(:compact), excluding
+      #   returned_empty_bytes; or why no forecast is possible
       def compaction
         return "#{compaction_refusal}." if compaction_refusal
 
@@ -147,8 +155,8 @@ module Memscope
         in_use && [bytes(:malloc) - in_use, 0].max
       end
 
-      # @return [Array<Allocator::Other>] allocators that do not serve malloc, but could, and no library as far as they
-      #   report that
+      # @return [Array<Allocator::Other>] allocators that could serve malloc, but serve neither malloc nor, as far as
+      #   they report, a library
       def idle_allocators
         allocator.others.select { |other| other.prefix.empty? && !other.allocated_bytes&.positive? }
       end
@@ -171,8 +179,8 @@ module Memscope
       # @return [Integer, nil] bytes that malloc_trim would return to the kernel
       def trimmable_bytes = detail(:malloc, :trimmable_bytes)
 
-      # @return [Integer, nil] the same, with such pages that the kernel does not take back: locked ones, or all in some
-      #   sandboxes
+      # @return [Integer, nil] trimmable_bytes plus the free pages that the kernel does not take back: locked ones, or
+      #   all of them in some sandboxes
       def free_page_bytes = trimmable_bytes && (trimmable_bytes + kept_by_kernel_bytes)
 
       # @return [Integer]
@@ -191,8 +199,8 @@ module Memscope
       # @return [Boolean] whether other processes share most of what a trim returns
       def trims_shared? = (detail(:malloc, :trimmable_private_bytes) || trimmable_bytes) < trimmable_bytes / 2
 
-      # @return [Integer, nil] bytes that are free in a heap (given by its row's id), but in parts of pages, which no
-      #   trim returns
+      # @return [Integer, nil] bytes of a heap (given by its row's id) that are free in partly used pages, so that no
+      #   trim returns them
       def unreturnable_bytes(heap)
         free = %i[free thread_caches top].map { |id| bytes(:malloc, heap, id) }
         trimmable = detail(:malloc, heap, :free, :trimmable_bytes)
@@ -200,8 +208,9 @@ module Memscope
         [free.sum - trimmable - kept, 0].max if trimmable && free.all?
       end
 
-      # @return [Boolean] whether glibc itself asks for transparent huge pages: since 2.43 it does on arm64 unless told
-      #   otherwise, before and elsewhere only with glibc.malloc.hugetlb=1. With a larger value it takes other pages
+      # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
+      #   release notes name arm64, users have seen it elsewhere), before if glibc.malloc.hugetlb=1. With a larger
+      #   value it takes pages of another kind
       def malloc_asks_for_huge_pages?
         return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
 
@@ -209,7 +218,7 @@ module Memscope
         asked.nil? ? (allocator.version.to_s.split(".").map(&:to_i) <=> [2, 43]) >= 0 : asked == 1
       end
 
-      # @return [Integer, nil] bytes that are resident but unused in malloc, and in huge pages at most
+      # @return [Integer, nil] upper bound of the bytes that are resident but unused in malloc, and in huge pages
       def unused_huge_bytes = [unused_bytes, process_memory.anonymous_huge_bytes].then { |all| all.min if all.all? }
 
       # @return [Integer] the number of arenas, without the main heap
@@ -220,8 +229,8 @@ module Memscope
       # @return [Integer, nil] a total from jemalloc's statistics
       def jemalloc(name) = snapshot.jemalloc&.[](name)
 
-      # @return [Range, nil] resident bytes of jemalloc's dirty pages, from the least to the most possible: jemalloc
-      #   also counts pages never written to as dirty, and the ledger's row :not_resident includes these
+      # @return [Range, nil] lower and upper bound of the resident bytes of jemalloc's dirty pages: jemalloc also counts
+      #   pages never written to as dirty, and the ledger's row :not_resident (never positive) subtracts them
       def dirty_bytes
         dirty = bytes(:malloc, :dirty)
         dirty && ([dirty + (bytes(:malloc, :not_resident) || 0), 0].max..[dirty, bytes(:malloc)].min)
@@ -233,7 +242,7 @@ module Memscope
       # @return [Boolean] whether background threads are enabled, but did not survive the fork
       def background_threads_lost? = environment.forked? && setting(:background_thread) == true && !background_threads?
 
-      # @return [Integer] bytes of freed pages in arenas without a thread, where no allocating thread returns them
+      # @return [Integer] bytes of freed pages in arenas without threads, so that no allocating thread returns them
       def stranded_dirty_bytes = dirty_in { |arena| arena[:threads]&.zero? }
 
       # @return [Integer] bytes of freed pages in arenas that never return them (dirty_decay_ms:-1)
@@ -283,7 +292,8 @@ module Memscope
         before && now && [now - before, 0].max
       end
 
-      # @return [Integer, nil] bytes by which Ruby's objects have grown even if all that may be garbage is
+      # @return [Integer, nil] bytes by which Ruby's objects have grown, even if everything that may be garbage is
+      #   garbage
       def kept_growth_bytes = garbage_max_bytes && (growth_of(&:ruby_bytes) - garbage_max_bytes)
 
       # @return [Float] time since the earlier diagnosis
@@ -311,7 +321,7 @@ module Memscope
       # @return [Float, nil] the working set's share of the limit
       def fullness = (working_set_bytes.fdiv(limit_bytes) if working_set_bytes && limit_bytes&.positive?)
 
-      # @return [Integer, nil] how many such processes the limit allows, if all share what this one shares
+      # @return [Integer, nil] how many processes like this one fit into the limit, if all share what this one shares
       def capacity
         shared = process_memory.shared_bytes
         own = process_memory.uss_bytes

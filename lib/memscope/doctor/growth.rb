@@ -4,15 +4,16 @@ require_relative "../reading"
 
 module Memscope
   class Diagnosis < Reading
-    # How fast a process grows, by its own readings since it booted: those of `plugin :memscope` or Memscope::Workers.
+    # How fast a process grows, by the readings that it has taken of itself since it booted (by `plugin :memscope` or
+    # Memscope::Workers).
     class Growth < Record
       # @return [Integer] growth of RSS in bytes per hour: the median of the slopes between the readings
       field :bytes_per_hour, :signed_bytes, null: false
-      # @return [Integer, nil] the same of the later half of the readings; nil while there are too few
+      # @return [Integer, nil] the same for the later half of the readings; nil while there are too few
       field :recent_bytes_per_hour, :signed_bytes
       # @return [Hash{Symbol => Integer}] the growth in bytes per hour of each top row of the ledger
       field :rows_per_hour, :hash, null: false
-      # @return [Integer, nil] RSS now, less RSS at boot
+      # @return [Integer, nil] RSS now minus RSS at boot
       field :since_boot_bytes, :signed_bytes
       # @return [Time] UTC, when the process booted
       field :booted_at, :time, null: false
@@ -34,8 +35,8 @@ module Memscope
                   booted_at: (worker.booted_at.to_f * 1000).round, samples: worker.samples })
       end
 
-      # @return [Integer, nil] the slower of both: a process that grew while it warmed up, and then stopped, does not
-      #   grow; nil before there are enough readings for the recent one
+      # @return [Integer, nil] the lower of the two rates, so that a process that grew only while it warmed up does not
+      #   count as growing; nil until there are enough readings for the recent rate
       def lasting_per_hour = recent_bytes_per_hour && [bytes_per_hour, recent_bytes_per_hour].min
     end
   end

@@ -51,7 +51,7 @@ module Memscope
           $stderr
         end
 
-        # How texts are to be set: the terminal of the memscope command is also the one of the program.
+        # How texts are to be set: the program writes to the same terminal as the memscope command.
         #
         # @param io [IO] from `output`
         # @return [Hash{Symbol => Object}] a Report::Display

@@ -27,8 +27,8 @@ module Memscope
       # it follows.
       HEADER_BYTES = 256
       DEEPEST = 5
-      # How the programs of a Ruby that can be moved begin, bundle among them (--enable-load-relative,
-      # tool/rbinstall.rb): as a shell script that runs the Ruby beside it.
+      # How the programs of a relocatable Ruby (--enable-load-relative, tool/rbinstall.rb), such as bundle, begin: each
+      # is a shell script that runs the Ruby in its own directory.
       BESIDE_RUBY = %r{\A#!/bin/sh\n# -\*- ruby -\*-\n.*^bindir="\$\{0%/\*\}"\nexec "\$bindir/(\w+)" "-x" "\$0" }m
       PROLOGUE_BYTES = 1024
       # The option of env(1) that splits its argument.
@@ -93,7 +93,7 @@ module Memscope
       # own. A malloc that the program does not export stays invisible.
       #
       # @param library [String, nil] as in LD_PRELOAD; nil for the C library
-      # @param changes [Hash{String => String, nil}] to the environment
+      # @param changes [Hash{String => String, nil}] changes to the environment
       # @return [String, nil] nil if there is no objection
       # @raise [Refusal]
       def objection(library, changes)

@@ -30,7 +30,7 @@ module Memscope
       # To be called before the program registers its own at_exit handlers: the first one registered runs last.
       def start
         @order.load_memscope
-        # Required before the profile starts: later, their memory would be in it.
+        # Required before the profile starts: required later, their memory would be part of the profile.
         require_relative "../forks"
         require_relative "../profile/formats"
         require_relative "../profile/leaks"

@@ -31,8 +31,8 @@ module Memscope
 
       private
 
-      # Settings are what they are before the script runs. JSON waits for the end: the program may bring its own version
-      # of that library.
+      # Reads the settings before the script runs. JSON is written at the end: loading the library json at the start
+      # could preempt the program's own version of it.
       def check_settings
         @order.load_memscope
         @lint = Memscope.lint

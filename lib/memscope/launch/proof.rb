@@ -79,8 +79,8 @@ module Memscope
            "-e", SCRIPT, __FILE__, expected]
         end
 
-        # Raises Refusal if jemalloc or the dynamic linker has complained on standard error. About a library for another
-        # architecture, ld.so says only that it cannot open it.
+        # Raises Refusal if jemalloc or the dynamic linker has complained on standard error. If a library is for another
+        # architecture, ld.so says only that it cannot open the library.
         def refuse_complaints(err, library)
           rejected = err.scan(REJECTED).flatten.uniq
           rejected << UNBUILT if rejected.any?(/ prof:true\z/)

@@ -4,10 +4,10 @@ require_relative "verdict"
 
 module Memscope
   class Lint < Reading
-    # The verdict where glibc serves malloc.
+    # The verdict if glibc serves malloc.
     class Glibc < Verdict
       MEBIBYTE = Report::Quantity::MEBIBYTE
-      # In a container below this limit, it matters how much memory of freed large blocks glibc keeps.
+      # If a container's limit is below this, it matters how much memory of freed large blocks glibc keeps.
       SMALL_CONTAINER = 1024 * MEBIBYTE
       # glibc's initial mmap and trim thresholds (DEFAULT_MMAP_THRESHOLD_MIN); setting either stops both from adapting.
       THRESHOLD = 131_072

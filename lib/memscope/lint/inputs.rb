@@ -33,14 +33,15 @@ module Memscope
       field :forks?, :boolean
       # @return [Integer]
       field :parent_pid, :count, null: false
-      # @return [Integer, nil] start time of the process, in clock ticks since boot; identifies it, with the pid
+      # @return [Integer, nil] start time of the process, in clock ticks since boot; together with the pid, identifies
+      #   it
       field :started, :count
       # @return [Float, nil] CPU time of all threads of the process; starts at 0 in a forked process
       field :cpu_seconds, :number
       # @return [Boolean] whether YJIT is enabled
       field :yjit?, :boolean, null: false
-      # @return [Hash{Symbol => String}] of the environment, only DYNO, Heroku's name for a container, and LD_PRELOAD as
-      #   it was when memscope was loaded, since a program may set it for its children later
+      # @return [Hash{Symbol => String}] two environment variables: DYNO (Heroku's name for a container), and LD_PRELOAD
+      #   as it was when memscope was loaded, since a program may later set it for its children
       field :variables, :hash, null: false
       # @return [String, nil] the system's mode of transparent huge pages: "always", "madvise" or "never"; nil on a
       #   kernel without them
@@ -99,7 +100,7 @@ module Memscope
         end
       end
 
-      # @return [Integer] how many threads can run at the same time: the CPUs, or fewer where a quota allows less
+      # @return [Integer] how many threads can run at the same time: the CPUs, or fewer if a quota allows less
       def parallel = [[cpus, cpu_limit&.ceil].compact.min, 1].max
 
       # @return [Integer] how many arenas suffice for this process: one for each Ractor, whose lock one thread holds at
@@ -126,7 +127,7 @@ module Memscope
       class Conf < Record
         # @return [String] "--with-malloc-conf", "malloc_conf", "/etc/malloc.conf", "MALLOC_CONF", …
         field :source, :string, null: false
-        # @return [String, nil] nil where it is not set
+        # @return [String, nil] nil if it is not set
         field :text, :string
       end
 
@@ -179,7 +180,7 @@ module Memscope
         @given = inputs.variables.reject { |_name, value| value.empty? }.transform_keys(&:name)
       end
 
-      # @return [String, nil] the value of a variable; nil where it is not set, or empty
+      # @return [String, nil] the value of a variable; nil if it is not set or empty
       def [](name) = @given[name]
 
       # @param recommended [String, nil] what to paste instead of variables that the allocator ignores

@@ -5,7 +5,7 @@ require_relative "verdict"
 
 module Memscope
   class Lint < Reading
-    # The verdict where jemalloc serves malloc.
+    # The verdict if jemalloc serves malloc.
     class Jemalloc < Verdict
       LINK = "/etc/malloc.conf"
       # Pages that are kept longer than this are as good as never returned.
@@ -103,7 +103,7 @@ module Memscope
         "; did you mean #{nearest}?" if nearest
       end
 
-      # The values that an option takes, for people; nil where that is not known.
+      # The values that an option takes, for people; nil if they are not known.
       def valid(name)
         return MallocConf::UNREPORTED[name]&.last if unreported?(name)
         return "an integer from #{range(name).begin} to #{range(name).end}" if range(name)

@@ -11,8 +11,8 @@ module Memscope
     class Verdict
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8
-      # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether their number
-      # does.
+      # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether the number of
+      # arenas does.
       HARMLESS = %i[without_effect too_many_arenas].freeze
       private_constant :FEW_ARENAS, :HARMLESS
 

@@ -13,8 +13,8 @@ module Memscope
     module Lease
       # The allowed duration, in seconds.
       SECONDS = (0.001..86_400)
-      # A lease starts a new generation at this interval, or so many of them if it is long, to tell what was allocated
-      # before a major GC.
+      # A lease starts a new generation every TICK seconds (a long one starts TICKS of them, evenly spaced), to tell
+      # what was allocated before a major GC.
       TICK = 1.0
       TICKS = 60
       private_constant :TICK, :TICKS
@@ -42,7 +42,7 @@ module Memscope
               @session = MallocProfile.start_session(rate: rate, backend: backend)
               @hooked ||= Forks.listen(child: -> { forked }) && true
               @shared = shared
-              @ends = [] # of each generation: how many major GCs had begun
+              @ends = [] # for each ended generation, how many major GCs had begun by then
               @token = SecureRandom.hex(8)
               watch(@token, seconds)
               @token
@@ -113,13 +113,13 @@ module Memscope
           MallocProfile.stop.judged_up_to(@ends.count { |majors| majors < judged })
         end
 
-        # Ends a generation. A major GC that begins later judges all that it has allocated.
+        # Ends a generation. A major GC that begins later judges everything that was allocated in that generation.
         def mark
           @ends << GC.stat(:major_gc_count)
           MallocProfile.next_generation
         end
 
-        # How many major GCs are over. One that still sweeps has not freed all garbage.
+        # How many major GCs have finished. One that is still sweeping has not freed all garbage.
         def judged_majors
           over = GC.latest_gc_info(:state) == :none || GC.latest_gc_info(:major_by).nil?
           GC.stat(:major_gc_count) - (over ? 0 : 1)
@@ -134,11 +134,12 @@ module Memscope
 
         def expire(token, seconds)
           tick = [TICK, seconds / TICKS].max
-          (seconds / tick).floor.times do
+          ticks = (seconds / tick).floor
+          ticks.times do
             sleep(tick)
             @lock.synchronize { mark if @token == token && held? }
           end
-          sleep(GRACE + tick)
+          sleep(seconds - (ticks * tick) + GRACE)
           @lock.synchronize do
             next unless @token == token
 

@@ -54,7 +54,7 @@ module Memscope
       # @param source [Symbol, nil]
       # @param read [Symbol, Proc, nil] returns a number from the reading or, if there are labels, a Hash from their
       #   values to numbers; nil is unknown, and has no sample
-      # @param report [Symbol, Proc, nil] the same from a worker's report; with the source :snapshot by default what
+      # @param report [Symbol, Proc, nil] the same from a worker's report; by default, if the source is :snapshot, what
       #   `read` returns for the report's snapshot
       # @param labels [Array<Symbol>]
       def initialize(name, help, source, read = nil, report: nil, labels: [])

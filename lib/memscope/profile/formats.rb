@@ -24,7 +24,7 @@ module Memscope
 
       # @param profile [Profile, Profile::Difference]
       # @param name [Symbol] a key of ALL
-      # @param options [Hash{Symbol => Object}] of the text: as Sampled#to_s
+      # @param options [Hash{Symbol => Object}] for :text only: those of Sampled#to_s
       # @return [String]
       def write(profile, name, **options)
         return profile.to_s(**options) if name == :text

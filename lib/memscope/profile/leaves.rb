@@ -4,8 +4,8 @@ require_relative "libraries"
 
 module Memscope
   class Profile < Reading
-    # The innermost frames of every stack are malloc itself and what Ruby calls it through: pprof would count all memory
-    # under them.
+    # The innermost frames of every stack are malloc itself and the functions through which Ruby calls it: pprof would
+    # attribute all memory to them.
     #
     # @api private
     class Leaves

@@ -58,7 +58,7 @@ module Memscope
       def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
 
       # @param library [String, nil] of a Ruby line
-      # @return [Boolean] whether it is of Rack, Puma, Rails or Sidekiq
+      # @return [Boolean] whether it belongs to Rack, Puma, Rails or Sidekiq
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
       # @return [String, nil] "nokogiri 1.15.4"

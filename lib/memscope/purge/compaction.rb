@@ -22,7 +22,8 @@ module Memscope
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run between two passes.
     module Compaction
       # The passes that ran ("warmup", "compact", "gc"), in order; the heap pages allocated before and after them; and
-      # their duration in ms, in which the GVL was held except while other threads ran between the passes.
+      # the duration of all passes in ms. The GVL was held throughout, except while other threads ran between the
+      # passes.
       Outcome = Struct.new(:passes, :pages_before, :pages_after, :wall_ms)
       private_constant :Outcome
 
@@ -30,7 +31,7 @@ module Memscope
       PASSES = 30
 
       class << self
-        # @return [String, nil] why this process cannot compact its heap; nil where it can
+        # @return [String, nil] why this process cannot compact its heap; nil if it can
         def missing
           return "this Ruby cannot compact its heap" unless GC.respond_to?(:compact)
           return RubyHeap.compaction_refusal if RubyHeap.compaction_refusal
@@ -42,7 +43,7 @@ module Memscope
         # the passes take.
         #
         # @return [Struct] passes, pages_before, pages_after and wall_ms
-        # @raise [NotImplementedError] where this process cannot compact its heap, with the reason
+        # @raise [NotImplementedError] if this process cannot compact its heap, with the reason
         def run
           reason = missing
           raise NotImplementedError, reason if reason

@@ -6,14 +6,15 @@ require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
-    # Why a forecast of what the machine gains is a wider range than that of what the process returns.
+    # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
     # Levers whose forecast depends on what a full GC before them frees.
     AFTER_GC = %i[purge trim].freeze
     UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
 
-    # The prediction, made just before a lever runs, of what it returns: a Range of bytes, or nil if that is unknown;
-    # the part of it on pages that no other process shares, likewise; and why either is unknown or a range.
+    # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
+    # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
+    # not exact (`reason`).
     #
     # @api private
     Forecast = Struct.new(:bytes, :private_bytes, :reason) do
@@ -60,7 +61,7 @@ module Memscope
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
 
-        # Compaction also writes to pages that stay: of a shared one, the process then has a copy of its own.
+        # Compaction also writes to pages that it does not free: if these are shared, the process gets its own copies.
         def compaction(heap, collect, ledger)
           known = RubyHeap::CompactionForecast.new(heap)
           trims = "Process.warmup also trims free malloc memory, which is not included"
@@ -83,7 +84,8 @@ module Memscope
 
         def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
 
-        # jemalloc's unused pages include pages never written to; the row :not_resident, never positive, has those too.
+        # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
+        # subtracts.
         def purge(index, ledger)
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
           of_arenas(index) do |arenas|
@@ -94,7 +96,7 @@ module Memscope
 
         def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
 
-        # Yields the arenas that the lever runs for: all, or the one of the index.
+        # Yields the arenas that the lever runs for: all, or the one with this index.
         def of_arenas(index)
           arenas = Arenas.read
           return new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
@@ -111,7 +113,7 @@ module Memscope
           new(range, own, (reasons.join("; ") if reasons.any?))
         end
 
-        # The ledger leaves out what the kernel does not take back.
+        # The ledger's trimmable bytes already exclude what the kernel does not take back.
         def trim(ledger)
           bytes, own = ledger.rows.find { |row| row.id == :malloc }&.detail
                              &.values_at(:trimmable_bytes, :trimmable_private_bytes)

@@ -13,33 +13,33 @@ module Memscope
       # @return [Integer, nil] the most resident memory that it was predicted to return; equal to `predicted_bytes` if
       #   the prediction is exact
       field :predicted_max_bytes, :bytes
-      # @return [Integer, nil] the least of it on pages that no other process shares: what the machine gains; negative
-      #   where the lever may write to shared pages, of which the process then has a copy of its own
+      # @return [Integer, nil] the least of that on pages that no other process shares: what the machine gains; negative
+      #   if the lever may write to shared pages, of which the process then gets its own copies
       field :predicted_private_bytes, :signed_bytes
-      # @return [Integer, nil] the most of it on such pages
+      # @return [Integer, nil] the most of that on such pages
       field :predicted_private_max_bytes, :signed_bytes
       # @return [Integer, nil] fall of RSS from the ledger before the lever to the ledger after it, whatever caused the
       #   fall; negative if RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
       # @return [Integer, nil] the same fall of the memory that no other process shares (USS): what the machine gained;
-      #   nil also where the kernel hides which pages are shared
+      #   nil also if the kernel hides which pages are shared
       field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by ledger row ("malloc/dirty"), unchanged rows left out
       field :rows, :sizes, null: false
       # @return [Float, nil] duration of the lever, without the ledgers before and after it; nil for a dry run
       field :wall_ms, :number
-      # @return [Boolean] whether it holds the GVL: no other Ruby thread runs meanwhile
+      # @return [Boolean] whether the lever holds the GVL: no other Ruby thread runs meanwhile
       field :gvl?, :boolean, null: false
       # @return [String, nil] why the prediction is unknown or a range, or why nothing was done
       field :reason, :string
 
-      # @return [Symbol] its name
+      # @return [Symbol] the lever's name
       def id = name
 
-      # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil where that is unknown
+      # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil if that is unknown
       def predicted = predicted_bytes && predicted_max_bytes && (predicted_bytes..predicted_max_bytes)
 
-      # @return [Range<Integer>, nil] the part of them that the machine gains; nil where that is unknown
+      # @return [Range<Integer>, nil] how many of them the machine was predicted to gain; nil if that is unknown
       def predicted_private
         return unless predicted_private_bytes && predicted_private_max_bytes
 
@@ -76,8 +76,8 @@ module Memscope
       # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
       # @return [Integer, nil] the same fall of the memory that no other process shares (USS): what the machine gained.
-      #   Pages that a forked process shares with its parent, or with other children, stay in memory for these; nil also
-      #   where the kernel hides which pages are shared
+      #   Pages that a forked process shares with its parent or siblings stay in memory for them; nil also if the kernel
+      #   hides which pages are shared
       field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] the same fall by the ledger row's path, as in Memscope.mappings; the rows sum
       #   to `returned_bytes`, and unchanged rows are left out
@@ -106,8 +106,8 @@ module Memscope
         known.sum(&:begin)..known.sum(&:end)
       end
 
-      # @return [Range<Integer>, nil] sum of what the machine gains by the predictions; nil if that is unknown for a
-      #   lever with a prediction
+      # @return [Range<Integer>, nil] sum of the levers' `predicted_private`; nil if that is unknown for a lever with a
+      #   prediction
       def predicted_private
         known = levers.select(&:predicted).map(&:predicted_private)
         known.sum(&:begin)..known.sum(&:end) unless known.include?(nil)
@@ -133,11 +133,11 @@ module Memscope
 
       # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
-      # @return [Integer, nil] fall of RSS, summed over the workers that answered, which counts a page that they share
-      #   once for each; nil for a dry run, and if none answered
+      # @return [Integer, nil] fall of RSS, summed over the workers that answered: a page that several of them shared
+      #   counts once for each; nil for a dry run, and if none answered
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] what the machine gained by these workers, one after the other; nil also where that is
-      #   unknown for one of them
+      # @return [Integer, nil] sum of what the machine gained as these workers purged one after the other; nil also if
+      #   that is unknown for one of them
       field :returned_private_bytes, :signed_bytes
       # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false

@@ -43,7 +43,7 @@ module Memscope
 
       # @param ledger [Ledger] deep if :trim is one of the levers
       # @param heap [RubyHeap]
-      # @return [Result] of a dry run by these readings
+      # @return [Result] of a dry run, predicted from these readings
       def forecast(ledger, heap)
         start = Cost.now
         @ledgers << ledger
@@ -148,7 +148,7 @@ module Memscope
           scratch_bytes: ledgers.map(&:scratch_bytes).max }
       end
 
-      # All levers that this process can run or, for one arena, those of them that can run for one arena alone.
+      # All levers that this process can run; for one arena, only the levers that can run for a single arena.
       def usual(arena)
         here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here

@@ -129,7 +129,7 @@ module Memscope
         Memscope.purge(*levers, dry_run: dry_run, **options)
       end
 
-      # What the pages show of another process: the forecast is by the readings of the diagnosis.
+      # What the pages show about another process: the forecast is based on the diagnosis's own readings.
       def diagnosis_with_forecast
         diagnosis = Memscope.doctor
         forecast = Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap)

@@ -5,8 +5,8 @@ require_relative "calls"
 require_relative "sockets"
 
 module Memscope
-  # Answers requests from other processes of the same user, or of root, over a Unix socket, such as those of
-  # `memscope report --pid N`. Memscope.listen returns one.
+  # Answers requests over a Unix socket, such as those of `memscope report --pid N`, from other processes of the same
+  # user or of root. Memscope.listen returns a Listener.
   #
   # One thread serves all clients, one call after the other, and waits for none: a client that takes longer than two
   # seconds to send its request, or ten to fetch the answer, is dropped. Clients that ask for the same reading while

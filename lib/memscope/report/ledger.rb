@@ -123,7 +123,7 @@ module Memscope
                        "#{size(allocated - held)} is untracked: native memory, or garbage.")]
       end
 
-      # How much of the rows that are in use may be garbage; after a collection, what that did.
+      # How much of the memory in use may be garbage; before that, if garbage was collected, what the collection did.
       def garbage
         collected = self.class.of_collection(@reading.collected) if @reading.collected
         first = "; gc: true (--gc) collects it first" unless collected
@@ -166,7 +166,7 @@ module Memscope
       end
     end
 
-    # The details of a ledger's row, beside its bytes: "45,649 blocks", "text 2.8 MiB".
+    # The details of a ledger's row, in addition to its bytes: "45,649 blocks", "text 2.8 MiB".
     module RowItems
       # Shown elsewhere in the report, or in the JSON only.
       HIDDEN = %i[chunk_bytes in_use_bytes held_by_objects_bytes untracked_bytes trimmable_private_bytes].freeze
@@ -204,8 +204,8 @@ module Memscope
       private_class_method :item, :number
     end
 
-    # A Diff: of ledgers, the rows as a tree in MiB; of other readings, the numbers, one a line. Left out are unchanged
-    # numbers, and rows that changed by less than 0.05 MiB.
+    # A Diff. Of two ledgers, it shows the rows as a tree, in MiB; of other readings, the numbers, one a line. Unchanged
+    # numbers and rows that changed by less than 0.05 MiB are left out.
     class DiffPage < ReadingPage
       NUMBER_WIDTH = 14
       private_constant :NUMBER_WIDTH

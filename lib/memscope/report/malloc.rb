@@ -119,7 +119,7 @@ module Memscope
          mebibytes(held.sum(&:slack_bytes)), counter(held.sum(&:allocations))]
       end
 
-      # In millions from 100 million on, so that billions of allocations fit into the column.
+      # From 100 million on, the count is in millions, so that billions of allocations fit into the column.
       def counter(number) = number < 100_000_000 ? count(number) : "#{count(number / 1_000_000)} M"
 
       def percent(part, whole) = whole.positive? ? format("%.0f", 100 * part.fdiv(whole)) : ""

@@ -10,7 +10,7 @@ module Memscope
       WIDTH = 80
       # The least width of a terminal that a page fits itself to, in columns.
       NARROWEST = 40
-      # The greatest.
+      # The greatest such width.
       WIDEST = 400
       # The most columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
@@ -48,7 +48,7 @@ module Memscope
       # @return [String] the mark of a standard error
       def plus_minus = @glyphs[:plus_minus]
 
-      # @param text [String] of one line, already as wide as it is to be
+      # @param text [String] one line, already padded to its final width
       # @param as [Symbol] a key of HIGHLIGHTS
       # @return [String] bold or in colour on a terminal; else the text
       def highlighted(text, as = :heading)
@@ -111,7 +111,8 @@ module Memscope
 
       # @param text [String]
       # @param columns [Integer]
-      # @return [String] the part of it that fits into so many columns of a terminal, in the page's encoding
+      # @return [String] the beginning of the text that fits into that many columns of a terminal, in the page's
+      #   encoding
       def cut(text, columns)
         text = encoded(text)
         return text[0, columns] if text.ascii_only?

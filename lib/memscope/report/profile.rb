@@ -11,7 +11,7 @@ module Memscope
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
                 tag: %w[tag tags], thread: %w[thread threads] }.freeze
       BACKENDS = { jemalloc: "jemalloc's profiler", imports: "GOT hooks (imports)" }.freeze
-      # Numbers that the page does not show, so that it does not print their reasons either.
+      # Numbers that the page does not show; nor does it print their reasons.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze
       # MiB, ±, samples, share.
@@ -71,7 +71,7 @@ module Memscope
           "still live, by #{counted(@reading.samples, 'samples')}.#{survival}"
       end
 
-      # What is certain to be held comes first: the rest may be garbage.
+      # Sorts by the memory that survived a full GC, which is certain to be held: the rest may be garbage.
       def by_survival(entries)
         @judged ? entries.sort_by.with_index { |entry, index| [-@reading.survived(entry.generations), index] } : entries
       end
@@ -111,7 +111,7 @@ module Memscope
          *(@page.wrapped(legend) if legend)]
       end
 
-      # The largest entries; of a difference both ends: those that grew most, and those that shrank most.
+      # The largest entries; for a difference, the entries that grew most, and those that shrank most.
       def shown
         return @entries.first(@limit) if !@signed || @entries.size <= @limit
 
@@ -168,7 +168,7 @@ module Memscope
 
       def heading = line(["MiB", @page.plus_minus, "samples", @signed ? "growth" : "share"], "")
 
-      # The meaning of the bars; nil where there are none.
+      # The meaning of the bars; nil if there are none.
       def legend
         return unless @generations
 

@@ -108,7 +108,7 @@ module Memscope
          range_cell(result&.predicted), gain_cell(result)]
       end
 
-      # Of what was returned or, in a dry run, predicted.
+      # How much of the returned (in a dry run, predicted) memory the machine gains.
       def gain_cell(result)
         @reading.dry_run? ? range_cell(result&.predicted_private) : cell(result&.returned_private_bytes)
       end

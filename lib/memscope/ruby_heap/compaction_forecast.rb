@@ -7,15 +7,16 @@ module Memscope
     # How much of a heap the passes of Purge::Compaction will return to the kernel: bytes of heap pages, which are
     # resident unless swapped out.
     #
-    # There is no forecast for Ruby 3.2 and 4.1, which were not measured, nor where the upper bound is more than RATIO
-    # times the lower: on Ruby 3.1 when more than about half of the pages hold objects that cannot be moved; on any Ruby
-    # when many live slots are young, and so may be garbage (a reading with `collect: true` settles that).
+    # There is no forecast for Ruby 3.2, nor for 4.1 and newer, which were not measured; nor if the upper bound exceeds
+    # RATIO times the lower. That is so on Ruby 3.1 if more than about half of the pages hold objects that cannot be
+    # moved, and on any Ruby if many live slots are young, and so may be garbage (a reading with `collect: true` settles
+    # that).
     #
     # @api private
     class CompactionForecast
       # The widest range that is a forecast, as upper bound / lower bound.
       RATIO = 1.5
-      # Up to this share of the heap, a forecast promises nothing: its lower bound is 0.
+      # If the upper bound is at most this share of the heap, the lower bound of the forecast is 0.
       SMALL = 0.05
       # A pass that returns less than this share of the pages is the last.
       LAST_PASS = 0.005
@@ -45,10 +46,10 @@ module Memscope
       # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
 
-      # Of the pages that are empty or that compaction empties, how much Ruby keeps because of free_slots_max_ratio but
+      # How much of the pages that are empty, or that compaction empties, Ruby keeps because of free_slots_max_ratio but
       # would return if that ratio were KEEP_LESS.
       #
-      # @param bytes [Integer] size of these pages together
+      # @param bytes [Integer] total size of these pages
       # @return [Integer] bytes; 0 if Ruby does not keep pages by that ratio, or is not known to
       def kept_by_setting(bytes)
         return 0 unless by_ratio?
@@ -98,8 +99,8 @@ module Memscope
         end
       end
 
-      # Fewest and most pages returned. Garbage can only make it more: by the pages that it fills, and those in which it
-      # is pinned.
+      # The fewest and the most pages returned. Garbage raises only the upper bound: by the pages that it fills, and
+      # those in which it is pinned.
       def bounds(garbage:)
         live = garbage ? @heap.old_objects : @heap.live_slots
         most = garbage ? @heap.pages - pages_for(live) : pages(@heap.compactable_bytes)
@@ -116,9 +117,9 @@ module Memscope
         end
       end
 
-      # An upper bound on the pages that more passes than Ruby makes would still return. Each pass returns at least
-      # 1/count of the pages left to return, and the last one returned less than LAST_PASS of the heap, so fewer than
-      # count times that are left.
+      # An upper bound on the pages that passes after the last one would still return. Each pass returns at least
+      # 1/count of the pages left to return, and the last one returned less than LAST_PASS of the heap, so less than
+      # count times LAST_PASS is left.
       def last_passes(count) = (@heap.pages * LAST_PASS * count).ceil
 
       def pages(bytes) = bytes / @heap.page_bytes
@@ -130,8 +131,8 @@ module Memscope
 
       def slots_each(size) = size.slots / size.pages
 
-      # Pages kept by gc.c of Ruby 3.1, gc_marks_finish: it frees pages while more slots are free than
-      # free_slots_max_ratio of all (including the slots of pages that it may still allocate), and more than
+      # Pages kept by gc.c of Ruby 3.1, gc_marks_finish: it frees pages while the free slots exceed both
+      # free_slots_max_ratio of all slots (including the slots of pages that it may still allocate) and
       # free_slots_floor.
       def kept_by_ratio(live, ratio = @heap.free_slots_max_ratio)
         wanted = [live / (1 - ratio), live + @heap.free_slots_floor].max
@@ -139,8 +140,8 @@ module Memscope
       end
 
       # Pages kept by gc/default/default.c of Ruby 3.4, gc_marks_finish: it frees pages while the free slots of all
-      # heaps together, whatever their size, exceed one number; each time, as many pages as the excess would fill with
-      # the smallest slots.
+      # heaps together, whatever their size, exceed one number; each time, it frees as many pages as the excess would
+      # fill if all its slots were of the smallest size.
       def kept_by_count
         slots = (INIT_SLOTS * @heap.slot_sizes.size) + (last_passes(1) * most_slots)
         @heap.slot_sizes.sort_by { |size| -size.slot_size }.sum do |size|

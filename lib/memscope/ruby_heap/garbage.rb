@@ -5,26 +5,26 @@ require_relative "../ruby_heap"
 
 module Memscope
   class RubyHeap < Reading
-    # What is known of garbage without a heap graph: an upper bound of it, and nothing of it after a collection.
+    # What is known about garbage without a heap graph: an upper bound.
     #
-    # Any object may be garbage that the program has let go of since the last major GC, and with it whatever it holds
-    # through malloc. Only right after a major GC is less possible: then only what was allocated since, as far as Ruby
-    # has counted it.
+    # The program may have let go of any object since the last major GC, and with it of whatever the object holds
+    # through malloc. The bound is lower only if no GC has run since that major GC: then only what was allocated since,
+    # as far as Ruby counts it, can be garbage.
     #
     # @api private
     module Garbage
-      # The most malloc memory, on average, that an object is taken to hold which Ruby does not count, in bytes.
-      # Measured: Psych.parse allocates 67 KiB that Ruby does not count, and 19 objects: 3,600 bytes for each.
+      # Assumed upper bound of the malloc memory that Ruby does not count, in bytes per object on average. Measured:
+      # Psych.parse allocates 19 objects and 67 KiB that Ruby does not count: 3,600 bytes per object.
       UNCOUNTED = 8_192
-      # Whether this Ruby's garbage collector reports what the last GC has marked.
+      # Whether this Ruby's garbage collector reports how many slots the last GC marked.
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
       private_constant :COUNTED
 
       class << self
         # Makes no objects.
         #
-        # @return [Integer, nil] the most that a major GC would free, if the last GC was one; nil if it was not, and so
-        #   all that objects hold may be garbage
+        # @return [Integer, nil] the most bytes that a major GC would free, if the last GC was a major one; otherwise
+        #   nil: everything that objects hold may be garbage
         def unjudged_bytes
           return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
 
@@ -36,18 +36,16 @@ module Memscope
         #
         # @return [Hash{Symbol => Integer, nil}] the body of a Ledger::Collected
         def collect
-          before = ProcessMemory.read
+          shared = Native.inherited
+          before = ProcessMemory.read.rss_bytes
           began = Cost.now
           GC.start
           pause = Cost.now - began
-          after = ProcessMemory.read
-          { pause_us: pause, returned_bytes: fall(before.rss_bytes, after.rss_bytes),
-            unshared_bytes: fall(before.shared_bytes, after.shared_bytes)&.clamp(0, nil) }
+          after = ProcessMemory.read.rss_bytes
+          unshared = Native.unshared(shared) if shared.is_a?(String) # else why the kernel hides it, as the ledger says
+          { pause_us: pause, returned_bytes: before && after && (before - after),
+            unshared_bytes: (unshared if unshared.is_a?(Integer)) }
         end
-
-        private
-
-        def fall(before, after) = before && after && (before - after)
       end
     end
   end

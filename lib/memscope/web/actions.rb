@@ -21,14 +21,14 @@ module Memscope
       PLUGIN = "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
       private_constant :ALL, :LEVERS, :PROFILE, :COLLECT, :RELOAD, :PLUGIN
 
-      # A purge that was asked for, and can run: levers (empty for all), dry_run, worker (as given) and the places.
+      # A purge that was requested and can run: levers (empty for all), dry_run, worker (as given) and the places.
       Plan = Struct.new(:levers, :dry_run, :worker, :places)
 
       class << self
         # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only; worker; pid
         # @param calls [ClusterCalls]
         # @return [Plan]
-        # @raise [HttpError] for wrong parameters, or if the request reached another process than that of the page
+        # @raise [HttpError] for wrong parameters, or if the request reached another process than the page's
         def plan(form, calls)
           levers = levers(form.fetch("lever", []))
           worker = form["worker"]&.last
@@ -97,7 +97,7 @@ module Memscope
                                    "#{places.first}. #{places.first.index ? RELOAD : PLUGIN}")
         end
 
-        # Before the answer begins, whose status cannot be changed later.
+        # Checks before the response begins: its status cannot be changed later.
         def check_levers(levers)
           lever, reason = Purge.missing.slice(*levers).compact.first
           raise HttpError.new(400, "lever: #{lever} is refused: #{reason}.") if lever

@@ -57,7 +57,7 @@ module Memscope
 
       private
 
-      # An error while deciding refuses the request.
+      # If the decision fails, the request is refused.
       def verdict(env)
         Access.decide(env, @configuration.call, @rails_env.call)
       rescue StandardError => e
@@ -136,7 +136,7 @@ module Memscope
         shown(changing { Actions.purge(plan, calls) }, request)
       end
 
-      # Says what runs while it runs: a purge can take half a minute.
+      # Streams a page that shows what is running: a purge can take half a minute.
       def purging(request, plan, calls)
         view = view(request)
         beginning = view.beginning(plan)
@@ -148,7 +148,7 @@ module Memscope
         end
       end
 
-      # Writes to the client until that fails: a client that is gone does not end what it has started.
+      # Writes to the client until writing fails: if the client disconnects, the purge that it started goes on.
       def shower(send)
         gone = false
         lambda do |part|
@@ -158,7 +158,7 @@ module Memscope
         end
       end
 
-      # @return [Object] what the block returns; the error where it fails, since the status has been sent
+      # @return [Object] what the block returns; if it fails, the error itself, since the status has already been sent
       def reported(request)
         yield
       rescue HttpError => e

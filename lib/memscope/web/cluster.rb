@@ -14,14 +14,14 @@ module Memscope
     #
     # @api private
     class ClusterCalls
-      # Seconds. :purge, and :profile (to start or stop one), are for all other workers together; the others for one
-      # worker.
+      # In seconds. :purge and :profile (to start or stop one) are totals for all other workers together; each of the
+      # others is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, snapshot: 20.0, state: 2.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends by itself.
       PROFILE_SECONDS = 3600
-      # In place of a worker's index: all of them.
+      # Given instead of a worker's index, it means all workers.
       ALL = "all"
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
       ERRORS = [*UNANSWERED, MallocProfile::Unavailable, Purge::Busy, ArgumentError].freeze
@@ -83,12 +83,12 @@ module Memscope
       # @return [Boolean]
       def cluster? = @workers.any?
 
-      # @return [Array<Place>] one for each index: the younger worker of two, as during a restart
+      # @return [Array<Place>] one for each index; if two workers have the same index, as during a restart, the younger
       def places = @workers.map(&:index).uniq.flat_map { |index| choose(index.to_s) }
 
       # The process of a page, no matter which one serves the request.
       #
-      # @param form [Hash{String => Array<String>}] worker: an index; or pid: that of a worker; neither for the first
+      # @param form [Hash{String => Array<String>}] worker: an index; or pid: a worker's pid; without either, the first
       #   worker
       # @return [Place]
       # @raise [HttpError] for an unknown worker
@@ -232,7 +232,7 @@ module Memscope
           scratch_bytes: own&.scratch_bytes || 0 }
       end
 
-      # A process that fails hides no result of the others; one that does not answer leaves the others their time.
+      # If a process fails, the results of the others are kept; if it does not answer, the others still get their time.
       def in_turn(places, seconds, name, options = {}, announce = nil)
         deadline = Clock.now + seconds
         places.map.with_index do |place, index|
@@ -313,7 +313,7 @@ module Memscope
         raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
       end
 
-      # @return [Array<ClusterCalls::Outcome>] those of running profiles, and those that failed
+      # @return [Array<ClusterCalls::Outcome>] the outcomes with a running profile, and the failed ones
       def running(states)
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)
@@ -326,7 +326,7 @@ module Memscope
         encoded(calls, states.map { |one| one.follow { |place, state| calls.kept_profile(place, state).reading } })
       end
 
-      # Occupies one of the server's threads for these seconds; never two at once.
+      # Occupies one of the server's threads for that long; only one request at a time.
       def delta(calls, states, seconds)
         raise HttpError.new(503, "Another request is taking a delta.", { "retry-after" => seconds.to_s }) unless
           @delta.try_lock

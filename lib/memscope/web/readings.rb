@@ -28,7 +28,7 @@ module Memscope
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :CHEAP, :WALL, :OWN_WORK
 
-      # A diagnosis, and what the levers would return, both by the same ledger.
+      # A diagnosis, and a forecast of what the levers would return, both from the same ledger.
       Diagnosed = Struct.new(:diagnosis, :forecast) do
         # @return [Diagnosed] of this process
         def self.read
@@ -97,7 +97,7 @@ module Memscope
       end
 
       # @param kind [Symbol] a key of KINDS; or any other, with a block that takes the reading
-      # @param key [Array<Object>] what else tells this reading from others of its kind
+      # @param key [Array<Object>] what else distinguishes this reading from others of its kind
       # @param sharers [Integer] how many processes take this reading, each for its own clients: all of them together
       #   cost at most a tenth of the time
       # @param options [Hash{Symbol => Object}] of the kind
@@ -122,7 +122,7 @@ module Memscope
 
       private
 
-      # A block asks another process, which answers one call at a time itself.
+      # A block needs no lock here: it asks another process, which itself answers one call at a time.
       def read(kind, options)
         return yield if block_given?
         return @kinds.fetch(kind).call(**options) if CHEAP.include?(kind)

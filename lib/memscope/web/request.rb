@@ -78,7 +78,8 @@ module Memscope
         [name || (path.empty? ? "/" : path), extension]
       end
 
-      # The format with the highest quality value, the first in TYPES of equal ones; HTML without an Accept header.
+      # The format with the highest quality value (if several have it, the first in TYPES); HTML without an Accept
+      # header.
       def accepted(header)
         ranges = header.split(",").to_h { |range| ranged(range) }
         return :html if ranges.empty?

@@ -36,7 +36,7 @@ module Memscope
       def template = :error
     end
 
-    # A body whose parts are sent as they come.
+    # A body whose parts are sent as soon as they are produced.
     #
     # @api private
     class Parts
@@ -65,8 +65,8 @@ module Memscope
                 text: "text/plain; charset=utf-8" }.freeze
       private_constant :POLICY, :HEADERS, :TYPES
 
-      # Proxies and Rack::ETag would wait for the whole body: nginx is told not to, and Rack::ETag (of Rack 2) passes
-      # over what has a time of modification.
+      # Proxies and Rack::ETag would buffer the whole body. This header tells nginx not to; Rack::ETag (of Rack 2) skips
+      # responses with Last-Modified.
       AT_ONCE = { "x-accel-buffering" => "no" }.freeze
       private_constant :AT_ONCE
 
@@ -80,7 +80,7 @@ module Memscope
       end
 
       # @yieldparam send [#call] sends a part of the page
-      # @return [Array(Integer, Hash, Parts)] HTML that is sent while it is made
+      # @return [Array(Integer, Hash, Parts)] HTML that is sent while it is generated
       def parts(headers = {}, &)
         modified = { "last-modified" => Time.now.httpdate }
         [200, { **HEADERS, "content-type" => TYPES[:html], **AT_ONCE, **modified, **headers }, Parts.new(&)]

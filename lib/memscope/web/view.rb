@@ -89,7 +89,7 @@ module Memscope
       end
 
       # @param place [ClusterCalls::Place]
-      # @return [String] says that its purge begins
+      # @return [String] a line saying that this process's purge begins
       def step(place) = "<p class=\"fine\">#{Markup.of(place.to_s.capitalize)} …</p>\n"
 
       # @param page [#template] the result
@@ -102,7 +102,7 @@ module Memscope
       # @return [String, nil] the index of the worker that all links keep; nil without a cluster
       def worker
         @place ? @place.index&.to_s : request.query["worker"]&.last.to_s[/\A\d{1,4}\z/]
-      rescue HttpError # of which this page tells
+      rescue HttpError # the page itself shows this error
         nil
       end
 
@@ -168,15 +168,6 @@ module Memscope
         return "#{format('%.1f', least)} to #{format('%.1f', most)} s" if most >= 1
 
         [least, most].map { |one| (one * 100).ceil * 10 }.uniq.join(" to ").concat(" ms")
-      end
-
-      # @param finding [Finding]
-      # @param pid [Integer]
-      # @return [String] its remedy, as a command of the shell if it is a purge
-      def remedy(finding, pid)
-        finding.remedy.gsub(/^Memscope\.purge(?:\([^)]*\))?(?=\s*(?:#|$))/) do |call|
-          ["memscope purge --pid #{pid}", *call.scan(/(?<=:)\w+/)].join(" ")
-        end
       end
 
       # @return [String] the predicted effect of a lever

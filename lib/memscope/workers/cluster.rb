@@ -61,7 +61,7 @@ module Memscope
     # master keeps the last report of each worker.
     #
     # Only memscope's thread in the master writes @reports, and only Puma's loop writes @handles; each replaces one
-    # frozen Hash by another, so that readers need no lock.
+    # frozen Hash with another, so that readers need no lock.
     #
     # @api private
     class Cluster
@@ -159,7 +159,7 @@ module Memscope
         @reports = { **kept, worker.pid => [worker, Clock.now] }.freeze
       end
 
-      # The workers without those that have ended.
+      # The workers that have not ended.
       def living(workers) = workers.select { |pid, _known| alive?(pid) }
 
       def alive?(pid)

@@ -47,7 +47,7 @@ module Memscope
       #   or they span too short a time
       def per_hour = slope(readings)
 
-      # @return [Integer, nil] the same of the later half of the readings
+      # @return [Integer, nil] the same for the later half of the readings
       def recent_per_hour
         all = readings
         slope(all.last((all.size + 1) / 2))
@@ -65,12 +65,12 @@ module Memscope
       end
     end
 
-    # Reads this process, first as it was at boot. Loads nothing of Rails and none of the application's gems, so that it
-    # can be used before they are loaded.
+    # Takes readings of this process, the first when the process boots. Loads nothing of Rails and none of the
+    # application's gems, so that it can be used before they are loaded.
     #
     # @api private
     class Sampler
-      # The values whose reasons, if they are missing, are those of ProcessMemory.
+      # The values that ProcessMemory gives the reasons for, if they are missing.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
       private_constant :EXPLAINED
 

@@ -5,7 +5,7 @@ require_relative "sampler"
 
 module Memscope
   class Workers < Reading
-    # A thread that reads this process at an interval, and delivers each reading. It sleeps in between, longer if a
+    # A thread that takes readings of this process at an interval, and delivers each. It sleeps in between, longer if a
     # reading takes long, so that it uses at most SHARE of a core.
     #
     # @api private
@@ -17,7 +17,7 @@ module Memscope
       PATIENCE = 2
       private_constant :SHARE, :PATIENCE
 
-      # @return [Integer] pid of the process that it reads
+      # @return [Integer] pid of the process that it takes readings of
       attr_reader :pid
 
       # @return [Sampler]

@@ -15,7 +15,7 @@ Puma::Plugin.create do
   # to 8.0, DSL#_offer_plugins) drops the first option of the configuration file, which may be `workers`.
   def start(launcher)
     require "memscope/workers/cluster"
-    # Before there is a second thread: two threads that load files of each other can wait for each other for ever.
+    # Before there is a second thread: two threads that load files which require each other can deadlock.
     require "memscope/facade"
     Memscope.eager_load!
     return in_background { Memscope::Workers.watch } unless launcher.options[:workers].to_i.positive?

@@ -21,7 +21,7 @@ class CLITopViewTest < MemscopeTest
     @lines[3...-2]
   end
 
-  # A process that keeps its size is flat beside one that leaks; alone it is flat as well.
+  # A row that keeps its size is flat next to one that leaks; alone, it is flat as well.
   def test_sparklines_share_one_scale
     leaking = [0, 10, 20, 30].map do |more|
       [[:leak, (100 + more) * MIB, "leak"], [:flat, (183 * MIB) + (more * 3000), "flat"]]

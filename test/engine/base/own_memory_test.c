@@ -1,8 +1,10 @@
 #include "../expect.h"
 #include "base/own_memory.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -13,7 +15,7 @@
 #define NOBODY 65534
 #define SEEN ((uintptr_t)0x5a5a5a5a5a5a5a5a)
 
-/* Four pages: to read, a hole, to read, not to be read. */
+/* mapped: four pages, the first and third readable, the second unmapped, the fourth inaccessible. */
 static void expect_readings(const struct memscope_own_memory *memory, uintptr_t mapped) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), addresses[600], values[600], seen = 0;
     static char copy[64 * 4096 * 16];
@@ -30,11 +32,47 @@ static void expect_readings(const struct memscope_own_memory *memory, uintptr_t 
     EXPECT(memcmp(copy, large, sizeof copy) == 0);
 
     for (size_t index = 0; index < 600; index++)
-        addresses[index] = mapped + (index % 3) * page; /* the second of three is the hole */
+        addresses[index] = mapped + (index % 3) * page; /* every third address is on the unmapped page */
     memset(values, 1, sizeof values);
     memscope_own_memory_read_each(memory, addresses, 600, sizeof values[0], values);
     for (size_t index = 0; index < 600; index++)
         EXPECT(values[index] == (index % 3 == 1 ? 0 : SEEN));
+}
+
+/* What only this process maps. */
+static long own_kib(void) {
+    FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long kib, sum = 0;
+
+    EXPECT(rollup != NULL);
+    while (fgets(line, sizeof line, rollup) != NULL)
+        if (sscanf(line, "Private_Clean: %ld", &kib) == 1 || sscanf(line, "Private_Dirty: %ld", &kib) == 1)
+            sum += kib;
+    fclose(rollup);
+    return sum;
+}
+
+/* A forked child reads what it shares with its parent, and shares it still. */
+static void expect_sharing(void) {
+    static char heap[16 << 20], copy[64 << 10];
+    int status;
+    pid_t child;
+
+    memset(heap, 1, sizeof heap);
+    child = fork();
+    if (child == 0) {
+        struct memscope_own_memory memory;
+        long before;
+
+        memset(copy, 1, sizeof copy);
+        EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
+        before = own_kib();
+        for (size_t at = 0; at < sizeof heap; at += sizeof copy)
+            EXPECT(memscope_own_memory_read(&memory, (uintptr_t)heap + at, copy, sizeof copy));
+        _exit(own_kib() - before < 2 << 10 ? 0 : 1);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 int main(void) {
@@ -55,8 +93,9 @@ int main(void) {
     EXPECT(window.end - window.start == 65536);
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
+    expect_sharing();
 
-    /* A write to a file, even to a memfd, would end the process with SIGXFSZ. */
+    /* With this limit, a write to any file, even a memfd, would kill the process with SIGXFSZ. */
     EXPECT(setrlimit(RLIMIT_FSIZE, &no_files) == 0);
     EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
     EXPECT(memory.refusal == MEMSCOPE_DENIED);
@@ -64,8 +103,9 @@ int main(void) {
     EXPECT(window.end == window.start);
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
+    expect_sharing();
 
-    /* A process that is neither dumpable nor root may not open /proc/self/mem, but needs no right for a memfd. */
+    /* A process that is neither dumpable nor root may not open /proc/self/mem, but may create a memfd. */
     EXPECT(getuid() != 0 || setuid(NOBODY) == 0);
     EXPECT(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
     EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_DENIED);

@@ -52,7 +52,7 @@ static void test_lists_what_is_open(void) {
     EXPECT(list_open(NULL) == 0);
 }
 
-/* A child has neither the memory nor the entry, and its own scratch gets one. */
+/* A child inherits neither the memory nor the list entry; a scratch that the child opens gets an entry. */
 static void test_fork(void) {
     struct memscope_scratch scratch, own;
     int status;
@@ -71,7 +71,7 @@ static void test_fork(void) {
     memscope_scratch_close(&scratch);
 }
 
-/* More pages than are asked of the kernel at once. */
+/* More pages than one call of mincore covers. */
 static void test_what_is_resident_of_what_lasts(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 3000;
     char *map = memscope_lasting_map(pages * page);

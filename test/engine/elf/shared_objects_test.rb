@@ -3,7 +3,7 @@
 require_relative "../../test_helper"
 require_relative "../../support/allocator_fixtures"
 
-# The C test of shared_objects.c again, with other objects in front: c_tests_test.rb runs it alone.
+# The C test of shared_objects.c again, with other objects loaded before it: c_tests_test.rb runs it without them.
 class EngineSharedObjectsTest < MemscopeTest
   SOURCE = "engine/elf/shared_objects_test.c"
 

@@ -1,7 +1,8 @@
 /*
- * LIBRARY DEBUG_DIRECTORY REPLACEMENT NAME+OFFSET...: loads the library, puts another file in its place ("" leaves it,
- * "-" deletes it), and says of each address, given from an exported name on, what the engine finds there. With the one
- * NAME "all", how much CPU time 10,000 addresses of its code take, and what is found at each.
+ * LIBRARY DEBUG_DIRECTORY REPLACEMENT NAME+OFFSET...: loads the library, replaces its file with REPLACEMENT ("" leaves
+ * the file, "-" deletes it), and prints what the engine finds at each address, which is an offset from an exported
+ * name. If the only NAME is "all": prints how much CPU time the lookup of 10,000 addresses in the library's code takes,
+ * and what is found at each.
  */
 #include "../expect.h"
 #include "elf/symbols.h"

@@ -71,7 +71,7 @@ static void test_prefers(void) {
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 
-/* Neither inlined nor exported: only .symtab knows it. */
+/* Neither inlined nor exported: only .symtab lists it. */
 static __attribute__((noinline)) int known_to_symtab_only(int number) {
     __asm__ volatile("" : "+r"(number));
     return number + 1;
@@ -100,7 +100,7 @@ static void test_nowhere(struct memscope_symbols *symbols) {
 }
 
 struct code {
-    uintptr_t inside; /* which segment */
+    uintptr_t inside; /* an address in the segment to find */
     uintptr_t start, end;
 };
 
@@ -119,7 +119,9 @@ static bool find_code(const struct memscope_shared_object *object, void *context
     return code->start == 0;
 }
 
-/* dladdr names variables too, and where the linker does not part them (aarch64) constants lie between code. */
+/*
+ * dladdr names variables too, and if the linker does not separate code and constants (aarch64), they are interleaved.
+ */
 static bool dladdr_of_function(void *address, Dl_info *info) {
 #ifdef __GLIBC__
     const ElfW(Sym) * symbol;
@@ -131,7 +133,9 @@ static bool dladdr_of_function(void *address, Dl_info *info) {
 #endif
 }
 
-/* Through the code of the C library: where dladdr names a function, so do we, with the same start or one behind it. */
+/*
+ * Steps through the C library's code: where dladdr names a function, so does the engine, at the same or a later start.
+ */
 static void test_like_dladdr(struct memscope_symbols *symbols) {
     struct code code = {.inside = (uintptr_t)dlsym(RTLD_DEFAULT, "nl_langinfo")};
     struct memscope_symbol found;

@@ -5,7 +5,7 @@ require "rbconfig"
 require_relative "../../test_helper"
 require_relative "../../support/compiled"
 
-# What the engine finds in a library whose file is whole, stripped, gone, replaced or broken.
+# The symbols that the engine finds in a library whose file is intact, stripped, deleted, replaced or damaged.
 class EngineSymbolsTest < MemscopeTest
   parallelize_me!
 
@@ -107,7 +107,7 @@ class EngineSymbolsTest < MemscopeTest
 
   def strip(path) = path.tap { Compiled.run("strip", path) }
 
-  # @return [Array<String, nil>] function and offset at each of OFFSETS from outer on
+  # @return [Array<String, nil>] function and offset at each of OFFSETS from the function outer
   def names(path, replacement: "")
     lines = lookup(path, *OFFSETS.map { |offset| "outer+#{offset}" }, debug: @directory, replacement: replacement)
     @states = lines.map { |line| line[/ (.+) \S+$/, 1] }.uniq

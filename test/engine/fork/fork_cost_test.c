@@ -1,4 +1,4 @@
-/* What a fork costs: predicted by the last one, and by what is resident. Silent when right. */
+/* The predicted cost of a fork follows the last fork and the resident bytes. Silent when right. */
 #include "../expect.h"
 #include "fork/fork_cost.h"
 #include "kernel/process.h"

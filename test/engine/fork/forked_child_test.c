@@ -1,4 +1,4 @@
-/* A child that is a stranger to its host: what it is, what its host sees of it, and how it ends. Silent when right. */
+/* The forked child: its own state, what its host notices of it (nothing), and how it ends. Silent when right. */
 #include "../expect.h"
 #include "fork/forked_child.h"
 
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if __has_include(<linux/filter.h>) /* musl-gcc finds no headers of the kernel */
+#if __has_include(<linux/filter.h>) /* musl-gcc does not find the kernel's headers */
 #define HAS_FILTERS 1
 #include "../refuse_call.h"
 #else
@@ -148,7 +148,7 @@ static void test_the_host_sees_nothing(void) {
     EXPECT(memscope_forked_child_start(&child, sleep_long, NULL, -1, PATIENCE_MS) == MEMSCOPE_OK);
     EXPECT(waitpid(-1, &status, WNOHANG) == -1 && errno == ECHILD);
     close(host_pipe[1]);
-    EXPECT(read(host_pipe[0], &byte, 1) == 0); /* ends although the child lives */
+    EXPECT(read(host_pipe[0], &byte, 1) == 0); /* end of file, although the child is still alive */
     close(host_pipe[0]);
     memscope_forked_child_end(&child);
     EXPECT(child.pid == 0 && signals == 0);
@@ -158,7 +158,7 @@ static void test_the_host_sees_nothing(void) {
     signal(SIGCHLD, SIG_DFL);
 }
 
-/* A host that ignores SIGCHLD, or that waits for everything with __WALL. */
+/* A host that ignores SIGCHLD, and that waits for every child with __WALL. */
 static void test_something_else_has_reaped_it(void) {
     struct memscope_forked_child child;
     int status;
@@ -241,7 +241,7 @@ static void test_many_leave_nothing(void) {
 
 #if HAS_FILTERS
 
-/* In a process of its own, since a filter stays. */
+/* In a process of its own, since a seccomp filter cannot be removed. */
 static void test_refusal(unsigned error, enum memscope_status expected) {
     pid_t pid = fork();
     int status;

@@ -48,13 +48,13 @@ static void test_smaps(void) {
 
 static void test_malformed(void) {
     static const char *const texts[] = {
-        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 0",              /* no end of line */
-        "7f1de8000000 rw-p 00000000 00:00 0 \n",                        /* no end */
-        "7f1de8021000-7f1de8000000 rw-p 00000000 00:00 0 \n",           /* backwards */
-        "7f1de8000000-7f1de8021000 rw\n",                               /* cut */
+        "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 0",              /* no newline */
+        "7f1de8000000 rw-p 00000000 00:00 0 \n",                        /* no end address */
+        "7f1de8021000-7f1de8000000 rw-p 00000000 00:00 0 \n",           /* end below start */
+        "7f1de8000000-7f1de8021000 rw\n",                               /* truncated */
         "7f1de8000000-7f1de8021000 rw-p 00000000 00:00 \n",             /* no inode */
         "10000000000000000-20000000000000000 rw-p 00000000 00:00 0 \n", /* too large */
-        "Rss: 12 kB\n",                                                 /* of no mapping */
+        "Rss: 12 kB\n",                                                 /* before any mapping */
         "1000-2000 rw-p 00000000 00:00 0 \nRss: many kB\n",             /* no number */
     };
     struct memscope_mappings mappings;
@@ -64,7 +64,7 @@ static void test_malformed(void) {
     EXPECT(parse("", &mappings) == MEMSCOPE_OK && mappings.count == 0);
 }
 
-/* Between two reads of the file mappings may merge or grow: nothing is listed twice, and nothing is out of order. */
+/* Between two reads of the file, mappings may merge or grow: still nothing is listed twice or out of order. */
 static void test_overlapping(void) {
     struct memscope_mappings mappings;
 

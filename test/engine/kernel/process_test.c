@@ -54,7 +54,7 @@ static void test_memory_parse(void) {
 
 #ifdef __linux__
 
-/* Not with musl-gcc, which keeps out of the directory that has the kernel's headers. */
+/* Not with musl-gcc, which does not search the directory of the kernel's headers. */
 #if __has_include(<linux/filter.h>)
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -69,7 +69,7 @@ static uint64_t rss(void) {
     return statm.resident_bytes;
 }
 
-/* Opened anew each time: what the kept descriptor must agree with. */
+/* Reads a newly opened statm, with which the kept descriptor must agree. */
 static uint64_t true_rss(void) {
     struct memscope_statm statm;
     char text[256];
@@ -191,7 +191,7 @@ static void read_after_reuse(void) {
     expect_truth();
 }
 
-/* The numbers are taken by a file that reads like another process's statm. */
+/* Every descriptor number is taken over by a file whose text looks like another process's statm. */
 static void read_after_reuse_of_all(void) {
     FILE *file = tmpfile();
     int imposter;
@@ -236,7 +236,7 @@ static void read_on_signal(int signal) {
     struct memscope_statm statm;
 
     (void)signal;
-    memscope_statm_read(&statm); /* NOLINT(bugprone-signal-handler): that it may is what is tested */
+    memscope_statm_read(&statm); /* NOLINT(bugprone-signal-handler): the test is that a handler may call it */
 }
 
 static void read_under_signals(void) {
@@ -261,7 +261,7 @@ static void test_memory_read(void) {
     EXPECT(memscope_process_memory_read("self", &memory) == MEMSCOPE_OK);
     EXPECT(memory.status == MEMSCOPE_OK && memory.smaps_rollup == MEMSCOPE_OK);
     EXPECT(memscope_process_has(&memory, MEMSCOPE_PROCESS_threads));
-    EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have its own */
+    EXPECT(memory.values[MEMSCOPE_PROCESS_threads] >= 1); /* a sanitizer may have threads of its own */
     read = memory.values[MEMSCOPE_PROCESS_rss_bytes];
     EXPECT(read + MIB > true_rss() && true_rss() + MIB > read);
     EXPECT(memory.values[MEMSCOPE_PROCESS_peak_rss_bytes] + MIB > read);
@@ -294,7 +294,7 @@ static void run_all(void) {
 }
 
 #ifdef HAS_SECCOMP
-/* As a kernel before 4.14: madvise knows no MADV_WIPEONFORK. Inherited by children. */
+/* Like a kernel before 4.14: madvise rejects MADV_WIPEONFORK. Inherited by children. */
 static void forget_wipe_on_fork(void) {
     struct sock_filter steps[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

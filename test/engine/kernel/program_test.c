@@ -50,7 +50,7 @@ static void test_no_file(void) {
     EXPECT(!found);
 }
 
-/* Headers that name a dynamic linker, and its path: of 64 bits and of 32. */
+/* 64-bit and 32-bit ELF files: headers that name a dynamic linker, then its path. */
 struct wide {
     Elf64_Ehdr header;
     Elf64_Phdr segments[2];
@@ -115,7 +115,7 @@ static void test_no_program(void) {
     EXPECT(read_linker("#!/bin/sh\n0123456789", 20) == MEMSCOPE_MALFORMED);
 }
 
-/* Wherever the file ends before the path does. */
+/* Files truncated at every position before the end of the path. */
 static void test_cut_programs(void) {
     for (size_t size = 0; size < offsetof(struct wide, linker) + sizeof "/lib/ld.so"; size++)
         EXPECT(read_linker(&wide, size) == MEMSCOPE_MALFORMED);

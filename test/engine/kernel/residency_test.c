@@ -15,11 +15,11 @@ static const struct memscope_mappings_memory memory = {&list, &names};
 
 #include <errno.h>
 
-#if __has_include(<linux/seccomp.h>) /* the kernel's headers are not among musl-gcc's */
+#if __has_include(<linux/seccomp.h>) /* musl-gcc does not find the kernel's headers */
 
 #include "../refuse_call.h"
 
-/* The kernel answers every ioctl of this process with ENOTTY: a kernel before 6.7, as far as PAGEMAP_SCAN goes. */
+/* Makes every ioctl of this process fail with ENOTTY, as PAGEMAP_SCAN does before Linux 6.7. */
 static void deny_ioctl(void) {
     EXPECT(refuse_call(SYS_ioctl, ENOTTY));
 }
@@ -32,7 +32,7 @@ static void deny_ioctl(void) {
 
 #endif
 
-/* Every third page is written, every third only read: those hold the zero page and are in nobody's RSS. */
+/* Of every three pages, the first is written, and the second only read: it maps the zero page and so is in no RSS. */
 static char *checkered_mapping(size_t page) {
     char *mapped = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     volatile char sink = 0;
@@ -83,7 +83,10 @@ static void check(enum memscope_residency_source source, const char *mapped, siz
     EXPECT(memscope_residency_between(&residency, (uintptr_t)mapped + 1, (uintptr_t)mapped + 11) == 10);
 }
 
-/* Enough read-only pages that pagemap alone would be wrong by more than it may drift; smaps then tells them. */
+/*
+ * So many zero pages that pagemap exceeds RSS by more than the allowed drift; then smaps tells them from resident
+ * pages.
+ */
 static void test_many_zero_pages_by_pagemap(size_t page) {
     size_t size = (size_t)8 << 20;
     volatile const char *mapped = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,8 +1,8 @@
-/* What the kernel would take back: a locked page, one that is not, and all of them where madvise is refused. */
+/* Whether pages can be returned: a locked page, an unlocked page, and any page if madvise is refused. */
 #include "../expect.h"
 #include "kernel/returnable.h"
 
-/* A sanitizer replaces mlock by nothing; musl's compiler finds none of the kernel's headers. */
+/* A sanitizer replaces mlock with a no-op; musl-gcc does not find the kernel's headers. */
 #if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 
 #include "../refuse_call.h"
@@ -49,7 +49,7 @@ int main(void) {
     EXPECT(!memscope_is_locked(start, start + 2 * page) && !memscope_is_locked(start + 3 * page, start + 4 * page));
     EXPECT(pages[0] == 1 && pages[3 * page] == 1);
     EXPECT(munmap(pages, 4 * page) == 0);
-    EXPECT(!memscope_is_locked(start, start + page)); /* nothing is there */
+    EXPECT(!memscope_is_locked(start, start + page)); /* nothing is mapped there */
     in_child(check_all_locked);
     in_child(check_refused);
     return 0;

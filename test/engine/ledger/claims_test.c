@@ -5,7 +5,7 @@
 
 #define SPACE 4096
 
-/* An owner for every address: the first that claimed it, as the interface promises. */
+/* The expected owner of every address: the first that claimed it, as the interface promises. */
 static unsigned char owners[SPACE];
 static unsigned seed = 20231;
 
@@ -48,7 +48,7 @@ static void claim_round(struct memscope_claims *claims, unsigned char owner) {
         ranges[count++].end = end < SPACE ? end : SPACE;
         address = end + next_random(200);
     }
-    for (size_t index = 0; index < count; index++) { /* in no order */
+    for (size_t index = 0; index < count; index++) { /* shuffles the ranges */
         size_t other = next_random((unsigned)count);
         uintptr_t start = ranges[index].start, end = ranges[index].end;
 
@@ -104,7 +104,7 @@ static void test_gaps_are_what_nobody_claimed(void) {
     memscope_scratch_close(&buffer);
 }
 
-/* Two that overlap between settlings (a reading that races with the process): nothing is counted twice. */
+/* Claims that overlap and are settled together (the reading races with the process): nothing is counted twice. */
 static void test_overlap_is_cut(void) {
     struct memscope_scratch list, buffer;
     struct memscope_claims claims;

@@ -69,7 +69,7 @@ static uint64_t sum(uint64_t main_bytes, uint64_t arena_bytes) {
     return main_bytes + arena_bytes;
 }
 
-/* uordblks counts cached chunks and the arenas' own descriptions as in use, fordblks counts the tops as free. */
+/* uordblks counts cached chunks, heap_info and malloc_state as in use; fordblks counts the tops as free. */
 static void check_against_mallinfo2(void) {
     struct mallinfo2 info;
 
@@ -98,7 +98,7 @@ static void *fragment(void *argument) {
     return argument;
 }
 
-/* Blocks that go to the fast bins: malloc_trim joins them with what is free beside them. */
+/* Frees blocks into the fastbins: malloc_trim merges them with adjacent free chunks. */
 static void *fragment_finely(void *argument) {
     static __thread char *blocks[BLOCKS];
 
@@ -129,7 +129,7 @@ static void check_trim_forecast(void) {
     EXPECT(predicted >= returned - returned / 33 && predicted <= returned + returned / 33);
 }
 
-/* malloc/malloc.c: what the walk reads of an arena, and the chunks of its one heap. */
+/* The part of an arena that the walk reads (malloc/malloc.c), and the chunks of its only heap. */
 struct made_up_heap {
     struct memscope_glibc_heap_info info;
     struct {
@@ -141,7 +141,9 @@ struct made_up_heap {
     } fast, top;
 };
 
-/* As when the heap grew after the residency was read: the fast chunk is on a page that was not resident then. */
+/*
+ * Unless fast_is_resident, as if the heap had grown since residency was read: the fast chunk's page was not resident.
+ */
 static void walk_made_up_heap(const struct made_up_heap *heap, bool fast_is_resident) {
     const struct memscope_range range = {fast_is_resident ? (uintptr_t)heap : (uintptr_t)&heap->top,
                                          (uintptr_t)(heap + 1)};
@@ -167,10 +169,10 @@ static void check_a_heap_that_changes_meanwhile(void) {
     heap.state.fastbins[0] = (uintptr_t)&heap.fast;
     heap.state.top = (uintptr_t)&heap.top;
     heap.fast.size = sizeof heap.fast | 1;
-    heap.fast.next = (uintptr_t)&heap.fast.next >> 12; /* PROTECT_PTR: the last one */
+    heap.fast.next = (uintptr_t)&heap.fast.next >> 12; /* NULL by PROTECT_PTR: the last fast chunk */
     heap.top.size = sizeof heap.top | 1;
     walk_made_up_heap(&heap, true);
-    alarm(10); /* a walk that does not end would be killed */
+    alarm(10); /* kills a walk that does not end */
     walk_made_up_heap(&heap, false);
     alarm(0);
 }

@@ -1,4 +1,4 @@
-/* The pieces of the main arena, where the program break cannot rise, against what glibc says it has. */
+/* The pieces of the main arena once the program break cannot be raised, against glibc's own totals. */
 #include "../expect.h"
 #include "ledger/glibc_chunks.h"
 #include "ledger/glibc_pieces.h"
@@ -18,7 +18,7 @@ static struct memscope_claims claims;
 static struct memscope_glibc_regions regions;
 static struct memscope_chunk_totals totals;
 
-/* Claims the pieces and walks them; what malloc_trim would return of them is in totals. */
+/* Claims the pieces and walks them; totals then also holds what malloc_trim would return. */
 static void look(void) {
     const struct memscope_mappings_memory memory = {&list, &names};
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), top = 0;
@@ -60,7 +60,7 @@ static uint64_t claimed_bytes(void) {
     return bytes;
 }
 
-/* As a static mapping near the heap does, or an exhausted range for it. */
+/* Keeps the break from rising, as a static mapping near the heap or an exhausted range does. */
 static void block_the_break(void) {
     char *next = (char *)(((uintptr_t)sbrk(0) + 4095) & ~(uintptr_t)4095);
 

@@ -98,7 +98,7 @@ static void test_checks(void) {
     ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &beside_ractors);
     ledger.ruby.whole_pages_found = 98;
     expect_check(&ledger, MEMSCOPE_ROW_ruby_heap, "GC.stat heap_allocated_pages", 100 * 65536, 98 * 65536);
-    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31); /* which has no pages */
+    ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_31); /* a layout without pages */
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_malloc, &check));
     EXPECT(!memscope_ledger_row_check(&ledger, MEMSCOPE_ROW_ruby_heap, &check));
 }

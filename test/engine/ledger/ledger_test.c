@@ -1,5 +1,5 @@
 /*
- * The ledger of a process without Ruby: a layout without heap pages, and glibc's malloc or none that is known.
+ * The ledger of a process without Ruby: the layout has no heap pages, and malloc is glibc's or unknown.
  */
 #include "../expect.h"
 #include "ledger/ledger.h"
@@ -33,10 +33,10 @@ static struct memscope_ledger read_ledger(enum memscope_ledger_malloc malloc_kin
     EXPECT(sum == (int64_t)ledger.residency.resident_bytes);
     memscope_ledger_close(&ledger);
     memscope_scratch_close(&scratch);
-    return ledger; /* its numbers; what pointed into scratch memory is gone */
+    return ledger; /* only its numbers are valid: its pointers led into scratch memory */
 }
 
-/* What each row rose by between two readings; at most slack in all but one. */
+/* Expects one row to have risen by bytes between two readings, and all others to have stayed, within a tolerance. */
 static void expect_rise(const struct memscope_ledger *before, const struct memscope_ledger *after,
                         enum memscope_row row, int64_t bytes) {
     int64_t rise = after->bytes[row] - before->bytes[row];
@@ -123,7 +123,7 @@ static void test_thread_stacks_live_and_cached(void) {
 
 static void *fill_arena(void *argument) {
     for (int index = 0; index < 16 * 1024; index++) {
-        char *volatile block = malloc(1000); /* volatile: what nobody reads need not be allocated */
+        char *volatile block = malloc(1000); /* volatile: else the compiler may drop the malloc */
 
         memset(block, 1, 1000);
     }
@@ -141,8 +141,8 @@ static void test_arenas(void) {
 }
 
 /*
- * glibc's own count of its mapped chunks is the independent check; alignments and mremap included. Each mremap leaves
- * hblkhd of 2.43 sixteen bytes too high, for ever.
+ * glibc's own count of its mmapped chunks is the independent check, also for aligned and mremapped blocks. In 2.43,
+ * each mremap leaves hblkhd sixteen bytes too high for good.
  */
 static void test_mmapped_chunks_equal_mallinfo2(void) {
     struct memscope_ledger ledger;

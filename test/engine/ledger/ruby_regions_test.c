@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Shape tables of any size do: what is tested is how they lie. */
+/* The sizes of the shape tables do not matter: only their placement is tested. */
 #define PAGE ((size_t)4096)
 #define LIST (5 * PAGE)
 #define CACHE (9 * PAGE)
@@ -57,7 +57,7 @@ static void add_mapping(struct world *world, uintptr_t start, uintptr_t end) {
         (struct memscope_mapping){.start = start, .end = end, .name = "", .readable = true, .writable = true};
 }
 
-/* A key, and the shape with the lowest bit as a flag. */
+/* Writes a node: a key, and the shape with a flag in its lowest bit. */
 static void write_node(uintptr_t cache, uintptr_t shape) {
     ((uintptr_t *)cache)[0] = 0xa123;
     ((uintptr_t *)cache)[1] = shape | 1;
@@ -70,7 +70,7 @@ static void claim(struct world *world) {
     memscope_claims_settle(&world->claims);
 }
 
-/* How much of [start, end) is the shape tables'. */
+/* Bytes claimed for shape tables in [start, end). */
 static size_t claimed(const struct world *world, uintptr_t start, uintptr_t end) {
     size_t bytes = 0;
 
@@ -87,7 +87,7 @@ static size_t claimed_in_all(const struct world *world) {
     return claimed(world, 0, UINTPTR_MAX);
 }
 
-/* As the kernel places them: the list right above the cache, in one mapping. */
+/* The usual placement by the kernel: the list right above the cache, in one mapping. */
 static void test_one_mapping(size_t claimed_below, size_t claimed_above) {
     struct world world;
     uintptr_t start, cache;
@@ -108,7 +108,7 @@ static void test_one_mapping(size_t claimed_below, size_t claimed_above) {
     close_world(&world);
 }
 
-/* Where each mapping has a name, or is aligned, they are two. */
+/* If each mapping is named or aligned, the tables are two mappings. */
 static void test_two_mappings(uintptr_t shape_offset, size_t list_bytes, bool address_known, size_t expected) {
     struct world world;
     uintptr_t list, cache;
@@ -126,7 +126,7 @@ static void test_two_mappings(uintptr_t shape_offset, size_t list_bytes, bool ad
     close_world(&world);
 }
 
-/* One of just that size, but a program's own. */
+/* A mapping of exactly that size, but a program's own. */
 static void test_a_stranger(uintptr_t word) {
     struct world world;
     uintptr_t start;
@@ -160,11 +160,17 @@ static void test_a_list_alone(void) {
 
 #define PAGES ((size_t)6)
 
-/* Where a page's descriptor holds what leads back to it: since Ruby 3.4 its address, before that its first slot's. */
+/*
+ * The word of a descriptor that leads back to its page: since Ruby 3.4 the page's address, before that its first
+ * slot's.
+ */
 #define SLOT_OFFSET 64
 #define WORD 3
 
-/* Heap pages of one word that points to a descriptor each, and then a block that points to something else. */
+/*
+ * Heap pages whose first word points to a descriptor each, then a block that points to another page's descriptor.
+ * led_to: the offset in the page that its descriptor points back to.
+ */
 static void test_unlisted_pages(size_t led_to, bool listed, size_t expected_whole, size_t expected_empty) {
     static uintptr_t descriptors[PAGES][32];
     struct memscope_ruby_regions regions = {0};
@@ -209,7 +215,7 @@ static void test_unlisted_pages(size_t led_to, bool listed, size_t expected_whol
 #define CHUNK_BYTES ((size_t)512 << 20)
 #define CHUNK_HEADER (2 * PAGE)
 
-/* A chunk with room for many threads' stacks, of which the second has a footer that says where it is. */
+/* A chunk with room for many threads' stacks; the second stack has a footer that names its chunk and index. */
 static void test_stacks_that_migrate(size_t index_said, bool expected) {
     size_t thread_bytes = 2 * STACK_BYTES + PAGE;
     uintptr_t chunk, stack, guard, *footer;
@@ -248,8 +254,8 @@ int main(void) {
     test_two_mappings(9 * SHAPE_BYTES, LIST + PAGE, false, 0);
     test_two_mappings(LIST, LIST, true, LIST); /* not the cache of this list */
     test_a_stranger(0);
-    test_a_stranger(PAGE);         /* into itself */
-    test_a_stranger(CACHE + LIST); /* behind it */
+    test_a_stranger(PAGE);         /* points into itself */
+    test_a_stranger(CACHE + LIST); /* points past its end */
     test_a_list_alone();
     test_unlisted_pages(0, false, PAGES, 0);
     test_unlisted_pages(0, true, 0, PAGES - 1);
@@ -257,7 +263,7 @@ int main(void) {
     test_unlisted_pages(SLOT_OFFSET, true, 0, PAGES - 1);
     test_unlisted_pages(2 * PAGE, false, 0, 0); /* nothing leads back */
     test_stacks_that_migrate(1, true);
-    test_stacks_that_migrate(0, false); /* too far behind the chunk's header */
+    test_stacks_that_migrate(0, false); /* the stack would begin too far past the chunk's start */
     test_stacks_that_migrate(2, false);
     return EXIT_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /*
- * malloc_info's own XML, and on the last line what the engine read in between two such texts that were the same: the
- * engine's own reading changes nothing.
+ * Prints malloc_info's own XML, and on the last line what the engine read. malloc_info is called before and after the
+ * engine's reading and must say the same both times: the reading itself changes nothing.
  */
 #include "malloc/glibc_info.h"
 
@@ -111,7 +111,7 @@ int main(void) {
         pthread_create(&thread, NULL, fragment, &all_allocated);
     pthread_barrier_wait(&all_allocated);
     fragment(NULL);
-    describe(before); /* takes from the free lists what a stream needs, and leaves it in this thread's cache */
+    describe(before); /* takes the stream's block from the free lists, and leaves it in this thread's cache */
     describe(before);
     if (memscope_scratch_open(&list) != MEMSCOPE_OK || memscope_scratch_open(&sizes) != MEMSCOPE_OK ||
         memscope_glibc_read_arenas(&(struct memscope_glibc_arenas_memory){&list, &sizes}, &arenas) != MEMSCOPE_OK)

@@ -1,4 +1,4 @@
-/* The parser of malloc_info: the text of each known format, and of none. */
+/* The parser of malloc_info's text, in each known format and in none of them. */
 #include "../expect.h"
 #include "malloc/glibc_info.h"
 
@@ -65,7 +65,7 @@ static void test_without_fastbins(void) {
     EXPECT(!arenas.merged.has_fastbins && arenas.merged.free_blocks == 1);
 }
 
-/* What a later glibc may add is passed over; the order of the attributes does not matter. */
+/* Elements that a later glibc may add are skipped; the order of the attributes does not matter. */
 static void test_unknown_elements(void) {
     EXPECT(parse(BEGINNING
                  "<arenas max=\"8\"/>\n<heap nr=\"4\">\n<tcache count=\"7\"/>\n"

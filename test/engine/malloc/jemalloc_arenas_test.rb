@@ -11,7 +11,7 @@ class EngineJemallocArenasTest < MemscopeTest
 
   ROWS = File.readlines(File.join(Compiled::ENGINE, "malloc/jemalloc_arenas.def")).grep(/^KEY/)
              .map { |row| row.match(/\AKEY\((\w+), (\w+), "([\w.]+)", (\w+), (\w+)\)$/).captures }.freeze
-  # Upstream's keys that its JSON has under another word, and those that it prints for people only.
+  # Upstream's keys that have another name in its JSON, and those that are only in its text for people.
   PRINTED = { "uptime" => "uptime_ns" }.freeze
   NOT_PRINTED = { "BIN" => ["nslabs"], "LARGE" => %w[nmalloc ndalloc nrequests] }.freeze
 
@@ -29,7 +29,7 @@ class EngineJemallocArenasTest < MemscopeTest
     ChildProcess.run_command(program, mode, preload: preload, env: env)
   end
 
-  # What jemalloc prints, the arenas as the engine reads them, and the size classes of each: of one epoch.
+  # What jemalloc prints, the arenas as the engine reads them, and the size classes of each, all from one epoch.
   def readings
     @readings ||= begin
       env = { "MALLOC_CONF" => "narenas:#{ARENAS},dirty_decay_ms:4000,muzzy_decay_ms:-1" }
@@ -40,7 +40,7 @@ class EngineJemallocArenasTest < MemscopeTest
 
   def keys(group) = ROWS.filter_map { |row| row[2] if row.first == group }
 
-  # What malloc_stats_print has of the keys of a group.
+  # The values in malloc_stats_print's output for the keys of a group.
   def printed_row(printed, group)
     (keys(group) - NOT_PRINTED.fetch(group, [])).to_h do |key|
       [key, printed.dig(*PRINTED.fetch(key, key).split("."))]
@@ -64,7 +64,7 @@ class EngineJemallocArenasTest < MemscopeTest
     each_arena { |name, expected, arena| assert_equal printed_row(expected, "ARENA"), arena["numbers"], name }
   end
 
-  # Up to 5.3.0 malloc_stats_print's JSON has only num_ops right (jemalloc's commit 12b33ed8 mended it).
+  # Up to 5.3.0, only num_ops is correct in malloc_stats_print's JSON (fixed by jemalloc's commit 12b33ed8).
   def test_every_number_of_every_mutex_is_what_jemalloc_prints
     right = readings.first["version"].start_with?("5.3.0") ? ["num_ops"] : keys("MUTEX")
     each_arena do |name, expected, arena|
@@ -109,7 +109,7 @@ class EngineJemallocArenasTest < MemscopeTest
     lists.except("all").each { |name, list| yield name, printed, printed.dig("stats.arenas", name), list }
   end
 
-  # All indices were asked for, and three behind the last.
+  # All indexes were requested, and three past the last one.
   def test_there_are_classes_of_each_arena_and_of_no_other
     _, read, lists = readings
 

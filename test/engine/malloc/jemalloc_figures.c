@@ -1,11 +1,11 @@
 /*
  * Exercises jemalloc.c in a program of its own, with a jemalloc preloaded or none:
  *
- *   figures   malloc_stats_print's JSON on the first line, what the engine read right after it on the second
+ *   figures   malloc_stats_print's JSON on the first line, what the engine read right after that on the second
  *   arenas    malloc_stats_print's JSON, then the arenas, then the size classes of each and of all
  *   quiet     by how much this thread's thread.allocated rises over 100 readings: {"allocated":0}
- *   mixed     how many of 10 readings say that someone else advanced the epoch in between
- *   mixed_arenas  the same of the arenas and of the size classes
+ *   mixed     how many of 10 readings say that someone else advanced the epoch meanwhile
+ *   mixed_arenas  the same for readings of the arenas and of the size classes
  *   absent    the status of a reading, and the reason
  */
 #include "malloc/jemalloc.h"
@@ -25,7 +25,7 @@
 extern __attribute__((weak)) void malloc_stats_print(void (*write)(void *, const char *), void *context,
                                                      const char *options);
 
-/* Linked with --wrap, so that figures are read of the very epoch that malloc_stats_print took. */
+/* Linked with --wrap, so that the engine can read the same epoch that malloc_stats_print took. */
 enum memscope_status __real_memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
 enum memscope_status __wrap_memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc);
 static bool epoch_stays;
@@ -64,7 +64,7 @@ static void *fragment(void *context) {
     return context;
 }
 
-/* Every other thread stays, asleep, so that its arena has a thread, and that thread a cache. */
+/* Every second thread stays, asleep, so that its arena has a thread with a cache. */
 static void *allocate_and_stay(void *stays) {
     fragment(NULL);
     pthread_barrier_wait(&all_allocated);
@@ -102,7 +102,7 @@ static void print_stats(const struct memscope_jemalloc_stats *stats) {
 }
 #undef STAT
 
-/* malloc_stats_print's text as one line. */
+/* Prints malloc_stats_print's text as one line. */
 static void print_printed(void) {
     for (char *character = printed; *character; character++) {
         if (*character == '\n')
@@ -133,7 +133,7 @@ static const char *separated(const char **separator) {
     return now;
 }
 
-/* The numbers of a group under upstream's keys, as pairs of a JSON object. */
+/* Prints the numbers of a group under upstream's keys, as pairs of a JSON object. */
 static void print_row(enum memscope_jemalloc_group group, const struct memscope_jemalloc_row *row) {
     size_t count;
     const struct memscope_jemalloc_key *keys = memscope_jemalloc_keys(group, &count);
@@ -144,7 +144,7 @@ static void print_row(enum memscope_jemalloc_group group, const struct memscope_
             printf("%s\"%s\":%lld", separated(&separator), keys[index].key, (long long)row->values[index]);
 }
 
-/* malloc_stats_print's JSON has wrong numbers of mutexes up to 5.3.0, so each is read under its full name too. */
+/* Up to 5.3.0, malloc_stats_print's JSON has wrong numbers for mutexes, so each is read under its full name too. */
 static void print_mutex_by_name(size_t arena, const char *mutex) {
     size_t count;
     const struct memscope_jemalloc_key *keys = memscope_jemalloc_keys(MEMSCOPE_JEMALLOC_MUTEX, &count);
@@ -194,7 +194,7 @@ static void print_class(const struct memscope_jemalloc_class *class) {
     printf("}}");
 }
 
-/* The classes of one arena, as a pair of the JSON object; nothing where the arena is not there. */
+/* Prints the classes of one arena, as a pair of the JSON object; nothing if there is no such arena. */
 static void print_classes_of(unsigned arena, const char *name) {
     struct memscope_jemalloc_classes classes;
     struct memscope_scratch scratch;
@@ -242,7 +242,7 @@ static int arenas(void) {
     return 0;
 }
 
-/* Each at an epoch of its own. */
+/* Reads the arenas and the size classes, each at an epoch of its own. */
 static void read_arenas_and_classes(int *mixed_arenas, int *mixed_classes) {
     static struct memscope_jemalloc_arenas all;
     static struct memscope_jemalloc_classes classes;

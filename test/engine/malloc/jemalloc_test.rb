@@ -7,7 +7,7 @@ class EngineJemallocTest < MemscopeTest
   JEMALLOC = AllocatorFixtures::JEMALLOC
   STATS = File.join(Compiled::ENGINE, "malloc/jemalloc_stats.def")
 
-  # jemalloc_keys.c's weak references must survive into a program as they do into an extension.
+  # jemalloc_keys.c's weak references must be kept in a program, as they are in an extension.
   KEEP_WEAK = "-Wl,-z,dynamic-undefined-weak"
   WRAPPED = "-Wl,--wrap=memscope_jemalloc_advance_epoch"
 
@@ -40,7 +40,7 @@ class EngineJemallocTest < MemscopeTest
     json.dig("arenas", "bin").zip(json.dig("stats.arenas", "merged", "bins"))
   end
 
-  # Where malloc_stats_print's JSON has a key.
+  # The value of a key in malloc_stats_print's JSON.
   def printed(json, key)
     path = key.sub("stats.arenas.4096.", "stats_arenas.merged.").split(".")
     json.dig(*path.map { |part| part == "stats_arenas" ? "stats.arenas" : part })
@@ -124,7 +124,7 @@ class EngineJemallocTest < MemscopeTest
     assert_equal ["jemalloc", true, []], reading.values_at("name", "proved", "others")
   end
 
-  # Two declarations of one function that differ are an error to the compiler.
+  # The compiler rejects two different declarations of one function.
   def test_the_declarations_are_upstreams
     check = Compiled.path("declarations.c")
     File.write(check, "#include <jemalloc/jemalloc.h>\n#include \"malloc/jemalloc_keys.c\"\n")

@@ -1,4 +1,4 @@
-/* What can be pulled where nothing is preloaded, and what is refused there. */
+/* Which levers run and which are refused when no allocator is preloaded. */
 #include "../expect.h"
 #include "malloc/allocator.h"
 #include "malloc/jemalloc_control.h"

@@ -3,7 +3,7 @@
 
 int main(void) {
     struct memscope_mallinfo before, after;
-    void *block, *volatile first = malloc(1); /* before it glibc has served nobody, and says nothing */
+    void *block, *volatile first = malloc(1); /* before its first malloc, glibc reports only zeros */
 
     if (memscope_mallinfo_read(&before) == MEMSCOPE_UNSUPPORTED)
         SKIP("no mallinfo2 here");

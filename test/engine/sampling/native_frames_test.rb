@@ -3,15 +3,16 @@
 require_relative "../../test_helper"
 require_relative "../../support/compiled"
 
-# The native frames of a stack by the rules that are kept, against libgcc's unwinder, which is asked at the same malloc:
-# in a program with frames of every kind, and in a Ruby that calls much of its own and of other libraries.
+# Compares the native frames of a stack, as the cached unwind rules find them, with those of libgcc's unwinder at the
+# same malloc call: in a program with frames of every kind, and in a Ruby that calls much of its own code and other
+# libraries.
 class EngineNativeFramesTest < MemscopeTest
   ENGINE = %w[sampling/native_frames.c sampling/unwind_rules.c elf/object_lookup.c elf/shared_objects.c base/scratch.c
               base/own_memory.c base/status.c].freeze
   SAMPLER = %w[sampling/import_sampler.c sampling/imports.c sampling/sample_table.c base/protections.c].freeze
   Comparison = Struct.new(:stacks, :frames, :different, :without_rule)
 
-  # What has a plain rule is nearly all: else the comparison would be of libgcc with itself.
+  # Nearly all frames have a plain rule: otherwise libgcc would be compared with itself.
   RUBY = <<~'RUBY'
     %w[date json openssl set zlib].each { |library| require library }
     Formatter = Struct.new(:text) { def call(number) = "#{text} #{number}" }
@@ -56,7 +57,7 @@ class EngineNativeFramesTest < MemscopeTest
     end
   end
 
-  # The C library tells of one segment at a time then: tables that are in another one are for libgcc.
+  # The C library then reports one segment at a time: tables in another segment are left to libgcc.
   def test_frames_of_a_program_with_gaps_between_its_segments
     gaps = %w[-no-pie -Wl,-z,separate-code -Wl,-z,max-page-size=0x200000]
     found = compare(Compiled.program("fixtures/frames.c", arguments: ["-pthread", *gaps], as: "gaps"))
@@ -74,7 +75,7 @@ class EngineNativeFramesTest < MemscopeTest
     assert_operator found.without_rule, :<, found.frames / 1000
   end
 
-  # All is where it was, but for the room in a frame: what was learnt of the one is wrong for the other.
+  # Both builds have the same addresses, but another frame size: rules cached for one are wrong for the other.
   def test_frames_of_a_library_that_is_rebuilt
     builds = [12_288, 4096].map { |room| Compiled.shared("room.c", "-DROOM=#{room}", as: "room_#{room}.so") }
     program = Compiled.program("fixtures/reload.c", arguments: ["-ldl"])
@@ -87,7 +88,7 @@ class EngineNativeFramesTest < MemscopeTest
     end
   end
 
-  # The stack of a malloc in it is not to be had by it: it would wait for the lock that it has.
+  # When the unwinder itself calls malloc, it cannot unwind that call's stack: it would wait for a lock that it holds.
   %w[rules imports].each do |way|
     define_method("test_an_unwinder_that_allocates_by_#{way}") do
       program = Compiled.program("fixtures/registered_frames.c",

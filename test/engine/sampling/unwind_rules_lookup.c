@@ -1,6 +1,6 @@
 /*
- * LIBRARY: loads it, reads addresses in its code from standard input, hexadecimal and as in the file, and says of each
- * how the engine gets from there to the caller, in readelf's notation.
+ * LIBRARY: loads the library, reads addresses in its code from standard input (hexadecimal, as in the file), and prints
+ * for each how the engine steps from there to the caller, in readelf's notation.
  */
 #include "../expect.h"
 #include "sampling/unwind_rules.h"

@@ -9,7 +9,7 @@
 #define ROOM 128
 #define SIZE 0x40 /* of the function, in bytes of code */
 
-/* Code in units of 1, data in units of -8, the return address in register 16, addresses relative and of 4 bytes. */
+/* A CIE: code alignment factor 1, data alignment factor -8, return address register 16, relative 4-byte addresses. */
 static const uint8_t plain[] = {1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x80 | 16, 1, 0};
 
 struct section {
@@ -27,7 +27,7 @@ static void add(struct section *section, const uint8_t *bytes, size_t length) {
     section->length += length;
 }
 
-/* A common part and one description, of a function with these instructions. */
+/* Parses a CIE with these contents, and an FDE with these instructions. */
 static struct memscope_unwind_rule parse(const uint8_t *common, size_t common_length, const uint8_t *instructions,
                                          size_t length, uint64_t distance) {
     struct section section = {.length = 0};
@@ -60,7 +60,7 @@ static void test_places(void) {
     expect_rule(PARSE(SIZE, 0), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(SIZE + 1, 0), MEMSCOPE_UNWIND_UNDESCRIBED, 0, 0);
     expect_rule(PARSE(0, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
-    /* From the 4th byte on: a call that ends there is in the row before. */
+    /* The new row begins at offset 4: a call instruction that ends there is still in the row before. */
     expect_rule(PARSE(4, 0x40 | 4, 0x0e, 24), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(5, 0x40 | 4, 0x0e, 24), MEMSCOPE_UNWIND_BY_RSP, 24, 0);
     expect_rule(PARSE(5, 0x02, 4, 0x0e, 24), MEMSCOPE_UNWIND_BY_RSP, 24, 0);
@@ -80,11 +80,11 @@ static void test_registers(void) {
     expect_rule(PARSE(1, 0x16, 3, 1, 0), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(1, 0x07, 16), MEMSCOPE_UNWIND_OUTERMOST, 0, 0);
     expect_rule(PARSE(1, 0x07, 6), MEMSCOPE_UNWIND_OTHER, 0, 0);
-    expect_rule(PARSE(1, 0x80 | 16, 2), MEMSCOPE_UNWIND_OTHER, 0, 0);  /* not below the CFA */
-    expect_rule(PARSE(1, 0x11, 6, 0x7f), MEMSCOPE_UNWIND_OTHER, 0, 0); /* above it */
+    expect_rule(PARSE(1, 0x80 | 16, 2), MEMSCOPE_UNWIND_OTHER, 0, 0);  /* not right below the CFA */
+    expect_rule(PARSE(1, 0x11, 6, 0x7f), MEMSCOPE_UNWIND_OTHER, 0, 0); /* above the CFA */
 }
 
-/* Only a stack that the function has changed to needs a rule for rsp. */
+/* Only a function that switches stacks needs a rule for rsp. */
 static void test_stack_pointer(void) {
     expect_rule(PARSE(1, 0x80 | 7, 2), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x16, 7, 1, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
@@ -135,7 +135,7 @@ static void test_common_parts(void) {
     expect_rule(WITH_COMMON(1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x00, 0x0c, 7, 8, 0x90, 1), MEMSCOPE_UNWIND_OTHER, 0, 0);
 }
 
-/* An index whose table begins at the end of what can be read. */
+/* An index whose table would begin where the readable memory ends. */
 static void test_index_that_says_too_much(void) {
     const uint8_t header[] = {1, 0x1b, 0x03, 0x3b, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);

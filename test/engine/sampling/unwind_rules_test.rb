@@ -4,8 +4,8 @@ require "open3"
 require_relative "../../test_helper"
 require_relative "../../support/compiled"
 
-# The rules by which the engine gets from a frame to its caller's, against what readelf makes of the same tables: every
-# row of the libraries that most frames are in.
+# Compares the rules by which the engine unwinds a frame with readelf's output for the same tables: every row of the
+# libraries that contain most frames.
 class EngineUnwindRulesTest < MemscopeTest
   LIBRARIES = { of_ruby: /libruby/, of_the_c_library: /libc\.so/, with_functions_in_assembly: /libcrypto/ }.freeze
 
@@ -35,7 +35,7 @@ class EngineUnwindRulesTest < MemscopeTest
     mapped.grep(pattern).first&.then { |path| File.realpath(path) }
   end
 
-  # At the end of a call whose last byte is the row's first.
+  # The rules at start + 1: a return address after a call whose last byte is the row's first.
   def rules_of(path, starts)
     lookup = Compiled.program("engine/sampling/unwind_rules_lookup.c",
                               engine: %w[elf/object_lookup.c sampling/unwind_rules.c], arguments: ["-ldl"])
@@ -44,8 +44,8 @@ class EngineUnwindRulesTest < MemscopeTest
     output.lines(chomp: true)
   end
 
-  # Where each row of each description starts, and what the engine is to say of it. What is in .debug_frame alone is not
-  # there while the program runs.
+  # Where each row of each FDE starts, and the rule that the engine must find for it. Skips .debug_frame, which is not
+  # loaded while a program runs.
   def rows_of(path)
     of_signals = {}
     columns = common = nil

@@ -3,7 +3,7 @@
 require_relative "../../test_helper"
 require_relative "../../support/generated_application"
 
-# `rails generate memscope:install` in an application as `rails new` makes it, which is booted with what was written.
+# Runs `rails generate memscope:install` in an application as `rails new` makes it, and boots it with the result.
 class GeneratorTest < MemscopeTest
   parallelize_me!
 
@@ -34,7 +34,7 @@ class GeneratorTest < MemscopeTest
     assert_empty(text.lines(chomp: true).reject { |line| line.size <= 120 && line !~ /\s\z/ })
   end
 
-  # Every setting is a comment. The tasks are there.
+  # With every setting commented out, the application boots, and the rake tasks exist.
   def boots_with_it_as_it_is(application)
     out = succeed(application.run("bin/rails", "--tasks", "memscope")).out
     found = succeed(application.run("bin/rails", "runner", SEEN, env: { "RAILS_ENV" => "production" })).out
@@ -43,7 +43,7 @@ class GeneratorTest < MemscopeTest
     assert_equal "[false, nil, true]", found.lines.last.chomp
   end
 
-  # A setting of the environment's file, and one of each line that was a comment; the initializer has the last word.
+  # With settings in the environment's file, and with every commented line enabled; the initializer overrides that file.
   def boots_with_it_as_it_is_changed(application)
     path = "config/environments/production.rb"
     lines = "  config.memscope.username = \"x\"\n  config.memscope.actions = false\nend"

@@ -34,7 +34,7 @@ class FlameGraphTest < MemscopeTest
     end
   end
 
-  # Frame => its width as a share of the graph's.
+  # Each frame's width as a share of the graph's.
   def frames(page)
     page.evaluate(<<~JS).to_h
       (() => {
@@ -75,7 +75,7 @@ class FlameGraphTest < MemscopeTest
     end
   end
 
-  # What the application calls stays: it may be what allocates.
+  # Frames that the application calls are not folded: one of them may be what allocates.
   def test_frames_on_the_way_to_the_application_are_one
     way = %i[head callback head each thread]
     stacks = [[[:string, :plus, :put, *way], 60], [[:string, :callback, :put, *way], 40]]
@@ -174,7 +174,7 @@ class FlameGraphTest < MemscopeTest
     end
   end
 
-  # As the pages of Memscope::Web have them: in one file that needs no other.
+  # The same colours as the pages of Memscope::Web, in one file that needs no other.
   def test_it_brings_its_colours
     style = shop.to_html[%r{<style>(.*?)</style>}m, 1]
 

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# A process with many arenas: 40 threads that allocate, free most of it, and then sleep for good. Nothing allocates
-# afterwards but what asks. Gives the body of a reading next to what the allocator itself says of the same moment,
-# and how many nanoseconds both took.
+# A process with many arenas: 40 threads that allocate, free most of it, and then sleep for good. Afterwards, only the
+# reading itself allocates. Returns the body of a reading, what the allocator itself reports at the same moment, and how
+# many nanoseconds both took.
 module ManyArenas
   THREADS = 40
-  # Any call in a thousand, by chance, gives back what has been free for a while: not between two numbers that are to be
-  # the same.
+  # No decay: one call in a thousand, by chance, returns pages that have been free for a while, which must not happen
+  # between two numbers that are to be equal.
   JEMALLOC = { "MALLOC_CONF" => "narenas:18,dirty_decay_ms:-1" }.freeze
 
   module_function
@@ -28,7 +28,7 @@ module ManyArenas
     free_pages if Memscope.allocator.name == :jemalloc
   end
 
-  # In the main thread's arena: 4 MiB that are purged, and 4 that stay.
+  # In the main thread's arena, 4 MiB of free pages that are purged, and 4 MiB that stay.
   def free_pages
     2.times do |round|
       Host.malloc_blocks(65_536, 64)
@@ -37,7 +37,7 @@ module ManyArenas
     end
   end
 
-  # Read twice, so that whatever is loaded or cached the first time is not in the second.
+  # Reads twice, so that whatever is loaded or cached the first time does not affect the second.
   def described
     2.times do
       before = nanoseconds

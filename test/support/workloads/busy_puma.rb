@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A Puma with five threads, while as many clients ask for pages of mixed sizes: `BusyPuma.while_serving { … }` once it
-# has answered some hundred of them.
+# A Puma with five threads, from which as many clients request pages of mixed sizes: `BusyPuma.while_serving { … }` runs
+# its block once Puma has answered some hundred requests.
 
 require "net/http"
 require "puma"

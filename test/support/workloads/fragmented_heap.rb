@@ -38,8 +38,8 @@ KINDS = {
   }
 }.freeze
 
-# What is kept of objects: "all", "every 10", "random 5", or "every 10, pinned 100": of those kept every hundredth is
-# then a key of a Hash that compares by identity.
+# Keeps some of the objects: "all", "every 10", "random 5", or "every 10, pinned 100", in which every hundredth object
+# that is kept is also a key of a Hash that compares by identity.
 def keep(objects, pinned)
   how, count, pin = ENV.fetch("KEEP").scan(/[a-z]+|\d+/).reject { |word| word == "pinned" }
   kept =

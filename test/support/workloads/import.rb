@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Imports orders, and keeps what it should not: each one's note, and a compressor for each batch. For the profiler's
+# Imports orders, and keeps what it should not: each order's note, and a compressor for each batch. For the profiler's
 # screen in docs/tour.md.
 
 require "json"

@@ -4,7 +4,7 @@ require "memscope_test"
 require_relative "staying_threads"
 
 # Processes for the doctor, sick and healthy, of any size. Each method makes this process such a patient, and returns
-# how many bytes are affected by its own count.
+# how many bytes are affected, according to its own count.
 module Patients
   MEBIBYTE = 1_048_576
   BLOCK = 65_536
@@ -19,21 +19,21 @@ module Patients
     Host.free_blocks(keep: 2)
   end
 
-  # Under jemalloc, one block of eight keeps each slab.
+  # Under jemalloc, one block in eight keeps each slab from being returned.
   def slab_slack(mebibytes)
     allocate(mebibytes * 8 / 7.0, sizes: [320, 640, 1_792])
     Host.free_blocks(keep: 8)
   end
 
-  # Under glibc, one block of 256 keeps the heap from shrinking; the pages between are free.
+  # Under glibc, one block in 256 keeps the heap from shrinking; the pages between are free.
   def trimmable(mebibytes)
     allocate(mebibytes, sizes: [640])
     Host.free_blocks(keep: 256)
   end
 
   # Under jemalloc, a forked child frees pages in the arenas of threads that do not exist in it, then runs the block.
-  # Background threads do not run in it either. In the parent they would purge some of the freed pages, and so does one
-  # call in a thousand, always a whole run of them: one of each 16 blocks is kept, so that no run exceeds a MiB.
+  # Background threads do not run in the child either. In the parent, they would purge some of the freed pages. One call
+  # in a thousand also purges, always a whole run of pages: one block in 16 is kept, so that no run exceeds a MiB.
   def dirty_after_fork(mebibytes, threads: 4, keep: 16)
     blocks = mebibytes * MEBIBYTE / BLOCK * keep / (keep - 1)
     StayingThreads.start(threads) { Host.malloc_blocks(BLOCK, blocks / threads) }
@@ -51,9 +51,9 @@ module Patients
     mebibytes * MEBIBYTE
   end
 
-  # A heap that is 45 % full: too full for Ruby before 3.2 to return any of it, unless it may allocate many more pages.
-  # The first objects of each run survive: the longer the run, the more pages are empty. Returns how many runs it added,
-  # for a process to compare with.
+  # A heap that is 45 % full: too full for Ruby before 3.2 to return any of it, unless Ruby may allocate many more
+  # pages. The first objects of each run survive: the longer the runs, the more pages are empty. Returns how many runs
+  # were added, for a second process to compare with.
   def half_full(mebibytes, run:, runs: nil)
     objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
     added = 0
@@ -62,7 +62,7 @@ module Patients
       added += 1
     end
     index = -1
-    KEPT << objects.select! { (index += 1) % run < run * 45 / 100 } # allocates nothing, so that no GC allows more
+    KEPT << objects.select! { (index += 1) % run < run * 45 / 100 } # in place: no GC may run that allows more pages
     3.times { GC.start }
     added
   end
@@ -82,7 +82,7 @@ module Patients
     cache
   end
 
-  # A Hash of constant size: for each entry that comes, the oldest goes.
+  # A Hash of constant size: each new entry replaces the oldest.
   class Cache
     SIZES = 1_000..15_000
     MEAN = SIZES.sum / SIZES.size

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Children are forked while three threads take samples as fast as they can. Prints how many children hang, and how many
-# frees were seen too late.
+# frees were noticed too late.
 
 require "json"
 require "memscope_test"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What a malloc profile adds to jemalloc's active bytes: as memscope says, and as jemalloc counts it; then what the
-# ledger says. BLOCK: the size of what is allocated.
+# Prints what a malloc profile adds to jemalloc's active bytes, according to memscope and to jemalloc itself; then what
+# the ledger says. BLOCK is the size of the allocated blocks.
 require "json"
 require "fiddle"
 require "memscope"
@@ -15,7 +15,7 @@ grown = lambda do
 end
 
 GC.disable
-grown.call # what the loop itself needs
+grown.call # allocates what the loop itself needs
 without = grown.call
 Memscope::MallocProfile.start(rate: 1 << 15, backend: :jemalloc)
 truth = grown.call - without

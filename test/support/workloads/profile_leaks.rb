@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
-# What a malloc profile says of memory that is held in known ways: prints, for each way, what was held, what the profile
-# has at the line that took it, and what it puts first. With the backend ENV["BACKEND"] and the rate ENV["RATE"].
+# What a malloc profile says about memory that is held in known ways: prints, for each way, what was held, what the
+# profile has at the line that allocated it, and what it puts first. Uses the backend ENV["BACKEND"] and the rate
+# ENV["RATE"].
 
 require "json"
 require "openssl"
@@ -12,13 +13,13 @@ module ProfileLeaks
   RATE = Integer(ENV.fetch("RATE"))
   BACKEND = ENV.fetch("BACKEND").to_sym
   BLOCK = 4096
-  COUNT = 128 * RATE / BLOCK # as many samples as 128, but for those that two are made of
+  COUNT = 128 * RATE / BLOCK # about 128 samples; fewer if a block is sampled twice
   FILE = File.expand_path(__FILE__)
   KEPT = [] # rubocop:disable Style/MutableConstant
 
   module_function
 
-  # Each takes COUNT blocks of BLOCK bytes, or about as much, at one line, and says what it is for.
+  # Each allocates COUNT blocks of BLOCK bytes, or about as much, at one line, and says what to expect of the profile.
   WAYS = {
     leak: lambda {
       Leaks.leak(BLOCK, COUNT, :here)
@@ -63,10 +64,11 @@ module ProfileLeaks
     }
   }.freeze
 
-  # Whether what Ruby's own extension allocates with is known by its name, which a package strips.
+  # Whether the allocating function of Ruby's zlib extension has a name; packages strip it.
   ZLIB_HAS_NAMES = File.binread($LOAD_PATH.resolve_feature_path("zlib").last).include?("zlib_mem_alloc")
 
-  # What C libraries keep of objects of Ruby's: how many, what makes so many and says at which line, and what is there.
+  # What C libraries hold for Ruby objects: how many objects, a lambda that makes that many and returns its line, and
+  # the functions to expect there.
   CONTEXTS = {
     zlib: [COUNT / 64, ->(count) { [__LINE__, Array.new(count) { Zlib::Deflate.new }] },
            { native: ZLIB_HAS_NAMES ? "zlib_mem_alloc" : "deflateInit2_", ruby: "Zlib::Deflate#initialize" }],
@@ -74,7 +76,8 @@ module ProfileLeaks
               { calls: "SSL_CTX_new_ex" }]
   }.freeze
 
-  # What the allocator says that so many take when no profile runs; nil where it does not say. The first ones take more.
+  # The bytes of `count` objects according to the allocator, without a profile; nil if it does not report them. Runs
+  # twice, since the first objects take more.
   def measured(count, make)
     Array.new(2) do
       GC.start
@@ -98,14 +101,15 @@ module ProfileLeaks
     end
   end
 
-  # Beside what is held: as much again that is not.
+  # Allocates as much again as is held, and frees it.
   def churn
     Leaks.churn(2 * COUNT, :here)
     COUNT.times { "y" * (BLOCK - 1) }
     [__LINE__ - 2, __LINE__ - 1]
   end
 
-  # The stacks whose topmost Ruby frame with a path is that line of this file; without a line, those without any.
+  # The stacks whose innermost Ruby frame with a path is that line of this file; for no line, stacks without such a
+  # frame.
   def stacks_at(body, line)
     body[:stacks].select do |stack|
       frame = frames(body, stack).find { |found| found[:path] }
@@ -120,15 +124,14 @@ module ProfileLeaks
           .uniq
   end
 
-  def found(body, line)
-    stacks = stacks_at(body, line)
+  def found(body, line, stacks = stacks_at(body, line))
     { live_bytes: stacks.sum { |stack| stack[:live_bytes] }, samples: stacks.sum { |stack| stack[:samples] },
       error_bytes: Math.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
       allocated_bytes: stacks.map { |stack| stack[:allocated_bytes] }.all? && stacks.sum { _1[:allocated_bytes] },
       native: names(body, stacks, :native), ruby: names(body, stacks, :ruby), state: names(body, stacks, :state) }
   end
 
-  # What the profile puts first: a line, and a native function.
+  # The line and the native function that the profile puts first.
   def first(profile)
     line = profile.by(:line).first
     native = profile.by(:native).first
@@ -152,7 +155,12 @@ module ProfileLeaks
     GC.start
   end
 
-  # Of a child that goes on with the profile: what it holds, and what it lets go of.
+  # The blocks that were taken at a line to be held: Ruby may take memory of its own there, such as for a cache.
+  def blocks_at(body, line)
+    stacks_at(body, line).select { |stack| names(body, [stack], :native).include?("leaks_take_block") }
+  end
+
+  # What a child that continues the profile holds, and what it frees.
   def in_forked_child
     Memscope::MallocProfile.start(rate: RATE, backend: BACKEND)
     Leaks.leak(BLOCK, COUNT, :here)
@@ -163,7 +171,7 @@ module ProfileLeaks
       line = __LINE__ - 1
       body = NATIVE.malloc_profile
       { held: { line: line, bytes: BLOCK * COUNT, native: "leaks_take_block" }, found: found(body, line),
-        first: first(Memscope::Profile.capture(body)), of_parent: found(body, before) }
+        first: first(Memscope::Profile.capture(body)), of_parent: found(body, before, blocks_at(body, before)) }
     end
     { **answer, parent: found(NATIVE.malloc_profile, before) }
   ensure
@@ -186,8 +194,8 @@ module ProfileLeaks
 end
 
 ProfileLeaks.profile do
-  require "zlib" # comes when the profile runs
-  Leaks.churn(4000, :here) # behind the interval that jemalloc has drawn at the rate before
+  require "zlib" # loaded while the profile is running
+  Leaks.churn(4000, :here) # past the interval that jemalloc drew at the previous rate
   { line: nil }
 end
 answers = ProfileLeaks::WAYS.transform_values { |way| ProfileLeaks.profile(&way) }

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# ENV["RUNS"] profiles of the same leak, each with samples of its own: prints [estimate, stated error, samples] of each,
-# and what was leaked. Blocks of ENV["BLOCK"] bytes, at ENV["RATE"], as many as make ENV["SAMPLES"] samples.
+# Takes ENV["RUNS"] profiles of the same leak, each with samples of its own; prints [estimate, stated error, samples] of
+# each, and how much was leaked. Leaks blocks of ENV["BLOCK"] bytes at ENV["RATE"], enough for ENV["SAMPLES"] samples.
 
 require "json"
 require "memscope_test"
@@ -32,6 +32,6 @@ module ProfileRuns
   end
 end
 
-ProfileRuns.run # behind the interval that jemalloc has drawn at the rate before
+ProfileRuns.run # past the interval that jemalloc drew at the previous rate
 puts JSON.generate(truth: ProfileRuns::BLOCK * ProfileRuns::COUNT,
                    runs: Array.new(Integer(ENV.fetch("RUNS"))) { ProfileRuns.run })

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# A malloc profile at a low rate, for ENV["SECONDS"], over everything that can be going on when malloc is called: with
-# the backend ENV["BACKEND"]: imports, jemalloc, or none, to see whether Ruby itself lives through it. Prints what was
-# done, and what went wrong without ending the process.
+# A malloc profile at a low rate, for ENV["SECONDS"], during everything that can happen while malloc is called. The
+# backend is ENV["BACKEND"]: imports, jemalloc, or none, which shows whether Ruby itself survives. Prints what was done,
+# and what went wrong without ending the process.
 
 require "json"
 require "openssl"
@@ -14,19 +14,19 @@ module ProfileStress
   FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SECONDS
   BACKEND = ENV.fetch("BACKEND").to_sym
   RATES = [9, 10, 11, 12].map { |log| 1 << log }.freeze
-  # gcc 12's ASan does not take its allocator's locks for a fork.
+  # gcc 12's ASan does not acquire its allocator's locks around a fork.
   FORKS = !ENV["MEMSCOPE_SANITIZER"]
-  # Where Ractors meet forks and compaction Ruby 3.1 crashes, and 3.3.8 hangs with all its threads waiting for the GVL:
-  # with or without a profile.
+  # With Ractors, forks and compaction together, Ruby 3.1 crashes, and 3.3.8 hangs with all its threads waiting for the
+  # GVL, with or without a profile.
   RACTORS = RUBY_VERSION >= "3.4"
-  # Ruby 3.1.2 crashes where it compacts beside threads, with or without a profile.
+  # Ruby 3.1.2 crashes if it compacts while other threads run, with or without a profile.
   COMPACTS = Memscope::Purge.missing[:compact].nil?
   LIVING = 20_000
   FAULTS = Queue.new
   DONE = Hash.new(0)
   PROFILE = Memscope.const_get(:Native)
 
-  # What workers do, in turn.
+  # What the workers do, by turns.
   WORK = [
     -> { Array.new(300) { |index| "s#{index}" * rand(50) }.join(",").split(",") },
     -> { JSON.parse(JSON.generate(Array.new(30) { |index| { "k#{index}" => ["v" * index, index, { x: index }] } })) },
@@ -50,7 +50,7 @@ module ProfileStress
 
   def time_left? = Process.clock_gettime(Process::CLOCK_MONOTONIC) < FINISH
 
-  # New code, that dies: what the profile has interned of it must not.
+  # New code that is then freed: what the profile has interned about it must stay.
   def evaluate
     lines = "text << 'q' * 900\n" * rand(1..10)
     RubyVM::InstructionSequence.compile("text = +'z' * rand(3000)\n#{lines}", "made_#{rand(1 << 30)}.rb").eval
@@ -75,7 +75,7 @@ module ProfileStress
     end
   end
 
-  # Threads that end, are killed, raise, and allocate after Ruby has let go of them.
+  # Threads that end, are killed, raise, and allocate after Ruby has released them.
   def come_and_go
     while time_left?
       ending = Array.new(4) { Thread.new { Leaks.churn_at_thread_end && Array.new(50) { "q" * rand(2000) } } }
@@ -106,7 +106,7 @@ module ProfileStress
     end
   end
 
-  # Blocks that live on are what makes the filter of addresses (sampling/sample_table.h) take others for samples, too.
+  # Blocks that live on cause false positives in the address filter (sampling/sample_table.h).
   def start
     Memscope::MallocProfile.start(rate: RATES.sample, backend: BACKEND) unless BACKEND == :none
     Leaks.leak(2048, LIVING, :here)
@@ -139,7 +139,7 @@ module ProfileStress
     start
   end
 
-  # In a forked child, where no thread waits for another one that collects garbage at each step.
+  # Runs in a forked child, so that no other thread waits while this one collects garbage at each allocation.
   def stress_gc
     GC.stress = true
     10.times { ["st" * rand(2000), { a: [1, 2] }].to_s }
@@ -155,7 +155,7 @@ module ProfileStress
     GC.auto_compact = false
   end
 
-  # The child goes on to profile, compacts, reads, starts anew, and ends as any program does, or at once.
+  # The child continues the profile, compacts, reads, starts another profile, and ends normally or by exit!.
   def child
     100.times { "ch" * rand(2000) }
     GC.start

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# Levers for ENV["SECONDS"], beside eight threads that allocate without the GVL: one lever every 100 ms, and in two
-# other threads purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a
-# result, how many were refused because the other was in flight, and what went wrong. On a busy machine it goes on until
-# five levers a second were pulled, each of them, and a purge has given a result.
+# Levers for ENV["SECONDS"], while eight threads allocate without the GVL: one lever every 100 ms and, in two other
+# threads, purges with their ledgers, and tunings. Prints how often each lever was pulled, how many purges gave a
+# result, how many were refused because another was in progress, and what went wrong. On a busy machine, it continues
+# until five levers a second were pulled, each lever at least once, and a purge has given a result.
 
 require "json"
 require "memscope_test"
@@ -40,7 +40,7 @@ module PurgeStress
     FAULTS << "#{lever}: #{failure}" if failure
   end
 
-  # A late one is followed by the next at once, so that in all there are ten a second.
+  # If a lever is late, the next one follows at once, so that there are ten a second in all.
   def pull_each
     due = now
     LEVERS.cycle do |lever|
@@ -53,7 +53,7 @@ module PurgeStress
     end
   end
 
-  # Two threads do this: each is told when the other is in flight, or does what it wants; it is never made to wait.
+  # Two threads do this: each either succeeds or is told that the other is purging or tuning; neither ever waits.
   def purge_and_tune(busy)
     count = 0
     while time_left?

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A Rails application of one file, booted as in production.
+# A Rails application in one file, booted as in production.
 
 require "logger"
 require "rails"

@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
-# Threads that have done something and stay. One that ends gives its caches back, and as the last of a jemalloc arena
-# has it purged, both some time after Thread#join has returned: nothing can be counted on then.
+# Threads that do something and then stay alive. A thread that ends flushes its caches and, as the last thread of a
+# jemalloc arena, has the arena purged; both happen some time after Thread#join has returned, so amounts would be
+# uncertain.
 module StayingThreads
   PATH = __FILE__
 
-  # @yield [Integer] in each of them, its number
-  # @return [Array] what each has returned, in the order in which they were done
+  # @yield [Integer] in each thread, its number
+  # @return [Array] the results of the blocks, in the order in which they finished
   def self.start(count)
     done = Queue.new
     count.times do |number|

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Sixteen threads make a million strings of mixed sizes; every fiftieth stays, the rest is garbage. What stays is
-# spread over the whole heap and holds it open: a busy server after a large import looks like this.
+# Sixteen threads make a million strings of mixed sizes; one in fifty is kept, the rest is garbage. The kept ones are
+# spread over the whole heap and fragment it: a busy server after a large import looks like this.
 
 KEPT = Array.new(16) do |seed|
   Thread.new do

@@ -10,8 +10,8 @@ require "memscope_test"
 module Stress
   SECONDS = Integer(ENV.fetch("SECONDS"))
   FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SECONDS
-  # gcc 12's ASan does not take its allocator's locks for a fork: a thread in malloc, or one that ends, would leave them
-  # taken in the child for ever.
+  # gcc 12's ASan does not acquire its allocator's locks around a fork: a thread in malloc, or one that ends, would
+  # leave them locked in the child for ever.
   FORKS = !ENV["MEMSCOPE_SANITIZER"]
   FAULTS = Queue.new
   READ = Queue.new

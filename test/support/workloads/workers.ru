@@ -10,6 +10,7 @@ PAGE = 4096
 
 HOARD = {} # rubocop:disable Style/MutableConstant
 KEPT = [] # rubocop:disable Style/MutableConstant
+MESSAGES = [] # rubocop:disable Style/MutableConstant
 
 ACTIONS = {
   "/pid" => -> { Process.pid },
@@ -36,6 +37,13 @@ ACTIONS = {
   "/peak" => lambda do
     GC.disable if ENV["WITHOUT_GC"]
     Array.new(4) { Thread.new { Array.new(500_000) { |number| "row #{number} " * 10 } && nil } }.each(&:join)
+    Process.pid
+  end,
+  # Messages that google-protobuf has joined: asking one for its size visits all of them.
+  "/messages" => lambda do
+    require "google/protobuf/struct_pb"
+    MESSAGES.replace([Google::Protobuf::Struct.new])
+    2_000.times { |number| MESSAGES << (MESSAGES.first.fields["f#{number}"] = Google::Protobuf::Value.new) }
     Process.pid
   end,
   "/loaded" => -> { %i[Doctor Lint Purge Profile].none? { |name| Memscope.autoload?(name) } },

@@ -65,7 +65,7 @@ class WebProfileTest < WebCase
     assert_includes shown.body, "Stop the profile"
   end
 
-  # Counts the renderings in the block: by kind of body.
+  # Counts the renderings during the block, by kind of body.
   def renderings
     counts = Hash.new(0)
     counted = Class.new(SimpleDelegator) do
@@ -86,7 +86,7 @@ class WebProfileTest < WebCase
   FORMS = { "/profile/flamegraph" => :flame_graph, "/profile.json" => :json, "/profile.txt" => :text,
             "/profile" => :line }.freeze
 
-  # However many ask, and whatever the rendering takes.
+  # However many requests there are, and however long rendering takes.
   def test_each_form_is_rendered_once_a_snapshot
     @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
     renderings do |counts|
@@ -116,7 +116,7 @@ class WebProfileTest < WebCase
     assert_equal 2, fetch.call.reading
   end
 
-  # The least used go first, with what was rendered of them.
+  # The least recently used snapshots are dropped first, with the bodies rendered from them.
   def test_snapshots_are_kept_of_few_processes
     readings = Memscope::Web::Readings.new(clock: -> { 0.0 })
     rendered = ->(pid) { readings.fetch_rendered(:profile, pid) { pid }.body(:text) { Object.new } }
@@ -191,7 +191,7 @@ class WebProfileTest < WebCase
     %w[0 301 -1 x 1.5].each { |given| assert_equal 400, page("/debug/pprof/heap?seconds=#{given}").status, given }
   end
 
-  # Go answers debug=1 with a text, which a client would not find in a binary answer.
+  # Go answers debug=1 with text; a client that requests that could not read a binary answer.
   def test_the_text_of_go_is_refused
     start
     %w[1 2 x -1 00].each do |given|
@@ -205,7 +205,7 @@ class WebProfileTest < WebCase
     assert_equal 200, page("/profile.txt").status
   end
 
-  # Which is woken up when all has been asked that can be asked meanwhile.
+  # The thread that takes the delta is woken up after all other requests were made.
   def test_a_delta_for_go_keeps_one_thread
     start
     first = Thread.new { page("/debug/pprof/heap?seconds=300") }

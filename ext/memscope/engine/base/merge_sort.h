@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Whether left sorts before right, or equal to it. */
+/* Whether left sorts before right or is equal to it. */
 typedef bool memscope_in_order(const void *left, const void *right);
 
 #define MEMSCOPE_SORTS static inline __attribute__((always_inline))
 
-/* Merges the two sorted parts of from, the first middle items and the rest, into to. */
+/* Merges the two sorted parts of `from`, its first `middle` items and the rest, into `to`. */
 MEMSCOPE_SORTS void memscope_merge(const char *from, size_t middle, size_t count, size_t size, char *to,
                                    memscope_in_order *in_order) {
     const char *left = from, *left_end = from + middle * size, *right = left_end, *end = from + count * size;

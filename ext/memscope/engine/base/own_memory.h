@@ -1,10 +1,10 @@
 /*
- * Reads this process's own memory so that a read can neither fault nor end the sharing of a copy-on-write page.
+ * Reads this process's own memory in a way that can neither fault nor unshare a copy-on-write page.
  *
  * Other threads may unmap what is about to be read (a trim, a page that GC frees), so foreign structures are never
- * dereferenced: the kernel copies them into a memfd, and reports what it could not copy. process_vm_readv pins pages,
- * and since Linux 5.19 (earlier in kernels with backports) a pin first copies each page that a process shares with a
- * forked relative. No GVL, no allocation.
+ * dereferenced: the kernel copies them into a memfd, and reports what it could not copy. process_vm_readv would not do:
+ * it pins pages, and since Linux 5.19 (earlier in kernels with backports) pinning first copies each page that is shared
+ * with a parent or child. No GVL, no allocation.
  */
 #ifndef MEMSCOPE_OWN_MEMORY_H
 #define MEMSCOPE_OWN_MEMORY_H
@@ -23,17 +23,17 @@ struct memscope_own_memory {
     enum memscope_status refusal; /* why there is no memfd; MEMSCOPE_OK when there is */
 };
 
-/* Not MEMSCOPE_OK when neither way works. Close it in any case. */
+/* Fails if neither way works. Call memscope_own_memory_close in any case. */
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory);
 void memscope_own_memory_close(struct memscope_own_memory *memory);
 
 /*
- * Reads all size bytes or returns false. Takes one system call per 64 KiB, and twice the time of memcpy; without a
- * memfd, four times.
+ * Reads all size bytes or returns false. Through the memfd, takes one system call per 64 KiB and twice the time of
+ * memcpy; through /proc/self/mem, four times.
  */
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size);
 
-/* The addresses of the mapping; 0 to 0 without one. */
+/* The address range of the window; [0, 0) without one. */
 struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory);
 
 /* Copies size bytes from each of count addresses into consecutive elements of into. What cannot be read is zeroed. */

@@ -15,7 +15,9 @@ static inline bool memscope_range_contains(struct memscope_range range, uintptr_
     return address >= range.start && address < range.end;
 }
 
-/* The index of the first of count items, each of size bytes and beginning with a range, that ends after address. */
+/*
+ * The index of the first item whose range ends after address. list: count items of size bytes that begin with a range.
+ */
 static inline size_t memscope_range_position(const void *list, size_t count, size_t size, uintptr_t address) {
     size_t low = 0, high = count;
 

@@ -34,7 +34,7 @@ void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size);
 /* Makes the next `size` bytes resident without taking them, so that filling them later changes no RSS. */
 void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size);
 
-/* Whether children forked from now on have it too, for a child that is to read it. Not by default. */
+/* Sets whether children forked from now on inherit this scratch, so that they can read it. By default, they do not. */
 void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited);
 
 /* Idempotent; a zeroed scratch counts as closed. */
@@ -42,13 +42,13 @@ void memscope_scratch_close(struct memscope_scratch *scratch);
 
 /*
  * A mapping that memscope keeps for the rest of the process: zeroed, resident only where used, inherited by forked
- * children, and listed among the scratches of each. NULL when the kernel refuses.
+ * children, and listed among the scratches of each process. NULL when the kernel refuses.
  */
 void *memscope_lasting_map(size_t size);
 
 /*
- * Resident bytes among these bytes of such a mapping: whole pages, by mincore (microseconds per megabyte); if mincore
- * fails, all of them.
+ * Resident bytes of the whole pages that hold these bytes of such a mapping, by mincore (microseconds per megabyte); if
+ * mincore fails, the bytes of all these pages.
  */
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 

@@ -16,7 +16,7 @@ enum memscope_status {
     MEMSCOPE_NO_MEMORY,   /* no scratch memory could be mapped */
     MEMSCOPE_TRUNCATED,   /* it is larger than the room given */
     MEMSCOPE_IO,          /* any other errno of a read */
-    MEMSCOPE_EXHAUSTED,   /* a limit of processes is reached */
+    MEMSCOPE_EXHAUSTED,   /* a limit on the number of processes is reached */
 };
 
 /* The id of a status, such as "denied"; lib/memscope/reasons.rb has a sentence for each. Any context. */

@@ -11,7 +11,7 @@
 #include "base/range.h"
 
 struct memscope_loaded_object {
-    struct memscope_range extent; /* of this segment only, if the object has gaps between segments */
+    struct memscope_range extent; /* the object's; only this segment's, if there are gaps between segments */
     const uint8_t *unwind_index;  /* its .eh_frame_hdr; NULL: has none */
 };
 

@@ -10,9 +10,9 @@
 
 #define MEBIBYTE ((uint64_t)1 << 20)
 #define FIRST_NS_OF_A_MEBIBYTE 12500
-/* A page of 4 KiB has an entry of 8 bytes. */
+/* Each page of 4 KiB has a page table entry of 8 bytes. */
 #define BYTES_OF_A_TABLE_BYTE 512
-/* Above any of a fork's fixed costs: a smaller process tells nothing of what its pages cost. */
+/* In a smaller process, the fixed costs of a fork would hide the cost per page. */
 #define LEAST_MEBIBYTES 16
 
 static _Atomic(uint64_t) ns_of_a_mebibyte = FIRST_NS_OF_A_MEBIBYTE;
@@ -69,7 +69,7 @@ static uint64_t free_in_container(void) {
         return UINT64_MAX;
     if (!memscope_cgroup_is_known(&cgroup.hierarchy_headroom))
         return UINT64_MAX;
-    return (int64_t)cgroup.hierarchy_headroom.value < 0 ? 0 : cgroup.hierarchy_headroom.value;
+    return cgroup.hierarchy_headroom.value;
 }
 
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room) {

@@ -7,13 +7,13 @@
 #include "base/status.h"
 
 /*
- * The kernel copies an entry for each resident page that is not a file's. From what the last fork of this process, or
- * of the one it was forked from, took for each byte; before the first, from 12.5 ms a gigabyte. 0 if statm cannot be
- * read. A few µs, no GVL needed.
+ * Predicts the CPU time of a fork: the kernel copies a page table entry for each resident page that is not a file's.
+ * Scales the time per byte of the last fork, in this process or in the one it was forked from; before any fork, assumes
+ * 12.5 µs per MiB. 0 if statm cannot be read. Takes a few µs, needs no GVL.
  */
 uint64_t memscope_fork_predicted_ns(void);
 
-/* To be told what CPU time a fork took, by the process that forked. */
+/* Called by the parent after a fork, with the CPU time that the fork took. */
 void memscope_fork_took(uint64_t ns);
 
 struct memscope_fork_room {
@@ -22,9 +22,10 @@ struct memscope_fork_room {
 };
 
 /*
- * Whether the process's container and machine have room for a child that lives for child_ns. It needs page tables of
- * its own; and for each page that the process writes to meanwhile, there are two: at 1 byte a nanosecond, but no more
- * than is resident. Reads the cgroup and /proc/meminfo: 100 to 300 µs, no GVL needed.
+ * How much memory a child that lives for child_ns needs, and how much is free in the container and the machine. The
+ * child needs page tables of its own, and each page that the process writes to meanwhile is copied: assumes 1 byte per
+ * nanosecond, up to all resident bytes that are not a file's. Reads the cgroup and /proc/meminfo: 100 to 300 µs, no GVL
+ * needed.
  */
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room);
 

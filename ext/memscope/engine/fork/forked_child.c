@@ -4,6 +4,8 @@
 
 #ifdef __linux__
 
+#include "base/descriptors.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,10 +24,10 @@
 #define __WALL 0x40000000
 #endif
 
-/* A third of the weight of what runs at 0: slow enough to give way, quick enough not to hold copied pages for long. */
+/* A third of the scheduling weight at nice 0: gives way to the host, but ends before too many pages are copied. */
 #define NICE 5
 
-/* The kernel's structures of sigaction are smaller than this on every architecture; all zeros are SIG_DFL. */
+/* The kernel's struct sigaction is smaller than this on every architecture; all zeros mean SIG_DFL. */
 #define SIGACTION_BYTES 64
 #define SIGNAL_SET_BYTES (_NSIG / 8)
 
@@ -38,7 +40,10 @@ static uint64_t ns_of(clockid_t clock) {
 
 /* ---- in the child ---------------------------------------------------------------------------------------------- */
 
-/* By the system call: the C library refuses its own two signals, whose handlers would stay. */
+/*
+ * Uses the system call: the C library's sigaction refuses the two signals that it reserves, whose handlers would then
+ * stay.
+ */
 static void forget_signals(void) {
     static const char defaults[SIGACTION_BYTES];
     sigset_t none;
@@ -50,8 +55,8 @@ static void forget_signals(void) {
 }
 
 /*
- * musl keeps the thread's id at the beginning of its descriptor, and raise and abort send to it: in the child, that
- * would still be the host. glibc asks the kernel.
+ * musl stores the thread id near the beginning of the thread descriptor, and raise and abort signal that id: in the
+ * child, it would still be the host's. glibc asks the kernel.
  */
 static void correct_thread_id(pid_t of_host) {
 #ifndef __GLIBC__
@@ -63,7 +68,10 @@ static void correct_thread_id(pid_t of_host) {
 #endif
 }
 
-/* The kernel kills this process before its host. Written first: a process that cannot be dumped may not write it. */
+/*
+ * Has the OOM killer choose this process before its host. Comes before leave_no_core, since only a dumpable process may
+ * write the file.
+ */
 static void offer_to_the_oom_killer(void) {
     int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
@@ -77,7 +85,7 @@ static void leave_no_core(void) {
     const struct rlimit none = {0, 0};
 
     setrlimit(RLIMIT_CORE, &none);
-    prctl(PR_SET_DUMPABLE, 0); /* where cores go to a program, their limit does not count */
+    prctl(PR_SET_DUMPABLE, 0); /* a core that is piped to a program (core_pattern) ignores the limit */
 }
 
 struct directory_entry { /* struct linux_dirent64 */
@@ -88,7 +96,10 @@ struct directory_entry { /* struct linux_dirent64 */
     char name[];
 };
 
-/* Closes what /proc/self/fd lists; false where there is none. Entries shift as files close, so it starts again. */
+/*
+ * Closes what /proc/self/fd lists; false if it cannot be opened. Each close shifts the list, so it is read until
+ * nothing is left to close.
+ */
 static bool close_listed(int first, int second) {
     char buffer[2048] __attribute__((aligned(8)));
     int directory = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -124,7 +135,7 @@ static bool close_range_of(int from, int to) {
 #endif
 }
 
-/* Closes every descriptor but these two; the second may be -1. close_range is there from Linux 5.9 on. */
+/* Closes every descriptor but these two; the second may be -1. close_range exists since Linux 5.9. */
 static bool close_all_but(int first, int second) {
     int low = second >= 0 && second < first ? second : first, high = second > first ? second : first;
 
@@ -168,21 +179,19 @@ bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
 
 /* ---- in the parent --------------------------------------------------------------------------------------------- */
 
-/* As fork, but without a signal when it ends, and without any library's handlers. All arguments but the flags are 0. */
+/*
+ * Like fork, but the child's end sends no signal (flags are 0), and no library's atfork handlers run. The order of the
+ * arguments, which differs between architectures, does not matter: all are 0.
+ */
 static pid_t clone_quietly(void) {
-#if defined(__s390__)
-    errno = ENOSYS; /* it takes its arguments in another order */
-    return -1;
-#else
     return (pid_t)syscall(SYS_clone, 0, 0, 0, 0, 0);
-#endif
 }
 
 static enum memscope_status refusal(int error) {
     return error == EAGAIN ? MEMSCOPE_EXHAUSTED : memscope_status_of_errno(error);
 }
 
-/* All signals are blocked over the fork: a handler of the host must not run in the child. */
+/* All signals are blocked during the fork: a handler of the host must not run in the child. */
 enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
                                                  void *argument, int keep, unsigned deadline_ms) {
     pid_t parent = getpid(), thread = (pid_t)syscall(SYS_gettid);
@@ -191,7 +200,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     int ends[2], error;
 
     memset(child, 0, sizeof *child);
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    if (!memscope_descriptors_of_pipe(ends))
         return memscope_status_of_errno(errno);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -204,9 +213,9 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     child->cpu_ns = ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
     child->pause_ns = ns_of(CLOCK_MONOTONIC) - start;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    close(ends[1]);
+    memscope_descriptor_close(ends[1]);
     if (child->pid < 0) {
-        close(ends[0]);
+        memscope_descriptor_close(ends[0]);
         memset(child, 0, sizeof *child);
         return refusal(error);
     }
@@ -215,12 +224,12 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     return MEMSCOPE_OK;
 }
 
-/* ECHILD is success: something has reaped it, so it has ended. */
+/* ECHILD counts as success: something else has reaped the child, so it has ended. */
 static void reap(struct memscope_forked_child *child) {
     while (waitpid(child->pid, NULL, __WALL) < 0 && errno == EINTR)
         continue;
     child->pid = 0;
-    close(child->answer);
+    memscope_descriptor_close(child->answer);
 }
 
 enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,

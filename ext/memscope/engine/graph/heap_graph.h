@@ -1,7 +1,7 @@
 /*
- * A heap as a directed graph of numbered nodes. What a number stands for, whoever fills the graph knows: slots of the
- * running process (ruby/heap_references.h) or objects of a dump (dump/objspace_reader.h). Nothing here looks at an
- * object, and nothing takes memory from malloc, so all of it works in a forked child.
+ * A heap as a directed graph of numbered nodes. Only the code that fills the graph knows what a number stands for: a
+ * slot of the running process (ruby/heap_references.h) or an object of a dump (dump/objspace_reader.h). Nothing here
+ * looks at an object, and nothing takes memory from malloc, so all of it works in a forked child.
  *
  * Nodes, in this order: one for each slot, free ones included, so that a slot's number follows from its address; one
  * for each category of roots; and one from which all categories are reached.
@@ -19,18 +19,20 @@
 #define MEMSCOPE_NO_NODE UINT32_MAX
 #define MEMSCOPE_ROOT_CATEGORIES 64
 
-/* How one object refers to another. The number is the name, index or class that belongs to it; 0 where none does. */
+/*
+ * How one object refers to another. The number of an edge is explained here for each kind that has one; else it is 0.
+ */
 enum memscope_edge_kind {
     MEMSCOPE_EDGE_INTERNAL, /* by a reference that Ruby code cannot name */
     MEMSCOPE_EDGE_CLASS,    /* an object's class */
-    MEMSCOPE_EDGE_CONSTANT, /* names: Bus::HANDLERS is constant HANDLERS of Bus */
-    MEMSCOPE_EDGE_IVAR,     /* names */
-    MEMSCOPE_EDGE_CVAR,     /* names */
-    MEMSCOPE_EDGE_GLOBAL,   /* names */
-    MEMSCOPE_EDGE_LOCAL,    /* names; 0 where the name is not known */
-    MEMSCOPE_EDGE_INDEX,    /* an Array's or a Struct's element; saturates */
+    MEMSCOPE_EDGE_CONSTANT, /* number: its name in names, such as HANDLERS for Bus::HANDLERS */
+    MEMSCOPE_EDGE_IVAR,     /* number: its name in names */
+    MEMSCOPE_EDGE_CVAR,     /* number: its name in names */
+    MEMSCOPE_EDGE_GLOBAL,   /* number: its name in names */
+    MEMSCOPE_EDGE_LOCAL,    /* number: its name in names; 0 if that is not known */
+    MEMSCOPE_EDGE_INDEX,    /* an Array's or a Struct's element; number: its index, saturating */
     MEMSCOPE_EDGE_KEY,      /* a Hash's key itself */
-    MEMSCOPE_EDGE_VALUE,    /* a Hash's value; the class of its key, as in node_class */
+    MEMSCOPE_EDGE_VALUE,    /* a Hash's value; number: the class of its key, as in node_class */
 };
 
 /* An edge's name in 32 bits: the kind in the lowest four. */
@@ -43,16 +45,16 @@ struct memscope_heap_graph {
     uint32_t object_count; /* slots with an object */
     uint32_t edge_count;
 
-    /* Of each slot: */
+    /* For each slot: */
     uint8_t *type;        /* Ruby's number of the type (RUBY_T_STRING is 5); 0: no object */
     uint32_t *node_class; /* the name of its class, in names */
-    uint32_t *slot_bytes; /* NULL in a dump that does not tell */
+    uint32_t *slot_bytes; /* NULL if the dump does not tell */
     uint32_t *bytes;      /* slot and malloc memory; saturates at 4 GiB */
 
-    /* The edges of node n are edges[first_edge[n]] up to edges[first_edge[n + 1]], those of a node once each. */
+    /* Node n's edges begin at edges[first_edge[n]] and end before edges[first_edge[n + 1]]; each target occurs once. */
     uint32_t *first_edge;
     uint32_t *edges;
-    memscope_edge_name *edge_names; /* parallel to edges; NULL where edges were not named */
+    memscope_edge_name *edge_names; /* parallel to edges; NULL if edges were not named */
 
     const char *categories[MEMSCOPE_ROOT_CATEGORIES]; /* of roots: "vm", "machine_context", … */
     struct memscope_names names;

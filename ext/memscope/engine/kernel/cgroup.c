@@ -1,5 +1,6 @@
 #include "kernel/cgroup.h"
 
+#include "base/descriptors.h"
 #include "base/text_file.h"
 
 #include <errno.h>
@@ -289,8 +290,8 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
 }
 
 /*
- * Lowers limit to an ancestor's. If the ancestor cannot be read, the result is unknown; the root group has no such
- * file.
+ * Lowers limit to an ancestor's. If the ancestor's file cannot be read, the limit becomes unknown; if it does not
+ * exist, as in the root group, the limit stays.
  */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {
     bool is_first = limit->status == MEMSCOPE_NOT_FOUND && ancestor->status == MEMSCOPE_OK;
@@ -368,7 +369,7 @@ static void apply_limit(struct memscope_cgroup *cgroup, struct loaded_file *file
 
 /*
  * Walks up from the group itself. If v1's hierarchical_memory_limit exists, it is the limit. An ancestor may still have
- * a smaller one, which does not bind: memory.use_hierarchy is 0 (kernels before 5.11).
+ * a smaller limit: then memory.use_hierarchy is 0 (kernels before 5.11), and the ancestor's limit does not apply.
  */
 static void read_limits(struct memscope_cgroup *cgroup, struct loaded_file *file, const char *top) {
     bool is_v2 = cgroup->version == MEMSCOPE_CGROUP_V2;
@@ -522,7 +523,7 @@ static void search_mounts(struct search *search) {
 
     search->status = MEMSCOPE_NOT_FOUND;
     if (join(path, sizeof path, search->proc_root, "/self/mountinfo") == MEMSCOPE_OK)
-        lines.descriptor = open(path, O_RDONLY | O_CLOEXEC);
+        lines.descriptor = memscope_descriptor_open(path, O_RDONLY);
     if (lines.descriptor < 0) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s%s", search->is_v2 ? "" : "/",
                  search->is_v2 ? "" : search->controller);
@@ -532,7 +533,7 @@ static void search_mounts(struct search *search) {
     while (search->status != MEMSCOPE_OK && (line = next_line(&lines)))
         if (memscope_cgroup_parse_mount(line, search->controller, &mount) && mount.is_v2 == search->is_v2)
             try_mount(search, mount.point, mount.root);
-    close(lines.descriptor);
+    memscope_descriptor_close(lines.descriptor);
 }
 
 /* Finds the process's group of the controller and sets search->path. */

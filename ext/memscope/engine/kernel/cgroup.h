@@ -66,7 +66,7 @@ struct memscope_cgroup_cpus {
 struct memscope_cgroup {
     enum memscope_cgroup_version version;
     char path[MEMSCOPE_CGROUP_PATH];            /* as in /proc/PID/cgroup; "" if there is none */
-    char directory[MEMSCOPE_CGROUP_PATH];       /* whose files were read; "" if none was found */
+    char directory[MEMSCOPE_CGROUP_PATH];       /* where the files were read; "" if none was found */
     char limit_directory[MEMSCOPE_CGROUP_PATH]; /* of the nearest group that sets limit_bytes; "" if none is visible */
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
@@ -80,7 +80,7 @@ struct memscope_cgroup {
     enum memscope_status pressure_status;
     struct memscope_cgroup_pressure pressure;
     struct memscope_cgroup_figure host_memory; /* MemTotal of the machine: bounds an unlimited group */
-    struct memscope_cgroup_cpus cpus; /* the smallest from the group to the root; v1 has a separate group for CPUs */
+    struct memscope_cgroup_cpus cpus;          /* the smallest quota up to the root; v1 has a separate group for CPUs */
 };
 
 /*
@@ -100,7 +100,7 @@ struct memscope_cgroup_membership {
     char v2_path[MEMSCOPE_CGROUP_PATH];
 };
 
-/* /proc/PID/cgroup, for a controller: "memory" or "cpu". */
+/* Parses /proc/PID/cgroup for one controller, "memory" or "cpu". */
 enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
                                                       struct memscope_cgroup_membership *membership);
 
@@ -110,7 +110,7 @@ struct memscope_cgroup_mount {
     char point[MEMSCOPE_CGROUP_PATH];
 };
 
-/* One line of /proc/self/mountinfo. False unless it mounts a hierarchy that can have the controller. */
+/* Parses a line of /proc/self/mountinfo. False unless it mounts a hierarchy that can have the controller. */
 bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
 
 /* Sets status, unlimited and value. key NULL: the text is one number or "max". */

@@ -109,8 +109,8 @@ static struct {
 } kept = {-1, 0, 0};
 
 /*
- * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): turn 0 tells a child that it is one,
- * without a system call. If the kernel cannot wipe the page, turn carries its owner's pid.
+ * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): turn 0 tells a process without a
+ * system call that it is a new child. If the kernel cannot wipe the page, turn carries its owner's pid.
  */
 struct fork_page {
     _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */
@@ -210,7 +210,7 @@ static enum memscope_status read_descriptor(int descriptor, struct memscope_stat
     return memscope_statm_parse(text, statm);
 }
 
-/* Never one of the three standard numbers: a host that closed them expects them to be free or its own. */
+/* Never returns one of the three standard numbers: a host that closed them expects them to be free or its own. */
 static int open_statm(void) {
     int descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     int moved;
@@ -235,9 +235,9 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 
 /*
  * Opens a descriptor to keep. If another thread is opening one, or has opened one since turn was loaded, does not wait
- * but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent.
- * One that this process opened is not closed: this code is reached with one only when its number no longer refers to
- * statm, because somebody else closed or reused it.
+ * but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent. If
+ * this process opened it, this code runs only when its number no longer refers to statm, because somebody else closed
+ * or reused it: then it is not closed.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
                                       struct memscope_statm *statm) {

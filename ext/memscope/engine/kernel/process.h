@@ -54,14 +54,14 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
 
 /*
  * Reads both files of a process, "self" or a pid. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of
- * 4 KiB pages): T2, to be called without the GVL. Allocates nothing. Returns the better status of the two; memory holds
- * each file's own.
+ * 4 KiB pages): T2, to be called without the GVL. Allocates nothing. Returns the better of the two files' statuses,
+ * which are both in *memory.
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
 /*
  * The readers' parsers, for NUL-terminated text. MEMSCOPE_MALFORMED for a statm without its first three numbers, and
- * for another text without any known key.
+ * for a status or smaps_rollup without any known key.
  */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,

@@ -2,6 +2,8 @@
 
 #ifdef __linux__
 
+#include "base/descriptors.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +23,7 @@ static bool read_at(int file, uint64_t position, void *into, size_t size) {
     return position <= INT64_MAX && pread(file, into, size, (off_t)position) == (ssize_t)size;
 }
 
-/* The fields that say where the program headers are; those of a 32-bit file in a 64-bit header. */
+/* Reads the fields that locate the program headers, even those of a 32-bit file, into a 64-bit header. */
 static bool read_header(int file, Elf64_Ehdr *header) {
     Elf32_Ehdr narrow;
 
@@ -70,12 +72,12 @@ static bool read_dynamic_linker(int file, char *linker) {
 
 enum memscope_status memscope_program_dynamic_linker(const char *path, char *linker) {
     enum memscope_status status;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = memscope_descriptor_open(path, O_RDONLY);
 
     if (file < 0)
         return memscope_status_of_errno(errno);
     status = read_dynamic_linker(file, linker) ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
-    close(file);
+    memscope_descriptor_close(file);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Whether the kernel would take pages back from this process by madvise(MADV_DONTNEED), by which glibc and jemalloc
- * return memory. Both questions change nothing. No GVL, no allocation.
+ * Whether this process can return pages to the kernel by madvise(MADV_DONTNEED), as glibc and jemalloc do. Neither
+ * function changes memory that is in use. No GVL, no allocation.
  */
 #ifndef MEMSCOPE_RETURNABLE_H
 #define MEMSCOPE_RETURNABLE_H

@@ -2,17 +2,19 @@
 
 #ifdef __linux__
 
+#include "base/descriptors.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Documentation/admin-guide/mm/pagemap.rst: present, of a file or shared memory, and mapped by this process only */
+/* Documentation/admin-guide/mm/pagemap.rst: page present; page of a file or of shared memory; page mapped only once */
 #define ENTRY_PRESENT (1ull << 63)
 #define ENTRY_FILE_OR_SHARED (1ull << 61)
 #define ENTRY_EXCLUSIVE (1ull << 56)
 #define BATCH ((size_t)2048)
 
-/* Entries with these bits of a mask. */
+/* The entries with (entry & mask) == bits. */
 struct kind {
     uint64_t mask, bits;
 };
@@ -27,7 +29,7 @@ enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, str
     sharing->entries = memscope_scratch_take(scratch, BATCH * sizeof *sharing->entries);
     if (sharing->entries == NULL)
         return MEMSCOPE_NO_MEMORY;
-    sharing->descriptor = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    sharing->descriptor = memscope_descriptor_open("/proc/self/pagemap", O_RDONLY);
     if (sharing->descriptor >= 0)
         return MEMSCOPE_OK;
     sharing->entries = NULL;
@@ -36,7 +38,7 @@ enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, str
 
 void memscope_sharing_close(struct memscope_sharing *sharing) {
     if (sharing->entries != NULL)
-        close(sharing->descriptor);
+        memscope_descriptor_close(sharing->descriptor);
     sharing->entries = NULL;
 }
 

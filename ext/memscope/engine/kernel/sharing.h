@@ -1,6 +1,6 @@
 /*
  * Which resident pages other processes map too: copy-on-write pages not written since a fork, and pages of files and
- * shared memory; and what becomes of the former.
+ * shared memory; and which copy-on-write pages are no longer shared.
  */
 #ifndef MEMSCOPE_SHARING_H
 #define MEMSCOPE_SHARING_H
@@ -20,7 +20,9 @@ struct memscope_sharing {
     uintptr_t page;
 };
 
-/* memscope_sharing_between then reads 8 bytes of pagemap per page: in ascending order, about 4 ms per resident GB. */
+/*
+ * Opens pagemap for memscope_sharing_between, which reads 8 bytes of it per page: about 4 ms per GB in ascending order.
+ */
 enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch);
 void memscope_sharing_close(struct memscope_sharing *sharing);
 
@@ -28,16 +30,16 @@ void memscope_sharing_close(struct memscope_sharing *sharing);
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end);
 
 /*
- * Lists the anonymous pages that other processes map too: right after a fork, all that was inherited. The list is
- * allocated in scratch, after all else that this function takes there. MEMSCOPE_NO_MEMORY if it does not fit.
+ * Lists the anonymous pages that other processes map too: right after a fork, all inherited pages. The list is the last
+ * that this function takes from scratch. MEMSCOPE_NO_MEMORY if it does not fit.
  */
 enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
                                                 struct memscope_scratch *scratch, const struct memscope_range **ranges,
                                                 size_t *count);
 
 /*
- * Bytes of the anonymous pages in these ranges that no other process maps (any more), whether a write copied them, a
- * pin, or the others gave them up. Pages that are not resident do not count.
+ * Bytes of the anonymous pages in these ranges that no other process maps (any more), whether because a write or a pin
+ * copied them, or because the other processes unmapped them. Pages that are not resident do not count.
  */
 enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t count,
                                             struct memscope_scratch *scratch, uint64_t *bytes);

@@ -46,8 +46,10 @@ void memscope_glibc_learn_cache_key(void) {
 
     if (memscope_own_memory_open(&memory) == MEMSCOPE_OK) {
         key = key_of_freed_block(&memory, 24);
-        /* Before 2.34 the word is an address, another in each thread: its top 16 bits are 0, a random key's hardly
-         * ever. */
+        /*
+         * Before 2.34 the word is an address that differs by thread. Its top 16 bits are 0; a random key's hardly ever
+         * are.
+         */
         if (key >> 48 != 0 && key_of_freed_block(&memory, 120) == key && key_of_freed_block(&memory, 504) == key)
             cache_key = key;
     }
@@ -86,7 +88,7 @@ static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, u
     return walk->range < count ? &ranges[walk->range] : NULL;
 }
 
-/* About twice the last window if the walk goes on past it; one page after a jump, since another may follow. */
+/* About twice the last window if the walk goes on past it; one page after a jump, since another jump may follow. */
 static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t address) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), last = walk->window_end - walk->window_start;
 
@@ -145,7 +147,7 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* What malloc_trim returns, of it what other processes map too, and what the kernel keeps from it. */
+/* What malloc_trim returns, the part of that which other processes map too, and what the kernel would not take back. */
 struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
 };
@@ -168,7 +170,7 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
     return amount;
 }
 
-/* Of a free chunk: mtrim calls madvise for it, which returns nothing if any of the pages is locked. */
+/* What is trimmable in a free chunk: mtrim calls madvise once for it, which fails if any of its pages is locked. */
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     struct memscope_range pages = whole_pages(start, end);
 
@@ -184,7 +186,7 @@ static void add_trimmable(struct memscope_chunk_totals *totals, struct trimmable
     totals->kept_bytes += amount.kept_bytes;
 }
 
-/* Not of a heap that has changed since it was walked. */
+/* Subtracts nothing if amount exceeds totals, since the heap has then changed since it was walked. */
 static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
     if (totals->trimmable_bytes < amount.bytes || totals->trimmable_shared_bytes < amount.shared_bytes ||
         totals->kept_bytes < amount.kept_bytes)
@@ -194,7 +196,7 @@ static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trim
     totals->kept_bytes -= amount.kept_bytes;
 }
 
-/* Of the main heap's top, which systrim returns by lowering the program break, locked or not. */
+/* What is trimmable in the main heap's top: systrim returns it by lowering the program break, locked or not. */
 static struct trimmable trimmable_top(struct memscope_chunk_walk *walk, uintptr_t top, uintptr_t end) {
     return measure(walk, whole_pages(top, end));
 }
@@ -347,7 +349,7 @@ static void sort(const struct fast_chunks *fast) {
 /* Adjacent free chunks, which malloc_consolidate merges into one. */
 struct run {
     uintptr_t start, end;
-    struct trimmable counted; /* in its chunks taken one by one, as the walk has counted them */
+    struct trimmable counted; /* the sum over its single chunks, as the walk has counted it */
 };
 
 /* A free chunk also stores its size right after itself. */
@@ -386,7 +388,8 @@ static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 
 /*
  * The run that begins with the fast chunk at *index, or with a free chunk right before it. Moves *index to the last
- * fast chunk of the run; if even the first one is not plausible any more, leaves *index, and the run holds none.
+ * fast chunk of the run. If even the first fast chunk is not plausible any more, *index stays, and the run holds no
+ * fast chunk.
  */
 static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,
                          uintptr_t top) {

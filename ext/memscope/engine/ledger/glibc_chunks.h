@@ -34,9 +34,9 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum top;
     struct memscope_chunk_sum arena; /* heap_info and malloc_state, at the start of the arenas' heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
-    uint64_t trimmable_shared_bytes; /* of them, pages that other processes map too; 0 if walk->sharing is closed */
-    uint64_t kept_bytes;             /* further such pages, which the kernel does not take back: locked, or refused */
-    uint64_t unwalked_bytes;         /* address space before a first chunk, or from an implausible one on */
+    uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
+    uint64_t kept_bytes;             /* whole pages that it cannot return: locked, or madvise is refused */
+    uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from an implausible chunk on */
 };
 
 enum memscope_chunk_kind {
@@ -61,7 +61,7 @@ struct memscope_chunk_walk {
     size_t range; /* index of the resident range used last: lookups mostly ascend */
     struct memscope_sharing sharing;
     bool returns_nothing;   /* madvise is refused: only the top of the main heap can be trimmed */
-    bool has_locked_memory; /* so each trimmable part is looked at */
+    bool has_locked_memory; /* then each free chunk's pages are checked for locks */
     memscope_chunk_visitor *visitor; /* NULL: none */
     void *visitor_context;
 };
@@ -75,8 +75,8 @@ void memscope_glibc_learn_cache_key(void);
 bool memscope_glibc_knows_cache_key(void);
 
 /*
- * False when there is no room for the window. The sharing is closed, and nothing is known to keep pages from being
- * returned: the caller sets what it knows, and closes the sharing.
+ * False when there is no room for the window. Leaves walk->sharing closed, and the two flags false: the caller may open
+ * the sharing, which it then must close, and set the flags.
  */
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
                               const struct memscope_residency *residency, const struct memscope_images *images,
@@ -92,16 +92,16 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals);
 
 /*
- * Walks one piece of the main arena (glibc_pieces.h); returns its top chunk, or 0 if another piece holds it. Once all
- * pieces are walked, the second function does for the main arena what memscope_chunk_walk_arena_fast_chunks does for
- * others.
+ * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if it is in another piece.
+ * Once all pieces are walked, the second function does for the main arena what memscope_chunk_walk_arena_fast_chunks
+ * does for other arenas.
  */
 uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                     struct memscope_chunk_totals *totals);
 void memscope_chunk_walk_piece_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top,
                                            struct memscope_chunk_totals *totals);
 
-/* Copies the word at address; false where it is not resident. */
+/* Copies the word at address; false if it is not resident. */
 bool memscope_chunk_walk_word(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word);
 
 /*

@@ -13,8 +13,8 @@
 #define SMALLEST_CHUNK (4 * WORD)
 
 /*
- * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so that both of its words
- * point to the bin itself, as a chunk: two words before them.
+ * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so both of its words point
+ * to the bin itself seen as a chunk, which begins two words before them.
  */
 struct arena_tail {
     uintptr_t last_bin[2];
@@ -24,7 +24,7 @@ struct arena_tail {
 };
 #define LAST_BIN_AFTER_TOP ((size_t)254 * WORD) /* top, last_remainder, then the 126 bins before the last one */
 
-/* What the main arena says of itself. */
+/* Two fields of main_arena. */
 struct main_arena {
     uintptr_t top;
     uint64_t system_bytes; /* of the main heap and the pieces together */
@@ -34,7 +34,7 @@ static uintptr_t page_bytes(void) {
     return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Other empty bins look alike: what follows and what precedes them is then no arena's, and its top no chunk. */
+/* Every empty bin points to itself, so the fields after it must also make sense, and top must point to a chunk. */
 static bool read_main_arena(const struct memscope_own_memory *memory, uintptr_t last_bin, struct main_arena *arena) {
     struct arena_tail tail;
     uintptr_t size;
@@ -91,8 +91,8 @@ static bool has_pieces(const struct memscope_mappings *mappings, const struct ma
 }
 
 /*
- * Whether the chunk at `chunk`, of 16 bytes, is the first of the two fenceposts that sysmalloc leaves at the end of a
- * piece when it begins another; before them it may leave 16 bytes more, too few for a chunk.
+ * Whether the 16-byte chunk at `chunk` is the first of the two fenceposts that sysmalloc leaves at the end of a piece
+ * when it begins another piece. It may leave 16 bytes more before them, too few for a chunk.
  */
 static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
@@ -102,8 +102,8 @@ static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk
 }
 
 /*
- * The end of the piece that begins at start; 0 if none does. Chunk follows chunk from a page's first word on to the
- * arena's top or to the fenceposts, and the page ends there.
+ * The end of the piece that begins at start; 0 if none begins there. The chunks of a piece follow one another from the
+ * start of a page to the arena's top or to the fenceposts, which end at a page boundary.
  */
 static uintptr_t piece_end(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t limit, uintptr_t top) {
     uintptr_t chunk = start, page = page_bytes(), header, size;

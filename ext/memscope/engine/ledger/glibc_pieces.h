@@ -1,6 +1,7 @@
 /*
- * Pieces of glibc's main arena outside of the main heap. Where the program break cannot rise, as with a mapping in its
- * way, the main arena goes on in mappings of its own, of 1 MiB and more (sysmalloc_mmap_fallback in malloc/malloc.c).
+ * Pieces of glibc's main arena outside the main heap. If the program break cannot be raised, for example because a
+ * mapping is in its way, the main arena grows by anonymous mappings of 1 MiB or more (sysmalloc_mmap_fallback in
+ * malloc/malloc.c).
  */
 #ifndef MEMSCOPE_GLIBC_PIECES_H
 #define MEMSCOPE_GLIBC_PIECES_H
@@ -14,9 +15,9 @@
 #include "ledger/images.h"
 
 /*
- * Claims the pieces, as MEMSCOPE_ROW_main_heap; each claim's item is the number of pages of its piece. Reads one word
- * of each page of the C library's data to find the main arena, once in a process. If the arena has more memory than the
- * main heap, looks in unclaimed memory for chains of chunks that end like a piece: 0.15 to 0.3 µs a chunk. No GVL, no
+ * Claims the pieces, as MEMSCOPE_ROW_main_heap; each claim's item is the number of pages of its piece. Reads the C
+ * library's data until it has found the main arena, then remembers it. If the arena has more memory than the main heap,
+ * follows chunks from every unclaimed resident page that may begin a piece: 0.15 to 0.3 µs per chunk. No GVL, no
  * allocation.
  */
 void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const struct memscope_residency *residency,

@@ -4,7 +4,7 @@
 
 #include "ledger/glibc_regions.h"
 
-/* The longest malloc_state so far has 2,200 bytes. */
+/* The largest malloc_state of any version so far has 2,200 bytes. */
 #define STATE_WORDS (4096 / sizeof(uintptr_t))
 
 /* An arena other than the main one: all of its heaps together. */
@@ -21,8 +21,8 @@ struct resident_scan {
     struct memscope_own_memory memory;
     struct state *states;
     size_t count;
-    struct state **order; /* the states as glibc's list has them, as a circle */
-    size_t first;         /* the place in order of the one after the main arena */
+    struct state **order; /* the states in the order of glibc's list, which is circular */
+    size_t first;         /* index in order of the state that comes after the main arena */
 };
 
 static struct state *state_at(struct resident_scan *scan, uintptr_t address) {
@@ -85,8 +85,8 @@ static uint64_t main_heap_resident(const struct resident_scan *scan, uint64_t *m
 }
 
 /*
- * Follows the word at this offset of each malloc_state from the first known arena on. glibc's list is a circle of all
- * arenas, of which the main one alone is unknown here.
+ * Whether the word at this offset of malloc_state is the link of glibc's list. The list is circular: from the first
+ * known arena, it leads through all the others and one unknown arena, the main one, back to the first.
  */
 static bool is_list(struct resident_scan *scan, size_t offset) {
     uintptr_t address = scan->states[0].address;
@@ -122,8 +122,8 @@ static void set_resident(struct memscope_glibc_arena *arena, uint64_t bytes) {
 }
 
 /*
- * An arena whose writable part has changed since malloc_info has no known number, nor has the main one if part of it
- * lies elsewhere, as where brk has failed.
+ * Leaves the resident bytes unknown for an arena whose writable part has changed since malloc_info, and for the main
+ * arena if part of it lies outside [heap], as it does after brk has failed.
  */
 static enum memscope_status assign(struct resident_scan *scan, struct memscope_glibc_arenas *arenas) {
     uint64_t mapped_bytes, all = main_heap_resident(scan, &mapped_bytes);

@@ -1,8 +1,8 @@
 /*
  * How much of each of glibc's arenas is resident: malloc_info counts address space only, which stays after a trim.
  *
- * Heaps are found by their heap_info. Which arena of malloc_info's list they belong to is known by the order of glibc's
- * own list, which is found, and checked, in the arenas' malloc_state: its place there differs by version.
+ * Heaps are found by their heap_info, which points to their arena. malloc_info lists the arenas in the order of glibc's
+ * own linked list; the offset of its link in malloc_state differs by version, so it is searched for and checked.
  */
 #ifndef MEMSCOPE_GLIBC_RESIDENT_H
 #define MEMSCOPE_GLIBC_RESIDENT_H
@@ -10,9 +10,10 @@
 #include "malloc/glibc_info.h"
 
 /*
- * Sets resident_bytes of each arena in the list, and of all together; has_resident says for which it is known: not
- * while arenas are being made or grow between malloc_info and this, nor where the kernel shows no single pages.
- * Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL; allocates nothing but scratch memory.
+ * Sets resident_bytes of each arena in the list, and of all together; has_resident says for which it is known. It is
+ * unknown for arenas that were made or grew since malloc_info, and everywhere if the kernel does not tell which pages
+ * are resident. Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL; allocates nothing but scratch
+ * memory.
  */
 enum memscope_status memscope_glibc_read_resident(struct memscope_glibc_arenas *arenas);
 

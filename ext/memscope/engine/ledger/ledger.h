@@ -70,18 +70,18 @@ struct memscope_ledger {
     struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found; pieces count to main_heap */
     bool walked_chunks;
     enum memscope_status trim_shared_status; /* OK: the totals' trimmable_shared_bytes are known */
-    uint64_t locked_bytes;                   /* resident bytes of malloc's in locked mappings */
+    uint64_t locked_bytes;                   /* malloc's resident bytes in locked mappings */
     enum memscope_status return_status;      /* OK: madvise returns pages that are not locked (returnable.h) */
     struct memscope_stack_counts stacks;
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
     enum memscope_status own_memory_status;  /* not OK: no arenas, mmapped chunks, threads, empty pages are found */
-    enum memscope_status own_memory_refusal; /* why it was read without a memfd; MEMSCOPE_OK when it was not */
+    enum memscope_status own_memory_refusal; /* why there was no memfd to read through; MEMSCOPE_OK if there was */
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;
     uint64_t jemalloc_space_bytes; /* address space of the mappings that are or look like jemalloc's */
-    size_t ambiguous_mappings;     /* look like jemalloc's, but not all of them are: unattributed */
+    size_t ambiguous_mappings;     /* mappings of which only some are jemalloc's: all unattributed */
 
     size_t scratch_bytes;
     struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */

@@ -10,7 +10,7 @@
 /* Whether this process can have the row at all; a row that it can have but that is empty is listed with 0 bytes. */
 bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum memscope_row row);
 
-/* Whether the row's shared bytes are known. For rows of counters or of chunks they are not: only for the row above. */
+/* Whether the row's shared bytes are known. For rows of counters or chunks, only those of the row above are. */
 bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row);
 
 /* The sum of the chunks that a row counts; NULL without a walk, and for every other row. */
@@ -33,7 +33,9 @@ bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_
 /* Bytes that malloc_trim(0) returns; false without a walk of the chunks. */
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes);
 
-/* Of them, bytes on pages that no other process maps: what the machine gains. False also where the kernel hides it. */
+/*
+ * The trimmable bytes on pages that no other process maps: what the machine gains. False also if the kernel hides it.
+ */
 bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes);
 
 #endif

@@ -17,7 +17,7 @@ struct memscope_ledger_scan {
     struct memscope_mappings_memory lists;
     struct memscope_own_memory memory;
     struct memscope_claims claims;
-    size_t first_owner; /* index in ledger->owners of the first one of the mapping being swept */
+    size_t first_owner; /* index in ledger->owners of the first owner in the mapping being swept */
 };
 
 /*

@@ -51,7 +51,7 @@ static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct
     move((uint64_t)*rest, rest, &bytes[rows.unwalked]);
 }
 
-/* What keeps malloc_trim from returning pages, and which of the pages it returns other processes map too. */
+/* Tells the walk what keeps malloc_trim from returning pages, and lets it see which pages other processes map too. */
 static void prepare_for_trim(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
     walk->returns_nothing = ledger->return_status != MEMSCOPE_OK;
     walk->has_locked_memory = ledger->locked_bytes > 0;
@@ -75,7 +75,7 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memsco
         memscope_chunk_walk_main_heap(walk, heap_start, heap_end, totals);
 }
 
-/* Only the claim that begins a piece begins where no earlier piece reaches: others may own memory within a piece. */
+/* If others own memory within a piece, it is several claims, of which the first starts past all earlier pieces. */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;

@@ -75,9 +75,9 @@ static void add_heap_page(struct memscope_ledger_scan *scan, const struct memsco
 struct sweep {
     struct memscope_ledger_scan *scan;
     struct memscope_sharing sharing;
-    size_t mapping, claim;                 /* index of the first that ends after the current position */
+    size_t mapping, claim;                 /* indexes of the first mapping and claim that end past the position */
     const struct memscope_heap_page *page; /* the heap page being swept, or NULL */
-    struct amount page_amount;             /* what of that page was resident so far */
+    struct amount page_amount;             /* the resident part of that page found so far */
 };
 
 static void finish_heap_page(struct sweep *sweep) {

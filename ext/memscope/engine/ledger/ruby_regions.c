@@ -37,7 +37,7 @@ static bool read_descriptor(const struct memscope_own_memory *memory, uintptr_t 
            memscope_own_memory_read(memory, descriptor, words, DESCRIPTOR_WORDS * sizeof *words);
 }
 
-/* Whether a word may be the address of a page's first slot. Where it lies is known of listed pages only. */
+/* Whether a word may be the address of a page's first slot, which is known exactly only for listed pages. */
 static bool may_be_first_slot(const struct memscope_heap_page *page, uintptr_t word) {
     return page->slots_offset > 0 ? word == page->start + page->slots_offset
                                   : word > page->start && word < page->start + HEADER_LIMIT;
@@ -94,7 +94,7 @@ static bool is_heap_page(const struct memscope_ruby_layout *layout, const struct
     if (shape.first_slot < 0 || words[shape.first_slot] <= page || words[shape.first_slot] >= page + HEADER_LIMIT)
         return false;
     memcpy(sizes, words, sizeof sizes);
-    end = words[shape.first_slot] + (size_t)sizes[0] * sizes[1]; /* the slots leave less than two at the page's end */
+    end = words[shape.first_slot] + (size_t)sizes[0] * sizes[1]; /* less than two slots' room follows in the page */
     return sizes[0] >= SLOT_MIN && end <= page + layout->heap_page_bytes &&
            page + layout->heap_page_bytes - end < 2 * (size_t)sizes[0];
 }
@@ -296,7 +296,7 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
     }
 }
 
-/* The transient heap is usually a mapping of its own; of a mapping that is not, only the first two blocks are read. */
+/* The transient heap is usually a mapping of its own. Of another mapping, normally at most two blocks are read. */
 static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
                                       const struct memscope_own_memory *memory,
                                       const struct memscope_mapping *mapping) {

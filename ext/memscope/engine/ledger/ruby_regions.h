@@ -1,6 +1,6 @@
 /*
- * Memory that Ruby maps: heap pages, empty ones and those that could not be listed included, the transient heap of Ruby
- * 3.1 and 3.2, shape tables. The binding supplies the running Ruby's layout, which is matched against memory here.
+ * Memory that Ruby maps: heap pages (also those that are empty or could not be listed), the transient heap of Ruby 3.1
+ * and 3.2, and shape tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
 #ifndef MEMSCOPE_RUBY_REGIONS_H
 #define MEMSCOPE_RUBY_REGIONS_H
@@ -32,20 +32,20 @@ struct memscope_ruby_layout {
     uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist, not all different */
     size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
     size_t allocated_page_count;                 /* pages with and without objects, likewise */
-    size_t fiber_stack_bytes;                    /* of one pooled stack without its guard page; 0 when not known */
-    size_t thread_vm_bytes; /* of the two stacks of a thread that may migrate; 0 if this Ruby has no such threads */
+    size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page; 0 when not known */
+    size_t thread_vm_bytes; /* VM stack of a thread that may migrate; 0 if this Ruby has no such threads */
     size_t thread_machine_bytes;
-    size_t transient_heap_bytes; /* of the one mapping that Ruby makes for it; 0 if this Ruby has none */
+    size_t transient_heap_bytes; /* size of its only mapping; 0 if this Ruby has no transient heap */
     size_t transient_block_bytes;
     uintptr_t shape_list;     /* address of the shape list; 0 when not known */
     size_t shape_list_bytes;  /* 0 if this Ruby has none */
-    size_t shape_cache_bytes; /* of the cache that Ruby maps next; the kernel usually places it right below the list */
+    size_t shape_cache_bytes; /* size of the cache, which Ruby maps next; the kernel usually puts it below the list */
     bool jit;                 /* a JIT is on: anonymous executable memory belongs to it */
 };
 
 struct memscope_ruby_regions {
-    uint64_t empty_pages_found; /* where pages were listed */
-    uint64_t whole_pages_found; /* where they were not: pages of any kind */
+    uint64_t empty_pages_found; /* if pages were listed */
+    uint64_t whole_pages_found; /* if pages were not listed: pages of any kind */
     bool transient_heap_found;
 };
 
@@ -53,9 +53,10 @@ struct memscope_ruby_regions {
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims);
 
 /*
- * Claims heap pages that are not listed: aligned blocks that point to a page descriptor which points back to them. They
- * are empty pages, looked for only when Ruby says that it keeps some; or all pages, as whole pages, if none could be
- * listed. Costs one or two small reads for each unclaimed, aligned, resident block.
+ * Claims heap pages that are not listed: aligned blocks that point to a page descriptor which points back to them. If
+ * pages were listed, these are the empty pages, looked for only when Ruby says that it keeps some; if none could be
+ * listed, they are all pages, claimed as whole pages. Costs one or two small reads for each unclaimed, aligned,
+ * resident block.
  */
 void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
                                         const struct memscope_mappings *mappings,

@@ -12,7 +12,7 @@ struct descriptor {
 
 struct thread_library {
     uintptr_t linker_state;  /* _rtld_global */
-    size_t used_lists;       /* offset in it of three consecutive list heads: used, user, cached stacks */
+    size_t used_lists;       /* offset in _rtld_global of three consecutive list heads: used, user, cached stacks */
     size_t node;             /* offset of the list node in struct pthread */
     size_t descriptor_bytes; /* sizeof(struct pthread) */
 };
@@ -123,14 +123,16 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
 
 /* thread_pthread_mn.c, from 3.3 to 4.1dev: a chunk of this size begins with a header of one or a few pages. */
 #define CHUNK_BYTES ((size_t)512 << 20)
-#define CHUNK_HEADER_PAGES 64 /* for 65,535 stacks, 33 */
+#define CHUNK_HEADER_PAGES 64 /* limit; a header for 65,535 stacks has 33 */
 
 struct machine_stack_footer {
     uintptr_t chunk;
     size_t index; /* of the stack in its chunk */
 };
 
-/* The chunk of the stack with this guard page: VM stack, guard page, machine stack, back to back. 0 if it is in none.
+/*
+ * The chunk that holds the stack with this guard page (VM stack, guard page, machine stack, back to back); 0 if no
+ * chunk does.
  */
 static uintptr_t chunk_of(const struct memscope_mapping *guard, size_t page, size_t vm_bytes, size_t machine_bytes,
                           const struct memscope_own_memory *memory) {

@@ -32,8 +32,8 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
 /*
  * Claims the chunks that hold the stacks of Ruby threads which may migrate between native threads (all of Ractors other
  * than the main one, and all with RUBY_MN_THREADS=1), by what Ruby writes at the end of each machine stack
- * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are those of one thread; 0: there are
- * none.
+ * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are the stack sizes of one such thread; 0
+ * if this Ruby has none.
  */
 void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, size_t vm_bytes, size_t machine_bytes,
                                      const struct memscope_own_memory *memory, struct memscope_claims *claims);

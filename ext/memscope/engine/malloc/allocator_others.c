@@ -135,7 +135,10 @@ static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
     return true;
 }
 
-/* As in describe, and only if nothing was loaded or unloaded since: the function may then be another's. */
+/*
+ * Keeps the object loaded as describe does. Reads nothing if an object was loaded or unloaded since the walk: the
+ * function may then be another object's.
+ */
 static void read_figures(struct memscope_other_allocator *other, uint64_t generation) {
     void *handle = dlopen(other->in_program ? NULL : other->path, RTLD_LAZY | RTLD_NOLOAD);
 

@@ -1,8 +1,8 @@
 /*
  * glibc's own statistics arena by arena: malloc_info's output, parsed while it is written.
  *
- * That XML is the only public list of glibc's arenas. malloc_info locks one arena at a time, so the arenas are not from
- * one moment. Elements and attributes are those of malloc/malloc.c from 2.31 to 2.43; 2.43 removed fastbins.
+ * That XML is the only public list of glibc's arenas. malloc_info locks one arena at a time, so the arenas' numbers are
+ * not from one moment. Elements and attributes are those of malloc/malloc.c from 2.31 to 2.43; 2.43 removed fastbins.
  */
 #ifndef MEMSCOPE_GLIBC_INFO_H
 #define MEMSCOPE_GLIBC_INFO_H
@@ -28,7 +28,7 @@ struct memscope_glibc_arena {
     uint64_t system_bytes;            /* held from the kernel now */
     uint64_t system_max_bytes;        /* the most that system_bytes ever was */
     uint64_t address_space_bytes;     /* reserved */
-    uint64_t writable_bytes;          /* of these, made writable */
+    uint64_t writable_bytes;          /* the part of address_space_bytes that was made writable */
     bool has_resident;
     uint64_t resident_bytes;       /* set by ledger/glibc_resident.h: malloc_info does not know it */
     uint64_t heaps;                /* how many heaps it has; 0 for the main arena, and if not reported */

@@ -130,8 +130,9 @@ static enum memscope_status begin(const struct memscope_jemalloc_binding *jemall
 }
 
 /*
- * For this key, oldp points to a char pointer, and mallctl copies the name to where that one points (5.3.1, src/ctl.c
- * arena_i_name_ctl). memscope_jemalloc_read_mib passes a number, which mallctl would take for the pointer.
+ * For this key, oldp points to a char pointer, and mallctl copies the name to where that pointer points (5.3.1,
+ * src/ctl.c arena_i_name_ctl). memscope_jemalloc_read_mib cannot be used: mallctl would take its number for the
+ * pointer.
  */
 static void read_name(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib,
                       struct memscope_jemalloc_arena *arena) {

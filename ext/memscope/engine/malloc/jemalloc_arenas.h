@@ -69,8 +69,8 @@ struct memscope_jemalloc_arenas {
 
 struct memscope_jemalloc_class {
     bool large;
-    struct memscope_jemalloc_row size;       /* of the group SLAB, or EXTENT if it is large */
-    struct memscope_jemalloc_row statistics; /* of the group BIN, or LARGE */
+    struct memscope_jemalloc_row size;       /* of the group SLAB; for a large class, EXTENT */
+    struct memscope_jemalloc_row statistics; /* of the group BIN; for a large class, LARGE */
 };
 
 struct memscope_jemalloc_classes {

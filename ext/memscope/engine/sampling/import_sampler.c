@@ -41,7 +41,7 @@ static memscope_stack_reader read_stack;
 static atomic_bool running;
 static atomic_uint session;
 static struct memscope_import_patches patches;
-static _Atomic(uint64_t) patched_generation; /* 0 or an earlier one while an object is only half loaded */
+static _Atomic(uint64_t) patched_generation; /* 0 or an earlier generation while an object is only half loaded */
 
 /*
  * Held while slots change, which may happen in any thread that calls dlsym. Also held across a fork: if another thread
@@ -328,7 +328,9 @@ static bool find_originals(void) {
 
 static bool patching_for_fork;
 
-/* If a signal handler forks while this thread changes slots, the child goes on without the linker's lock. */
+/*
+ * If a signal handler forks while this thread changes slots, the child goes on changing them without the linker's lock.
+ */
 static void before_fork(void) {
     bool begun = begin_patching();
 

@@ -15,16 +15,17 @@
 #include "sampling/sampled_stack.h"
 
 /*
- * Does all of start that can be done without starting. MEMSCOPE_UNSUPPORTED off Linux, with a C library other than
- * glibc, and on processors other than x86-64 and aarch64; MEMSCOPE_NO_MEMORY.
+ * Does what start does first, without starting: finds the functions to replace, and maps the table.
+ * MEMSCOPE_UNSUPPORTED off Linux, with a C library other than glibc, and on processors other than x86-64 and aarch64;
+ * MEMSCOPE_NO_MEMORY.
  */
 enum memscope_status memscope_import_sampler_prepare(void);
 
 /*
  * Patches the imports, and samples one byte in rate from now on. Returns what prepare returns, or MEMSCOPE_DENIED if
- * the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this library has
- * patched them already: then nothing stays patched. The sampler must not be running already.
- * Takes the dynamic linker's lock; forks in other threads wait meanwhile.
+ * the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this library has patched the
+ * imports already. On failure, nothing stays patched. The sampler must not be running already. Takes the dynamic
+ * linker's lock; forks in other threads wait meanwhile.
  */
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
 

@@ -25,7 +25,7 @@ struct memscope_import_patches {
     size_t slots;   /* slots that hold a replacement */
     size_t objects; /* objects that have such slots */
     bool complete;  /* false if an object was skipped because another thread was still loading it */
-    bool taken;     /* another copy of this library has replaced them already */
+    bool taken;     /* another copy of this library has replaced the same imports already */
 };
 
 /*

@@ -26,7 +26,7 @@ enum memscope_jemalloc_profiling {
 
 enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void);
 
-/* MEMSCOPE_UNSUPPORTED where start could not work. Changes nothing. */
+/* MEMSCOPE_UNSUPPORTED if start could not work. Changes nothing. */
 enum memscope_status memscope_jemalloc_profile_prepare(void);
 
 /*

@@ -96,7 +96,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
 }
 
-/* False for a program that has libgcc linked in: most of its frames are its own. */
+/* False for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
@@ -192,7 +192,7 @@ static uint64_t lock_of(uintptr_t address, uint64_t rule, uint64_t source) {
     return address ^ mixed ^ mixed >> 29;
 }
 
-/* In words: cfa, and how far below the CFA rbp is saved. */
+/* cfa, and rbp (how far below the CFA it is saved), are counted in words. */
 struct packed_rule {
     uint64_t kind : 3, ends : 1, cfa : 20, rbp : 13, digest : 27;
 };
@@ -210,8 +210,8 @@ struct frame {
 };
 
 /*
- * A digest of 27 bits, of where the object is and of the first words of its unwind index: the offset of .eh_frame, the
- * number of FDEs, and the first of them.
+ * A 27-bit digest of the object's addresses and of the first words of its unwind index: the offset of .eh_frame, the
+ * number of FDEs, and the first entry.
  */
 static uint32_t digest(const struct memscope_loaded_object *object) {
     uint64_t words[5] = {object->extent.start, object->extent.end, (uintptr_t)object->unwind_index}, mixed = 0;
@@ -237,8 +237,8 @@ static bool find_object(uintptr_t address, struct known_object *known) {
 }
 
 /*
- * Covers an FDE's length field (4 bytes) and its content: mostly some 30 bytes; in one FDE of a hundred, more than 128.
- * 0 without a usable FDE.
+ * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes; more than 128 in one FDE of a
+ * hundred. 0 without a usable FDE.
  */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;
@@ -295,7 +295,7 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
     return rule;
 }
 
-/* False if the rule does not tell. Not sanitized, because the words it reads are in other functions' frames. */
+/* False if the rule does not lead to the caller. Not sanitized, because it reads words in other functions' frames. */
 __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
     uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
 

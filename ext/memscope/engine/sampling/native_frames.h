@@ -15,8 +15,9 @@
 #include "elf/shared_objects.h"
 
 /*
- * Return addresses, leaf first, at most room. Skips leading frames of this library and of the object set with
- * memscope_native_frames_skip_object_of. With leaf_only, stops at the first known VM entry point.
+ * Stores return addresses in words, leaf first, at most room; returns how many. Skips leading frames of this library
+ * and of the object set with memscope_native_frames_skip_object_of. With leaf_only, stops at the first known VM entry
+ * point.
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 
@@ -40,7 +41,7 @@ size_t memscope_native_frames_resident_bytes(void);
  */
 void memscope_native_frames_learn_callers(unsigned count);
 
-/* From now on also skips leading frames of the object that address is in. NULL: of no other object. */
+/* From now on also skips leading frames of the object that address is in; with NULL, only this library's again. */
 void memscope_native_frames_skip_object_of(const void *address);
 
 /*
@@ -48,7 +49,7 @@ void memscope_native_frames_skip_object_of(const void *address);
  *
  * On an alternate signal stack, false if too little room is left: a guard page or other data may lie below it. On any
  * other stack, reads a byte 4 KB below: at the end of the stack the read faults, and Ruby turns a fault on the stack
- * pointer's page into an exception (signal.c 3.1.2, check_stack_overflow in line 832) that jumps out of malloc. This
+ * pointer's page into an exception (signal.c 3.1.2, check_stack_overflow, line 832) that jumps out of malloc. This
  * has to happen before a lock or anything else is held. (Without the probe, 160 stack overflows did no harm: to do
  * harm, a sample must reach the end of the stack while it holds something.)
  */

@@ -219,7 +219,7 @@ enum memscope_status memscope_sample_table_open(void) {
     return MEMSCOPE_OK;
 }
 
-/* For locked pages (mlockall), which the kernel does not take back. Memory beyond the counts need not be zero. */
+/* For locked pages (mlockall), which MADV_DONTNEED does not drop. Array elements beyond the counts need not be zero. */
 static void empty_slots(void) {
     memset(table->filter, 0, sizeof table->filter);
     memset(table->sample_slots, 0, sizeof table->sample_slots);

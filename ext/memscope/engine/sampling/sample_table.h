@@ -18,7 +18,7 @@
 /* Maps the table unless it is mapped already. MEMSCOPE_NO_MEMORY. */
 enum memscope_status memscope_sample_table_open(void);
 
-/* Drops all samples, gives their memory back to the kernel, and continues with another rate. */
+/* Drops all samples, gives their memory back to the kernel, and continues at this rate. */
 void memscope_sample_table_clear(double rate);
 
 void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t *words, unsigned length);
@@ -69,7 +69,7 @@ void memscope_sample_table_after_fork(void);
 #define MEMSCOPE_FILTER_WORDS 1024 /* of 32 bits each */
 
 /*
- * Counters of the live samples with each hash, and bits: one per group of counters, set while any of them is not 0.
+ * Counters of the live samples with each hash, and one bit per group of counters, set while any of the group is not 0.
  * Every free reads a bit: the 4 KiB of bits stay in the first-level cache, while the 256 KiB of counters do not (with
  * the counters alone, a loop that makes strings took 6 % longer). All 0 without a table.
  */

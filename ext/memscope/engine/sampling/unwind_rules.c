@@ -182,7 +182,7 @@ static void save_at(struct program *program, struct cursor *cursor, uint64_t num
     save(program, number, (struct saved){AT_CFA, product(cursor, factored, program->data_factor)});
 }
 
-/* Runs an instruction that says where a register is saved. False if code is not one. */
+/* Runs an instruction that says where a register is saved. False if code is no such instruction. */
 static bool run_of_register(struct program *program, struct cursor *cursor, uint8_t code) {
     uint64_t number;
 
@@ -218,7 +218,7 @@ static bool run_of_register(struct program *program, struct cursor *cursor, uint
     }
 }
 
-/* Runs an instruction that defines the CFA. False if code is not one. */
+/* Runs an instruction that defines the CFA. False if code is no such instruction. */
 static bool run_of_cfa(struct program *program, struct cursor *cursor, uint8_t code) {
     switch (code) {
     case DEF_CFA_REGISTER:
@@ -439,7 +439,9 @@ static bool is_searchable(const struct index *index) {
            index->table_encoding == 0x3b && index->count > 0;
 }
 
-/* Whether the table ends inside the object. If not, even a full unwinder must not be used: it would read past it. */
+/*
+ * Whether the table ends inside the object. If not, even a full unwinder must not run: it would read past the object.
+ */
 static bool is_whole(const struct index *index, uintptr_t end) {
     uintptr_t table = (uintptr_t)index->table;
 

@@ -29,7 +29,7 @@ enum memscope_unwind_kind {
 struct memscope_unwind_rule {
     enum memscope_unwind_kind kind;
     int32_t cfa, rbp;
-    uintptr_t function;  /* where it starts; 0 for MEMSCOPE_UNWIND_UNDESCRIBED */
+    uintptr_t function;  /* the function's start; 0 for MEMSCOPE_UNWIND_UNDESCRIBED */
     int32_t description; /* offset in bytes of the FDE from the object's unwind index; 0: none */
 };
 

@@ -87,7 +87,7 @@ module Memscope
 
         def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 
-        # Since the first frame. What came later is new.
+        # The change since the first frame; "new" for a row that appeared later.
         def change(id, bytes)
           first, new = @series.fetch(id, {}).values_at(:first, :new)
           return "new" if new

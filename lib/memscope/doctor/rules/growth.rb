@@ -8,10 +8,10 @@ module Memscope
       DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
       DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
                 "program's data, and needs a reader such as heapy"
-      UNREAD = "this process does not read itself at intervals, or began less than two minutes ago"
-      # Ruby itself lets malloc grow by gc_room before it collects.
+      UNREAD = "this process takes no readings of itself at intervals, or began to less than two minutes ago"
+      # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: it collects after gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
-      # What growth is made of, the fastest row first.
+      # The ledger rows that grow, the fastest first, for people.
       FASTEST = lambda do |f|
         labels = f.ledger.rows.to_h { |row| [row.id, row.label] }
         rows = f.growth.rows_per_hour.select { |_id, bytes| bytes >= MEBIBYTE }.sort_by { |_id, bytes| -bytes }
@@ -23,19 +23,20 @@ module Memscope
           subject: "growth since the process booted",
           inapplicable: ->(f) { UNREAD unless f.growth&.lasting_per_hour },
           affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
-          present: ->(f) { f.growth.lasting_per_hour >= 2 * FLOOR },
+          present: ->(f) { f.reaches?(f.growth.lasting_per_hour, 2 * FLOOR) },
           floor: FLOOR, ratio: 0.05, confidence: :likely,
           recoverable: "The findings on its parts show what can be returned.",
           title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
           explanation: lambda do |f, bytes|
             fastest = FASTEST.call(f)
             ["It has grown by #{size(bytes)} since boot at #{f.growth.booted_at.strftime('%F %T')} UTC, " \
-             "by #{count(f.growth.samples)} readings#{": #{fastest}" unless fastest.empty?}.", *unjudged(f)].join(" ")
+             "according to #{count(f.growth.samples)} readings#{": #{fastest}" unless fastest.empty?}.",
+             *unjudged(f)].join(" ")
           end,
           evidence: ->(f) { { rss_bytes: f.rss_bytes, **f.growth.to_h, garbage_max_bytes: f.garbage_max_bytes } },
           remedy: ->(f) { [[collect(f), profile(f)].join("\n"), PROFILING] }
         },
-        # A process that has had a peak, or one that holds as much: only a collection tells.
+        # Garbage left by a peak looks the same as memory that is still held: only a collection tells them apart.
         possible_garbage: {
           subject: "garbage that counts as in use",
           affected: :garbage_max_bytes,

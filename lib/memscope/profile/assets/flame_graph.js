@@ -92,7 +92,7 @@
   const found = element("found");
   const matches = (d, term) =>
     (d.data.name + " " + place(d.data)).toLowerCase().includes(term.toLowerCase());
-  // Instead of the library's own search, which passes all matches as arguments of one call and fails for too many.
+  // Replaces the library's own search, which passes all matches as arguments of one call and fails for too many.
   const search = () => {
     const term = element("search").value.trim();
     let number = 0;

@@ -92,12 +92,12 @@ module Memscope
 
         def path(frames) = frames.empty? ? [@profile.frames.size] : frames
 
-        # Frames of frameworks, which can be folded, have a 1 more.
+        # Frames of frameworks, which can be folded, have an additional 1.
         def frame(frame)
           [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
         end
 
-        # The index of one of KINDS.
+        # An index into KINDS.
         def colour(frame)
           return frame.kind == :native ? 3 : 4 unless frame.kind == :ruby
 

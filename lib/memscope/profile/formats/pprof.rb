@@ -11,10 +11,11 @@ module Memscope
       #
       # @api private
       class Pprof
-        # Protobuf's wire format, as far as profile.proto needs it: https://protobuf.dev/programming-guides/encoding
+        # The part of Protobuf's wire format that profile.proto needs: https://protobuf.dev/programming-guides/encoding
         #
-        # Written straight: a message object for each sample and label would be slow to make, and google-protobuf's
-        # objects are slow to measure for whoever asks their size, all of those that were joined for each.
+        # Encoded directly: message objects for each sample and label would be slow to create, and google-protobuf's
+        # have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all that were joined with
+        # it.
         #
         # @api private
         module Wire
@@ -56,7 +57,7 @@ module Memscope
         # Field numbers of the message Profile.
         FIELDS = { sample_type: 1, sample: 2, mapping: 3, location: 4, function: 5, string_table: 6, time_nanos: 9,
                    duration_nanos: 10, period_type: 11, period: 12, comment: 13, default_sample_type: 14 }.freeze
-        # Of the message Mapping: has_functions, has_filenames, has_line_numbers, has_inline_frames.
+        # Fields of the message Mapping: has_functions, has_filenames, has_line_numbers, has_inline_frames.
         SYMBOLISED = { 7 => 1, 8 => 1, 9 => 1, 10 => 1 }.freeze
         private_constant :FIELDS, :SYMBOLISED
 

@@ -4,7 +4,8 @@
 (() => {
   "use strict";
 
-  // Without credentials, which a page's own address can have (http://user:password@host): fetch refuses those.
+  // Resolves the path without credentials: the page's own address can contain them (http://user:password@host), and
+  // fetch refuses such URLs.
   const get = async (path, type) => {
     const response = await fetch(new URL(path, location.origin), { headers: { accept: type } });
     if (!response.ok) throw new Error("HTTP " + response.status);
@@ -13,7 +14,7 @@
   const getPage = async (path) =>
     new DOMParser().parseFromString(await (await get(path, "text/html")).text(), "text/html");
 
-  // The parts that are not known at once, of the same process as the page.
+  // Fills in the parts that take longer, from the same process as the page.
   const complete = async (main) => {
     const pending = document.getElementById("pending");
     try {
@@ -31,7 +32,7 @@
     }
   };
 
-  // A worker's verdict is in its own row of its own page.
+  // A worker's verdict is in that worker's row, on that worker's page.
   const judge = async () => {
     for (const link of document.querySelectorAll("a[data-verdict]")) {
       const row = link.closest("tr");

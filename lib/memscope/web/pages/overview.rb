@@ -7,8 +7,8 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # What is painted at once: the processes of the cluster, and the ledger of one of them. The page then shows
-      # itself again as OfDiagnosis, which takes longer.
+      # The part of the overview that is shown at once: the processes of the cluster, and the ledger of one of them. The
+      # page then fetches OfDiagnosis, which takes longer, and shows that instead.
       #
       # @api private
       class Overview < Page
@@ -20,6 +20,10 @@ module Memscope
         OPEN_BELOW = 0.4
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
+        # Class and words of each verdict but :problems.
+        VERDICTS = { none: ["good", "✓ No problems found"], unknown: ["info", "● No verdict: the RSS is unknown"],
+                     garbage: ["info", "● No verdict yet: collect garbage first"],
+                     incomplete: ["info", "● No problems found, but not all was checked"] }.freeze
         # Headings for the rules without a finding, by outcome.
         OUTCOMES = { clear: "Checked; not found, or too little to report", unknown: "Unknown",
                      inapplicable: "Not applicable" }.freeze
@@ -27,7 +31,7 @@ module Memscope
         LEVERS = {
           gc: ["Collect garbage", "One full GC."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
-          tcache: ["Flush the thread cache", "Frees the cached blocks of this request's thread for Decay and Purge."],
+          tcache: ["Flush the thread cache", "Flushes the cache of this request's thread for Decay and Purge."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
@@ -62,7 +66,7 @@ module Memscope
         # @return [Memscope::Workers, nil] the master and all workers; nil without a cluster
         def processes = (@readings.fetch(:workers) if calls.cluster?)
 
-        # @return [String, nil] why this process of a cluster knows no other worker
+        # @return [String, nil] why this process knows no other worker, although it belongs to a cluster
         def alone = (processes.reasons[:workers] if calls.workers.one?)
 
         # @return [Array<Branch>] the visible top-level rows
@@ -107,8 +111,8 @@ module Memscope
         def text = reading.to_s(unicode: true)
       end
 
-      # The whole overview: the ledger, the findings and the forecast of the levers, all by one deep ledger; with the
-      # diagnosis as JSON and as text.
+      # The whole overview: the ledger, the findings and the forecast of the levers, all based on one deep ledger. As
+      # JSON and as text, it is the diagnosis.
       #
       # @api private
       class OfDiagnosis < OfLedger

@@ -34,7 +34,8 @@ module Memscope
         # @return [Boolean]
         def cluster? = @calls.cluster?
 
-        # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the one of the query
+        # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the one that the query
+        #   names
         # @raise [HttpError] for an unknown worker
         def place
           all = @outcomes && @form["worker"]&.last == ClusterCalls::ALL

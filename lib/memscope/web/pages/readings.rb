@@ -93,7 +93,8 @@ module Memscope
         # @return [String]
         def name(arena) = reading.label(arena).capitalize
 
-        # @return [Array(Float, Float)] what is resident, in use and unused, as shares of the largest arena
+        # @return [Array(Float, Float)] resident memory in use, and unused, as shares of the largest arena's resident
+        #   memory
         def shares(arena)
           resident = arena.resident_bytes || 0
           used = (arena.allocated_bytes || 0).clamp(0, resident)

@@ -1,4 +1,4 @@
-/* What the allocators print of themselves, kept where it is in none of their figures. */
+/* What the allocators print about themselves, kept in static memory, which is in none of their figures. */
 #include "memscope_test.h"
 
 #include <malloc.h>
@@ -27,7 +27,7 @@ static ssize_t keep_info(void *context, const char *text, size_t size) {
     return (ssize_t)size;
 }
 
-/* Host.describe_malloc -> nil: by malloc_stats_print's JSON or malloc_info's XML. Makes no Ruby object. */
+/* Host.describe_malloc -> nil: keeps malloc_stats_print's JSON or malloc_info's XML. Makes no Ruby object. */
 static VALUE host_describe_malloc(VALUE self) {
     char buffer[4096];
     FILE *stream;
@@ -44,7 +44,7 @@ static VALUE host_describe_malloc(VALUE self) {
     return Qnil;
 }
 
-/* Host.description -> String: what describe_malloc kept last. */
+/* Host.description -> String: the text that describe_malloc kept last. */
 static VALUE host_description(VALUE self) {
     return rb_str_new(description, (long)length);
 }

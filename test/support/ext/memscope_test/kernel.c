@@ -44,7 +44,7 @@ static VALUE host_deny_pagemap_scan(VALUE self) {
     return Qnil;
 }
 
-/* What becomes of a call of this number, whatever its arguments. */
+/* Sets what the kernel does with this system call, whatever its arguments. */
 static VALUE answer(unsigned syscall_number, unsigned action) {
     struct sock_filter instructions[] = {
         LOAD(nr),
@@ -57,27 +57,27 @@ static VALUE answer(unsigned syscall_number, unsigned action) {
     return Qnil;
 }
 
-/* Host.forbid_process_vm_readv! -> nil: it ends the process. It copies pages that a forked child shares. */
+/* Host.forbid_process_vm_readv! -> nil: the call kills the process, since it would unshare pages of a forked child. */
 static VALUE host_forbid_process_vm_readv(VALUE self) {
     return answer(SYS_process_vm_readv, SECCOMP_RET_KILL_PROCESS);
 }
 
-/* Host.deny_memfd_create! -> nil: it fails with ENOSYS, as before Linux 3.17. */
+/* Host.deny_memfd_create! -> nil: the call fails with ENOSYS, as before Linux 3.17. */
 static VALUE host_deny_memfd_create(VALUE self) {
     return answer(SYS_memfd_create, SECCOMP_RET_ERRNO | ENOSYS);
 }
 
-/* Host.deny_madvise! -> nil: it fails with EPERM. */
+/* Host.deny_madvise! -> nil: the call fails with EPERM. */
 static VALUE host_deny_madvise(VALUE self) {
     return answer(SYS_madvise, SECCOMP_RET_ERRNO | EPERM);
 }
 
-/* Host.lock_memory! -> true; false where this process may not lock so much. */
+/* Host.lock_memory! -> true; false if this process may not lock so much. */
 static VALUE host_lock_memory(VALUE self) {
     return mlockall(MCL_CURRENT) == 0 ? Qtrue : Qfalse;
 }
 
-/* Host.block_break! -> nil: from here on the program break cannot rise, as with a static mapping in its way. */
+/* Host.block_break! -> nil: from now on the program break cannot be raised, as if a static mapping were in its way. */
 static VALUE host_block_break(VALUE self) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), next = ((uintptr_t)sbrk(0) + page - 1) & -page;
 
@@ -87,8 +87,8 @@ static VALUE host_block_break(VALUE self) {
 }
 
 /*
- * Host.pin(string) -> nil: process_vm_readv of its bytes pins their pages; since Linux 5.19 a page that a forked
- * relative shares is copied for that.
+ * Host.pin(string) -> nil: reads its bytes by process_vm_readv, which pins their pages; since Linux 5.19, pinning first
+ * copies a page that is shared with a parent or child.
  */
 static VALUE host_pin(VALUE self, VALUE string) {
     char copy[4096];
@@ -104,7 +104,7 @@ static VALUE host_pin(VALUE self, VALUE string) {
     return Qnil;
 }
 
-/* Host.close_descriptors(first, last) -> nil: closes them as daemons do, whoever owns them. */
+/* Host.close_descriptors(first, last) -> nil: closes these descriptors, whoever owns them, as daemons do. */
 static VALUE host_close_descriptors(VALUE self, VALUE first, VALUE last) {
     for (int descriptor = NUM2INT(first); descriptor <= NUM2INT(last); descriptor++)
         close(descriptor);

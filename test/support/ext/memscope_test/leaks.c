@@ -1,8 +1,9 @@
 /*
- * Leaks: blocks that malloc gives to C code in each state that a process can be in, for tests of the malloc profile.
+ * Leaks: C code that takes blocks from malloc in every state that a process can be in, for tests of the malloc profile.
  *
- * how says where the work is done: :here (with the GVL), :without_gvl, or :pthread (one that Ruby does not know, which
- * ends before the method returns). The blocks are a chain, newest first; one thread at a time may use it.
+ * The argument how says where the work is done: :here (with the GVL), :without_gvl, or :pthread (in a thread that Ruby
+ * does not know, and that ends before the method returns). The blocks are a linked list, newest first; only one thread
+ * at a time may use it.
  */
 #include "memscope_test.h"
 
@@ -58,7 +59,7 @@ static VALUE work_how(VALUE how, void *(*function)(void *), size_t size, long co
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
-/* Of its own name, and never in tail position: tests look for it in the stacks. */
+/* Not inlined, and calls malloc not in tail position: tests look for this function in the stacks. */
 static __attribute__((noinline)) struct block *leaks_take_block(size_t size) {
     struct block *block = malloc(size);
 
@@ -97,7 +98,7 @@ static __attribute__((noinline)) struct block *leaks_resize_block(struct block *
 
     if (!resized)
         abort();
-    resized->previous = resized->previous; /* not in tail position */
+    resized->previous = resized->previous; /* so that realloc is not called in tail position */
     __asm__ volatile("" ::: "memory");
     return resized;
 }
@@ -113,7 +114,7 @@ static void *blocks_resized(void *argument) {
     return NULL;
 }
 
-/* Blocks of size bytes, or of up to 4 KiB where size is 0, that are freed at once. */
+/* Takes blocks of size bytes, or of up to 4 KiB if size is 0, and frees each at once. */
 static void *blocks_churned(void *argument) {
     struct work *work = argument;
     unsigned state = (unsigned)(uintptr_t)pthread_self();
@@ -123,7 +124,7 @@ static void *blocks_churned(void *argument) {
     return NULL;
 }
 
-/* Leaks.leak(size, count, how) -> nil: adds so many blocks of size bytes. */
+/* Leaks.leak(size, count, how) -> nil: adds count blocks of size bytes. */
 static VALUE leaks_leak(VALUE self, VALUE size, VALUE count, VALUE how) {
     return work_how(how, blocks_added, NUM2SIZET(size), NUM2LONG(count));
 }
@@ -138,7 +139,7 @@ static VALUE leaks_resize(VALUE self, VALUE size, VALUE count, VALUE how) {
     return work_how(how, blocks_resized, NUM2SIZET(size), NUM2LONG(count));
 }
 
-/* Leaks.churn(count, how) -> nil: count blocks of up to 4 KiB, each freed before the next. */
+/* Leaks.churn(count, how) -> nil: takes count blocks of up to 4 KiB, and frees each before the next. */
 static VALUE leaks_churn(VALUE self, VALUE count, VALUE how) {
     struct work work = {0, NUM2LONG(count)};
 
@@ -146,7 +147,7 @@ static VALUE leaks_churn(VALUE self, VALUE count, VALUE how) {
     return Qnil;
 }
 
-/* Leaks.refused -> nil: asks for more than there can be. Not of a sanitizer, which ends the process for that. */
+/* Leaks.refused -> nil: asks for impossible amounts, but not under a sanitizer, which would end the process. */
 static VALUE leaks_refused(VALUE self) {
     volatile size_t much = SIZE_MAX - 64, half = (size_t)1 << 63;
     struct block *block = leaks_take_block(64);
@@ -175,7 +176,7 @@ static void *churn_for_a_while(void *rounds) {
     return NULL;
 }
 
-/* Leaks.churn_behind(rounds) -> nil: in a detached pthread, which goes on for 0.1 ms a round. */
+/* Leaks.churn_behind(rounds) -> nil: churns in a detached pthread, which runs for 0.1 ms per round. */
 static VALUE leaks_churn_behind(VALUE self, VALUE rounds) {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -189,8 +190,9 @@ static VALUE leaks_churn_behind(VALUE self, VALUE rounds) {
 }
 
 /*
- * malloc in a signal handler is not allowed, and done all the same: profilers and crash reporters do. Where the handler
- * interrupts malloc itself that fails without memscope; so it only churns where it has interrupted memscope's code.
+ * malloc in a signal handler is not allowed, but profilers and crash reporters call it all the same. If the handler has
+ * interrupted malloc itself, that fails even without memscope; so this handler churns only if it has interrupted
+ * memscope's code.
  */
 static uintptr_t memscope_start, memscope_end;
 static atomic_long handled;
@@ -227,8 +229,8 @@ static void churn_in_handler(int number, siginfo_t *info, void *context) {
 }
 
 /*
- * Leaks.churn_on_alarm(microseconds) -> Integer: a handler in C, again and again after so many; 0 ends it. How often it
- * has churned.
+ * Leaks.churn_on_alarm(microseconds) -> Integer: churns in a C signal handler at this interval; 0 stops it. Returns how
+ * often the handler has churned so far.
  */
 static VALUE leaks_churn_on_alarm(VALUE self, VALUE microseconds) {
     struct sigaction action = {.sa_sigaction = churn_in_handler, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -270,7 +272,7 @@ static void churn_at_thread_end(void *value) {
         pthread_setspecific(last_rites, value);
 }
 
-/* Leaks.churn_at_thread_end -> nil: when this native thread ends, after Ruby has done with it. */
+/* Leaks.churn_at_thread_end -> nil: churns when this native thread ends, after Ruby is done with it. */
 static VALUE leaks_churn_at_thread_end(VALUE self) {
     atomic_store(&rounds_left, 2);
     pthread_setspecific(last_rites, &last_rites);
@@ -288,7 +290,7 @@ __attribute__((destructor)) static void churn_in_destructor(void) {
         churn_some(5000);
 }
 
-/* Leaks.churn_at_exit -> nil: when Ruby has ended, and once more when this library does. */
+/* Leaks.churn_at_exit -> nil: churns when the VM exits, and again in this library's destructor. */
 static VALUE leaks_churn_at_exit(VALUE self) {
     churn_at_the_end = true;
     ruby_vm_at_exit(churn_at_vm_exit);
@@ -299,7 +301,7 @@ static void churn_around_fork(void) {
     churn_some(50);
 }
 
-/* Leaks.churn_around_forks -> nil: in handlers of pthread_atfork, as libraries with threads of their own do. */
+/* Leaks.churn_around_forks -> nil: churns in pthread_atfork handlers, where libraries with threads allocate too. */
 static VALUE leaks_churn_around_forks(VALUE self) {
     if (pthread_atfork(churn_around_fork, churn_around_fork, churn_around_fork) != 0)
         rb_sys_fail("pthread_atfork");

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Every block begins with a pointer to the one made before it: keeping them takes no memory of its own. */
+/* Every block begins with a pointer to the block made before it, so keeping track of them takes no extra memory. */
 struct block {
     struct block *previous;
 };
@@ -47,8 +47,8 @@ static size_t malloc_block(size_t size, int touch) {
 }
 
 /*
- * Host.malloc_blocks(size, count, touch: true) -> Integer: what malloc_usable_size says of them together. size may be
- * an Array: then so many of each, in turn.
+ * Host.malloc_blocks(size, count, touch: true) -> Integer: allocates count blocks; returns the sum of their
+ * malloc_usable_size. size may be an Array: then allocates count blocks of each size, in turn.
  */
 static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
     VALUE sizes, count_value, options;
@@ -67,8 +67,8 @@ static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
 }
 
 /*
- * Host.mallctl(key, bytes) -> Integer or nil: a number of so many bytes as jemalloc has it now; nil where there is no
- * jemalloc or no such key.
+ * Host.mallctl(key, bytes) -> Integer: the current value of a key whose number is this many bytes wide; nil if there is
+ * no jemalloc or no such key.
  */
 static VALUE host_mallctl(VALUE self, VALUE key, VALUE bytes) {
     int (*mallctl)(const char *, void *, size_t *, void *, size_t) =
@@ -82,7 +82,7 @@ static VALUE host_mallctl(VALUE self, VALUE key, VALUE bytes) {
     return ULL2NUM(value);
 }
 
-/* Host.malloc_trim -> true or false: glibc's own, with no padding. */
+/* Host.malloc_trim -> true or false: calls glibc's malloc_trim(0). */
 static VALUE host_malloc_trim(VALUE self) {
     return malloc_trim(0) ? Qtrue : Qfalse;
 }
@@ -94,8 +94,9 @@ static size_t count_option(VALUE options, const char *name, size_t given_nothing
 }
 
 /*
- * Host.free_blocks(count: nil, keep: nil) -> Integer: frees the newest `count` blocks of malloc_blocks, all of them
- * without it, but for the first and each `keep`th after that. What malloc_usable_size says of those that went.
+ * Host.free_blocks(count: nil, keep: nil) -> Integer: frees the newest `count` blocks of malloc_blocks, by default all;
+ * with keep, spares the first of them and every `keep`th after it. Returns the sum of the freed blocks'
+ * malloc_usable_size.
  */
 static VALUE host_free_blocks(int argc, VALUE *argv, VALUE self) {
     struct block *kept = NULL, **last_kept = &kept;
@@ -128,8 +129,8 @@ static void touch_pages(volatile char *start, size_t bytes) {
 }
 
 /*
- * Maps bytes between two inaccessible pages, so that the kernel cannot merge the mapping with a neighbour and its
- * bounds in /proc/self/maps are exactly these.
+ * Maps bytes between two inaccessible pages, so that the kernel cannot merge the mapping with a neighbour, and
+ * /proc/self/maps lists it with exactly these bounds.
  */
 static char *map_apart(size_t bytes, int protection, int flags, int descriptor) {
     char *start = mmap(NULL, bytes + 2 * page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -165,7 +166,7 @@ static VALUE host_reserve(VALUE self, VALUE bytes) {
     return Qnil;
 }
 
-/* Host.read_zero_pages(bytes) -> nil: reads memory that nobody has written, which is the kernel's page of zeros. */
+/* Host.read_zero_pages(bytes) -> nil: reads memory that was never written, which maps the kernel's zero page. */
 static VALUE host_read_zero_pages(VALUE self, VALUE bytes) {
     const volatile char *start = map_apart(NUM2SIZET(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
@@ -234,10 +235,10 @@ static size_t nameless_size(const void *bytes) {
     return *(const size_t *)bytes;
 }
 
-/* What is not set is NULL, the name too: legal, if unusual. */
+/* Fields that are not set are NULL, even the name: legal, if unusual. */
 static const rb_data_type_t nameless = {.function = {.dfree = RUBY_DEFAULT_FREE, .dsize = nameless_size}};
 
-/* Host.nameless(bytes) -> an object of a type without a name that says it holds bytes. */
+/* Host.nameless(bytes) -> an object that says it holds this many bytes, and whose type has no name. */
 static VALUE host_nameless(VALUE self, VALUE bytes) {
     size_t *size;
     VALUE object = TypedData_Make_Struct(rb_cObject, size_t, &nameless, size);
@@ -246,7 +247,7 @@ static VALUE host_nameless(VALUE self, VALUE bytes) {
     return object;
 }
 
-/* An object whose size function takes a while, and the calls of that function in all. */
+/* An object whose size function takes a while; slow_calls counts the calls of that function. */
 struct slow {
     size_t bytes, nanoseconds;
 };
@@ -280,8 +281,8 @@ static const rb_data_type_t quick_type = {.wrap_struct_name = "Host::Quick",
                                           .function = {.dfree = free_slow, .dsize = slow_size}};
 
 /*
- * Host.sized(bytes, nanoseconds) -> an object that says it holds bytes: of the type Host::Slow, whose size function
- * takes so long; of Host::Quick where that is 0.
+ * Host.sized(bytes, nanoseconds) -> an object that says it holds this many bytes, and whose size function takes this
+ * many nanoseconds. Its type is Host::Slow, or Host::Quick if nanoseconds is 0.
  */
 static VALUE host_sized(VALUE self, VALUE bytes, VALUE nanoseconds) {
     const rb_data_type_t *type = NUM2SIZET(nanoseconds) > 0 ? &slow_type : &quick_type;

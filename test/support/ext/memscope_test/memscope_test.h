@@ -2,15 +2,15 @@
  * The host process as tests play it: known amounts of memory put in known places, threads that Ruby knows nothing
  * of, and a kernel that refuses what a sandbox would refuse. Never part of the gem.
  *
- * Everything here is a singleton method of the Ruby module Host, runs under the GVL and raises SystemCallError
- * where the kernel says no.
+ * Everything here except Leaks is a singleton method of the Ruby module Host, runs under the GVL, and raises
+ * SystemCallError if the kernel refuses.
  */
 #ifndef MEMSCOPE_TEST_H
 #define MEMSCOPE_TEST_H
 
 #include <ruby.h>
 
-static const size_t page_size = 4096; /* the smallest of Linux; touching more often than needed does no harm */
+static const size_t page_size = 4096; /* Linux's smallest; with larger pages, touching each several times is harmless */
 
 void init_memory(VALUE host);
 void init_stacks(VALUE host);

@@ -1,4 +1,6 @@
-/* The words of loaded objects that the dynamic linker has filled with addresses of other objects' functions. */
+/*
+ * Import slots: the words of loaded objects that the dynamic linker fills with addresses of other objects' functions.
+ */
 #include "memscope_test.h"
 
 #include <dlfcn.h>
@@ -48,7 +50,7 @@ static void add_slots(VALUE slots, uintptr_t bias, const ElfW(Dyn) * dynamic, ui
     }
 }
 
-/* Not of the vDSO, whose addresses the linker leaves as they are in the file. */
+/* Skips the vDSO, in whose dynamic section the linker does not relocate the addresses. */
 static int visit(struct dl_phdr_info *info, size_t size, void *slots) {
     for (unsigned index = 0; index < info->dlpi_phnum; index++) {
         const ElfW(Dyn) *dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[index].p_vaddr);
@@ -77,7 +79,7 @@ static void *look_up(void *unused) {
     return NULL;
 }
 
-/* Host.load_beside_lookups(path) -> nil: dlopen, while another native thread calls dlsym. */
+/* Host.load_beside_lookups(path) -> nil: calls dlopen while another native thread calls dlsym in a loop. */
 static VALUE host_load_beside_lookups(VALUE self, VALUE path) {
     pthread_t thread;
     void *handle;
@@ -93,7 +95,7 @@ static VALUE host_load_beside_lookups(VALUE self, VALUE path) {
     return Qnil;
 }
 
-/* Host.look_up_behind -> nil: a native thread calls dlsym, again and again, for good. */
+/* Host.look_up_behind -> nil: starts a native thread that calls dlsym in a loop, forever. */
 static VALUE host_look_up_behind(VALUE self) {
     pthread_t thread;
 
@@ -104,7 +106,7 @@ static VALUE host_look_up_behind(VALUE self) {
     return Qnil;
 }
 
-static _Atomic(pid_t) waiting; /* who is about to call dlsym, or has */
+static _Atomic(pid_t) waiting; /* id of the thread that is about to call dlsym, or has called it */
 
 static void *look_up_once(void *unused) {
     (void)unused;
@@ -128,7 +130,7 @@ static bool sleeps(pid_t thread) {
     return state == 'S';
 }
 
-/* Under the dynamic linker's lock, which the other thread waits for in its own dlsym where a profile runs. */
+/* Runs under the dynamic linker's lock. While a profile runs, the other thread waits for that lock in its own dlsym. */
 static int look_up_visiting(struct dl_phdr_info *info, size_t size, void *thread) {
     (void)info, (void)size;
     if (pthread_create(thread, NULL, look_up_once, NULL) != 0)
@@ -139,7 +141,10 @@ static int look_up_visiting(struct dl_phdr_info *info, size_t size, void *thread
     return 1;
 }
 
-/* Host.look_up_in_a_visit -> nil: while a profile runs, dlsym in a callback of dl_iterate_phdr beside another one. */
+/*
+ * Host.look_up_in_a_visit -> nil: while a profile runs, calls dlsym in a dl_iterate_phdr callback and in a second
+ * thread.
+ */
 static VALUE host_look_up_in_a_visit(VALUE self) {
     pthread_t thread;
 

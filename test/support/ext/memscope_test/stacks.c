@@ -27,14 +27,14 @@ static __attribute__((noinline)) void touch_below(size_t bytes) {
         pages[offset] = 1;
 }
 
-/* Host.touch_stack(bytes) -> nil: writes to so many bytes below the running thread's or fiber's stack pointer. */
+/* Host.touch_stack(bytes) -> nil: touches this many bytes below the current thread's or fiber's stack pointer. */
 static VALUE host_touch_stack(VALUE self, VALUE bytes) {
     touch_below(NUM2SIZET(bytes));
     return Qnil;
 }
 
 #define SIGNAL_STACK_BYTES 16384
-#define LEFT_BYTES 3500 /* what a malloc takes, but no sample of it */
+#define LEFT_BYTES 3500 /* enough for a malloc, too little for a sample of it */
 
 static char *signal_stack;
 static void *volatile allocated_there;
@@ -53,7 +53,10 @@ static void allocate_at_the_end(int signal) {
     __asm__ volatile("" ::"r"(taken) : "memory");
 }
 
-/* Host.malloc_on_a_signal_stack -> nil: where it has 3.5 KB left, and nothing is mapped below it. */
+/*
+ * Host.malloc_on_a_signal_stack -> nil: calls malloc with 3.5 KB of an alternate stack left, above an inaccessible
+ * page.
+ */
 static VALUE host_malloc_on_a_signal_stack(VALUE self) {
     struct sigaction action = {.sa_handler = allocate_at_the_end, .sa_flags = SA_ONSTACK}, before;
     char *pages =
@@ -64,7 +67,7 @@ static VALUE host_malloc_on_a_signal_stack(VALUE self) {
         rb_sys_fail("mmap");
     signal_stack = pages + page_size;
     stack = (stack_t){.ss_sp = signal_stack, .ss_size = SIGNAL_STACK_BYTES};
-    allocate_large(); /* binds malloc: the dynamic linker takes more stack than that */
+    allocate_large(); /* binds malloc now: later, the dynamic linker would need more stack than is left */
     if (sigaltstack(&stack, &stack_before) != 0 || sigaction(SIGRTMIN + 5, &action, &before) != 0)
         rb_sys_fail("sigaltstack");
     raise(SIGRTMIN + 5);
@@ -74,7 +77,7 @@ static VALUE host_malloc_on_a_signal_stack(VALUE self) {
     return Qnil;
 }
 
-/* Most blocks have up to 16 KiB, some so many that glibc maps them alone. */
+/* Most blocks have up to 16 KiB; with trims, some are so large that glibc mmaps them. */
 static size_t churned_size(unsigned *state) {
     size_t size = 16 + (size_t)rand_r(state) % 16384;
 
@@ -108,7 +111,7 @@ static void *churn(void *seed) {
 }
 
 /*
- * Host.start_churning(count, trims = false) -> nil: so many pthreads allocate and free without the GVL until
+ * Host.start_churning(count, trims = false) -> nil: starts count pthreads that allocate and free without the GVL until
  * stop_churning; with trims they call malloc_trim as well.
  */
 static VALUE host_start_churning(int argc, VALUE *argv, VALUE self) {
@@ -149,7 +152,9 @@ static void *touch_and_wait(void *bytes) {
     return NULL;
 }
 
-/* Host.sleeping_pthread(stack_bytes, touched_bytes) -> Integer: the address of the stack it was given. Never ends. */
+/*
+ * Host.sleeping_pthread(stack_bytes, touched_bytes) -> Integer: address of the stack of a new pthread that never ends.
+ */
 static VALUE host_sleeping_pthread(VALUE self, VALUE stack_bytes, VALUE touched_bytes) {
     size_t bytes = NUM2SIZET(stack_bytes);
     char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
