@@ -9,6 +9,7 @@ class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
                worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
+               metrics_objects: false,
                background_thread: false, logger: nil }.freeze
   CALLABLE = ->(_request) { true }
   WRITER = Struct.new(:info, :warn).new
@@ -23,7 +24,7 @@ class ConfigurationTest < MemscopeTest
     actions: { true => true, false => false },
     worker_interval_seconds: { 1 => 1, 3600 => 3600, 1.5 => 1.5, 2.0 => 2, Rational(5, 2) => 2.5 },
     metrics_ledger_interval_seconds: { nil => nil, 86_400 => 86_400 },
-    metrics_arenas: { true => true, false => false },
+    metrics_arenas: { true => true, false => false }, metrics_objects: { true => true },
     background_thread: { true => true, false => false },
     logger: { nil => nil, WRITER => WRITER }
   }.freeze
@@ -32,7 +33,8 @@ class ConfigurationTest < MemscopeTest
     socket_directory: ["run", "", true, "\0x"], username: ["", "a:b", :a, "a\0"], password: ["", 1, "a\0"],
     authorize: [true, "call", Object.new], actions: [nil, 1, "true"],
     worker_interval_seconds: [nil, 0, 0.99, 3601, -1, Float::NAN, Float::INFINITY, "10", Complex(1, 1)],
-    metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], background_thread: [nil, "1"],
+    metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0],
+    background_thread: [nil, "1"],
     logger: [true, $stderr, "log"]
   }.freeze
   # The same for texts of environment variables.
@@ -41,13 +43,15 @@ class ConfigurationTest < MemscopeTest
     socket_directory: { "/run" => "/run" }, username: { "memory" => "memory" }, password: { "1" => "1", " " => " " },
     actions: { "0" => false, "1" => true, "on" => true, "off" => false, "Yes" => true, "NO" => false, "TRUE" => true,
                "False" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
-    metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true }, background_thread: { "1" => true }
+    metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true },
+    metrics_objects: { "1" => true }, background_thread: { "1" => true }
   }.freeze
   BAD_TEXT = {
     listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
     actions: ["of", "none", "0 ", "\xff"],
     worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
-    metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], background_thread: ["2"]
+    metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
+    background_thread: ["2"]
   }.freeze
 
   # The values of settings whose variable is wrong, if not their defaults.

@@ -9,6 +9,7 @@ class ContractTest < MemscopeTest
   READINGS = {
     allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
     fragmentation: "Fragmentation", mappings: "Mappings", ruby_heap: "RubyHeap", process_memory: "ProcessMemory",
+    census: "Census",
     cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", workers: "Workers"
   }.freeze
 
@@ -17,6 +18,8 @@ class ContractTest < MemscopeTest
     "Ledger" => %i[rss_bytes rows [] dig each_leaf unattributed_bytes source cost - to_h to_json to_s reasons],
     "Ledger::Row" => %i[id label bytes children detail shared_bytes private_bytes check],
     "Ledger::Check" => %i[source expected_bytes verified?],
+    "Census" => %i[by total_count total_slot_bytes - to_h to_json to_s],
+    "Census::Row" => %i[name count slot_bytes memsize_bytes old_count],
     "Finding" => %i[id severity title evidence affected_bytes recoverable_bytes recoverable_max_bytes remedy],
     "Diagnosis" => %i[each healthy? to_h to_json to_s],
     "Purge::Result" => %i[levers returned_bytes before after],
@@ -30,8 +33,8 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor purge top ps profile leaks exec version].freeze
-  PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /mappings /workers /profile /metrics].freeze
+  COMMANDS = %w[report doctor census purge top ps profile leaks exec version].freeze
+  PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /mappings /workers /profile /metrics].freeze
   # The other pages answer that no profile is running, if none is.
   DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]
          .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze

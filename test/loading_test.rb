@@ -23,7 +23,7 @@ class LoadingTest < MemscopeTest
   RUBY
 
   ALL = <<~RUBY
-    %i[rss allocator snapshot ledger mappings arenas size_classes fragmentation ruby_heap process_memory cgroup lint
+    %i[rss allocator snapshot ledger mappings arenas size_classes fragmentation ruby_heap census process_memory cgroup lint
        tune].each { |call| Memscope.public_send(call).then { |reading| reading.to_s + reading.to_json } }
     Memscope.ledger(deep: true, shared: true, objects: true, strict: true).to_s
     Memscope.report

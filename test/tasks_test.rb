@@ -76,7 +76,7 @@ class TasksTest < MemscopeTest
     ran = child("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
                 requires: ["memscope/tasks"])
 
-    names = %w[arenas doctor metrics purge report size_classes]
+    names = %w[arenas census doctor metrics purge report size_classes]
 
     assert_equal [*names.map { |name| "memscope:#{name}\n" }, "nil\n"], ran.out.lines
   end

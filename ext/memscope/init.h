@@ -10,6 +10,7 @@ void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
 void Init_memscope_object_blocks(void);
 void Init_memscope_census(void);
+void Init_memscope_heap_graph(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);

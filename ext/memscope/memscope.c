@@ -20,6 +20,7 @@ void Init_memscope(void) {
     Init_memscope_ruby_heap();
     Init_memscope_object_blocks();
     Init_memscope_census();
+    Init_memscope_heap_graph();
     Init_memscope_ledger();
     Init_memscope_arenas();
     Init_memscope_levers();

@@ -13,6 +13,7 @@ module Memscope
   # (none with `gc: true`, but for what that collection kept).
   class Census < Reading
     autoload :Growth, File.join(__dir__, "census/growth.rb")
+    autoload :Kept, File.join(__dir__, "census/kept.rb")
 
     # The objects of one class, type, kind, slot size or age.
     class Row < Record

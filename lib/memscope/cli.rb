@@ -3,8 +3,10 @@
 require_relative "spelling"
 require_relative "facade"
 require_relative "cli/command"
+require_relative "cli/census_command"
 require_relative "cli/doctor_command"
 require_relative "cli/exec_command"
+require_relative "cli/heap_command"
 require_relative "cli/leaks_command"
 require_relative "cli/profile_command"
 require_relative "cli/ps_command"
@@ -34,8 +36,8 @@ module Memscope
     end
 
     # Each command by its name.
-    COMMANDS = [ReportCommand, DoctorCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand, PsCommand,
-                ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+    COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand,
+                PsCommand, ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
 
     class << self
       # Runs one command.

@@ -125,6 +125,8 @@ module Memscope
     #   @return [Integer, Float, nil]
     # @!attribute [r] metrics_arenas
     #   @return [Boolean]
+    # @!attribute [r] metrics_objects
+    #   @return [Boolean]
     # @!attribute [r] background_thread
     #   @return [Boolean]
     attr_reader(*(SETTINGS.keys - %i[logger]))

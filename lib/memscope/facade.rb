@@ -18,9 +18,9 @@ require_relative "cgroup"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   directory = __dir__
-  { Arena: "arenas", Arenas: "arenas", Client: "client", Configuration: "configuration", Diagnosis: "diagnosis",
-    Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
-    Finding: "diagnosis", Fragmentation: "fragmentation", Lint: "lint",
+  { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration",
+    Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
+    Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
@@ -91,6 +91,34 @@ module Memscope
     # @return [RubyHeap]
     # @raise [ArgumentError] when `collect` is neither true nor false
     def ruby_heap(collect: false) = RubyHeap.read(collect: collect)
+
+    # How many objects Ruby's heap holds, of which class, and their bytes: internal objects and garbage included. Tier
+    # T3: 5 to 12 ms for a million objects, under the GVL. Runs the size functions of C extensions, as
+    # ObjectSpace.memsize_of_all does.
+    #
+    #   before = Memscope.census(gc: true)
+    #   work
+    #   (Memscope.census(gc: true) - before).by(:class).first(5)
+    #
+    # @param gc [Boolean] collect all garbage first, as GC.start does
+    # @return [Census] with rows by class, type, kind of internal objects, slot size and age
+    # @raise [ArgumentError] unless `gc` is true or false
+    def census(gc: false) = Census.read(gc: gc)
+
+    # Which objects hold the memory of Ruby's heap: what each class retains, which objects hold most and by which path,
+    # what is garbage. Tier T3: a forked child walks the heap, a second for a few million objects, with 60 to 120 bytes
+    # of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection under way is finished first.
+    # In the process, that second is under the GVL. Runs the mark and size functions of C extensions.
+    #
+    #   puts Memscope.heap_graph(paths_to: "Order")
+    #
+    # @param options [Hash{Symbol => Object}] `top` (20): rows of each list, up to 1,000; `paths_to` (nil): a Class or
+    #   Module, whose instances are meant, a String that names a class, or one object; nil: the objects in which memory
+    #   has accumulated; `strings` (false): whether to look for Strings with the same content; `in` (:fork): :fork or
+    #   :process; `deadline` (60): seconds that a child may take
+    # @return [HeapGraph]
+    # @raise [ArgumentError] for an unknown option or a wrong value
+    def heap_graph(**options) = HeapGraph.take(**options)
 
     # The kernel's figures for this process: PSS, USS, swap. Tier T2.
     #

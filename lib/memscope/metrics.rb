@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "allocator"
+require_relative "census"
 require_relative "cgroup"
 require_relative "configuration"
 require_relative "ledger"
@@ -14,7 +15,7 @@ module Memscope
   #
   # The readings of a collection cost tier T1 at most, except ledgers and glibc's arenas, which are T2: the
   # configuration's `metrics_ledger_interval_seconds` limits how often these are read, if at all; arenas also need
-  # `metrics_arenas`.
+  # `metrics_arenas`. A census, T3, needs `metrics_objects`.
   #
   # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per
   # worker, whose index is the label `worker`, and one for the master. These samples come from the last reports: nothing
@@ -72,16 +73,20 @@ module Memscope
     #
     # @api private
     class Readings
-      CACHES = %i[allocator ledger arenas].to_h { |source| [source, TtlCache.new] }.freeze
-      private_constant :CACHES
+      CACHES = %i[allocator ledger arenas census].to_h { |source| [source, TtlCache.new] }.freeze
+      # Seconds between two censuses without an interval for ledgers.
+      CENSUS_INTERVAL = 60
+      private_constant :CACHES, :CENSUS_INTERVAL
 
       # @return [Hash{Symbol => Reading}] the readings so far, by source
       attr_reader :taken
 
-      # @param configuration [#metrics_ledger_interval_seconds, #metrics_arenas]
+      # @param configuration [#metrics_ledger_interval_seconds, #metrics_arenas,
+      #   #metrics_objects]
       def initialize(configuration)
         @interval = configuration.metrics_ledger_interval_seconds
         @arenas = configuration.metrics_arenas
+        @objects = configuration.metrics_objects
         @taken = {}
       end
 
@@ -107,6 +112,7 @@ module Memscope
         when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
         when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
+        when :census then CACHES[:census].fetch(@interval || CENSUS_INTERVAL) { Census.bounded } if @objects
         end
       end
     end

@@ -61,10 +61,13 @@ module Memscope
       census_left_out: "left out, since a census stops Ruby for about %d ms and a child cannot take it (%s): " \
                        "Memscope.census takes it all the same",
       child_ended: "the child ended before its answer",
+      child_over_deadline: "the child took longer than %.1f s",
       child_refused: "no child could be forked: %s",
       child_too_slow: "the child took too long",
       child_without_room: "a child may need %d MiB, and %d MiB are free",
+      constants_unnamed: "constants have no names: how this Ruby keeps them was not recognized",
       gc_finished: "this reading finished a garbage collection in progress",
+      graph_unanswered: "the graph of the heap could not be built: %s",
       heap_pages_absent: "this Ruby's garbage collector has no heap pages that can be listed",
       heap_pages_unlocked: "other Ractors are alive, and this Ruby exports no lock for listing heap pages",
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",

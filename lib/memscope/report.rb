@@ -14,6 +14,8 @@ module Memscope
       "ledger" => %w[ledger LedgerPage], "diff" => %w[ledger DiffPage], "diagnosis" => %w[findings FindingsPage],
       "lint" => %w[lint LintPage], "arenas" => %w[malloc ArenasPage], "size_classes" => %w[malloc SizeClassesPage],
       "fragmentation" => %w[malloc FragmentationPage], "ruby_heap" => %w[malloc RubyHeapPage],
+      "heap_graph" => %w[heap_graph HeapGraphPage],
+      "census" => %w[census CensusPage], "census_growth" => %w[census CensusGrowthPage],
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
@@ -25,7 +27,7 @@ module Memscope
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
       # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
-      #   only); for a profile also `by` and `limit`
+      #   only); for a profile or a census also `by` and `limit`
       # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, unicode: true, **options)
         file, page = PAGES[reading.kind]

@@ -8,6 +8,7 @@ module Memscope
   # * memscope:report prints the ledger.
   # * memscope:doctor prints findings, and fails if there are any.
   # * memscope:arenas and memscope:size_classes print the memory of malloc.
+  # * memscope:census counts objects by class.
   # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
@@ -26,6 +27,7 @@ module Memscope
       doctor: "Diagnose the memory, and fail if there are findings (PID=, FORMAT=json)",
       arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
+      census: "Count the objects of this rake process, or of PID=, by class (FORMAT=json)",
       purge: "Return memory to the kernel (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
       metrics: "Print the metrics of this rake process as Prometheus reads them"
     }.freeze

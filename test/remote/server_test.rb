@@ -10,7 +10,7 @@ class ServerTest < MemscopeTest
 
   def test_each_call_answers_what_it_does_in_the_process
     process = listening
-    %i[allocator snapshot ledger arenas size_classes fragmentation mappings ruby_heap process_memory cgroup lint
+    %i[allocator snapshot ledger arenas size_classes fragmentation mappings ruby_heap census process_memory cgroup lint
        doctor].each do |call|
       reading = client(process).call(call)
 

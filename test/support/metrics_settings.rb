@@ -2,7 +2,7 @@
 
 # The configuration that metrics read, and reports of Puma's workers, made by hand.
 module MetricsSettings
-  Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas)
+  Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas, :metrics_objects)
   Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
                       :unshared_since_fork_bytes, :rows, :leaves, :unverified_rows, :snapshot, :arenas, :costs,
                       :rss_bytes_per_hour, keyword_init: true) do
@@ -12,18 +12,20 @@ module MetricsSettings
 
   # For children: the same settings there.
   CHILD = <<~RUBY
-    def (Memscope::Configuration).current = @settings ||= Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas).new
+    def (Memscope::Configuration).current = @settings ||= Struct.new(
+      :metrics_ledger_interval_seconds, :metrics_arenas, :metrics_objects
+    ).new
     def Memscope.configuration=(values)
       current = Memscope::Configuration.current
-      current.metrics_ledger_interval_seconds, current.metrics_arenas = values
+      current.metrics_ledger_interval_seconds, current.metrics_arenas, current.metrics_objects = values
     end
   RUBY
 
   module_function
 
   # Applies while the block runs.
-  def configured(interval: nil, arenas: false, &block)
-    replacing(Memscope::Configuration, :current, Settings.new(interval, arenas), &block)
+  def configured(interval: nil, arenas: false, objects: false, &block)
+    replacing(Memscope::Configuration, :current, Settings.new(interval, arenas, objects), &block)
   end
 
   # Applies while the block runs.

@@ -75,8 +75,8 @@ static void take_in_child(struct census_scan *scan) {
     if (progress == MEMSCOPE_FORKED_ANSWERED)
         scan->census = scan->child.found;
     else
-        scan->refusal = left_out(
-            scan, memscope_reason(progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended"));
+        scan->refusal =
+            left_out(scan, memscope_reason(progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended"));
 }
 
 /* ---- the census ------------------------------------------------------------------------------------------------ */
@@ -90,8 +90,7 @@ static void read_room(void *argument) {
 
 /* Predicts both ways while the GVL is still free, so from the number of slots that GC.stat knows. */
 static void predict(struct census_scan *scan) {
-    scan->census_ns =
-        memscope_census_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots));
+    scan->census_ns = memscope_census_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots));
     if (scan->census_ns > scan->budget_ns)
         scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
 }

@@ -11,6 +11,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
+/* The rest of the extension is compiled for its size. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O2")
+#endif
+
 #define DEADLINE_MS 10000
 /* The most that a child answers with, in bytes of address space: more than a million rows. */
 #define SHARED_BYTES ((size_t)64 << 20)
@@ -58,19 +63,25 @@ struct cells {
 
 #define FIRST_CELLS 2048
 
-static struct cell none;
+#define RECENT 64
+
+/* Where cells of recent objects are: sooner found than in the table. */
+struct recent {
+    uint64_t key; /* 0: nothing */
+    struct cell *cell;
+};
 
 struct pass {
     struct memscope_scratch *scratch;
     struct memscope_census *census;
     struct cells cells;
-    struct cell *last; /* that an object was counted in by its class; or none */
+    struct recent recent[RECENT];
     struct memscope_held_walk held;
     struct memscope_census_sums sizes[MEMSCOPE_SLOT_SIZES], old;
     size_t slot_bytes[MEMSCOPE_SLOT_SIZES], size_count;
 };
 
-static size_t place_of(const struct cells *cells, uint64_t key) {
+static inline size_t place_of(const struct cells *cells, uint64_t key) {
     size_t place = (size_t)((key ^ key >> 32) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & cells->mask;
 
     while (cells->table[place].key != 0 && cells->table[place].key != key)
@@ -88,7 +99,7 @@ static bool take_cells(struct pass *pass, size_t size) {
     }
     memset(cells->table, 0, size * sizeof *cells->table);
     cells->mask = size - 1;
-    pass->last = &none;
+    memset(pass->recent, 0, sizeof pass->recent);
     for (size_t place = 0; old.table != NULL && place <= old.mask; place++)
         if (old.table[place].key != 0)
             cells->table[place_of(cells, old.table[place].key)] = old.table[place];
@@ -117,9 +128,11 @@ static struct cell *add_cell(struct pass *pass, const struct cell *found) {
 #define OWNED RUBY_T_NONE
 
 /* Objects that Ruby code cannot reach may keep anything in the word of the class. */
-static bool has_class(int type) {
-    return type != RUBY_T_IMEMO && type != RUBY_T_ICLASS && type != RUBY_T_NODE && type != RUBY_T_ZOMBIE &&
-           type != RUBY_T_MOVED;
+static inline bool has_class(int type) {
+    const uint32_t others = UINT32_C(1) << RUBY_T_IMEMO | UINT32_C(1) << RUBY_T_ICLASS | UINT32_C(1) << RUBY_T_NODE |
+                            UINT32_C(1) << RUBY_T_ZOMBIE | UINT32_C(1) << RUBY_T_MOVED;
+
+    return (others >> type & 1) == 0;
 }
 
 static VALUE class_of(VALUE object, int type) {
@@ -132,43 +145,61 @@ static VALUE class_of(VALUE object, int type) {
  * From Ruby 4.0 on, an imemo_fields has its owner, which it marks, in the word of the class (imemo.c,
  * rb_imemo_mark_and_move). Classes own some, too.
  */
-static VALUE class_of_owner(VALUE object, int kind) {
-    VALUE owner = RBASIC(object)->klass;
-
-    if (RUBY_API_VERSION_CODE < 40000 || strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") != 0)
-        return 0;
-    if (owner == 0 || RB_SPECIAL_CONST_P(owner))
-        return 0;
-    return class_of(owner, RB_BUILTIN_TYPE(owner));
+static bool holds_variables(int kind) {
+    return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
 }
 
-static struct cell *imemo_cell(struct pass *pass, VALUE object) {
-    int kind = MEMSCOPE_IMEMO_KIND(object);
-    VALUE class = class_of_owner(object, kind);
-    struct cell found = {.type = RUBY_T_IMEMO, .kind = (uint8_t)kind, .class = class, .owned = class != 0};
+static VALUE class_of_owner(VALUE object) {
+    VALUE owner = RBASIC(object)->klass;
 
-    found.key = found.owned ? KEY(OWNED, class) : KEY(RUBY_T_IMEMO, kind + 1);
+    return owner == 0 || RB_SPECIAL_CONST_P(owner) ? 0 : class_of(owner, RB_BUILTIN_TYPE(owner));
+}
+
+/* No cell has the key of all that hold variables, so each of them comes here. */
+static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
+    struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
+
+    if (holds_variables(found.kind)) {
+        found.class = class_of_owner(object);
+        found.owned = found.class != 0;
+        found.key = found.owned ? KEY(OWNED, found.class) : KEY(RUBY_T_IMEMO, found.kind + 16);
+    }
     return add_cell(pass, &found);
 }
 
 /* Singleton classes have no cell of their own: there may be one for each object. */
-static struct cell *cell_of(struct pass *pass, VALUE object, int type) {
-    uint64_t key = KEY(type, has_class(type) ? RBASIC(object)->klass : 0);
-    struct cell *cell = pass->last, found = {.type = (uint8_t)type};
+static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
+    struct cell found = {.type = (uint8_t)type};
 
-    if (cell->key == key && type != RUBY_T_IMEMO)
-        return cell;
     if (type == RUBY_T_IMEMO)
-        return imemo_cell(pass, object);
-    cell = &pass->cells.table[place_of(&pass->cells, key)];
-    if (cell->key == 0) {
-        found.class = class_of(object, type);
-        found.key = KEY(type, found.class);
-        cell = add_cell(pass, &found);
-    }
-    if (cell != NULL)
-        pass->last = cell;
+        return add_imemo_cell(pass, object, key);
+    found.class = class_of(object, type);
+    found.key = KEY(type, found.class);
+    return add_cell(pass, &found);
+}
+
+static inline uint64_t key_of(VALUE object, int type) {
+    if (has_class(type))
+        return KEY(type, RBASIC(object)->klass);
+    return KEY(type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
+}
+
+static __attribute__((noinline)) struct cell *find_cell(struct pass *pass, VALUE object, int type, uint64_t key,
+                                                        struct recent *recent) {
+    struct cell *cell = &pass->cells.table[place_of(&pass->cells, key)];
+
+    if (cell->key != key)
+        return new_cell(pass, object, type, key);
+    *recent = (struct recent){key, cell};
     return cell;
+}
+
+/* NULL if there is no memory. */
+static inline struct cell *cell_of(struct pass *pass, VALUE object, int type) {
+    uint64_t key = key_of(object, type);
+    struct recent *recent = &pass->recent[(key >> 3 ^ key >> 9 ^ key >> 59) % RECENT];
+
+    return recent->key == key ? recent->cell : find_cell(pass, object, type, key, recent);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -180,13 +211,6 @@ static void add(struct memscope_census_sums *sums, const struct memscope_census_
     sums->old_count += more->old_count;
 }
 
-static void add_object(struct memscope_census_sums *sums, size_t slot_bytes, size_t size, bool old) {
-    sums->count++;
-    sums->slot_bytes += slot_bytes;
-    sums->memsize_bytes += size;
-    sums->old_count += old;
-}
-
 static bool is_old(VALUE object) {
     return (RBASIC(object)->flags & RUBY_FL_PROMOTED) == RUBY_FL_PROMOTED;
 }
@@ -196,27 +220,41 @@ static bool is_object(int type) {
     return type != RUBY_T_ZOMBIE && type != RUBY_T_MOVED;
 }
 
-static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct memscope_census_sums *sums) {
+/* Objects, and bytes of memsize. */
+struct tally {
+    uint64_t count, bytes;
+};
+
+static size_t size_of(struct pass *pass, VALUE object, int type, size_t slot_bytes) {
+    if (MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) || !is_object(type))
+        return slot_bytes;
+    return slot_bytes + memscope_held_bytes_of(&pass->held, object, slot_bytes);
+}
+
+static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct tally *all, struct tally *old) {
     uintptr_t slot = page->start + page->slots_offset;
 
     for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
         int type = RB_BUILTIN_TYPE((VALUE)slot);
         struct cell *cell;
         size_t size;
-        bool old;
 
         if (type == RUBY_T_NONE)
             continue;
         cell = cell_of(pass, (VALUE)slot, type);
         if (cell == NULL)
             return false;
-        size = page->slot_bytes;
-        size += is_object(type) ? memscope_held_bytes_of(&pass->held, (VALUE)slot, page->slot_bytes) : 0;
-        old = is_object(type) && is_old((VALUE)slot);
-        add_object(&cell->sums, page->slot_bytes, size, old);
-        add_object(sums, page->slot_bytes, size, old);
-        if (old)
-            add_object(&pass->old, page->slot_bytes, size, old);
+        size = size_of(pass, (VALUE)slot, type, page->slot_bytes);
+        cell->sums.count++;
+        cell->sums.slot_bytes += page->slot_bytes;
+        cell->sums.memsize_bytes += size;
+        all->count++;
+        all->bytes += size;
+        if (!is_object(type) || !is_old((VALUE)slot))
+            continue;
+        cell->sums.old_count++;
+        old->count++;
+        old->bytes += size;
     }
     return true;
 }
@@ -233,15 +271,23 @@ static struct memscope_census_sums *sums_of_size(struct pass *pass, size_t slot_
     return &pass->sizes[at];
 }
 
+static void add_page(struct pass *pass, size_t slot_bytes, const struct tally *all, const struct tally *old) {
+    const struct memscope_census_sums sums = {all->count, all->count * slot_bytes, all->bytes, old->count};
+    const struct memscope_census_sums of_old = {old->count, old->count * slot_bytes, old->bytes, old->count};
+
+    add(&pass->census->total, &sums);
+    add(&pass->old, &of_old);
+    add(sums_of_size(pass, slot_bytes), &sums);
+}
+
 static bool visit_all(struct pass *pass, const struct memscope_heap_listing *listing) {
     for (size_t index = 0; index < listing->count; index++) {
         const struct memscope_heap_page *page = &listing->pages[index];
-        struct memscope_census_sums sums = {0};
+        struct tally all = {0}, old = {0};
 
-        if (!visit_page(pass, page, &sums))
+        if (!visit_page(pass, page, &all, &old))
             return false;
-        add(sums_of_size(pass, page->slot_bytes), &sums);
-        add(&pass->census->total, &sums);
+        add_page(pass, page->slot_bytes, &all, &old);
         pass->census->slots += page->slot_count;
     }
     return true;
@@ -316,13 +362,13 @@ static bool add_to_row(struct naming *naming, enum memscope_census_grouping grou
 
 static const char *type_name(int type) {
     static const char *const names[] = {
-        [RUBY_T_OBJECT] = "T_OBJECT",     [RUBY_T_CLASS] = "T_CLASS",   [RUBY_T_MODULE] = "T_MODULE",
-        [RUBY_T_FLOAT] = "T_FLOAT",       [RUBY_T_STRING] = "T_STRING", [RUBY_T_REGEXP] = "T_REGEXP",
-        [RUBY_T_ARRAY] = "T_ARRAY",       [RUBY_T_HASH] = "T_HASH",     [RUBY_T_STRUCT] = "T_STRUCT",
-        [RUBY_T_BIGNUM] = "T_BIGNUM",     [RUBY_T_FILE] = "T_FILE",     [RUBY_T_DATA] = "T_DATA",
-        [RUBY_T_MATCH] = "T_MATCH",       [RUBY_T_COMPLEX] = "T_COMPLEX", [RUBY_T_RATIONAL] = "T_RATIONAL",
-        [RUBY_T_SYMBOL] = "T_SYMBOL",     [RUBY_T_IMEMO] = "T_IMEMO",   [RUBY_T_NODE] = "T_NODE",
-        [RUBY_T_ICLASS] = "T_ICLASS",     [RUBY_T_ZOMBIE] = "T_ZOMBIE", [RUBY_T_MOVED] = "T_MOVED",
+        [RUBY_T_OBJECT] = "T_OBJECT", [RUBY_T_CLASS] = "T_CLASS",     [RUBY_T_MODULE] = "T_MODULE",
+        [RUBY_T_FLOAT] = "T_FLOAT",   [RUBY_T_STRING] = "T_STRING",   [RUBY_T_REGEXP] = "T_REGEXP",
+        [RUBY_T_ARRAY] = "T_ARRAY",   [RUBY_T_HASH] = "T_HASH",       [RUBY_T_STRUCT] = "T_STRUCT",
+        [RUBY_T_BIGNUM] = "T_BIGNUM", [RUBY_T_FILE] = "T_FILE",       [RUBY_T_DATA] = "T_DATA",
+        [RUBY_T_MATCH] = "T_MATCH",   [RUBY_T_COMPLEX] = "T_COMPLEX", [RUBY_T_RATIONAL] = "T_RATIONAL",
+        [RUBY_T_SYMBOL] = "T_SYMBOL", [RUBY_T_IMEMO] = "T_IMEMO",     [RUBY_T_NODE] = "T_NODE",
+        [RUBY_T_ICLASS] = "T_ICLASS", [RUBY_T_ZOMBIE] = "T_ZOMBIE",   [RUBY_T_MOVED] = "T_MOVED",
     };
 
     return (size_t)type < sizeof names / sizeof names[0] && names[type] != NULL ? names[type] : "T_UNKNOWN";

@@ -3,7 +3,6 @@
 #include "base/mapped_array.h"
 #include "ruby/ruby_private.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,6 +86,12 @@ static bool is_singleton(VALUE module) {
     return RB_BUILTIN_TYPE(module) == RUBY_T_CLASS && RB_FL_TEST_RAW(module, RUBY_FL_SINGLETON);
 }
 
+bool memscope_is_named_module(VALUE module) {
+    VALUE name;
+
+    return !is_singleton(module) && is_named(module, &name);
+}
+
 /* By the nearest ancestor with a name. */
 static uint32_t name_anonymous(struct memscope_class_names *class_names, VALUE module) {
     char text[LONGEST_TEXT + 32];
@@ -137,28 +142,37 @@ uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE
                                 : remember(class_names, module, look_up_module(class_names, module));
 }
 
+/* Of an object that is known by its kind or type. */
+static uint32_t name_of_type(struct memscope_class_names *class_names, int type, int kind) {
+    uint64_t key = (uint64_t)(type << 8 | kind) << 3 | 6; /* unlike any class, or class + 2 */
+    const struct memscope_known_name *known = place_of(class_names, key);
+    char text[64];
+
+    if (known->key == key)
+        return known->number;
+    if (type == RUBY_T_IMEMO)
+        snprintf(text, sizeof text, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
+    else
+        snprintf(text, sizeof text, "%s", memscope_type_name(type));
+    return remember(class_names, key, add(class_names, text));
+}
+
 /* An imemo's class slot holds something else, a hidden object's nothing, and an included module's the module. */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
-    VALUE class = RBASIC_CLASS(object);
-    char text[64];
+    VALUE class = RBASIC_CLASS(object), real;
+    const struct memscope_known_name *known;
 
-    if (type == RUBY_T_IMEMO) {
-        snprintf(text, sizeof text, "imemo_%s", MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(object)));
-        return add(class_names, text);
-    }
-    if (type == RUBY_T_ICLASS || type == RUBY_T_NODE)
-        return add(class_names, memscope_type_name(type));
-    if (class != 0 && !RB_SPECIAL_CONST_P(class)) {
-        const struct memscope_known_name *known = place_of(class_names, class + 2);
-
-        if (known->key == class + 2)
-            return known->number;
-        class = rb_class_real(class);
-        if (class != 0)
-            return remember(class_names, RBASIC_CLASS(object) + 2, memscope_name_of_module(class_names, class));
-    }
-    return add(class_names, memscope_type_name(type));
+    if (type == RUBY_T_IMEMO)
+        return name_of_type(class_names, type, MEMSCOPE_IMEMO_KIND(object));
+    if (type == RUBY_T_ICLASS || type == RUBY_T_NODE || class == 0)
+        return name_of_type(class_names, type, 0);
+    known = place_of(class_names, class + 2); /* class itself: its own name */
+    if (known->key == class + 2)
+        return known->number;
+    real = rb_class_real(class);
+    return remember(class_names, class + 2,
+                    real == 0 ? name_of_type(class_names, type, 0) : memscope_name_of_module(class_names, real));
 }
 
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id) {

@@ -8,6 +8,7 @@
 #define MEMSCOPE_CLASS_NAMES_H
 
 #include <ruby.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -34,6 +35,9 @@ uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VAL
 
 /* A class's or module's own name, as above; of a singleton class "#<Class:Owner>". */
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module);
+
+/* Whether it has a name of its own, and is no singleton class. */
+bool memscope_is_named_module(VALUE module);
 
 /* The text of an ID, such as "@cache" or "HANDLERS"; 0 for one that has none. */
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id);

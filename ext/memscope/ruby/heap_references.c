@@ -15,7 +15,7 @@ struct filling {
     struct memscope_graph_builder builder;
     struct memscope_held_walk held;
     VALUE fields; /* the imemo_fields that the current object refers to; 0: none */
-    bool of_fields;
+    bool of_fields, has_finalizers;
 };
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
@@ -87,15 +87,15 @@ static void describe(struct filling *filling, VALUE object, uint32_t node, uint3
     struct memscope_heap_graph *graph = &filling->references->graph;
     size_t bytes = slot_bytes + memscope_held_bytes_of(&filling->held, object, slot_bytes);
 
+    filling->has_finalizers |= RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE) != 0;
     graph->type[node] = (uint8_t)RB_BUILTIN_TYPE(object);
     graph->node_class[node] = memscope_name_of_class_of(&filling->references->class_names, object);
     graph->slot_bytes[node] = slot_bytes;
     graph->bytes[node] = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
 }
 
-typedef void visit(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes);
-
-static void each_object(struct filling *filling, visit *visit) {
+static void each_object(struct filling *filling,
+                        void (*visit)(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes)) {
     const struct memscope_heap_references *references = filling->references;
 
     for (size_t at = 0; at < references->pages.listing->count; at++) {
@@ -141,6 +141,17 @@ static void add_root(const char *category, VALUE object, void *data) {
         memscope_graph_root_to(&filling->builder, category, node);
 }
 
+/* Garbage of the same form counts as reachable. */
+static void add_finalizers(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_ARRAY || RBASIC_CLASS(object) != 0 || RARRAY_LEN(object) < 2 ||
+        !RB_INTEGER_TYPE_P(rb_array_const_ptr(object)[0]))
+        return;
+    for (long index = 1; index < RARRAY_LEN(object); index++)
+        if (RB_SPECIAL_CONST_P(rb_array_const_ptr(object)[index]))
+            return;
+    memscope_graph_root_to(&filling->builder, "finalizers", node);
+}
+
 static enum memscope_status fill(struct filling *filling) {
     struct memscope_heap_references *references = filling->references;
 
@@ -149,6 +160,8 @@ static enum memscope_status fill(struct filling *filling) {
     memscope_heap_held_close(&filling->held);
     each_object(filling, add_references);
     rb_objspace_reachable_objects_from_root(add_root, filling);
+    if (MEMSCOPE_ROOTS_LACK_FINALIZERS && filling->has_finalizers)
+        each_object(filling, add_finalizers);
     return memscope_graph_finish(&filling->builder);
 }
 

@@ -28,10 +28,6 @@ static struct {
     size_t inside_offset, outside_offset;
 } constants;
 
-bool memscope_constants_are_named(void) {
-    return constants.known;
-}
-
 static const struct memscope_id_table *constants_of(VALUE module) {
     const char *place = (const char *)module + constants.inside_offset;
 
@@ -111,33 +107,27 @@ static bool find_outside(const struct constant_probe *probe, uintptr_t extension
 
         if (!read_at(probe, extension + offset, &table, sizeof table))
             return false;
-        if (!is_table(probe, table))
-            continue;
         constants.outside_offset = offset;
-        return true;
+        if (is_table(probe, table))
+            return true;
     }
     return false;
 }
 
-static void find_constants(const struct constant_probe *probe) {
-    for (size_t offset = sizeof(struct RBasic); offset + sizeof(uintptr_t) <= probe->slot_bytes;
-         offset += sizeof(uintptr_t)) {
-        uintptr_t word;
+/* In the slot first: a class may also refer to itself, and so to its table by a detour. */
+static bool find_constants(const struct constant_probe *probe) {
+    for (int outside = 0; outside <= 1; outside++)
+        for (size_t offset = sizeof(struct RBasic); offset < probe->slot_bytes; offset += sizeof(uintptr_t)) {
+            uintptr_t word;
 
-        if (!read_at(probe, probe->module + offset, &word, sizeof word))
-            return;
-        constants.inside_offset = offset;
-        constants.is_outside = false;
-        if (is_table(probe, word)) {
-            constants.known = true;
-            return;
+            if (!read_at(probe, probe->module + offset, &word, sizeof word))
+                return false;
+            constants.inside_offset = offset;
+            constants.is_outside = outside == 1;
+            if (outside == 1 ? find_outside(probe, word) : is_table(probe, word))
+                return true;
         }
-        constants.is_outside = true;
-        if (find_outside(probe, word)) {
-            constants.known = true;
-            return;
-        }
-    }
+    return false;
 }
 
 static void fill_probe(struct constant_probe *probe, int count) {
@@ -161,9 +151,8 @@ static void learn_constants(struct memscope_own_memory *memory) {
 
     fill_probe(&first, PROBED_CONSTANTS);
     fill_probe(&second, PROBED_CONSTANTS - 1);
-    find_constants(&first);
-    if (constants.known && !is_table(&second, (uintptr_t)constants_of(second.module)))
-        constants.known = false;
+    constants.known = find_constants(&first);
+    constants.known = constants.known && is_table(&second, (uintptr_t)constants_of(second.module));
     RB_GC_GUARD(first.module);
     RB_GC_GUARD(second.module);
 }
@@ -292,10 +281,14 @@ void memscope_each_named_reference(VALUE from, memscope_named_reference *callbac
     }
 }
 
-void memscope_named_references_learn(void) {
+bool memscope_named_references_learn(void) {
+    static bool learnt;
     struct memscope_own_memory memory;
 
-    if (memscope_own_memory_open(&memory) == MEMSCOPE_OK)
+    if (!learnt && memscope_own_memory_open(&memory) == MEMSCOPE_OK)
         learn_constants(&memory);
-    memscope_own_memory_close(&memory);
+    if (!learnt)
+        memscope_own_memory_close(&memory);
+    learnt = true;
+    return constants.known;
 }

@@ -13,11 +13,12 @@
 #include "graph/heap_graph.h"
 #include "ruby/class_names.h"
 
-/* Called when the extension is loaded: learns this Ruby's layout of constants and environments. GVL held. */
-void memscope_named_references_learn(void);
-
-/* Whether constants can be named in this Ruby. */
-bool memscope_constants_are_named(void);
+/*
+ * To be called before the process is forked and the first reference is named: learns how this Ruby keeps constants, and
+ * returns whether it could; if not, they have no names. Only the first call takes time, a tenth of a millisecond, and
+ * creates objects. GVL held.
+ */
+bool memscope_named_references_learn(void);
 
 typedef void memscope_named_reference(VALUE to, memscope_edge_name name, void *data);
 

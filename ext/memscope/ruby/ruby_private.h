@@ -124,11 +124,16 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 
 /*
  * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
- * called (gc.c, obj_memsize_of). From 4.0 on, the flags do not tell whether the object has variables elsewhere.
+ * called (gc.c, obj_memsize_of). From 4.0 on, variables elsewhere are another object's, an imemo_fields.
  */
+#if RUBY_API_VERSION_CODE < 40100
 #if RUBY_API_VERSION_CODE < 40000
+#define MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
+#else
+#define MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object) false
+#endif
 static inline bool memscope_holds_only_its_slot(VALUE object) {
-    if (RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR))
+    if (MEMSCOPE_HAS_VARIABLES_ELSEWHERE(object))
         return false;
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_FLOAT:
@@ -159,8 +164,7 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #endif
 
 /* Whether the object is a captured environment, by its imemo_type (internal/imemo.h). */
-#define MEMSCOPE_IS_ENVIRONMENT(object)                                                                                \
-    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
+#define MEMSCOPE_IS_ENVIRONMENT(object) (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
 
 /*
  * The kind of an internal object (T_IMEMO), and its name: a constant, "iseq". Only kinds that exist have one. Exported
@@ -231,6 +235,12 @@ extern const void *rb_shape_tree;
 #else
 #define MEMSCOPE_OWNER_OF_SINGLETON(singleton) rb_attr_get(singleton, rb_intern("__attached__"))
 #endif
+
+/*
+ * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, whose values the GC marks
+ * (gc/default/default.c, mark_roots): hidden Arrays of an object's ID and what is to be called.
+ */
+#define MEMSCOPE_ROOTS_LACK_FINALIZERS (RUBY_API_VERSION_CODE >= 30400)
 
 /*
  * A table by ID (id_table.c), as classes keep their constants in, and what it has for a constant (constant.h). Its keys

@@ -113,8 +113,9 @@ module Memscope
         end
 
         def reasons_of(earlier, later, collections)
-          { **earlier.reasons, **later.reasons, pid: other_process(earlier, later), seconds: order(earlier, later),
-            count: garbage(earlier, later), collections: net(earlier, later, collections) }.compact
+          own = { pid: other_process(earlier, later), seconds: order(earlier, later),
+                  count: garbage(earlier, later), collections: net(earlier, later, collections) }
+          { **earlier.reasons, **later.reasons, **own }.compact
         end
 
         def other_process(earlier, later)

@@ -77,7 +77,7 @@ module Memscope
         refuse_other_programs(program, "report")
         hand_over("report", program, Launch::Environment.new(ENV),
                   every: @given[:every], json: @given[:json], reading: (chosen.join(" ") if chosen.any?),
-                  options: { deep: true, **depths }.select { |_, on| on }.keys.join(" "))
+                  options: (chosen.any? ? {} : { deep: true, **depths }).select { |_, on| on }.keys.join(" "))
       end
     end
   end

@@ -195,6 +195,11 @@ module Memscope
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
         sentence: "Whether the metrics have a sample for each arena of the allocator."
       },
+      metrics_objects: {
+        type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS", example: "true",
+        sentence: "Whether the metrics count the objects of the classes with the most memory: a census, at most once " \
+                  "in a ledger's interval, or in a minute without one. Not for Puma's workers."
+      },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
         sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."

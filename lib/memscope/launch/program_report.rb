@@ -7,8 +7,8 @@ module Memscope
     # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. memscope
     # itself is not loaded before the first report: until then the program runs undisturbed.
     class ProgramReport
-      # @param order [Handoff::Order] title, every, output, json, reading (names of calls), the ledger's options, and
-      #   those of Order#display
+      # @param order [Handoff::Order] title, every, output, json, reading (names of calls), options of these calls
+      #   or of the ledger, by and limit (of a census), and those of Order#display
       def initialize(order)
         @order = order
         @title = order["title"]
@@ -67,7 +67,7 @@ module Memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
 
         @io.write(heading(ending)) if @order["every"]
-        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io)) }.join("\n"))
+        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **view) }.join("\n"))
         @io.write("\n") if @order["every"] && !ending
       end
 
@@ -77,8 +77,18 @@ module Memscope
         return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
         return [Memscope.ledger(**@options)] unless @order["reading"]
 
-        @order["reading"].split.map { |name| Memscope.public_send(name) }
+        @order["reading"].split.map { |name| Memscope.public_send(name, **@options, **asked) }
       end
+
+      # What a heap graph is asked.
+      def asked
+        return {} unless @order["reading"] == "heap_graph"
+
+        { top: Integer(@order["limit"]), paths_to: @order["paths_to"], in: @order["in"].to_sym }
+      end
+
+      # What a census shows.
+      def view = @order["by"] ? { by: @order["by"].to_sym, limit: Integer(@order["limit"]) } : {}
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

@@ -29,7 +29,7 @@ module Memscope
     # The declaration of one family: its name, its meaning, and where its samples come from.
     #
     # A name ends in its base unit, if it has one; the name of a counter ends in _total. Labels are a closed list; their
-    # values are bounded by memscope itself (rows, arenas, workers, kinds) and never come from users.
+    # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes) and never come from users.
     class Definition
       # Sources that are the same for all workers.
       SHARED = %i[allocator cgroup].freeze
@@ -282,6 +282,9 @@ module Memscope
         Definition.new("arena_#{name}", help, :arenas, ->(arenas) { arenas.level(name) },
                        report: ->(worker) { worker.arenas&.[](name) }, labels: %i[arena])
       end,
+      Definition.new("objects", "Objects of the 20 classes with the most memory, garbage included", :census,
+                     ->(census) { census.by(:class).first(20).to_h { |row| [row.name, row.count] } },
+                     labels: %i[class]),
       *Tables::WORKER.map { |name, (report, help)| Definition.new(name, help, nil, report: report) },
       *Tables::READING.map do |name, (key, help)|
         read = ->(taken) { taken.transform_values { |reading| reading.cost.public_send(key).fdiv(1_000_000) } }

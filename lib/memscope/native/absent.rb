@@ -16,6 +16,7 @@ module Memscope
         process_memory: [:T2, {}],
         cgroup: [:T1, { version: :none }],
         ruby_heap: [:T2, { slot_sizes: [] }],
+        census: [:T3, { classes: [], types: [], imemos: [], slot_sizes: [], ages: [] }],
         arenas: [:T1, { allocator: :unknown, arenas: [] }],
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze

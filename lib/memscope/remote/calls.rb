@@ -33,6 +33,10 @@ module Memscope
       fragmentation: Call.new(:Fragmentation, []),
       mappings: Call.new(:Mappings, []),
       ruby_heap: Call.new(:RubyHeap, %w[collect]),
+      census: Call.new(:Census, %w[gc]),
+      heap_graph: Call.new(:HeapGraph, %w[top paths_to strings in deadline]),
+      take_census: Call.new(nil, %w[gc]),
+      kept_censuses: Call.new(nil, []),
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
       lint: Call.new(:Lint, []),
@@ -57,7 +61,8 @@ module Memscope
     COLLECTING = %w[gc collect].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.
-    OWN = [*ACTIONS, :diagnosis_with_forecast, :malloc_profile_state, :malloc_profile_snapshot].freeze
+    OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :diagnosis_with_forecast, :malloc_profile_state,
+           :malloc_profile_snapshot].freeze
 
     # Nesting levels of a request's JSON: the request, its options, the list of levers.
     DEPTH = 3
@@ -128,6 +133,21 @@ module Memscope
         levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
       end
+
+      # In the process, it stops all threads: an action.
+      def heap_graph(paths_to: nil, in: "fork", **options)
+        place = choose("heap_graph: in", binding.local_variable_get(:in), HeapGraph::PLACES)
+        check_actions if place == :process
+        Loader.refuse("heap_graph: paths_to", paths_to, "a class's name") unless paths_to.nil? || paths_to.is_a?(String)
+        HeapGraph.take(paths_to: paths_to, in: place, **options)
+      end
+
+      # For other people: in a forked child, if it would stop this process for long.
+      def census(gc: false) = Census.bounded(gc: gc)
+
+      def take_census(gc: false) = Census::Kept.take(gc: gc)
+
+      def kept_censuses = { censuses: Census::Kept.bodies }
 
       # What the pages show about another process: the forecast is based on the diagnosis's own readings.
       def diagnosis_with_forecast

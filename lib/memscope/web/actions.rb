@@ -7,9 +7,9 @@ require_relative "response"
 
 module Memscope
   module Web
-    # The requests that change processes: POST /purge, POST /profile and POST /doctor. The first two take the parameter
-    # worker: a worker's index, or "all" (the default). With the parameter pid, the process that the page with the
-    # button showed, no other process is changed.
+    # The requests that change processes, and the one that takes a census: POST /purge, /profile, /doctor and /census.
+    # The first two take the parameter worker: a worker's index, or "all" (the default). With the parameter pid, the
+    # process that the page with the button showed, no other process is changed.
     #
     # @api private
     module Actions
@@ -17,9 +17,10 @@ module Memscope
       LEVERS = Purge::LEVERS.map(&:name).freeze
       PROFILE = %w[start stop].freeze
       COLLECT = "gc"
+      TAKE = "take"
       RELOAD = "Reload the page."
       PLUGIN = "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
-      private_constant :ALL, :LEVERS, :PROFILE, :COLLECT, :RELOAD, :PLUGIN
+      private_constant :ALL, :LEVERS, :PROFILE, :COLLECT, :TAKE, :RELOAD, :PLUGIN
 
       # A purge that was requested and can run: levers (empty for all), dry_run, worker (as given) and the places.
       Plan = Struct.new(:levers, :dry_run, :worker, :places)
@@ -66,6 +67,20 @@ module Memscope
           place = calls.place(form.slice("worker"))
           check([place], form)
           purge(Plan.new([:gc], false, place.index&.to_s), calls).reading
+        end
+
+        # @param form [Hash{String => Array<String>}] do: take, or gc to collect garbage first; worker, pid
+        # @param calls [ClusterCalls]
+        # @return [void]
+        # @raise [HttpError]
+        def census(form, calls)
+          unless collect?(form) || form["do"]&.last == TAKE
+            raise HttpError.parameter("do", form["do"]&.last, "#{TAKE}, #{COLLECT}")
+          end
+
+          place = calls.place(form.slice("worker"))
+          check([place], form)
+          calls.take_census(place, gc: collect?(form))
         end
 
         # @param form [Hash{String => Array<String>}] do: start or stop; backend, rate

@@ -4,6 +4,7 @@ require_relative "access"
 require_relative "actions"
 require_relative "assets"
 require_relative "cluster"
+require_relative "pages/census"
 require_relative "pages/overview"
 require_relative "pages/profile"
 require_relative "pages/readings"
@@ -24,11 +25,13 @@ module Memscope
       # The pages that GET shows.
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
                 "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
+                "/census" => Pages::Census,
                 "/mappings" => Pages::Mappings, "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
       # The method that answers each path; assets are handled by `asset`.
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
                 **PAGES.transform_values { :page } }.freeze
-      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect }.freeze
+      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect,
+                  "/census" => :census }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
       private_constant :CLOSED, :FAILED, :CHALLENGE, :PAGES, :READS, :ACTIONS, :HANDLERS
 
@@ -178,6 +181,14 @@ module Memscope
 
       def collect(request) = shown(collected(Pages::OfDiagnosis, request, action_form(request)), request)
 
+      # It only reads: that the page may not change processes keeps nobody from it, unless it collects garbage.
+      def census(request)
+        form = posted_form(request)
+        check_actions if Actions.collect?(form)
+        changing { Actions.census(form, ClusterCalls.new(@readings)) }
+        shown(Pages::Census.new(@readings, request, form: form), request)
+      end
+
       def collected(page, request, form)
         result = changing { Actions.collect(form, ClusterCalls.new(@readings)) }
         page.new(@readings, request, form: form, collected: result)
@@ -186,8 +197,16 @@ module Memscope
       # @return [Hash{String => Array<String>}] the fields of a form that may change the process; `worker` may also be
       #   in the query
       def action_form(request)
-        raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
+        check_actions
+        posted_form(request)
+      end
 
+      def check_actions
+        raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
+      end
+
+      # Of a page of this application, as its token shows.
+      def posted_form(request)
         form = request.form
         objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)
         return { **request.query.slice("worker"), **form } unless objection

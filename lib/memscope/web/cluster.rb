@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../census"
 require_relative "../client"
 require_relative "../malloc_profile"
 require_relative "../profile/formats"
@@ -199,7 +200,36 @@ module Memscope
         @readings.fetch_rendered(:profile, place.pid, state) { profile(place) }
       end
 
+      # Takes a census in the process, which keeps it.
+      #
+      # @param place [Place]
+      # @param gc [Boolean] as Memscope.census
+      # @raise [HttpError] if the process does not answer
+      def take_census(place, gc:)
+        answered(place) do
+          place.here? ? Census::Kept.take(gc: gc) : ask(place.pid, @timeouts[:reading], :take_census, gc: gc)
+        end
+      end
+
+      # @param place [Place]
+      # @return [Array<Census>] the last two of the process, or fewer; the older first
+      # @raise [HttpError] if the process does not answer
+      def kept_censuses(place)
+        answered(place) do
+          place.here? ? Census::Kept.censuses : censuses(ask(place.pid, @timeouts[:reading], :kept_censuses))
+        end
+      end
+
       private
+
+      def censuses(answer)
+        bodies = answer.is_a?(Hash) ? answer["censuses"] : nil
+        raise ArgumentError, "no censuses" unless bodies.is_a?(Array)
+
+        bodies.map { |body| Census.from_h(body) }
+      rescue ArgumentError => e
+        raise Client::Failed, "its answer is not understood: #{e.message}"
+      end
 
       def relayed(kind, answer)
         kind == :diagnosis_with_forecast ? Readings::Diagnosed.load(answer) : answer

@@ -34,7 +34,7 @@ module Memscope
 
       # Titles by path, in the order of the navigation.
       PAGES = { "/" => "Overview", "/arenas" => "Arenas", "/size_classes" => "Size classes",
-                "/ruby_heap" => "Ruby heap", "/mappings" => "Mappings", "/workers" => "Workers",
+                "/ruby_heap" => "Ruby heap", "/census" => "Census", "/mappings" => "Mappings", "/workers" => "Workers",
                 "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
       private_constant :UNKNOWN

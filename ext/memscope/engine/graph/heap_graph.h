@@ -19,6 +19,17 @@
 #define MEMSCOPE_NO_NODE UINT32_MAX
 #define MEMSCOPE_ROOT_CATEGORIES 64
 
+/* Ruby's numbers of types that matter to questions about a graph. */
+enum memscope_object_type {
+    MEMSCOPE_TYPE_CLASS = 0x02,
+    MEMSCOPE_TYPE_MODULE = 0x03,
+    MEMSCOPE_TYPE_ARRAY = 0x07,
+    MEMSCOPE_TYPE_HASH = 0x08,
+    MEMSCOPE_TYPE_STRUCT = 0x09,
+    MEMSCOPE_TYPE_IMEMO = 0x1a,
+    MEMSCOPE_TYPE_ICLASS = 0x1c,
+};
+
 /*
  * How one object refers to another. The number of an edge is explained here for each kind that has one; else it is 0.
  */
@@ -38,6 +49,8 @@ enum memscope_edge_kind {
 /* An edge's name in 32 bits: the kind in the lowest four. */
 typedef uint32_t memscope_edge_name;
 #define MEMSCOPE_EDGE_NAME(kind, number) ((memscope_edge_name)(kind) | (memscope_edge_name)(number) << 4)
+#define MEMSCOPE_EDGE_KIND(name) ((enum memscope_edge_kind)((name)&15))
+#define MEMSCOPE_EDGE_NUMBER(name) ((name) >> 4)
 #define MEMSCOPE_EDGE_NUMBER_MAX (UINT32_MAX >> 4)
 
 struct memscope_heap_graph {
@@ -45,7 +58,7 @@ struct memscope_heap_graph {
     uint32_t object_count; /* slots with an object */
     uint32_t edge_count;
 
-    /* For each slot: */
+    /* For each node; zero for those of roots: */
     uint8_t *type;        /* Ruby's number of the type (RUBY_T_STRING is 5); 0: no object */
     uint32_t *node_class; /* the name of its class, in names */
     uint32_t *slot_bytes; /* NULL if the dump does not tell */
@@ -67,6 +80,13 @@ static inline uint32_t memscope_graph_category_node(const struct memscope_heap_g
 
 static inline uint32_t memscope_graph_root(const struct memscope_heap_graph *graph) {
     return graph->node_count - 1;
+}
+
+/* A class or a module, which one tells apart from all others of its class. */
+static inline bool memscope_graph_is_module(const struct memscope_heap_graph *graph, uint32_t node) {
+    uint8_t type = graph->type[node];
+
+    return type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE || type == MEMSCOPE_TYPE_ICLASS;
 }
 
 #endif

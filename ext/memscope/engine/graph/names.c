@@ -17,7 +17,7 @@ enum memscope_status memscope_names_open(struct memscope_names *names) {
     names->starts_reserved = FIRST_NAMES;
     names->starts = memscope_array_map(FIRST_NAMES, sizeof *names->starts);
     names->table_mask = 2 * FIRST_NAMES - 1;
-    names->table = memscope_array_map(2 * FIRST_NAMES, sizeof *names->table);
+    names->table = memscope_array_map((size_t)2 * FIRST_NAMES, sizeof *names->table);
     names->count = 1;
     if (names->text != NULL && names->starts != NULL && names->table != NULL)
         return MEMSCOPE_OK;

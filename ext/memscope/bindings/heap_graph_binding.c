@@ -1,0 +1,412 @@
+#include "bindings/held_memory_reason.h"
+
+#include "fork/fork_cost.h"
+#include "init.h"
+#include "ruby/heap_answer.h"
+#include "ruby/named_references.h"
+
+#include <ruby/thread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static VALUE symbol_live_slots, symbol_free_slots;
+
+/* What a child took for a slot, and its answer: first as measured, then as the last one said. */
+static _Atomic(uint64_t) bytes_of_1000_slots = 110000;
+
+struct graph_scan {
+    struct memscope_heap_listing listing;
+    struct memscope_heap_question question;
+    struct memscope_answer_room room;
+    struct memscope_answer_child child;
+    struct memscope_heap_answer answer;
+    bool in_process, finished_gc, gc_was_disabled, gc_is_disabled, constants_named;
+    unsigned deadline_ms;
+    uint64_t child_ns; /* a prediction */
+    struct memscope_fork_room memory;
+    VALUE globals; /* the String that question.globals are in */
+    VALUE refusal; /* why there is no answer, a reason; nil if there is one */
+    uint64_t start_ns, without_gvl_ns;
+};
+
+/* ---- global variables ------------------------------------------------------------------------------------------ */
+
+static VALUE value_of_global(VALUE name) {
+    return rb_gv_get(RSTRING_PTR(name));
+}
+
+/*
+ * Only Ruby itself can list them, and not in a child. Those of Ruby and of C extensions are computed when asked for,
+ * and the one that opens the next file of ARGF, $FILENAME, is not asked.
+ */
+static void list_globals(struct graph_scan *scan) {
+    VALUE names = rb_f_global_variables();
+
+    scan->globals = rb_str_new(NULL, 0);
+    for (long index = 0; index < RARRAY_LEN(names); index++) {
+        VALUE name = rb_sym2str(RARRAY_AREF(names, index)), value;
+        struct memscope_global global;
+        int failed = 0;
+
+        if (RSTRING_LEN(name) < 3 || strcmp(RSTRING_PTR(name), "$FILENAME") == 0) /* $! and the like */
+            continue;
+        value = rb_protect(value_of_global, name, &failed);
+        if (failed)
+            rb_set_errinfo(Qnil);
+        global = (struct memscope_global){.value = value, .name = SYM2ID(RARRAY_AREF(names, index))};
+        if (!failed && !RB_SPECIAL_CONST_P(value))
+            rb_str_cat(scan->globals, (const char *)&global, sizeof global);
+    }
+    scan->question.globals = (const struct memscope_global *)(const void *)RSTRING_PTR(scan->globals);
+    scan->question.global_count = (size_t)RSTRING_LEN(scan->globals) / sizeof *scan->question.globals;
+}
+
+/* ---- in a child ------------------------------------------------------------------------------------------------ */
+
+struct reception {
+    struct memscope_answer_child *child;
+    enum memscope_forked_progress progress;
+};
+
+static void *receive(void *argument) {
+    struct reception *reception = argument;
+
+    reception->progress = memscope_answer_child_receive(reception->child);
+    return NULL;
+}
+
+/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
+static enum memscope_forked_progress await(struct graph_scan *scan) {
+    struct reception reception = {.child = &scan->child};
+    uint64_t start = memscope_now_ns();
+
+    do {
+        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
+    scan->without_gvl_ns += memscope_now_ns() - start;
+    return reception.progress;
+}
+
+static void enable_gc(struct graph_scan *scan) {
+    if (scan->gc_is_disabled && !scan->gc_was_disabled)
+        rb_gc_enable();
+    scan->gc_is_disabled = false;
+}
+
+static void answer_in_child(struct graph_scan *scan) {
+    enum memscope_forked_progress progress;
+    enum memscope_status status;
+
+    scan->child = (struct memscope_answer_child){
+        .question = &scan->question, .listing = &scan->listing, .room = &scan->room};
+    status = memscope_answer_child_start(&scan->child, scan->deadline_ms);
+    enable_gc(scan);
+    if (status != MEMSCOPE_OK) {
+        scan->refusal = memscope_reason_of("child_refused", memscope_status_reason(status));
+        return;
+    }
+    progress = await(scan);
+    if (progress == MEMSCOPE_FORKED_ANSWERED)
+        scan->answer = scan->child.found;
+    else
+        scan->refusal =
+            progress == MEMSCOPE_FORKED_TOO_SLOW
+                ? memscope_reason_of("child_over_deadline", rb_float_new((double)scan->deadline_ms / 1000))
+                : memscope_reason("child_ended");
+}
+
+/* ---- before ---------------------------------------------------------------------------------------------------- */
+
+static void read_memory(void *argument) {
+    struct graph_scan *scan = argument;
+
+    memscope_fork_room_read(scan->child_ns, &scan->memory);
+}
+
+/* While the GVL is still free, so from the number of slots that GC.stat knows. */
+static bool has_memory(struct graph_scan *scan) {
+    uint64_t slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+
+    if (scan->in_process)
+        return true;
+    scan->child_ns = memscope_heap_answer_predicted_ns(slots);
+    scan->without_gvl_ns += memscope_without_gvl(read_memory, scan);
+    scan->memory.needed_bytes += slots * atomic_load(&bytes_of_1000_slots) / 1000;
+    if (scan->memory.free_bytes >= scan->memory.needed_bytes)
+        return true;
+    scan->refusal = memscope_reason_of("child_without_room", ULL2NUM(scan->memory.needed_bytes >> 20),
+                                       ULL2NUM(scan->memory.free_bytes >> 20));
+    return false;
+}
+
+/* No garbage collection begins from here until the objects are walked, or the child is forked. */
+static void finish_gc(struct graph_scan *scan) {
+    uint64_t start = memscope_now_ns();
+
+    memscope_heap_await_gc();
+    scan->without_gvl_ns += memscope_now_ns() - start;
+    scan->finished_gc = memscope_heap_finish_gc();
+    scan->gc_was_disabled = RTEST(rb_gc_disable());
+    scan->gc_is_disabled = true;
+}
+
+static bool list_objects(struct graph_scan *scan) {
+    if (memscope_other_ractors()) {
+        scan->refusal = memscope_reason("references_unreadable");
+        return false;
+    }
+    list_globals(scan);
+    memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (scan->listing.refusal != NULL)
+        scan->refusal = memscope_reason(scan->listing.refusal);
+    return scan->listing.refusal == NULL;
+}
+
+static void learn(const struct graph_scan *scan) {
+    uint64_t slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+
+    if (slots >= 100000 && scan->answer.child_bytes > slots) /* fewer say little about a thousand */
+        atomic_store(&bytes_of_1000_slots, scan->answer.child_bytes / (slots / 1000));
+}
+
+static void answer(struct graph_scan *scan) {
+    scan->constants_named = memscope_named_references_learn();
+    if (memscope_answer_room_open(&scan->room) != MEMSCOPE_OK) {
+        scan->refusal = memscope_reason("no_memory");
+        return;
+    }
+    if (!has_memory(scan))
+        return;
+    finish_gc(scan);
+    if (!list_objects(scan))
+        return;
+    if (scan->in_process)
+        memscope_heap_answer(&scan->question, &scan->listing, &scan->listing.scratch, &scan->room, &scan->answer);
+    else
+        answer_in_child(scan);
+    enable_gc(scan);
+    if (!NIL_P(scan->refusal))
+        return;
+    learn(scan);
+    if (scan->answer.status == MEMSCOPE_UNSUPPORTED)
+        scan->refusal = memscope_reason("references_unexported");
+    else if (scan->answer.status != MEMSCOPE_OK)
+        scan->refusal = memscope_reason_of("graph_unanswered", memscope_status_reason(scan->answer.status));
+}
+
+/* ---- the reading ----------------------------------------------------------------------------------------------- */
+
+static VALUE text(struct memscope_text text) {
+    return text.length == 0 ? Qnil : rb_utf8_str_new(text.start, (long)text.length);
+}
+
+static VALUE class_hash(const struct memscope_class_answer *row) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", text(row->name));
+    memscope_hash_set(hash, "count", ULL2NUM(row->count));
+    memscope_hash_set(hash, "slot_bytes", ULL2NUM(row->slot_bytes));
+    memscope_hash_set(hash, "bytes", ULL2NUM(row->bytes));
+    memscope_hash_set(hash, "retained_bytes", ULL2NUM(row->retained_bytes));
+    return hash;
+}
+
+static VALUE garbage_hash(const struct memscope_class_answer *row) {
+    VALUE hash = class_hash(row);
+
+    rb_hash_delete(hash, memscope_symbol("retained_bytes"));
+    return hash;
+}
+
+static VALUE step_hash(const struct memscope_step_answer *step) {
+    static const char *const edges[] = {"internal", "class", "constant", "ivar", "cvar",
+                                        "global",   "local", "index",    "key",  "value"};
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", text(step->name));
+    memscope_hash_set(hash, "times", ULL2NUM(step->times));
+    memscope_hash_set(hash, "edge", memscope_symbol(edges[step->edge]));
+    memscope_hash_set(hash, "by",
+                      step->edge == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(step->edge_number))
+                                                        : text(step->edge_text));
+    return hash;
+}
+
+static VALUE path_hash(const struct memscope_path_answer *path) {
+    VALUE hash = rb_hash_new(), steps = rb_ary_new();
+
+    for (size_t index = 0; index < path->step_count; index++)
+        rb_ary_push(steps, step_hash(&path->steps[index]));
+    memscope_hash_set(hash, "count", ULL2NUM(path->count));
+    memscope_hash_set(hash, "retained_bytes", ULL2NUM(path->retained_bytes));
+    memscope_hash_set(hash, "accumulated_bytes",
+                      path->accumulated_bytes == 0 ? Qnil : ULL2NUM(path->accumulated_bytes));
+    memscope_hash_set(hash, "held_class", text(path->held.name));
+    memscope_hash_set(hash, "held_count", path->held.name.length == 0 ? Qnil : ULL2NUM(path->held.count));
+    memscope_hash_set(hash, "steps", steps);
+    memscope_hash_set(hash, "steps_left_out", SIZET2NUM(path->steps_left_out));
+    return hash;
+}
+
+static VALUE dominator_hash(const struct memscope_dominator_answer *dominator) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", text(dominator->name));
+    memscope_hash_set(hash, "bytes", ULL2NUM(dominator->bytes));
+    memscope_hash_set(hash, "retained_bytes", ULL2NUM(dominator->retained_bytes));
+    memscope_hash_set(hash, "dominated_count", ULL2NUM(dominator->dominated_count));
+    memscope_hash_set(hash, "held_class", text(dominator->held.name));
+    memscope_hash_set(hash, "held_count", dominator->held.name.length == 0 ? Qnil : ULL2NUM(dominator->held.count));
+    memscope_hash_set(hash, "path", dominator->path == NULL ? Qnil : path_hash(dominator->path));
+    return hash;
+}
+
+static VALUE root_hash(const struct memscope_root_answer *root) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", text(root->name));
+    memscope_hash_set(hash, "count", ULL2NUM(root->count));
+    memscope_hash_set(hash, "retained_bytes", ULL2NUM(root->retained_bytes));
+    return hash;
+}
+
+static VALUE duplicates_hash(const struct memscope_duplicates_answer *row) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", text(row->name));
+    memscope_hash_set(hash, "length", ULL2NUM(row->length));
+    memscope_hash_set(hash, "count", ULL2NUM(row->count));
+    memscope_hash_set(hash, "saved_bytes", ULL2NUM(row->saved_bytes));
+    return hash;
+}
+
+/* An Array of what `convert` makes of each answer; [] if there is none. */
+#define LIST(answers, count, convert, list)                                                                            \
+    do {                                                                                                               \
+        (list) = rb_ary_new();                                                                                         \
+        for (size_t at = 0; at < (count); at++)                                                                        \
+            rb_ary_push((list), convert(&(answers)[at]));                                                              \
+    } while (0)
+
+static void set_lists(VALUE hash, const struct memscope_heap_answer *found) {
+    VALUE list;
+
+    LIST(found->retained, found->retained_count, class_hash, list);
+    memscope_hash_set(hash, "retained", list);
+    LIST(found->dominators, found->dominator_count, dominator_hash, list);
+    memscope_hash_set(hash, "dominators", list);
+    LIST(found->paths, found->path_count, path_hash, list);
+    memscope_hash_set(hash, "paths", list);
+    LIST(found->roots, found->root_count, root_hash, list);
+    memscope_hash_set(hash, "roots", list);
+    LIST(found->garbage_classes, found->garbage_class_count, garbage_hash, list);
+    memscope_hash_set(hash, "garbage", list);
+}
+
+static void set_part(VALUE hash, const char *const keys[3], const struct memscope_heap_part *part, bool known) {
+    memscope_hash_set(hash, keys[0], known ? ULL2NUM(part->count) : Qnil);
+    memscope_hash_set(hash, keys[1], known ? ULL2NUM(part->slot_bytes) : Qnil);
+    memscope_hash_set(hash, keys[2], known ? ULL2NUM(part->bytes) : Qnil);
+}
+
+static VALUE strings_hash(const struct memscope_heap_answer *found) {
+    VALUE hash = rb_hash_new(), list;
+
+    LIST(found->duplicates, found->duplicates_count, duplicates_hash, list);
+    memscope_hash_set(hash, "count", ULL2NUM(found->strings.count));
+    memscope_hash_set(hash, "bytes", ULL2NUM(found->strings.bytes));
+    memscope_hash_set(hash, "duplicate_count", ULL2NUM(found->strings.duplicate_count));
+    memscope_hash_set(hash, "saved_bytes", ULL2NUM(found->strings.saved_bytes));
+    memscope_hash_set(hash, "duplicates", list);
+    return hash;
+}
+
+static void set_totals(VALUE hash, const struct graph_scan *scan) {
+    static const char *const reachable[] = {"reachable_count", "reachable_slot_bytes", "reachable_bytes"};
+    static const char *const garbage[] = {"garbage_count", "garbage_slot_bytes", "garbage_bytes"};
+    const struct memscope_heap_answer *found = &scan->answer;
+    bool known = NIL_P(scan->refusal), forked = scan->child.process.pause_ns > 0;
+
+    set_part(hash, reachable, &found->reachable, known);
+    set_part(hash, garbage, &found->garbage, known);
+    memscope_hash_set(hash, "reference_count", known ? ULL2NUM(found->reference_count) : Qnil);
+    memscope_hash_set(hash, "target_count", known ? ULL2NUM(found->target_count) : Qnil);
+    memscope_hash_set(hash, "unreachable_target_count", known ? ULL2NUM(found->unreached_target_count) : Qnil);
+    memscope_hash_set(hash, "path_count", known ? ULL2NUM(found->alike_count) : Qnil);
+    memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(found) : Qnil);
+    memscope_hash_set(hash, "walked_in", known ? memscope_symbol(scan->in_process ? "process" : "child") : Qnil);
+    memscope_hash_set(hash, "pause_ms",
+                      known && forked ? rb_float_new((double)(scan->child.process.pause_ns / 1000) / 1000) : Qnil);
+    memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
+}
+
+static VALUE reasons_hash(const struct graph_scan *scan) {
+    VALUE reasons = rb_hash_new();
+
+    if (!NIL_P(scan->refusal))
+        memscope_hash_set(reasons, "reachable_count", scan->refusal);
+    else
+        memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
+    if (!scan->constants_named)
+        memscope_set_reason(reasons, "paths", "constants_unnamed");
+    return reasons;
+}
+
+static VALUE read_graph(VALUE argument) {
+    struct graph_scan *scan = (struct graph_scan *)argument;
+    uint64_t wall_ns;
+    VALUE hash;
+
+    scan->start_ns = memscope_now_ns();
+    answer(scan);
+    hash = rb_hash_new();
+    set_lists(hash, &scan->answer);
+    set_totals(hash, scan);
+    memscope_hash_set(hash, "reasons", reasons_hash(scan));
+    wall_ns = memscope_now_ns() - scan->start_ns;
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T3", wall_ns, wall_ns - scan->without_gvl_ns,
+                                    scan->listing.scratch.used + scan->room.used + (size_t)scan->answer.child_bytes));
+    return hash;
+}
+
+static VALUE close_graph(VALUE argument) {
+    struct graph_scan *scan = (struct graph_scan *)argument;
+
+    enable_gc(scan);
+    memscope_answer_child_end(&scan->child);
+    memscope_answer_room_close(&scan->room);
+    memscope_heap_listing_close(&scan->listing);
+    return Qnil;
+}
+
+/*
+ * kind and target: :object and one; :class and a Class or Module; :name and a String without NUL; nil and nil. The
+ * deadline is the child's.
+ */
+static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
+                               VALUE deadline_ms) {
+    struct graph_scan scan = {.question = {.top = NUM2UINT(top), .strings = RTEST(strings)},
+                              .in_process = RTEST(in_process),
+                              .deadline_ms = NUM2UINT(deadline_ms),
+                              .globals = Qnil,
+                              .refusal = Qnil};
+    VALUE result;
+
+    if (kind == memscope_symbol("object"))
+        scan.question.object = target;
+    else if (kind == memscope_symbol("class"))
+        scan.question.class = target;
+    else if (!NIL_P(kind))
+        scan.question.class_name = StringValueCStr(target);
+    result = rb_ensure(read_graph, (VALUE)&scan, close_graph, (VALUE)&scan);
+    RB_GC_GUARD(target);
+    return result;
+}
+
+void Init_memscope_heap_graph(void) {
+    symbol_live_slots = memscope_symbol("heap_live_slots");
+    symbol_free_slots = memscope_symbol("heap_free_slots");
+    rb_define_module_function(rb_mMemscopeNative, "heap_graph", native_heap_graph, 6);
+}

@@ -1,0 +1,407 @@
+#include "graph/alike_paths.h"
+
+#include "base/mapped_array.h"
+#include "graph/largest.h"
+
+#include <string.h>
+
+#define FIRST_SIGNATURES 4096
+#define LONGEST_PERIOD 3
+#define FEW_TARGETS 64
+
+/* What a step is in a signature: a class's name, or which class, module or category it is. */
+enum step_kind { BY_CLASS, BY_NODE };
+
+/* A path's steps so far, as the last of them and what was before. */
+struct signature {
+    uint32_t before; /* a signature's number; 0 before the first */
+    uint32_t number; /* of a class's name or a node */
+    uint8_t kind;    /* enum step_kind */
+    memscope_edge_name edge;
+
+    /* Of the targets whose paths have it: */
+    uint32_t count;
+    uint32_t shortest; /* a target */
+    uint32_t length;   /* of the path to it */
+    uint32_t first;    /* the smallest place of one in the list of nodes, counted from 1 */
+    uint64_t retained;
+};
+
+struct path_scan {
+    const struct memscope_path_question *asked;
+    const struct memscope_heap_graph *graph;
+    const struct memscope_shortest_paths *paths;
+
+    uint32_t *signature_of; /* each node on the way; 0: not known yet */
+    uint32_t *length_of;    /* the steps from the root to it */
+    uint32_t *place_of;     /* each of the nodes asked for in their list, one more; NULL if a class is */
+    uint32_t *way;          /* a path, from its end on */
+    struct signature *signatures;
+    uint32_t signature_count, signatures_reserved; /* number 0 is none */
+    uint32_t *table;                               /* numbers by hash */
+    uint32_t table_mask;
+};
+
+/* ---- Memory */
+
+static uint32_t *map_nodes(const struct path_scan *scan) {
+    return memscope_array_map(scan->graph->node_count, sizeof(uint32_t));
+}
+
+static bool map_scan(struct path_scan *scan) {
+    scan->signature_of = map_nodes(scan);
+    scan->length_of = map_nodes(scan);
+    scan->place_of = scan->asked->nodes == NULL ? NULL : map_nodes(scan);
+    scan->way = map_nodes(scan);
+    scan->signatures_reserved = FIRST_SIGNATURES;
+    scan->signatures = memscope_array_map(FIRST_SIGNATURES, sizeof *scan->signatures);
+    scan->signature_count = 1;
+    scan->table_mask = 2 * FIRST_SIGNATURES - 1;
+    scan->table = memscope_array_map((size_t)2 * FIRST_SIGNATURES, sizeof *scan->table);
+    return scan->signature_of != NULL && scan->length_of != NULL && scan->way != NULL && scan->signatures != NULL &&
+           scan->table != NULL && (scan->asked->nodes == NULL || scan->place_of != NULL);
+}
+
+static void close_scan(struct path_scan *scan) {
+    memscope_array_unmap(scan->signature_of);
+    memscope_array_unmap(scan->length_of);
+    memscope_array_unmap(scan->place_of);
+    memscope_array_unmap(scan->way);
+    memscope_array_unmap(scan->signatures);
+    memscope_array_unmap(scan->table);
+}
+
+/* ---- Signatures */
+
+static uint32_t hash(const struct signature *step) {
+    uint64_t mixed = ((uint64_t)step->before << 32 | step->number) * 0x9e3779b97f4a7c15u;
+
+    mixed ^= mixed >> 29;
+    mixed = (mixed ^ ((uint64_t)step->edge << 1 | step->kind)) * 0xbf58476d1ce4e5b9u;
+    return (uint32_t)(mixed >> 32);
+}
+
+static uint32_t *place(const struct path_scan *scan, const struct signature *step) {
+    uint32_t at = hash(step) & scan->table_mask;
+
+    for (; scan->table[at] != 0; at = (at + 1) & scan->table_mask) {
+        const struct signature *known = &scan->signatures[scan->table[at]];
+
+        if (known->before == step->before && known->number == step->number && known->kind == step->kind &&
+            known->edge == step->edge)
+            break;
+    }
+    return &scan->table[at];
+}
+
+static bool widen(struct path_scan *scan) {
+    uint32_t reserved = 2 * scan->signatures_reserved;
+    void *grown;
+
+    if (scan->signatures_reserved > UINT32_MAX / 8 ||
+        (grown = memscope_array_grow(scan->signatures, reserved, sizeof *scan->signatures)) == NULL)
+        return false;
+    scan->signatures = grown;
+    if ((grown = memscope_array_map(2 * (size_t)reserved, sizeof *scan->table)) == NULL)
+        return false;
+    memscope_array_unmap(scan->table);
+    scan->table = grown;
+    scan->table_mask = 2 * reserved - 1;
+    scan->signatures_reserved = reserved;
+    for (uint32_t number = 1; number < scan->signature_count; number++)
+        *place(scan, &scan->signatures[number]) = number;
+    return true;
+}
+
+/* The number of the signature that ends with this step; 0: no memory. */
+static uint32_t number_of(struct path_scan *scan, const struct signature *step) {
+    uint32_t *at = place(scan, step);
+
+    if (*at != 0)
+        return *at;
+    if (scan->signature_count == scan->signatures_reserved) {
+        if (!widen(scan))
+            return 0;
+        at = place(scan, step);
+    }
+    *at = scan->signature_count;
+    scan->signatures[scan->signature_count] = *step;
+    return scan->signature_count++;
+}
+
+static bool same_step(const struct signature *one, const struct signature *other) {
+    return one->kind == other->kind && one->number == other->number;
+}
+
+/* If this step completes a repetition of the last steps, the signature of what is repeated; else 0. */
+static uint32_t repeated(const struct path_scan *scan, const struct signature *step) {
+    uint32_t back[2 * LONGEST_PERIOD] = {0}; /* the signatures before, from the last on */
+
+    for (uint32_t index = 0, number = step->before; index < 2 * LONGEST_PERIOD - 1 && number != 0; index++) {
+        back[index] = number;
+        number = scan->signatures[number].before;
+    }
+    for (uint32_t period = 1; period <= LONGEST_PERIOD && back[2 * period - 2] != 0; period++) {
+        uint32_t same = same_step(step, &scan->signatures[back[period - 1]]);
+
+        while (same > 0 && same < period &&
+               same_step(&scan->signatures[back[same - 1]], &scan->signatures[back[same - 1 + period]]))
+            same++;
+        if (same == period)
+            return back[period - 1];
+    }
+    return 0;
+}
+
+/* ---- Names of edges */
+
+static memscope_edge_name name_in_graph(const struct memscope_heap_graph *graph, uint32_t from, uint32_t to) {
+    for (uint32_t edge = graph->first_edge[from]; graph->edge_names != NULL && edge < graph->first_edge[from + 1];
+         edge++)
+        if (graph->edges[edge] == to)
+            return graph->edge_names[edge];
+    return MEMSCOPE_EDGE_INTERNAL;
+}
+
+static memscope_edge_name name_edge(const struct path_scan *scan, uint32_t from, uint32_t to) {
+    if (scan->asked->namer != NULL)
+        return scan->asked->namer(scan->asked->context, from, to);
+    return name_in_graph(scan->graph, from, to);
+}
+
+/* A name that tells paths apart. */
+static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32_t from, uint32_t to) {
+    memscope_edge_name name;
+
+    switch (scan->graph->type[from]) {
+    case MEMSCOPE_TYPE_ARRAY:
+    case MEMSCOPE_TYPE_HASH:
+    case MEMSCOPE_TYPE_STRUCT:
+    case MEMSCOPE_TYPE_IMEMO:
+        return MEMSCOPE_EDGE_INTERNAL;
+    default:
+        name = name_edge(scan, from, to);
+    }
+    switch (MEMSCOPE_EDGE_KIND(name)) {
+    case MEMSCOPE_EDGE_CONSTANT:
+    case MEMSCOPE_EDGE_IVAR:
+    case MEMSCOPE_EDGE_CVAR:
+    case MEMSCOPE_EDGE_GLOBAL:
+        return name;
+    default:
+        return MEMSCOPE_EDGE_INTERNAL;
+    }
+}
+
+/* ---- Paths */
+
+/* The signature of the path to a node that is not the root, given that of its parent; 0: no memory. */
+static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, bool target) {
+    const struct memscope_heap_graph *graph = scan->graph;
+    uint32_t parent = scan->paths->parent[node], earlier;
+    bool which = node >= graph->slot_count || (!target && memscope_graph_is_module(graph, node));
+    struct signature step = {.before = before,
+                             .number = which ? node : graph->node_class[node],
+                             .kind = which ? BY_NODE : BY_CLASS,
+                             .shortest = MEMSCOPE_NO_NODE,
+                             .first = UINT32_MAX};
+
+    if ((earlier = repeated(scan, &step)) != 0)
+        return earlier;
+    step.edge = name_in_signature(scan, parent, node);
+    return number_of(scan, &step);
+}
+
+/* Of the way to a node, which is remembered for all nodes on it; 0 for the root. False: no memory. */
+static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *signature) {
+    uint32_t root = memscope_graph_root(scan->graph), depth = 0, at = node, before, length;
+
+    for (; at != root && scan->signature_of[at] == 0; at = scan->paths->parent[at])
+        scan->way[depth++] = at;
+    before = at == root ? 0 : scan->signature_of[at];
+    length = scan->length_of[at];
+    while (depth > 0) {
+        at = scan->way[--depth];
+        if ((before = follow(scan, before, at, false)) == 0)
+            return false;
+        scan->signature_of[at] = before;
+        scan->length_of[at] = ++length;
+    }
+    *signature = before;
+    return true;
+}
+
+static bool add_target(struct path_scan *scan, uint32_t node, bool outermost, struct memscope_paths_found *found) {
+    uint64_t retained = outermost ? scan->asked->dominators->retained[node] : 0;
+    struct signature *signature;
+    uint32_t number, parent = scan->paths->parent[node], length;
+
+    if (!signature_of_way(scan, parent, &number) || (number = follow(scan, number, node, true)) == 0)
+        return false;
+    signature = &scan->signatures[number];
+    length = scan->length_of[parent] + 1;
+    if (signature->count++ == 0 || length < signature->length) {
+        signature->shortest = node;
+        signature->length = length;
+    }
+    signature->retained += retained;
+    if (scan->place_of != NULL && scan->place_of[node] < signature->first)
+        signature->first = scan->place_of[node];
+    found->targets++;
+    found->retained += retained;
+    return true;
+}
+
+static bool is_target(const struct path_scan *scan, uint32_t node) {
+    if (node >= scan->graph->slot_count)
+        return false;
+    return scan->place_of != NULL ? scan->place_of[node] != 0
+                                  : scan->graph->node_class[node] == scan->asked->class_name;
+}
+
+/* Preorder: up to `end`, a target dominates what is found. */
+static bool add_targets(struct path_scan *scan, struct memscope_paths_found *found) {
+    const struct memscope_dominators *dominators = scan->asked->dominators;
+
+    for (uint32_t position = 0, end = 0; position < dominators->node_count; position++) {
+        uint32_t node = dominators->order[position];
+        bool outermost = position >= end;
+
+        if (!is_target(scan, node))
+            continue;
+        if (outermost)
+            end = position + dominators->dominated[position];
+        if (!add_target(scan, node, outermost, found))
+            return false;
+    }
+    for (uint32_t slot = 0; slot < scan->graph->slot_count; slot++)
+        found->not_reached +=
+            scan->graph->type[slot] != 0 && is_target(scan, slot) && !memscope_reaches(scan->paths, slot);
+    return true;
+}
+
+static bool is_outermost(const struct path_scan *scan, uint32_t node) {
+    const uint32_t *dominator = scan->asked->dominators->dominator;
+
+    for (node = dominator[node]; node < scan->graph->slot_count; node = dominator[node])
+        if (scan->place_of[node] != 0)
+            return false;
+    return true;
+}
+
+/* The same without a look at all nodes. */
+static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found *found) {
+    for (uint32_t index = 0; index < scan->asked->node_count; index++) {
+        uint32_t node = scan->asked->nodes[index];
+
+        if (node >= scan->graph->slot_count || scan->place_of[node] != index + 1)
+            continue;
+        if (!memscope_reaches(scan->paths, node))
+            found->not_reached += scan->graph->type[node] != 0;
+        else if (!add_target(scan, node, is_outermost(scan, node), found))
+            return false;
+    }
+    return true;
+}
+
+static void note_places(struct path_scan *scan) {
+    for (size_t index = scan->place_of == NULL ? 0 : scan->asked->node_count; index > 0; index--)
+        if (scan->asked->nodes[index - 1] < scan->graph->slot_count)
+            scan->place_of[scan->asked->nodes[index - 1]] = (uint32_t)index;
+}
+
+/* ---- The answer */
+
+/* The steps of the way to a node that begin with one unlike the one before, from the root on. */
+static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
+    const struct memscope_heap_graph *graph = scan->graph;
+
+    return before >= graph->slot_count || graph->node_class[node] != graph->node_class[before] ||
+           graph->type[node] != graph->type[before] || memscope_graph_is_module(graph, node);
+}
+
+static uint32_t count_steps(const struct path_scan *scan, uint32_t length) {
+    uint32_t steps = 0;
+
+    for (uint32_t left = length; left > 0; left--)
+        steps += left == length || begins_step(scan, scan->way[left - 1], scan->way[left]);
+    return steps;
+}
+
+/* The way from the category to the target, with the middle left out if it has too many steps. */
+static void describe(struct path_scan *scan, uint32_t target, struct memscope_alike_paths *alike) {
+    uint32_t root = memscope_graph_root(scan->graph), length = 0, steps, index = 0;
+    struct memscope_path_step *step = NULL;
+
+    for (uint32_t node = target; node != root; node = scan->paths->parent[node])
+        scan->way[length++] = node;
+    steps = count_steps(scan, length);
+    alike->steps_left_out = steps > MEMSCOPE_PATH_STEPS ? steps - MEMSCOPE_PATH_STEPS : 0;
+    for (uint32_t left = length; left > 0; left--) {
+        uint32_t node = scan->way[left - 1];
+        bool begins = left == length || begins_step(scan, node, scan->way[left]);
+
+        if (begins && index++ - MEMSCOPE_PATH_STEPS / 2 < alike->steps_left_out)
+            step = NULL;
+        else if (begins) {
+            step = &alike->steps[alike->step_count++];
+            *step = (struct memscope_path_step){.node = node};
+            if (left != length)
+                step->edge = name_edge(scan, scan->way[left], node);
+        }
+        if (step != NULL) {
+            step->last = node;
+            step->times++;
+        }
+    }
+}
+
+static size_t take_largest(struct path_scan *scan, struct memscope_largest *largest, struct memscope_alike_paths *alike,
+                           struct memscope_paths_found *found) {
+    bool ranked = scan->place_of == NULL || scan->asked->ranked;
+
+    for (uint32_t number = 1; number < scan->signature_count; number++) {
+        const struct signature *signature = &scan->signatures[number];
+
+        if (signature->count == 0)
+            continue;
+        found->all_alike++;
+        memscope_largest_offer(largest, ranked ? signature->retained + 1 : UINT32_MAX - (uint64_t)signature->first,
+                               number);
+    }
+    memscope_largest_sort(largest);
+    for (size_t index = 0; index < largest->count; index++) {
+        const struct signature *signature = &scan->signatures[largest->items[index].number];
+
+        memset(&alike[index], 0, sizeof alike[index]);
+        alike[index].count = signature->count;
+        alike[index].retained = signature->retained;
+        describe(scan, signature->shortest, &alike[index]);
+    }
+    return largest->count;
+}
+
+enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
+                                               struct memscope_alike_paths *alike, size_t top,
+                                               struct memscope_paths_found *found) {
+    struct path_scan scan = {.asked = question, .graph = question->graph, .paths = question->paths};
+    struct memscope_largest largest;
+    uint32_t most = question->graph->slot_count;
+    enum memscope_status status = memscope_largest_open(&largest, top < most ? top : most);
+
+    memset(found, 0, sizeof *found);
+    if (status == MEMSCOPE_OK && map_scan(&scan)) {
+        bool few = question->nodes != NULL && question->node_count <= FEW_TARGETS;
+
+        note_places(&scan);
+        if (few ? add_few_targets(&scan, found) : add_targets(&scan, found))
+            found->alike_count = take_largest(&scan, &largest, alike, found);
+        else
+            status = MEMSCOPE_NO_MEMORY;
+    } else {
+        status = MEMSCOPE_NO_MEMORY;
+    }
+    memscope_largest_close(&largest);
+    close_scan(&scan);
+    return status;
+}

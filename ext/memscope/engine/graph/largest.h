@@ -1,0 +1,31 @@
+/* The largest of many weighted numbers, in one pass and in memory for those alone. */
+#ifndef MEMSCOPE_LARGEST_H
+#define MEMSCOPE_LARGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct memscope_weighed {
+    uint64_t weight;
+    uint32_t number;
+};
+
+struct memscope_largest {
+    struct memscope_weighed *items; /* a heap, the smallest first, until sorted */
+    size_t count, room;
+};
+
+enum memscope_status memscope_largest_open(struct memscope_largest *largest, size_t room);
+
+/* Weight 0 is never among the largest. */
+void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, uint32_t number);
+
+/* The largest first; of equal ones that with the smaller number. Nothing can be offered afterwards. */
+void memscope_largest_sort(struct memscope_largest *largest);
+
+/* Idempotent; a zeroed one counts as closed. */
+void memscope_largest_close(struct memscope_largest *largest);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * Which objects the roots reach, each by a shortest path, and which are garbage.
+ */
+#ifndef MEMSCOPE_SHORTEST_PATHS_H
+#define MEMSCOPE_SHORTEST_PATHS_H
+
+#include "graph/heap_graph.h"
+
+/*
+ * What is passed through only when nothing else is left to search, so that no path leads through it where another does:
+ * the stack of the thread that asks, and caches of Ruby's own that no reader knows.
+ */
+struct memscope_search_last {
+    const char *category;    /* of roots, or NULL */
+    const uint32_t *classes; /* names of classes */
+    size_t class_count;
+};
+
+/* Of what is reached, or of what is not. */
+struct memscope_heap_part {
+    uint32_t count;      /* of objects */
+    uint64_t slot_bytes; /* 0 where the graph has none */
+    uint64_t bytes;
+};
+
+struct memscope_shortest_paths {
+    uint32_t *parent;    /* the one before on the path to each node; the root's is itself; MEMSCOPE_NO_NODE: none */
+    uint32_t node_count; /* reached, the categories and their root among them */
+    struct memscope_heap_part reachable, garbage;
+};
+
+/* Maps 12 bytes a node, of which 4 stay until closed. Zeroes the paths first; after NO_MEMORY they are closed. */
+enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths *paths,
+                                                  const struct memscope_heap_graph *graph,
+                                                  const struct memscope_search_last *last);
+
+static inline bool memscope_reaches(const struct memscope_shortest_paths *paths, uint32_t node) {
+    return paths->parent[node] != MEMSCOPE_NO_NODE;
+}
+
+/* Idempotent; zeroed paths count as closed. */
+void memscope_shortest_paths_close(struct memscope_shortest_paths *paths);
+
+#endif

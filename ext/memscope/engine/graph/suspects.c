@@ -1,0 +1,129 @@
+#include "graph/suspects.h"
+
+#include "base/mapped_array.h"
+#include "graph/holders.h"
+#include "graph/largest.h"
+
+#include <string.h>
+
+/* A part is small if it is at most this fraction of all that its holder holds. */
+#define SMALL_PARTS 8
+
+/* So many nodes make a list: a Hash in a Hash is none. */
+#define SHORTEST_LIST 8
+
+struct suspect_scan {
+    const struct memscope_heap_graph *graph;
+    const struct memscope_shortest_paths *paths;
+    const struct memscope_dominators *dominators;
+    uint32_t *holder;      /* by position in the tree of dominators */
+    uint64_t *held;        /* by node: all parts */
+    uint64_t *accumulated; /* own bytes and small parts */
+    uint64_t *following;   /* what the later nodes of a list have accumulated */
+    uint32_t *follower_count;
+};
+
+static bool map_scan(struct suspect_scan *scan) {
+    size_t nodes = scan->graph->node_count;
+
+    scan->holder = memscope_array_map(scan->dominators->node_count, sizeof *scan->holder);
+    scan->held = memscope_array_map(nodes, sizeof *scan->held);
+    scan->accumulated = memscope_array_map(nodes, sizeof *scan->accumulated);
+    scan->following = memscope_array_map(nodes, sizeof *scan->following);
+    scan->follower_count = memscope_array_map(nodes, sizeof *scan->follower_count);
+    return scan->holder != NULL && scan->held != NULL && scan->accumulated != NULL && scan->following != NULL &&
+           scan->follower_count != NULL;
+}
+
+static void close_scan(struct suspect_scan *scan) {
+    memscope_array_unmap(scan->holder);
+    memscope_array_unmap(scan->held);
+    memscope_array_unmap(scan->accumulated);
+    memscope_array_unmap(scan->following);
+    memscope_array_unmap(scan->follower_count);
+}
+
+/* The object that a node is a part of: what dominates it, or, if that is a root or code, whoever leads to it. */
+static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
+    const struct memscope_heap_graph *graph = scan->graph;
+    uint32_t holder = scan->dominators->dominator[node];
+
+    if (holder >= graph->slot_count || memscope_graph_is_module(graph, holder))
+        holder = scan->paths->parent[node];
+    if (holder >= graph->slot_count)
+        return MEMSCOPE_NO_NODE;
+    if (memscope_graph_is_module(graph, holder) && memscope_graph_is_module(graph, node))
+        return MEMSCOPE_NO_NODE;
+    return holder;
+}
+
+static void add_up_parts(struct suspect_scan *scan) {
+    const struct memscope_dominators *dominators = scan->dominators;
+
+    for (uint32_t position = 0; position < dominators->node_count; position++) {
+        uint32_t node = dominators->order[position], holder = holder_of(scan, node);
+
+        scan->holder[position] = holder;
+        if (holder != MEMSCOPE_NO_NODE)
+            scan->held[holder] += dominators->retained[node];
+    }
+    for (uint32_t position = 0; position < dominators->node_count; position++) {
+        uint32_t node = dominators->order[position], holder = scan->holder[position];
+
+        scan->accumulated[node] += scan->graph->bytes[node];
+        if (holder != MEMSCOPE_NO_NODE && dominators->retained[node] <= scan->held[holder] / SMALL_PARTS)
+            scan->accumulated[holder] += dominators->retained[node];
+    }
+}
+
+/* From the last node of each list to its head. */
+static void add_up_lists(struct suspect_scan *scan) {
+    for (uint32_t position = scan->dominators->node_count; position > 0; position--) {
+        uint32_t node = scan->dominators->order[position - 1], previous;
+
+        if (node >= scan->graph->slot_count)
+            continue;
+        previous = memscope_previous_in_list(scan->graph, scan->dominators, node, 2);
+        if (previous != MEMSCOPE_NO_NODE) {
+            scan->follower_count[previous] += scan->follower_count[node] + 1;
+            scan->following[previous] += scan->following[node] + scan->accumulated[node];
+        } else if (scan->follower_count[node] + 1 >= SHORTEST_LIST) {
+            scan->accumulated[node] += scan->following[node];
+        }
+    }
+}
+
+static size_t take_largest(const struct suspect_scan *scan, struct memscope_largest *largest,
+                           struct memscope_suspect *suspects) {
+    for (uint32_t slot = 0; slot < scan->graph->slot_count; slot++)
+        memscope_largest_offer(largest, scan->accumulated[slot], slot);
+    memscope_largest_sort(largest);
+    for (size_t index = 0; index < largest->count; index++) {
+        uint32_t node = largest->items[index].number;
+
+        suspects[index] =
+            (struct memscope_suspect){node, scan->dominators->retained[node], largest->items[index].weight};
+    }
+    return largest->count;
+}
+
+enum memscope_status memscope_suspects_find(const struct memscope_heap_graph *graph,
+                                            const struct memscope_shortest_paths *paths,
+                                            const struct memscope_dominators *dominators,
+                                            struct memscope_suspect *suspects, size_t top, size_t *count) {
+    struct suspect_scan scan = {.graph = graph, .paths = paths, .dominators = dominators};
+    struct memscope_largest largest;
+    enum memscope_status status = memscope_largest_open(&largest, top < graph->slot_count ? top : graph->slot_count);
+
+    *count = 0;
+    if (!map_scan(&scan))
+        status = MEMSCOPE_NO_MEMORY;
+    if (status == MEMSCOPE_OK) {
+        add_up_parts(&scan);
+        add_up_lists(&scan);
+        *count = take_largest(&scan, &largest, suspects);
+    }
+    memscope_largest_close(&largest);
+    close_scan(&scan);
+    return status;
+}

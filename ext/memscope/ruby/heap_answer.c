@@ -1,0 +1,611 @@
+#include "ruby/heap_answer.h"
+
+#include "base/mapped_array.h"
+#include "fork/fork_cost.h"
+#include "graph/suspects.h"
+#include "kernel/process.h"
+#include "ruby/heap_references.h"
+#include "ruby/named_references.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+/* Of address space. A thousand rows of each list, with paths, take a tenth. */
+#define ROOM_BYTES ((size_t)64 << 20)
+
+static _Atomic(uint64_t) ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
+#define TELLING_SLOTS 100000
+
+struct work {
+    const struct memscope_heap_question *question;
+    struct memscope_answer_room *room;
+    struct memscope_heap_answer *answer;
+    struct memscope_heap_references references;
+    struct memscope_shortest_paths paths;
+    struct memscope_dominators dominators;
+};
+
+/* ---- room ------------------------------------------------------------------------------------------------------ */
+
+enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room) {
+    void *base = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    *room = (struct memscope_answer_room){.base = base == MAP_FAILED ? NULL : base};
+    return room->base == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
+}
+
+void memscope_answer_room_close(struct memscope_answer_room *room) {
+    if (room->base != NULL)
+        munmap(room->base, ROOM_BYTES);
+    room->base = NULL;
+}
+
+/* Zeroed; NULL if there is no room. */
+static void *take(struct work *work, size_t count, size_t size) {
+    struct memscope_answer_room *room = work->room;
+    size_t start = (room->used + 15) & ~(size_t)15;
+
+    if (start > ROOM_BYTES || count > (ROOM_BYTES - start) / size) {
+        work->answer->status = MEMSCOPE_TRUNCATED;
+        return NULL;
+    }
+    room->used = start + count * size;
+    return room->base + start;
+}
+
+static struct memscope_text text_of(struct work *work, uint32_t name) {
+    struct memscope_text text = {.start = ""};
+    size_t length;
+    const char *found = memscope_names_get(&work->references.graph.names, name, &length);
+    char *copy = length == 0 ? NULL : take(work, length, 1);
+
+    if (copy == NULL)
+        return text;
+    memcpy(copy, found, length);
+    return (struct memscope_text){.start = copy, .length = length};
+}
+
+/* ---- by class -------------------------------------------------------------------------------------------------- */
+
+static struct memscope_class_answer *class_rows(struct work *work, const struct memscope_class_row *rows, size_t count) {
+    struct memscope_class_answer *answers = take(work, count, sizeof *answers);
+
+    for (size_t index = 0; answers != NULL && index < count; index++)
+        answers[index] = (struct memscope_class_answer){.name = text_of(work, rows[index].class_name),
+                                                        .count = rows[index].count,
+                                                        .slot_bytes = rows[index].slot_bytes,
+                                                        .bytes = rows[index].bytes,
+                                                        .retained_bytes = rows[index].retained};
+    return answers;
+}
+
+static enum memscope_status answer_classes(struct work *work) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    struct memscope_class_row rows[MEMSCOPE_MOST_ROWS];
+    size_t top = work->question->top;
+    struct memscope_heap_answer *answer = work->answer;
+    enum memscope_status status =
+        memscope_retained_by_class(graph, &work->dominators, rows, top, &answer->retained_count);
+
+    if (status != MEMSCOPE_OK)
+        return status;
+    answer->retained = class_rows(work, rows, answer->retained_count);
+    status = memscope_garbage_by_class(graph, &work->paths, rows, top, &answer->garbage_class_count);
+    if (status == MEMSCOPE_OK)
+        answer->garbage_classes = class_rows(work, rows, answer->garbage_class_count);
+    return status;
+}
+
+static void answer_roots(struct work *work) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    struct memscope_root_answer *roots = take(work, graph->category_count, sizeof *roots);
+
+    for (uint32_t category = 0; roots != NULL && category < graph->category_count; category++) {
+        uint32_t node = memscope_graph_category_node(graph, category);
+        const char *name = graph->categories[category];
+
+        roots[category] = (struct memscope_root_answer){.name = {.start = name, .length = strlen(name)},
+                                                        .count = graph->first_edge[node + 1] - graph->first_edge[node],
+                                                        .retained_bytes = work->dominators.retained[node]};
+    }
+    work->answer->roots = roots;
+    work->answer->root_count = roots == NULL ? 0 : graph->category_count;
+}
+
+static enum memscope_status answer_strings(struct work *work) {
+    struct memscope_duplicates found[MEMSCOPE_MOST_ROWS];
+    struct memscope_heap_answer *answer = work->answer;
+    uint32_t count;
+    enum memscope_status status;
+
+    if (!work->question->strings)
+        return MEMSCOPE_OK;
+    status = memscope_duplicate_strings_find(&work->references, &work->paths, found, work->question->top, &count,
+                                             &answer->strings);
+    if (status != MEMSCOPE_OK)
+        return status;
+    answer->duplicates = take(work, count, sizeof *answer->duplicates);
+    answer->duplicates_count = answer->duplicates == NULL ? 0 : count;
+    for (size_t index = 0; index < answer->duplicates_count; index++)
+        answer->duplicates[index] = (struct memscope_duplicates_answer){.name = text_of(work, found[index].class),
+                                                                        .count = found[index].count,
+                                                                        .length = found[index].length,
+                                                                        .saved_bytes = found[index].saved_bytes};
+    return MEMSCOPE_OK;
+}
+
+/* ---- what an object holds -------------------------------------------------------------------------------------- */
+
+struct held {
+    uint64_t bytes, count;
+};
+
+/* By class, what is reached through the object only, else what is found through it. Its class it has, and does not hold. */
+static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+
+    for (uint32_t edge = graph->first_edge[holder]; edge < graph->first_edge[holder + 1]; edge++) {
+        uint32_t node = graph->edges[edge], class = graph->node_class[node];
+        bool retained = work->dominators.dominator[node] == holder;
+
+        if (memscope_graph_is_module(graph, node) || (!retained && work->paths.parent[node] != holder))
+            continue;
+        held[class].bytes += retained ? work->dominators.retained[node] : graph->bytes[node];
+        held[class].count++;
+        if (*most == 0 || held[class].bytes > held[*most].bytes)
+            *most = class;
+    }
+}
+
+static struct memscope_held_answer held_by(struct work *work, uint32_t holder, struct held *held) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    struct memscope_held_answer answer = {.name = {.start = ""}};
+    uint32_t most = 0;
+
+    add_held(work, holder, held, &most);
+    if (most != 0)
+        answer = (struct memscope_held_answer){
+            .name = text_of(work, most), .count = held[most].count, .bytes = held[most].bytes};
+    for (uint32_t edge = graph->first_edge[holder]; edge < graph->first_edge[holder + 1]; edge++)
+        held[graph->node_class[graph->edges[edge]]] = (struct held){0};
+    return answer;
+}
+
+/* ---- paths ----------------------------------------------------------------------------------------------------- */
+
+/*
+ * From here on, a class or module with a name is known by it, and paths begin there: everyone finds Bus, so how Ruby
+ * does is of no use to a reader.
+ */
+static void begin_at_namespaces(struct work *work) {
+    struct memscope_heap_graph *graph = &work->references.graph;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++) {
+        VALUE module;
+
+        if ((graph->type[node] != RUBY_T_CLASS && graph->type[node] != RUBY_T_MODULE) ||
+            !memscope_reaches(&work->paths, node))
+            continue;
+        module = memscope_object_of(&work->references, node);
+        if (!memscope_is_named_module(module))
+            continue;
+        graph->node_class[node] = memscope_name_of_module(&work->references.class_names, module);
+        work->paths.parent[node] = memscope_graph_root(graph);
+    }
+}
+
+struct search {
+    VALUE to;
+    memscope_edge_name name;
+};
+
+static void match(VALUE to, memscope_edge_name name, void *data) {
+    struct search *search = data;
+
+    if (to == search->to && search->name == MEMSCOPE_EDGE_INTERNAL)
+        search->name = name;
+}
+
+static memscope_edge_name name_of_global(struct work *work, uint32_t category, VALUE to) {
+    if (strcmp(work->references.graph.categories[category], "global_tbl") != 0)
+        return MEMSCOPE_EDGE_INTERNAL;
+    for (size_t index = 0; index < work->question->global_count; index++)
+        if (work->question->globals[index].value == to)
+            return MEMSCOPE_EDGE_NAME(
+                MEMSCOPE_EDGE_GLOBAL,
+                memscope_name_of_id(&work->references.class_names, work->question->globals[index].name));
+    return MEMSCOPE_EDGE_INTERNAL;
+}
+
+static memscope_edge_name name_edge(struct work *work, uint32_t from, uint32_t to) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    struct search search = {.to = memscope_object_of(&work->references, to), .name = MEMSCOPE_EDGE_INTERNAL};
+
+    if (from >= graph->slot_count)
+        return from == memscope_graph_root(graph) ? MEMSCOPE_EDGE_INTERNAL
+                                                  : name_of_global(work, from - graph->slot_count, search.to);
+    memscope_each_named_reference(memscope_object_of(&work->references, from), match, &work->references.class_names,
+                                  &search);
+    return search.name;
+}
+
+static memscope_edge_name name_edge_of(void *context, uint32_t from, uint32_t to) {
+    return name_edge(context, from, to);
+}
+
+static struct memscope_text text_of_node(struct work *work, uint32_t node) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    const char *category;
+
+    if (node < graph->slot_count)
+        return text_of(work, graph->node_class[node]);
+    category = graph->categories[node - graph->slot_count];
+    return (struct memscope_text){.start = category, .length = strlen(category)};
+}
+
+static void answer_step(struct work *work, const struct memscope_path_step *step, struct memscope_step_answer *answer) {
+    *answer = (struct memscope_step_answer){.name = text_of_node(work, step->node),
+                                            .times = step->times,
+                                            .edge = MEMSCOPE_EDGE_KIND(step->edge),
+                                            .edge_text = {.start = ""},
+                                            .edge_number = MEMSCOPE_EDGE_NUMBER(step->edge)};
+    if (answer->edge != MEMSCOPE_EDGE_INDEX)
+        answer->edge_text = text_of(work, answer->edge_number);
+}
+
+static void answer_path(struct work *work, const struct memscope_alike_paths *alike,
+                        struct memscope_path_answer *answer) {
+    *answer = (struct memscope_path_answer){.count = alike->count,
+                                            .retained_bytes = alike->retained,
+                                            .held = {.name = {.start = ""}},
+                                            .steps_left_out = alike->steps_left_out,
+                                            .steps = take(work, alike->step_count, sizeof *answer->steps)};
+    answer->step_count = answer->steps == NULL ? 0 : alike->step_count;
+    for (size_t index = 0; index < answer->step_count; index++)
+        answer_step(work, &alike->steps[index], &answer->steps[index]);
+}
+
+static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count,
+                                       struct memscope_alike_paths *alike, size_t top,
+                                       struct memscope_paths_found *found) {
+    const struct memscope_path_question question = {.graph = &work->references.graph,
+                                                    .paths = &work->paths,
+                                                    .dominators = &work->dominators,
+                                                    .nodes = nodes,
+                                                    .node_count = count,
+                                                    .namer = name_edge_of,
+                                                    .context = work};
+
+    return memscope_alike_paths_find(&question, alike, top, found);
+}
+
+/* ---- who holds most -------------------------------------------------------------------------------------------- */
+
+/* What a suspect or one of the greatest dominators is, found while classes still have the class Class. */
+struct pile {
+    uint32_t node;
+    struct memscope_held_answer held;
+};
+
+static enum memscope_status answer_dominator(struct work *work, const struct memscope_holder *holder,
+                                             const struct pile *pile, struct memscope_dominator_answer *answer) {
+    struct memscope_alike_paths alike;
+    struct memscope_paths_found found;
+    enum memscope_status status = find_paths(work, &holder->node, 1, &alike, 1, &found);
+
+    *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
+                                                 .held = pile->held,
+                                                 .bytes = work->references.graph.bytes[holder->node],
+                                                 .retained_bytes = holder->retained,
+                                                 .dominated_count = holder->object_count - 1,
+                                                 .path = take(work, 1, sizeof *answer->path)};
+    if (status == MEMSCOPE_OK && answer->path != NULL)
+        answer_path(work, &alike, answer->path);
+    return status;
+}
+
+static enum memscope_status answer_dominators(struct work *work, const struct memscope_holder *holders,
+                                              const struct pile *piles, size_t count) {
+    struct memscope_heap_answer *answer = work->answer;
+    enum memscope_status status = MEMSCOPE_OK;
+
+    answer->dominators = take(work, count, sizeof *answer->dominators);
+    answer->dominator_count = answer->dominators == NULL ? 0 : count;
+    for (size_t index = 0; status == MEMSCOPE_OK && index < answer->dominator_count; index++)
+        status = answer_dominator(work, &holders[index], &piles[index], &answer->dominators[index]);
+    return status;
+}
+
+/* ---- what paths lead to ---------------------------------------------------------------------------------------- */
+
+static bool is_instance(VALUE object, VALUE of) {
+    int type = RB_BUILTIN_TYPE(object);
+
+    if (type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || type == RUBY_T_NODE)
+        return false;
+    for (VALUE class = RBASIC_CLASS(object); class != 0; class = rb_class_get_superclass(class))
+        if (class == of || (RB_BUILTIN_TYPE(class) == RUBY_T_ICLASS && RBASIC_CLASS(class) == of))
+            return true;
+    return false;
+}
+
+/* All instances, of anonymous classes and of those below it too. */
+static size_t find_instances(const struct work *work, uint32_t *nodes) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    VALUE class = 0;
+    bool are_instances = false;
+    size_t count = 0;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++) {
+        VALUE object;
+
+        if (graph->type[node] == 0)
+            continue;
+        object = memscope_object_of(&work->references, node);
+        if (RBASIC_CLASS(object) != class || class == 0 || graph->type[node] == RUBY_T_IMEMO ||
+            graph->type[node] == RUBY_T_ICLASS) {
+            are_instances = is_instance(object, work->question->class);
+            class = are_instances || graph->type[node] != RUBY_T_IMEMO ? RBASIC_CLASS(object) : 0;
+        }
+        if (are_instances)
+            nodes[count++] = node;
+    }
+    return count;
+}
+
+/* The paths that were asked for; those to suspects come with what each holds. */
+static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count, const struct pile *piles,
+                                         const struct memscope_suspect *suspects) {
+    struct memscope_heap_answer *answer = work->answer;
+    size_t top = work->question->top;
+    struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
+    struct memscope_paths_found found;
+    enum memscope_status status =
+        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, alike, top, &found);
+
+    if (status == MEMSCOPE_OK) {
+        answer->paths = take(work, found.alike_count, sizeof *answer->paths);
+        answer->path_count = answer->paths == NULL ? 0 : found.alike_count;
+        answer->target_count = found.targets;
+        answer->unreached_target_count = found.not_reached;
+        answer->alike_count = found.all_alike;
+    }
+    for (size_t index = 0; status == MEMSCOPE_OK && index < answer->path_count; index++) {
+        uint32_t end = alike[index].steps[alike[index].step_count - 1].last;
+
+        answer_path(work, &alike[index], &answer->paths[index]);
+        for (size_t at = 0; piles != NULL && at < count; at++)
+            if (piles[at].node == end) {
+                answer->paths[index].held = piles[at].held;
+                answer->paths[index].accumulated_bytes = suspects[at].accumulated;
+            }
+    }
+    memscope_array_unmap(alike);
+    return status;
+}
+
+/* The class of a class that is known by its own name now. */
+static uint32_t class_of_node(struct work *work, uint32_t node) {
+    if (!memscope_graph_is_module(&work->references.graph, node))
+        return work->references.graph.node_class[node];
+    return memscope_name_of_class_of(&work->references.class_names, memscope_object_of(&work->references, node));
+}
+
+static enum memscope_status answer_asked_paths(struct work *work) {
+    const struct memscope_heap_question *question = work->question;
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    uint32_t *nodes = memscope_array_map((size_t)graph->slot_count + 1, sizeof *nodes), name;
+    size_t count = 0;
+    enum memscope_status status = MEMSCOPE_OK;
+
+    if (nodes == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    if (question->object != 0) {
+        nodes[0] = memscope_node_of(&work->references, question->object);
+        count = nodes[0] == MEMSCOPE_NO_NODE ? 0 : 1;
+    } else if (question->class != 0) {
+        count = find_instances(work, nodes);
+    } else {
+        name = memscope_names_find(&graph->names, question->class_name, strlen(question->class_name));
+        for (uint32_t node = 0; name != 0 && node < graph->slot_count; node++)
+            if (graph->type[node] != 0 && class_of_node(work, node) == name)
+                nodes[count++] = node;
+    }
+    if (count > 0)
+        status = answer_paths(work, nodes, count, NULL, NULL);
+    memscope_array_unmap(nodes);
+    return status;
+}
+
+static enum memscope_status answer_suspects(struct work *work, const struct memscope_suspect *suspects,
+                                            const struct pile *piles, size_t count) {
+    uint32_t nodes[MEMSCOPE_MOST_ROWS];
+
+    for (size_t index = 0; index < count; index++)
+        nodes[index] = suspects[index].node;
+    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, count, piles, suspects);
+}
+
+static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,
+                       const struct memscope_suspect *suspects, size_t suspect_count, struct held *held,
+                       struct pile *piles) {
+    for (size_t index = 0; index < holder_count; index++)
+        piles[index] =
+            (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
+    for (size_t index = 0; index < suspect_count; index++)
+        piles[MEMSCOPE_MOST_ROWS + index] =
+            (struct pile){.node = suspects[index].node, .held = held_by(work, suspects[index].node, held)};
+}
+
+static enum memscope_status answer_piles(struct work *work, struct held *held, struct pile *piles) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    bool suspected = work->question->object == 0 && work->question->class == 0 && work->question->class_name == NULL;
+    struct memscope_holder holders[MEMSCOPE_MOST_ROWS];
+    struct memscope_suspect suspects[MEMSCOPE_MOST_ROWS];
+    size_t holder_count = 0, suspect_count = 0;
+    enum memscope_status status =
+        memscope_largest_holders(graph, &work->dominators, holders, work->question->top, &holder_count);
+
+    if (status == MEMSCOPE_OK && suspected)
+        status = memscope_suspects_find(graph, &work->paths, &work->dominators, suspects, work->question->top,
+                                        &suspect_count);
+    if (status != MEMSCOPE_OK)
+        return status;
+    find_piles(work, holders, holder_count, suspects, suspect_count, held, piles);
+    begin_at_namespaces(work);
+    status = answer_dominators(work, holders, piles, holder_count);
+    if (status != MEMSCOPE_OK)
+        return status;
+    return suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MOST_ROWS, suspect_count)
+                     : answer_asked_paths(work);
+}
+
+static enum memscope_status answer_holders(struct work *work) {
+    struct pile *piles = memscope_array_map((size_t)2 * MEMSCOPE_MOST_ROWS, sizeof *piles);
+    struct held *held = memscope_array_map(work->references.graph.names.count + 1, sizeof *held);
+    enum memscope_status status =
+        piles == NULL || held == NULL ? MEMSCOPE_NO_MEMORY : answer_piles(work, held, piles);
+
+    memscope_array_unmap(piles);
+    memscope_array_unmap(held);
+    return status;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------------------ */
+
+/*
+ * What paths lead through only where nothing else does: the caller's stack, on which the object that is asked for lies
+ * too, and Ruby's caches of methods and constants.
+ */
+static enum memscope_status find_shortest_paths(struct work *work) {
+    static const char *const last[] = {"Thread", "Fiber", "imemo_callcache", "imemo_constcache", "imemo_iseq"};
+    uint32_t classes[sizeof last / sizeof last[0]];
+    struct memscope_search_last search = {.category = "machine_context", .classes = classes};
+
+    for (size_t index = 0; index < sizeof last / sizeof last[0]; index++) {
+        uint32_t name = memscope_names_find(&work->references.graph.names, last[index], strlen(last[index]));
+
+        if (name != 0)
+            classes[search.class_count++] = name;
+    }
+    return memscope_shortest_paths_find(&work->paths, &work->references.graph, &search);
+}
+
+static enum memscope_status answer_all(struct work *work, const struct memscope_heap_listing *listing,
+                                       struct memscope_scratch *scratch) {
+    enum memscope_status status = memscope_heap_references_fill(&work->references, listing, scratch);
+
+    if (status == MEMSCOPE_OK)
+        status = find_shortest_paths(work);
+    if (status == MEMSCOPE_OK)
+        status = memscope_dominators_find(&work->dominators, &work->references.graph, work->paths.node_count);
+    if (status == MEMSCOPE_OK)
+        status = answer_classes(work);
+    if (status == MEMSCOPE_OK)
+        status = answer_strings(work);
+    if (status != MEMSCOPE_OK)
+        return status;
+    answer_roots(work);
+    work->answer->reachable = work->paths.reachable;
+    work->answer->garbage = work->paths.garbage;
+    work->answer->reference_count = work->references.graph.edge_count;
+    work->answer->held = work->references.held;
+    return answer_holders(work);
+}
+
+static uint64_t thread_ns(void) {
+    struct timespec time;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t slots_of(const struct memscope_heap_listing *listing) {
+    uint64_t slots = 0;
+
+    for (size_t page = 0; page < listing->count; page++)
+        slots += listing->pages[page].slot_count;
+    return slots;
+}
+
+static void learn(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
+    uint64_t slots = slots_of(listing);
+
+    if (slots >= TELLING_SLOTS && answer->spent_ns >= slots / 1000) /* a coarse clock may say 0 */
+        atomic_store(&ns_of_1000_slots, answer->spent_ns / (slots / 1000));
+}
+
+uint64_t memscope_heap_answer_predicted_ns(uint64_t slots) {
+    return slots * atomic_load(&ns_of_1000_slots) / 1000;
+}
+
+void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
+                          struct memscope_scratch *scratch, struct memscope_answer_room *room,
+                          struct memscope_heap_answer *answer) {
+    struct work work = {.question = question, .room = room, .answer = answer};
+    uint64_t start = thread_ns();
+    enum memscope_status status;
+
+    memset(answer, 0, sizeof *answer);
+    status = answer_all(&work, listing, scratch);
+    if (status != MEMSCOPE_OK)
+        answer->status = status;
+    memscope_dominators_close(&work.dominators);
+    memscope_shortest_paths_close(&work.paths);
+    memscope_heap_references_close(&work.references);
+    answer->spent_ns = thread_ns() - start;
+    learn(listing, answer);
+}
+
+/* ---- in a forked child ----------------------------------------------------------------------------------------- */
+
+/* Its greatest resident set, less what it was forked with. */
+static uint64_t grown_bytes(uint64_t before) {
+    struct memscope_process_memory memory;
+    uint64_t peak;
+
+    memscope_process_memory_read("self", &memory);
+    peak = memory.values[MEMSCOPE_PROCESS_peak_rss_bytes];
+    return memscope_process_has(&memory, MEMSCOPE_PROCESS_peak_rss_bytes) && peak > before ? peak - before : 0;
+}
+
+static bool answer_in_child(void *argument, int answer) {
+    struct memscope_answer_child *child = argument;
+    struct memscope_scratch scratch;
+    struct memscope_statm statm;
+
+    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
+        return false;
+    if (memscope_statm_read(&statm) != MEMSCOPE_OK)
+        statm.resident_bytes = UINT64_MAX;
+    memscope_heap_answer(child->question, child->listing, &scratch, child->room, &child->found);
+    child->found.child_bytes = grown_bytes(statm.resident_bytes);
+    return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
+}
+
+enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms) {
+    struct memscope_scratch *pages = (struct memscope_scratch *)&child->listing->scratch;
+    enum memscope_status status;
+
+    memscope_scratch_inherit(pages, true);
+    status = memscope_forked_child_start(&child->process, answer_in_child, child, -1, deadline_ms);
+    memscope_scratch_inherit(pages, false);
+    if (status == MEMSCOPE_OK)
+        memscope_fork_took(child->process.cpu_ns);
+    return status;
+}
+
+enum memscope_forked_progress memscope_answer_child_receive(struct memscope_answer_child *child) {
+    enum memscope_forked_progress progress =
+        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
+
+    if (progress == MEMSCOPE_FORKED_ANSWERED)
+        learn(child->listing, &child->found);
+    return progress;
+}
+
+void memscope_answer_child_end(struct memscope_answer_child *child) {
+    memscope_forked_child_end(&child->process);
+}

@@ -1,0 +1,150 @@
+/*
+ * What is asked of a heap graph, and the answer: who retains how much, by which paths, and what is garbage. In the
+ * process, or in a forked child.
+ */
+#ifndef MEMSCOPE_HEAP_ANSWER_H
+#define MEMSCOPE_HEAP_ANSWER_H
+
+#include <ruby.h>
+
+#include "fork/forked_child.h"
+#include "graph/alike_paths.h"
+#include "graph/holders.h"
+#include "ruby/duplicate_strings.h"
+#include "ruby/held_memory.h"
+#include "ruby/ruby_heap.h"
+
+#define MEMSCOPE_MOST_ROWS 1000
+
+/* A global variable that refers to an object. */
+struct memscope_global {
+    VALUE value;
+    ID name;
+};
+
+struct memscope_heap_question {
+    uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
+    bool strings;
+
+    /* What paths lead to: one object, the instances of a class and of those below it, what node_class names so, or, if
+     * all are 0, where memory has accumulated. */
+    VALUE object, class;
+    const char *class_name;
+
+    const struct memscope_global *globals;
+    size_t global_count;
+};
+
+/* Not NUL-terminated. */
+struct memscope_text {
+    const char *start;
+    size_t length;
+};
+
+struct memscope_class_answer {
+    struct memscope_text name;
+    uint64_t count, slot_bytes, bytes, retained_bytes;
+};
+
+/* An object on a path, or several of one class in a row. */
+struct memscope_step_answer {
+    struct memscope_text name;    /* of a class or module with a name its own, else of the object's class */
+    uint64_t times;
+    enum memscope_edge_kind edge; /* by which the step before refers to it */
+    struct memscope_text edge_text;
+    uint32_t edge_number; /* of MEMSCOPE_EDGE_INDEX */
+};
+
+/* What an object holds: the class that most of its bytes are of. */
+struct memscope_held_answer {
+    struct memscope_text name; /* empty: nothing but itself */
+    uint64_t count, bytes;
+};
+
+/* Shortest paths that are alike. */
+struct memscope_path_answer {
+    uint64_t count, retained_bytes;
+    uint64_t accumulated_bytes; /* of a suspect; else 0 */
+    struct memscope_held_answer held; /* of the first object; of a suspect only */
+    struct memscope_step_answer *steps;
+    size_t step_count, steps_left_out; /* from the middle of a long path */
+};
+
+struct memscope_dominator_answer {
+    struct memscope_text name;
+    struct memscope_held_answer held;
+    uint64_t bytes, retained_bytes, dominated_count;
+    struct memscope_path_answer *path; /* a shortest one to it */
+};
+
+struct memscope_root_answer {
+    struct memscope_text name;
+    uint64_t count, retained_bytes; /* references */
+};
+
+struct memscope_duplicates_answer {
+    struct memscope_text name;
+    uint64_t count, length, saved_bytes;
+};
+
+struct memscope_heap_answer {
+    enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
+    struct memscope_heap_part reachable, garbage;
+    uint64_t reference_count;
+    uint64_t target_count, unreached_target_count; /* of objects that paths were asked to */
+    uint64_t alike_count; /* of unlike paths, of which the first are in paths */
+    struct memscope_class_answer *retained, *garbage_classes;
+    struct memscope_dominator_answer *dominators;
+    struct memscope_path_answer *paths;
+    struct memscope_root_answer *roots;
+    struct memscope_duplicates_answer *duplicates;
+    size_t retained_count, garbage_class_count, dominator_count, path_count, root_count, duplicates_count;
+    struct memscope_string_sums strings;
+    struct memscope_held_memory held;
+    uint64_t spent_ns;    /* CPU time */
+    uint64_t child_bytes; /* memory that only the child had, 0 in the process */
+};
+
+/* Where answers and their texts are written: shared with a forked child, at the same address. */
+struct memscope_answer_room {
+    char *base;
+    size_t used;
+};
+enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room);
+void memscope_answer_room_close(struct memscope_answer_room *room);
+
+/*
+ * Answers. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and no other
+ * Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works. memscope_named_references
+ * must have been learnt.
+ */
+void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
+                          struct memscope_scratch *scratch, struct memscope_answer_room *room,
+                          struct memscope_heap_answer *answer);
+
+/* What an answer takes of so many slots: by the last one. */
+uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
+
+/* In a forked child. */
+struct memscope_answer_child {
+    const struct memscope_heap_question *question;
+    const struct memscope_heap_listing *listing;
+    struct memscope_answer_room *room;
+    struct memscope_forked_child process;
+    struct memscope_heap_answer found;
+    size_t received;
+};
+
+/*
+ * Starts it; the GVL is held, and only for that. All that the child refers to stays where it is until the end. What
+ * fails and how is memscope_forked_child_start's.
+ */
+enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms);
+
+/* Waits for the answer, without the GVL; as memscope_forked_child_receive. */
+enum memscope_forked_progress memscope_answer_child_receive(struct memscope_answer_child *child);
+
+/* Idempotent. */
+void memscope_answer_child_end(struct memscope_answer_child *child);
+
+#endif

@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require_relative "report_command"
+require_relative "../heap_graph"
+
+module Memscope
+  module CLI
+    # `memscope heap`: who holds the objects of a process; `memscope heap -- COMMAND`: of a Ruby program when it ends.
+    class HeapCommand < ReportCommand
+      NOTES = <<~TEXT
+        A forked child of the process follows all references between its objects: a
+        second for a few million, in which the process goes on. Its memory, and the time
+        for which the fork stops Ruby, are printed. No content of any object is shown.
+        --paths-to prints who holds the instances of a class, and of those below it only
+        if they have no name; without it, paths lead to where memory has accumulated.
+      TEXT
+      GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
+               ["--top N", OptionParser::DecimalInteger, "print so many rows of each list"],
+               ["--strings", "look for Strings with the same content"],
+               ["--in PLACE", HeapGraph::PLACES, "fork (in a child) or process,", "which stops it for that long"]].freeze
+      DEFAULTS = { top: 10, in: :fork }.freeze
+      FORMS = {
+        process: { summary: "print who holds the objects of a process",
+                   example: "memscope heap --pid 4711 --paths-to Order", notes: NOTES, defaults: DEFAULTS,
+                   options: [*PROCESS, *TEXT, *GRAPH] },
+        program: { summary: "run a Ruby program and print who holds its objects when it ends",
+                   example: "memscope heap --output heap.txt -- bundle exec rake import", notes: PROGRAM_NOTES,
+                   defaults: DEFAULTS, options: [*EVERY, *GRAPH] }
+      }.freeze
+      private_constant :NOTES, :GRAPH, :DEFAULTS, :FORMS
+
+      private
+
+      def perform
+        check_top
+        reading = other? ? asking { other.call(:heap_graph, **asked) } : own
+        deliver_readings([reading])
+        reading.known? ? FINE : INPUT_OUTPUT
+      end
+
+      def own
+        say("this is the memscope process itself; for your program: memscope heap -- COMMAND")
+        asking { Memscope.heap_graph(**asked) }
+      end
+
+      def asked = @given.slice(:top, :paths_to, :strings, :in)
+
+      def allowed_value(name) = super || ("a number from 1 to #{HeapGraph::TOP.max}" if name == :top)
+
+      def check_top
+        refuse_value(:top, @given[:top]) unless HeapGraph::TOP.cover?(@given[:top])
+      end
+
+      def start(program)
+        check_seconds(:every)
+        check_top
+        refuse_other_programs(program, "report")
+        hand_over("report", program, Launch::Environment.new(ENV), every: @given[:every], json: @given[:json],
+                                                                   reading: "heap_graph",
+                                                                   options: ("strings" if @given[:strings]).to_s,
+                                                                   limit: @given[:top], in: @given[:in],
+                                                                   paths_to: @given[:paths_to])
+      end
+    end
+  end
+end

@@ -1,0 +1,281 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  # Which objects hold the memory of Ruby's heap, from the references between all of its objects: what each class
+  # retains, which objects hold most, by which path, and what is garbage.
+  #
+  #   graph = Memscope.heap_graph(paths_to: Order)
+  #   graph.paths.first.to_s     # => "Bus::HANDLERS → Hash → Array → Proc → Order"
+  #   graph.retained.first.name  # => "Array"
+  #
+  # An object retains what is reachable only through it: its own bytes, and those that its end would free. Bytes are
+  # those of slots and of what objects say they hold through malloc. Weak references hold nothing. What is on the stack
+  # of a thread or a fiber is held, by it.
+  class HeapGraph < Reading
+    # The reachable objects of one class.
+    class ClassRow < Record
+      # @return [String] of a class: its own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
+      #   "imemo_iseq" for objects that Ruby code cannot reach
+      field :name, :string, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer, nil] bytes of their slots
+      field :slot_bytes, :bytes
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+      # @return [Integer] bytes that would be free without these objects; what one retains within another counts once
+      field :retained_bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+    end
+
+    # The unreachable objects of one class.
+    class GarbageRow < Record
+      # @return [String] as ClassRow#name
+      field :name, :string, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer, nil] bytes of their slots
+      field :slot_bytes, :bytes
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+    end
+
+    # An object on a path, or several of one class in a row.
+    class Step < Record
+      # How the step before refers to it. :internal is a reference that Ruby code cannot name.
+      EDGES = %i[internal class constant ivar cvar global local index key value].freeze
+
+      # @return [String] a class's or module's own name; else the object's class; of the first step, which a category of
+      #   roots may be, "vm" or "global_tbl"
+      field :name, :string, null: false
+      # @return [Integer] objects of that class in a row, as in a list
+      field :times, :count, null: false
+      # @return [Symbol] one of EDGES
+      field :edge, :symbol, null: false, one_of: EDGES
+      # @return [String, nil] the name of that constant or variable, the index, or the class of the key
+      field :by, :string
+    end
+
+    # Shortest paths that are alike: through objects of the same classes, by the same constants and variables.
+    class Path < Record
+      # What stands between two steps, by the edge; others are not shown.
+      SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
+                class: " class" }.freeze
+      private_constant :SIGNS
+
+      # @return [Integer] objects that they lead to
+      field :count, :count, null: false
+      # @return [Integer] bytes that these objects retain
+      field :retained_bytes, :bytes, null: false
+      # @return [Integer, nil] bytes that have accumulated in the object: its own, and those that it holds in small
+      #   parts; nil if paths to something else were asked for
+      field :accumulated_bytes, :bytes
+      # @return [String, nil] the class that most of the bytes which the object holds are of
+      field :held_class, :string
+      # @return [Integer, nil] how many objects of that class it holds
+      field :held_count, :count
+      # @return [Array<Step>] of the shortest of the paths. One through a class or module begins with the last of those
+      field :steps, [Step], null: false
+      # @return [Integer] steps in the middle of a long path that `steps` lacks
+      field :steps_left_out, :count, null: false
+
+      # @param arrow [String] what separates objects
+      # @return [String] "Bus::HANDLERS → Hash {String} → Array"
+      def to_s(arrow: "→")
+        first, *others = steps
+        parts = others.map { |step| "#{sign(step)} #{arrow} #{label(step)}" }
+        parts.insert(parts.size / 2, " #{arrow} … #{steps_left_out} more") if steps_left_out.positive?
+        "#{beginning(first, others.first)}#{parts.join}".delete_prefix("::")
+      end
+
+      private
+
+      # A global variable is known by its own name, and so is a constant at the top level.
+      def beginning(first, second)
+        return second.by if second&.edge == :global && second.by
+        return "" if second&.edge == :constant && first.name == "Object"
+
+        first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{first.name})"
+      end
+
+      # Of many paths, each has an index of its own.
+      def sign(step)
+        return "" if step.edge == :index && count > 1
+
+        step.by || %i[key class].include?(step.edge) ? format(SIGNS.fetch(step.edge, ""), step.by) : ""
+      end
+
+      def label(step) = step.times > 1 ? "#{step.name} ×#{step.times}" : step.name
+    end
+
+    # An object that retains much.
+    class Dominator < Record
+      # @return [String] a class's or module's own name; else the object's class
+      field :name, :string, null: false
+      # @return [Integer] its own bytes, of slot and malloc memory
+      field :bytes, :bytes, null: false
+      # @return [Integer] bytes that would be free without it
+      field :retained_bytes, :bytes, null: false
+      # @return [Integer] objects that would be free without it, itself not counted
+      field :dominated_count, :count, null: false
+      # @return [String, nil] the class that most of these bytes are of
+      field :held_class, :string
+      # @return [Integer, nil] how many objects of that class it refers to
+      field :held_count, :count
+      # @return [Path, nil] a shortest path to it
+      field :path, Path
+    end
+
+    # What is not reached from anywhere, a category of Ruby's roots.
+    class Root < Record
+      # @return [String] "vm", "machine_context", "global_tbl", …: as this Ruby calls it
+      field :name, :string, null: false
+      # @return [Integer] references
+      field :count, :count, null: false
+      # @return [Integer] bytes that are reachable from this category only
+      field :retained_bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+    end
+
+    # Strings of one class, encoding and content.
+    class Duplicates < Record
+      # @return [String] their class
+      field :name, :string, null: false
+      # @return [Integer] bytes of the content
+      field :length, :count, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer] bytes of all of them but the largest
+      field :saved_bytes, :bytes, null: false
+    end
+
+    # The reachable Strings. No content is shown: contents are compared by a hash with a key that is drawn anew.
+    class Strings < Record
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+      # @return [Integer] those with a content that another one has too
+      field :duplicate_count, :count, null: false
+      # @return [Integer] bytes of the duplicates
+      field :saved_bytes, :bytes, null: false
+      # @return [Array<Duplicates>] those that take the most bytes first
+      field :duplicates, [Duplicates], null: false
+    end
+
+    # @return [Array<ClassRow>] by retained bytes, the most first
+    field :retained, [ClassRow], null: false
+    # @return [Array<Dominator>] the objects that retain most; of a list only its head
+    field :dominators, [Dominator], null: false
+    # @return [Array<Path>] to what was asked for, or to the objects in which memory has accumulated, the most first
+    field :paths, [Path], null: false
+    # @return [String, nil] what paths were asked for: a class's name, "an Order"; nil: none
+    field :paths_to, :string
+    # @return [Integer, nil] reachable objects that paths lead to
+    field :target_count, :count
+    # @return [Integer, nil] objects that were asked for and are garbage
+    field :unreachable_target_count, :count
+    # @return [Integer, nil] paths that are not alike, of which `paths` has the first
+    field :path_count, :count
+    # @return [Array<Root>] categories of roots
+    field :roots, [Root], null: false
+    # @return [Strings, nil] nil unless asked for
+    field :strings, Strings
+    # @return [Integer, nil] objects; nil, with a reason, if there is no answer
+    field :reachable_count, :count
+    # @return [Integer, nil] bytes of their slots
+    field :reachable_slot_bytes, :bytes
+    # @return [Integer, nil] bytes of their slots and malloc memory; where a reason says so, a lower bound
+    field :reachable_bytes, :bytes
+    # @return [Integer, nil] objects that a full garbage collection would free now
+    field :garbage_count, :count
+    # @return [Integer, nil] bytes of their slots
+    field :garbage_slot_bytes, :bytes
+    # @return [Integer, nil] bytes of their slots and malloc memory
+    field :garbage_bytes, :bytes
+    # @return [Array<GarbageRow>] by bytes, the most first
+    field :garbage, [GarbageRow], null: false
+    # @return [Integer, nil] references between objects
+    field :reference_count, :count
+    # @return [Symbol, nil] where: :child (a forked child) or :process; nil if nowhere
+    field :walked_in, :symbol
+    # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil without a child
+    field :pause_ms, :number
+    # @return [Integer, nil] memory that the child had at most, beyond what it was forked with; nil without a child
+    field :child_bytes, :bytes
+
+    # The allowed numbers of rows.
+    TOP = (1..1000)
+    # The allowed places to walk the heap in.
+    PLACES = %i[fork process].freeze
+    # The allowed seconds for a child.
+    DEADLINES = (0.1..3600)
+    OPTIONS = { top: 20, paths_to: nil, strings: false, in: :fork, deadline: 60 }.freeze
+    private_constant :OPTIONS
+
+    class << self
+      # (see Memscope.heap_graph)
+      def take(**given)
+        options = checked(given)
+        kind, target, named = target_of(options[:paths_to])
+        body = Native.heap_graph(options[:top], kind, target, options[:strings], options[:in] == :process,
+                                 (options[:deadline] * 1000).ceil)
+        capture(body.update(paths_to: named))
+      end
+
+      private
+
+      def checked(given)
+        unknown = given.keys - OPTIONS.keys
+        refuse("option", unknown.first, OPTIONS.keys.join(", ")) if unknown.any?
+        options = OPTIONS.merge(given)
+        top, place, deadline = options.values_at(:top, :in, :deadline)
+        refuse("top", top, "an Integer from 1 to 1000") unless top.is_a?(Integer) && TOP.cover?(top)
+        refuse("in", place, ":fork, :process") unless PLACES.include?(place)
+        check_switch(:strings, options[:strings])
+        return options if (deadline.is_a?(Integer) || deadline.is_a?(Float)) && DEADLINES.cover?(deadline)
+
+        refuse("deadline", deadline, "a number of seconds from 0.1 to 3600")
+      end
+
+      # The kind and the object for Native, and the text for the reading.
+      def target_of(paths_to)
+        case paths_to
+        when nil then nil
+        when Module then [:class, paths_to, name_of(paths_to)]
+        when String then check_name(paths_to)
+        when true, false, Numeric, Symbol
+          refuse("paths_to", paths_to, "a Class, a Module, a String that names a class, another object, nil")
+        else [:object, paths_to, "one #{name_of(class_of(paths_to))}"]
+        end
+      end
+
+      def check_name(name)
+        return [:name, name, name] unless name.empty? || name.include?("\0")
+
+        refuse("paths_to", name, "the name of a class, such as \"Order\", or what `retained` calls internal objects")
+      end
+
+      # Classes can redefine these methods, and a BasicObject has none.
+      def name_of(mod) = Module.instance_method(:name).bind_call(mod) || "anonymous"
+      def class_of(object) = Kernel.instance_method(:class).bind_call(object)
+
+      def refuse(what, given, allowed)
+        raise ArgumentError, "Memscope.heap_graph: #{what}: given #{Field.excerpt(given)}, allowed: #{allowed}"
+      end
+    end
+
+    # @api private
+    # @return [Boolean] whether there is an answer
+    def known? = !reachable_count.nil?
+  end
+end

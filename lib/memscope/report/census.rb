@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # Objects by class, or another grouping, one row a line.
+    class CensusPage < ReadingPage
+      # Rows unless `limit` says how many.
+      ROWS = 20
+      # Headings of the first column's rows, by grouping.
+      NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
+      private_constant :NAMES
+
+      # @param reading [Census, Census::Growth]
+      # @param by [Symbol] as Census#by
+      # @param limit [Integer] rows that are shown; the others are summed up
+      # @param display [Hash{Symbol => Object}] as for ReadingPage
+      def initialize(reading, by: :class, limit: ROWS, **display)
+        super(reading, **display)
+        @by = by
+        @limit = limit
+        @rows = reading.by(by)
+      end
+
+      private
+
+      def sections = @reading.known? ? [lede, table] : []
+
+      def lede
+        whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
+                "#{size(@reading.total_memsize_bytes)} with malloc"
+        garbage = @reading.collected? ? "after a garbage collection" : "garbage included (--gc collects it first)"
+        ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
+      end
+
+      def headings = ["MiB", "in slots", "objects", "old"]
+
+      def table
+        shown = @rows.first(@limit)
+        rest = @rows.drop(@limit)
+        rows = shown.map { |row| cells(row) }
+        rows << sums(rest) if rest.any?
+        heading, *lines = @page.table(headings, rows)
+        names = [*shown.map { |row| name(row) }, *(counted(rest.size, "others") if rest.any?)]
+        ["#{heading}  #{NAMES.fetch(@by)}",
+         *lines.zip(names).map { |line, name| @page.cut("#{line}  #{name}", @page.width).rstrip }]
+      end
+
+      # One a line, whatever its characters.
+      def name(row) = row.name.gsub(/[[:cntrl:]]/, "?")
+
+      def cells(row)
+        [mebibytes(row.memsize_bytes), mebibytes(row.slot_bytes), count(row.count), count(row.old_count)]
+      end
+
+      def sums(rows)
+        [mebibytes(rows.sum(&:memsize_bytes)), mebibytes(rows.sum(&:slot_bytes)), count(rows.sum(&:count)),
+         count(rows.sum(&:old_count))]
+      end
+    end
+
+    # What grew between two censuses, one row a line.
+    class CensusGrowthPage < CensusPage
+      private
+
+      def lede
+        ["  in #{format('%.1f', @reading.seconds)} s: #{signed(@reading.total_count)} objects, " \
+         "#{signed_mebibytes(@reading.total_slot_bytes)} MiB in slots, " \
+         "#{signed_mebibytes(@reading.total_memsize_bytes)} MiB with malloc"]
+      end
+
+      def headings = ["+MiB", "in slots", "+objects", "+old", "objects"]
+
+      def cells(row)
+        [signed_mebibytes(row.memsize_bytes), signed_mebibytes(row.slot_bytes), signed(row.count),
+         signed(row.old_count), count(row.later_count)]
+      end
+
+      def sums(rows)
+        [signed_mebibytes(rows.sum(&:memsize_bytes)), signed_mebibytes(rows.sum(&:slot_bytes)),
+         signed(rows.sum(&:count)), signed(rows.sum(&:old_count)), count(rows.sum(&:later_count))]
+      end
+    end
+  end
+end

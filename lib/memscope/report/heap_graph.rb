@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # A heap graph: what is reachable and what is garbage, where memory has accumulated or what paths lead to, and what
+    # classes and objects retain.
+    class HeapGraphPage < ReadingPage
+      # Columns before a path.
+      MARGIN = 11
+      # Rows of classes that are garbage, and of duplicate Strings.
+      FEW = 5
+      private_constant :MARGIN, :FEW
+
+      private
+
+      def sections
+        return [] unless @reading.known?
+
+        [totals, paths, retained, dominators, garbage, strings].reject(&:empty?)
+      end
+
+      def totals
+        reading = @reading
+        [@page.wrapped("reachable: #{counted(reading.reachable_count, 'objects')}, #{size(reading.reachable_bytes)}; " \
+                       "garbage: #{counted(reading.garbage_count, 'objects')}, #{size(reading.garbage_bytes)}")]
+      end
+
+      def paths
+        return [@page.wrapped("nothing is known of #{@reading.paths_to}: no object of that name is reachable")] if none?
+        return [] if @reading.paths.empty?
+
+        [@page.highlighted("      MiB  #{@reading.paths_to ? sought : 'where memory has accumulated'}"),
+         *@reading.paths.flat_map { |path| path_lines(path.accumulated_bytes || path.retained_bytes, path) }]
+      end
+
+      def none? = @reading.paths_to && @reading.target_count.to_i.zero?
+
+      def sought
+        shown = " (the first #{@reading.paths.size})" if @reading.path_count > @reading.paths.size
+        "retained by #{counted(@reading.target_count, 'objects')}: #{@reading.paths_to}, on " \
+          "#{counted(@reading.path_count, 'unlike paths')}#{shown}"
+      end
+
+      def path_lines(bytes, path)
+        count = " (#{count(path.count)} alike)" if path.count > 1
+        held = ", holding #{count(path.held_count)} #{path.held_class}" if path.held_class
+        wrapped(bytes, "#{path}#{held}#{count}")
+      end
+
+      def wrapped(bytes, text)
+        lines = @page.wrapped(text, indent: " " * MARGIN, hanging: 2).lines(chomp: true)
+        ["#{mebibytes(bytes).rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
+      end
+
+      def retained
+        rows = @reading.retained.map do |row|
+          [mebibytes(row.retained_bytes).rjust(12), mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
+        end
+        listed("retained MiB  own MiB     objects  class", rows)
+      end
+
+      def dominators
+        return [] if @reading.dominators.empty?
+
+        [@page.highlighted("      MiB  retained by one object"),
+         *@reading.dominators.flat_map { |one| dominator_lines(one) }]
+      end
+
+      def dominator_lines(dominator)
+        held = ", holding #{count(dominator.held_count)} #{dominator.held_class}" if dominator.held_class
+        wrapped(dominator.retained_bytes, "#{dominator.path || dominator.name}#{held}")
+      end
+
+      def garbage
+        rows = @reading.garbage.first(FEW).map do |row|
+          [" " * 12, mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
+        end
+        listed("                  MiB     objects  class of garbage", rows)
+      end
+
+      def strings
+        found = @reading.strings or return []
+        rows = found.duplicates.first(FEW).map do |row|
+          [" " * 12, mebibytes(row.saved_bytes).rjust(9), count(row.count).rjust(12),
+           "#{row.name} of #{count(row.length)} B"]
+        end
+        [*listed("                  MiB     objects  the same String", rows),
+         @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} have the content of " \
+                       "another: #{size(found.saved_bytes)}")]
+      end
+
+      def listed(heading, rows)
+        return [] if rows.empty?
+
+        [@page.highlighted(heading), *rows.map { |row| @page.cut(row.join("  ").sub(/\A  /, "").rstrip, @page.width) }]
+      end
+
+      def cost
+        return super unless @reading.pause_ms
+
+        "#{super}; in a child with #{size(@reading.child_bytes)} of its own, whose fork took " \
+          "#{milliseconds(@reading.pause_ms * 1000)}"
+      end
+
+      def footer = [@page.wrapped(cost)]
+    end
+  end
+end

@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/bodies"
+require "memscope/census"
+require "memscope/report"
+
+class CensusReportTest < MemscopeTest
+  MEBIBYTE = 1_048_576
+
+  def row(name, mebibytes, count)
+    { name: name, count: count, slot_bytes: MEBIBYTE, memsize_bytes: mebibytes * MEBIBYTE, old_count: count / 2 }
+  end
+
+  def census(*rows, **given)
+    Memscope::Census.capture({ total_count: 1_234_567, total_slot_bytes: 3 * MEBIBYTE,
+                               total_memsize_bytes: 31 * MEBIBYTE, total_old_count: 1_000, classes: rows,
+                               types: [row("T_STRING", 3, 9)], imemos: [], slot_sizes: [], ages: [], collected: false,
+                               gc_count: 1, reasons: {}, cost: Bodies.cost, **given })
+  end
+
+  def text(reading, **options)
+    Memscope::Report.render(reading, unicode: false, **options).tap do |printed|
+      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
+      assert_predicate printed, :ascii_only?
+      refute_match(/ $/, printed)
+    end
+  end
+
+  def test_rows_and_the_sum_of_the_others
+    said = text(census(row("Order", 20, 1_000_000), row("Café\nLine" * 30, 9, 2), row("A", 1, 3), row("B", 1, 4)),
+                limit: 2)
+
+    assert_match(/^  1,234,567 objects: 3.0 MiB in slots, 31.0 MiB with malloc$/, said)
+    assert_match(/^  1,000 are old; garbage included/, said)
+    assert_match(/^   MiB  in slots    objects      old  class$/, said)
+    assert_match(/^  20.0       1.0  1,000,000  500,000  Order$/, said)
+    assert_match(/^   9.0       1.0          2        1  Caf\?\?LineCaf/, said)
+    assert_match(/^   2.0       2.0          7        3  2 others$/, said)
+  end
+
+  def test_another_grouping
+    assert_match(/  type\n.*  T_STRING$/, text(census, by: :type))
+  end
+
+  def test_growth
+    said = text(census(row("Order", 20, 500), row("Old", 1, 1)) - census(row("Order", 5, 100), row("Old", 3, 9)))
+
+    assert_match(/^   \+MiB  in slots  \+objects  \+old  objects  class$/, said)
+    assert_match(/^  \+15.0       0.0      \+400  \+200      500  Order$/, said)
+    assert_match(/^   -2.0       0.0        -8    -4        1  Old$/, said)
+    assert_match(/garbage is counted in the earlier and the later census/, said)
+  end
+
+  def test_an_unknown_census_says_why
+    said = text(census(total_count: nil, reasons: { total_count: :census_beside_ractors }))
+
+    assert_match(/total_count: other Ractors are alive: objects cannot be walked/, said)
+    refute_match(/MiB/, said)
+  end
+end
