@@ -55,7 +55,7 @@ class ForecastTest < MemscopeTest
     skip_under_sanitizer
     (least, most), truth, reasons = forecast_and_truth(preload, nil)
 
-    assert_operator truth, :>, COUNT * 300
+    assert_operator truth, :>, COUNT * 150
     [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
   end
 
@@ -64,7 +64,7 @@ class ForecastTest < MemscopeTest
     skip_under_sanitizer
     (least, most), truth, reasons = forecast_and_truth(preload, 50)
 
-    assert_operator truth, :>, COUNT * 100
+    assert_operator truth, :>, COUNT * 80
     [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
   end
 

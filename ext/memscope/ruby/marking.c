@@ -3,6 +3,7 @@
 #include "ruby/marking.h"
 
 #include "base/mapped_array.h"
+#include "ruby/heap_references.h"
 #include "ruby/ruby_private.h"
 
 #include <string.h>
@@ -88,6 +89,25 @@ static void reach_root(const char *category, VALUE object, void *data) {
     reach(object, data);
 }
 
+static void follow(struct memscope_marking *marking) {
+    while (marking->open_count > 0 && marking->status == MEMSCOPE_OK)
+        rb_objspace_reachable_objects_from((VALUE)marking->open[--marking->open_count], reach, marking);
+}
+
+/* Garbage of the same form counts as reachable. */
+static void reach_finalizers(struct memscope_marking *marking) {
+    const struct memscope_heap_listing *listing = marking->pages.listing;
+
+    for (size_t at = 0; at < listing->count; at++) {
+        const struct memscope_heap_page *page = &listing->pages[at];
+        VALUE slot = page->start + page->slots_offset;
+
+        for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes)
+            if (memscope_may_be_finalizers(slot))
+                reach(slot, marking);
+    }
+}
+
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch) {
@@ -95,8 +115,9 @@ enum memscope_status memscope_marking_make(struct memscope_marking *marking,
     if (marking->status != MEMSCOPE_OK)
         return marking->status;
     rb_objspace_reachable_objects_from_root(reach_root, marking);
-    while (marking->open_count > 0 && marking->status == MEMSCOPE_OK)
-        rb_objspace_reachable_objects_from((VALUE)marking->open[--marking->open_count], reach, marking);
+    if (MEMSCOPE_ROOTS_LACK_FINALIZERS)
+        reach_finalizers(marking);
+    follow(marking);
     return marking->status;
 }
 

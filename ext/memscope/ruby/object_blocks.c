@@ -146,7 +146,7 @@ static void show_regexp(const struct showing *showing, VALUE regexp) {
     show(showing, pattern->repeat_range, 0);
 }
 
-/* Variables of what is no plain object: before 4.0 in a table of the VM. */
+/* Variables of what is no plain object. */
 static bool show_generic_variables(const struct showing *showing, VALUE object) {
 #if defined(HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP) && RUBY_API_VERSION_CODE < 30300
     struct gen_ivtbl *variables;
@@ -155,7 +155,7 @@ static bool show_generic_variables(const struct showing *showing, VALUE object) 
         show(showing, variables, 0);
     return true;
 #else
-    return false; /* from 4.0 on they are an object of their own, of fields_type */
+    return false;
 #endif
 }
 
@@ -249,8 +249,7 @@ bool memscope_object_blocks(VALUE object, memscope_owned_block *visit, void *dat
     const struct showing showing = {visit, data};
     bool all = show_own(&showing, object);
 
-    if (RUBY_API_VERSION_CODE < 40000 && RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR) &&
-        RB_BUILTIN_TYPE(object) != RUBY_T_IMEMO)
+    if (MEMSCOPE_HAS_GENERIC_VARIABLES(object) && RB_BUILTIN_TYPE(object) != RUBY_T_IMEMO)
         all = show_generic_variables(&showing, object) && all;
     return all;
 }

@@ -330,6 +330,13 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_UNTYPED_DATA(object) NULL
 #endif
 
+/* Whether what is no plain object has variables in a table of the VM; from 4.0 on they are in an imemo_fields. */
+#if RUBY_API_VERSION_CODE < 40000
+#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
+#else
+#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
+#endif
+
 /* Variables of what is no plain object, in one block. Exported by 3.1 and 3.2. */
 #ifdef HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP
 struct gen_ivtbl;
