@@ -9,7 +9,7 @@ class ObjectBlocksTest < MemscopeTest
   COUNT = 500
 
   # For each kind: an object, and the bytes of each block that it asks malloc for. Nothing of it fits into a slot.
-  KINDS = <<~RUBY
+  KINDS = <<~RUBY.freeze
     require "memscope"
     require "json"
 
@@ -60,9 +60,11 @@ class ObjectBlocksTest < MemscopeTest
     answer.each do |name, (asked, (objects, blocks, bytes, unfollowed))|
       expected = asked.sum { |size| kept(size, preload) }
 
-      assert_equal((name == "float" ? 0 : COUNT) + 2, objects, name) unless name == "float"
+      assert_equal COUNT + 2, objects, name unless name == "float"
+
       assert_equal COUNT * asked.size, blocks - 1, name
-      assert_includes (COUNT * expected)..(COUNT * expected * 1.01), bytes - around, name # too little for a chunk is added
+      # What is too small for a chunk is added to the one before it.
+      assert_includes (COUNT * expected)..(COUNT * expected * 1.01), bytes - around, name
       assert_equal 0, unfollowed, name
     end
   end

@@ -128,8 +128,8 @@ static bool plant_all(struct blocks_call *call, VALUE planted) {
 
 /* Returns why there is no answer, or nil. The GVL is held from the end of the collection to the fork. */
 static VALUE walk(struct blocks_call *call, VALUE planted) {
-    static const char *const why[] = {[MEMSCOPE_FORKED_ENDED] = "child_ended",
-                                      [MEMSCOPE_FORKED_TOO_SLOW] = "child_too_slow"};
+    static const char *const why[] = {
+        [MEMSCOPE_FORKED_ENDED] = "child_ended", [MEMSCOPE_FORKED_TOO_SLOW] = "child_too_slow"};
     enum memscope_status status;
 
     if (call->room.free_bytes < call->room.needed_bytes)
@@ -228,8 +228,9 @@ static VALUE read_blocks(VALUE argument) {
     else
         memscope_hash_set(reasons, "all", why);
     memscope_hash_set(hash, "reasons", reasons);
-    memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, wall_ns - call->without_gvl_ns,
-                                                  call->ledger.ledger.scratch_bytes + call->listing.scratch.used));
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T3", wall_ns, wall_ns - call->without_gvl_ns,
+                                    call->ledger.ledger.scratch_bytes + call->listing.scratch.used));
     return hash;
 }
 

@@ -14,10 +14,10 @@ struct pass {
     struct memscope_malloc_blocks *blocks;
     struct memscope_block_walk *walk;
     struct memscope_held_walk asking;
-    bool garbage;      /* the current object */
-    uint64_t of_object; /* bytes of its blocks */
+    bool garbage;            /* the current object */
+    uint64_t of_object;      /* bytes of its blocks */
     uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven the allocator's */
-    uint64_t descriptions; /* of pages that go, which were counted as garbage */
+    uint64_t descriptions;   /* of pages that go, which were counted as garbage */
 };
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
@@ -34,7 +34,8 @@ static void show(const void *block, size_t wanted, void *data) {
     size_t bytes = memscope_malloc_blocks_add(pass->blocks, (uintptr_t)block, pass->garbage);
 
     if (bytes == 0) {
-        pass->unproven_bytes += pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, (uintptr_t)block) ? wanted : 0;
+        pass->unproven_bytes +=
+            pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, (uintptr_t)block) ? wanted : 0;
         return;
     }
     pass->of_object += bytes;

@@ -328,7 +328,10 @@ static void learn_internal_types(void) {
     const struct {
         const char *name;
         int *type;
-    } wanted[] = {{"env", &environment_type}, {"tmpbuf", &buffer_type}, {"fields", &fields_type}, {"iseq", &code_type},
+    } wanted[] = {{"env", &environment_type},
+                  {"tmpbuf", &buffer_type},
+                  {"fields", &fields_type},
+                  {"iseq", &code_type},
                   {"ment", &method_type}};
 
     for (int type = 0; type < (RUBY_API_VERSION_CODE < 40000 ? 13 : 14); type++)

@@ -7,6 +7,8 @@
 /* gc.c, gc_sweep_step of 3.1 to 3.3. */
 #define UNLINKED_IN_A_STEP 3
 #define FREE_SLOTS_OF_A_STEP 2048
+/* Set aside for the next incremental marking: from 3.2 on as many slots in each step, before it one page in some. */
+#define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
 
 static struct memscope_page_rule rule;
 
@@ -40,14 +42,14 @@ const struct memscope_page_rule *memscope_page_rule(void) {
     return &rule;
 }
 
-/* A step sets `pooled` pages aside first, and ends once the others that it keeps have enough free slots. */
+/* A step sets pages with `pooled` slots aside first, and ends once the others that it keeps have enough free slots. */
 static bool is_unlinked(struct memscope_sweep_step *step, uint32_t slots, uint32_t free_slots, uint32_t pooled) {
     if (free_slots == slots && step->unlinked < UNLINKED_IN_A_STEP) {
         step->unlinked++;
         return true;
     }
     if (free_slots > 0 && step->pooled < pooled)
-        step->pooled++;
+        step->pooled += free_slots;
     else if ((step->free_slots += free_slots) > FREE_SLOTS_OF_A_STEP)
         *step = (struct memscope_sweep_step){0};
     return false;
@@ -66,9 +68,8 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
         sweep->smallest_slots = slots;
     if (RUBY_API_VERSION_CODE >= 30400) /* every page without objects is a candidate */
         return (struct memscope_page_fate){free_slots == slots, free_slots == slots};
-    return (struct memscope_page_fate){
-        .surely = is_unlinked(&sweep->fewest, slots, free_slots, RUBY_API_VERSION_CODE >= 30200 ? 2 : 1),
-        .maybe = is_unlinked(&sweep->most, slots, free_slots, 0)};
+    return (struct memscope_page_fate){.surely = is_unlinked(&sweep->fewest, slots, free_slots, POOLED_SLOTS + slots),
+                                       .maybe = is_unlinked(&sweep->most, slots, free_slots, POOLED_SLOTS)};
 }
 
 /*

@@ -25,11 +25,8 @@ module Memscope
         # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
         #   false, the forecast changes nothing in the process
         # @param heap [RubyHeap, nil] one that was read already; nil to read one for :compact
-        # @param blocks [RubyHeap::Blocks, nil] what the garbage owns, if a collection comes first
         # @return [Forecast]
-        def of(lever, arena, ledger, collect:, heap: nil, blocks: nil)
-          return collected(lever, blocks) if blocks && (lever == :gc || (AFTER_GC.include?(lever) && arena.nil?))
-
+        def of(lever, arena, ledger, collect:, heap: nil)
           case lever
           when :gc then new(nil, nil, "not predicted before a run: a dry run finds the garbage, in a forked child")
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
@@ -41,15 +38,18 @@ module Memscope
           end
         end
 
-        private
+        # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
+        # @return [Forecast, nil] of a full GC, or of what returns malloc's memory after it; nil for other levers
+        def of_garbage(lever, arena, blocks)
+          return unless blocks && (lever == :gc || (AFTER_GC.include?(lever) && arena.nil?))
 
-        # Of a full GC, or of what returns malloc's memory after it.
-        def collected(lever, blocks)
           range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
           return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
 
           new(range, own, range.size > 1 ? unfollowed(blocks) : nil)
         end
+
+        private
 
         def unfollowed(blocks)
           kinds = blocks.unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }

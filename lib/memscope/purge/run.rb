@@ -56,7 +56,10 @@ module Memscope
       def predict
         ledger = read(@levers, gc: @collect)
         blocks = RubyHeap::Blocks.read if @levers.include?(:gc)
-        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: @collect, blocks: blocks)) }
+        @levers.map do |name|
+          lever(name, Forecast.of_garbage(name, @arena, blocks) ||
+                      Forecast.of(name, @arena, ledger, collect: @collect))
+        end
       end
 
       def run_all

@@ -8,8 +8,8 @@ module Memscope
     # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
     # and how much the process returns once that garbage is freed. Read in a forked child.
     #
-    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and some of
-    # it is not malloc's. Here each block is looked up. Of objects of C extensions, classes, code and open files only
+    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and some
+    # of it is not malloc's. Here each block is looked up. Of objects of C extensions, classes, code and open files only
     # some blocks are known: these are *unfollowed*.
     #
     # @api private
@@ -105,8 +105,8 @@ module Memscope
       # @return [Integer, nil] malloc memory that objects own
       def held_by_objects_bytes = all&.malloc_bytes
 
-      # @return [Integer, nil] the most that the garbage holds, slots included; what unfollowed garbage owns, and does not
-      #   report, is taken to be what data of C extensions owns at most on average
+      # @return [Integer, nil] the most that the garbage holds, slots included; what unfollowed garbage owns, and does
+      #   not report, is taken to be what data of C extensions owns at most on average
       def garbage_max_bytes
         garbage && (garbage.slot_bytes + garbage.malloc_bytes + (Garbage::UNCOUNTED * garbage.unfollowed_objects))
       end

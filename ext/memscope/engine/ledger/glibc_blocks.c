@@ -55,6 +55,7 @@ static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t st
     struct memscope_malloc_blocks *blocks = context;
     const struct memscope_malloc_region *region;
 
+    (void)end;
     if (kind != MEMSCOPE_CHUNK_FAST || (region = memscope_malloc_region_at(blocks, start + HEADER)) == NULL)
         return;
     memscope_set_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
@@ -84,7 +85,8 @@ static void finish(const struct forecast *forecast, struct memscope_returned *re
     *run = (struct run){0, 0};
 }
 
-/* The top with the run before it. systrim trims the main heap's; others go back when free makes them large (heap_trim). */
+/* The top with the run before it. systrim trims the main heap's; others go back when free makes them large (heap_trim).
+ */
 static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
     struct memscope_blocks_returned *returned = forecast->returned;
     struct run after = {forecast->after.end == start ? forecast->after.start : start, end};

@@ -60,8 +60,8 @@ struct memscope_chunk_walk {
     uintptr_t window_start, window_end;
     size_t range; /* index of the resident range used last: lookups mostly ascend */
     struct memscope_sharing sharing;
-    bool returns_nothing;   /* madvise is refused: only the top of the main heap can be trimmed */
-    bool has_locked_memory; /* then each free chunk's pages are checked for locks */
+    bool returns_nothing;            /* madvise is refused: only the top of the main heap can be trimmed */
+    bool has_locked_memory;          /* then each free chunk's pages are checked for locks */
     memscope_chunk_visitor *visitor; /* NULL: none */
     void *visitor_context;
 };

@@ -17,8 +17,8 @@ struct utilization {
 
 /* ---- geometry -------------------------------------------------------------------------------------------------- */
 
-static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib keys[3],
-                       size_t bin, struct memscope_slab_class *slab_class) {
+static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib keys[3], size_t bin,
+                       struct memscope_slab_class *slab_class) {
     struct memscope_mib mibs[3] = {keys[0], keys[1], keys[2]};
     uint64_t region_bytes, slab_bytes, regions;
 
@@ -152,8 +152,8 @@ static void add_slab(struct forecast *forecast, size_t index, const struct utili
         size_t step = others * slab_class->region_bytes / STEP_BYTES;
 
         forecast->keeping_bytes[step] += others * slab_class->region_bytes;
-        memscope_returned_add(forecast->blocks, &forecast->kept_by_caches[step], start,
-                              start + slab_class->slab_bytes, false);
+        memscope_returned_add(forecast->blocks, &forecast->kept_by_caches[step], start, start + slab_class->slab_bytes,
+                              false);
     }
 }
 

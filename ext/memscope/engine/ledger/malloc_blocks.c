@@ -29,7 +29,8 @@ static bool is_of_glibc(uint32_t row) {
 }
 
 /* The parts of a mapping that no owner has claimed. */
-static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping, size_t *claim) {
+static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping,
+                          size_t *claim) {
     const struct memscope_ledger *ledger = blocks->ledger;
     uintptr_t at = mapping->start;
 
@@ -151,8 +152,8 @@ static bool take_marks(struct memscope_malloc_blocks *blocks) {
         blocks->doomed = memscope_scratch_take(&blocks->marks, words * sizeof *blocks->doomed);
         return blocks->seen != NULL && blocks->doomed != NULL;
     }
-    blocks->slabs = memscope_scratch_take(&blocks->marks, (units * blocks->unit_bytes / (size_t)sysconf(_SC_PAGESIZE) + 1) *
-                                                              sizeof *blocks->slabs);
+    blocks->slabs = memscope_scratch_take(
+        &blocks->marks, (units * blocks->unit_bytes / (size_t)sysconf(_SC_PAGESIZE) + 1) * sizeof *blocks->slabs);
     return blocks->seen != NULL && blocks->slabs != NULL;
 }
 
@@ -181,7 +182,7 @@ enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *
 
 void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger,
                                     int inherited) {
-    struct memscope_scratch *const scratches[] = {&blocks->list,  &blocks->marks, &blocks->seen_memory,
+    struct memscope_scratch *const scratches[] = {&blocks->list, &blocks->marks, &blocks->seen_memory,
                                                   &ledger->work, &ledger->list,  &ledger->claims};
 
     for (size_t index = 0; index < sizeof scratches / sizeof scratches[0]; index++)

@@ -45,8 +45,8 @@ struct memscope_malloc_blocks {
     /* inner parts */
     struct memscope_malloc_region *regions;
     size_t region_count, last;
-    size_t unit_bytes;         /* every block begins at a multiple of it */
-    uint64_t *seen, *doomed;   /* a bit a unit: a block begins here; and it is garbage. jemalloc: doomed is NULL */
+    size_t unit_bytes;           /* every block begins at a multiple of it */
+    uint64_t *seen, *doomed;     /* a bit a unit: a block begins here; and it is garbage. jemalloc: doomed is NULL */
     struct memscope_slab *slabs; /* one a page; NULL for glibc */
     struct memscope_slab_class classes[MEMSCOPE_SLAB_CLASSES];
     size_t class_count;
@@ -62,8 +62,7 @@ struct memscope_malloc_blocks {
  * where residency is not known by pages. The ledger stays open as long as this. 4 ms per resident GB, for which it asks
  * what other processes map too: in a forked child all memory is shared with the parent. No GVL. Close it in any case.
  */
-enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *blocks,
-                                                 struct memscope_ledger *ledger);
+enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger);
 void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks);
 
 /* Whether children forked from now on have it, and the ledger's claims, too. */

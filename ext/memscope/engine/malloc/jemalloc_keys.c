@@ -31,8 +31,8 @@ struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
     if (mallctl && mallctlnametomib && mallctlbymib)
         return (struct memscope_jemalloc_binding){"", mallctl, mallctlnametomib, mallctlbymib, sallocx, &malloc_conf};
     if (je_mallctl && je_mallctlnametomib && je_mallctlbymib)
-        return (struct memscope_jemalloc_binding){"je_",        je_mallctl, je_mallctlnametomib, je_mallctlbymib,
-                                                  je_sallocx, &je_malloc_conf};
+        return (struct memscope_jemalloc_binding){"je_",           je_mallctl, je_mallctlnametomib,
+                                                  je_mallctlbymib, je_sallocx, &je_malloc_conf};
 #endif
     return (struct memscope_jemalloc_binding){.prefix = ""};
 }
