@@ -143,4 +143,21 @@ class ObjectBlocksTest < MemscopeTest
 
     assert_operator garbage, :<, 1_000_000
   end
+
+  # A Ruby cache of many small blocks: what malloc adds for each is not native memory.
+  both_allocators "the doctor names the growth of objects, and no native growth" do |preload|
+    skip_under_sanitizer
+    found = child_json(<<~RUBY, preload: preload)
+      require "memscope"
+      require "json"
+      since = Memscope.doctor
+      HOARD = {}
+      300_000.times { |index| HOARD[index] = ["x" * (30 + (index % 60)), index.to_s * 9] }
+      findings = Memscope.doctor(since: since).select { |finding| finding.id.end_with?("_growth") }
+      puts JSON.generate(findings.map { |finding| [finding.id, finding.severity, finding.affected_bytes] })
+    RUBY
+
+    assert_equal([%w[object_growth warning]], found.map { |row| row.first(2) })
+    assert_operator found.first.last, :>, 50 << 20
+  end
 end
