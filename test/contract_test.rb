@@ -35,7 +35,7 @@ class ContractTest < MemscopeTest
 
   COMMANDS = %w[report doctor census purge top ps profile leaks exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /mappings /workers /profile /metrics].freeze
-  # The other pages answer that no profile is running, if none is.
+  # The other pages answer that no profile is running, or no census was taken, if none is.
   DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]
          .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze
 
