@@ -8,6 +8,7 @@ void Init_memscope_sharing(void);
 void Init_memscope_cgroup(void);
 void Init_memscope_snapshot(void);
 void Init_memscope_ruby_heap(void);
+void Init_memscope_object_blocks(void);
 void Init_memscope_census(void);
 void Init_memscope_heap_graph(void);
 void Init_memscope_dump(void);

@@ -18,6 +18,7 @@ void Init_memscope(void) {
     Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
+    Init_memscope_object_blocks();
     Init_memscope_census();
     Init_memscope_heap_graph();
     Init_memscope_dump();

@@ -149,6 +149,10 @@ module Memscope
     def occupancy = RubyHeap.ratio(live_slots, slots)
 
     # @api private
+    # @return [nil] what Blocks knows, by a walk that marks
+    def garbage_max_bytes = nil
+
+    # @api private
     def self.ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil
   end
 end

@@ -39,6 +39,18 @@ struct memscope_chunk_totals {
     uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from an implausible chunk on */
 };
 
+enum memscope_chunk_kind {
+    MEMSCOPE_CHUNK_IN_USE, /* those in fastbins too, as long as they are not visited as such */
+    MEMSCOPE_CHUNK_CACHED,
+    MEMSCOPE_CHUNK_FREE,
+    MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
+    MEMSCOPE_CHUNK_MAIN_TOP, /* which malloc_trim trims */
+    MEMSCOPE_CHUNK_FAST,     /* in a fastbin, which was visited as in use before */
+};
+
+/* Shown each chunk of a heap in the order of addresses, then those in its arena's fastbins. */
+typedef void memscope_chunk_visitor(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end);
+
 struct memscope_chunk_walk {
     const struct memscope_own_memory *memory;
     const struct memscope_residency *residency;
@@ -48,8 +60,10 @@ struct memscope_chunk_walk {
     uintptr_t window_start, window_end;
     size_t range; /* index of the resident range used last: lookups mostly ascend */
     struct memscope_sharing sharing;
-    bool returns_nothing;   /* madvise is refused: only the top of the main heap can be trimmed */
-    bool has_locked_memory; /* then each free chunk's pages are checked for locks */
+    bool returns_nothing;            /* madvise is refused: only the top of the main heap can be trimmed */
+    bool has_locked_memory;          /* then each free chunk's pages are checked for locks */
+    memscope_chunk_visitor *visitor; /* NULL: none */
+    void *visitor_context;
 };
 
 /*
