@@ -54,7 +54,7 @@ module Memscope
       def gain(fall, own)
         fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
         return if fall.nil? || own.nil?
-        return if fall.begin - own.begin < MEBIBYTE && fall.end - own.end < MEBIBYTE
+        return if fall.end <= 0 || (fall.begin - own.begin < MEBIBYTE && fall.end - own.end < MEBIBYTE)
 
         return "The machine gains nothing: other processes share this memory." unless own.end.positive?
 
