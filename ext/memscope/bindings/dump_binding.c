@@ -4,6 +4,7 @@
 #include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/dump_child.h"
+#include "ruby/named_references.h"
 
 #include <errno.h>
 #include <ruby/thread.h>
@@ -126,6 +127,7 @@ static VALUE dump(VALUE argument) {
     VALUE hash;
 
     dumping->start_ns = memscope_now_ns();
+    memscope_named_references_learn();
     if (has_room(dumping)) {
         collect_or_finish(dumping);
         dump_in_child(dumping);
@@ -273,7 +275,6 @@ static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format)
 void Init_memscope_dump(void) {
     symbol_live_slots = memscope_symbol("heap_live_slots");
     symbol_free_slots = memscope_symbol("heap_free_slots");
-    memscope_dump_child_learn();
     rb_define_module_function(rb_mMemscopeNative, "dump", native_dump, 5);
     rb_define_module_function(rb_mMemscopeNative, "convert_dump", native_convert_dump, 3);
 }

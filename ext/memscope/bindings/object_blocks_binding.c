@@ -252,10 +252,10 @@ static VALUE native_object_blocks(VALUE self, VALUE planted) {
     struct blocks_call call = {0};
     struct arguments arguments = {&call, planted};
 
+    memscope_object_blocks_learn();
     return rb_ensure(read_blocks, (VALUE)&arguments, close_blocks, (VALUE)&arguments);
 }
 
 void Init_memscope_object_blocks(void) {
-    memscope_object_blocks_learn();
     rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 1);
 }

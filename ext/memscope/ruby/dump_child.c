@@ -23,10 +23,6 @@ uint64_t memscope_dump_child_ns(uint64_t slots) {
     return slots * NS_OF_A_SLOT;
 }
 
-void memscope_dump_child_learn(void) {
-    memscope_named_references_learn();
-}
-
 /* ---- names of edges -------------------------------------------------------------------------------------------- */
 
 struct source {

@@ -35,9 +35,6 @@ struct memscope_dump_child {
     size_t received;
 };
 
-/* To be called when the extension is loaded. */
-void memscope_dump_child_learn(void);
-
 /* What the child takes for itself: bytes and nanoseconds for so many slots, by measurement. */
 uint64_t memscope_dump_child_bytes(uint64_t slots);
 uint64_t memscope_dump_child_ns(uint64_t slots);

@@ -341,12 +341,17 @@ static void learn_internal_types(void) {
 }
 
 void memscope_object_blocks_learn(void) {
-    st_table *numbers = st_init_numtable();
+    static bool learnt;
+    st_table *numbers;
 
+    if (learnt)
+        return;
+    numbers = st_init_numtable();
     numbers_type = numbers->type;
     st_free_table(numbers);
     learn_structs();
     learn_bignums();
     learn_hashes();
     learn_internal_types();
+    learnt = true;
 }

@@ -2,7 +2,7 @@
  * The blocks of malloc's memory that an object owns: those that are freed when it is.
  *
  * What an object says it holds (rb_obj_memsize_of) is neither where it is nor how large the blocks are, and some of it
- * is not malloc's. Layouts that no header gives are checked when the extension is loaded, against objects with known
+ * is not malloc's. Layouts that no header gives are checked when they are first needed, against objects with known
  * content; where one is not recognised, nothing is shown of objects of that type.
  */
 #ifndef MEMSCOPE_OBJECT_BLOCKS_H
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Called when the extension is loaded: learns this Ruby's layouts. */
+/* Learns this Ruby's layouts, once. Makes objects; caller holds the GVL. To be called before a walk and its fork. */
 void memscope_object_blocks_learn(void);
 
 /* wanted_bytes: what the object needs of the block; 0 where that is not known. */

@@ -11,8 +11,8 @@
 
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
-static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_allocatable_pages, symbol_empty_pages, symbol_state, symbol_none,
-    symbol_sweeping;
+static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_allocatable_pages, symbol_empty_pages,
+    symbol_state, symbol_none, symbol_sweeping;
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
 
