@@ -23,7 +23,7 @@ module Memscope
           subject: "growth since the process booted",
           inapplicable: ->(f) { UNREAD unless f.growth&.lasting_per_hour },
           affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
-          present: ->(f) { f.growth.lasting_per_hour >= 2 * FLOOR },
+          present: ->(f) { f.reaches?(f.growth.lasting_per_hour, 2 * FLOOR) },
           floor: FLOOR, ratio: 0.05, confidence: :likely,
           recoverable: "The findings on its parts show what can be returned.",
           title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
