@@ -14,6 +14,8 @@ module Memscope
   # those of slots and of what objects say they hold through malloc. Weak references hold nothing. What is on the stack
   # of a thread or a fiber is held, by it.
   class HeapGraph < Reading
+    autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
+
     # The reachable objects of one class.
     class ClassRow < Record
       # @return [String] of a class: its own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
@@ -88,11 +90,20 @@ module Memscope
 
       # @param arrow [String] what separates objects
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
-      def to_s(arrow: "→")
+      def to_s(arrow: "→") = links.join(" #{arrow} ")
+
+      # @return [Array<String>] its objects, each with how it refers to the next: "Bus::HANDLERS", "Hash {String}",
+      #   "Array"; of a long path one stands for those left out, "… 3 more"
+      def links
         first, *others = steps
-        parts = others.map { |step| "#{sign(step)} #{arrow} #{label(step)}" }
-        parts.insert(parts.size / 2, " #{arrow} … #{steps_left_out} more") if steps_left_out.positive?
-        "#{beginning(first, others.first)}#{parts.join}".delete_prefix("::")
+        names = [beginning(first, others.first), *others.map { |step| label(step) }]
+        signs = others.map { |step| sign(step) }
+        if steps_left_out.positive?
+          names.insert((others.size / 2) + 1, "… #{steps_left_out} more")
+          signs.insert(others.size / 2, "")
+        end
+        first, *others = names.zip(signs).map(&:join)
+        [first.delete_prefix("::"), *others]
       end
 
       private
