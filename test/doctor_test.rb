@@ -448,6 +448,7 @@ class DoctorSinceTest < DoctorTest
 
       assert_equal [severity, mebibytes(40)], [found.severity, found.affected_bytes]
       assert_includes found.remedy, "memscope profile --pid 7 --backend=imports --seconds 30"
+      assert_includes found.remedy, "memscope census --pid 7 --gc --since before.json"
     end
   end
 

@@ -16,10 +16,13 @@ class HeapGraphTest < MemscopeTest
 
     assert_equal "Bus::HANDLERS → Hash {Symbol} → Array", path(["Bus"], constant, ["Array", :value, "Symbol"]).to_s
     assert_equal "HANDLERS → Hash", path(["Object"], constant).to_s
-    assert_equal "$log → Array [3] → Order", path(["global_tbl"], ["Array", :global, "$log"], ["Order", :index, "3"]).to_s
-    assert_equal "Shop @orders → Array → Order", path(["Shop"], ["Array", :ivar, "@orders"], ["Order", :index, "0"], count: 2).to_s
+    assert_equal "$log → Array [3] → Order",
+                 path(["global_tbl"], ["Array", :global, "$log"], ["Order", :index, "3"]).to_s
+    assert_equal "Shop @orders → Array → Order",
+                 path(["Shop"], ["Array", :ivar, "@orders"], ["Order", :index, "0"], count: 2).to_s
     assert_equal "(vm) → Thread → Node ×2000", path(["vm"], ["Thread"], ["Node", :internal, nil, 2000]).to_s
-    assert_equal "(vm) → Array → … 7 more → Hash → Order", path(["vm"], ["Array"], ["Hash"], ["Order"], left_out: 7).to_s
+    assert_equal "(vm) → Array → … 7 more → Hash → Order",
+                 path(["vm"], ["Array"], ["Hash"], ["Order"], left_out: 7).to_s
   end
 
   def test_comes_back_from_json
@@ -74,7 +77,7 @@ class HeapGraphTest < MemscopeTest
   end
 
   def test_the_host_sees_nothing_of_the_child
-    found = child_json(<<~'RUBY', requires: %w[json])
+    found = child_json(<<~RUBY, requires: %w[json])
       Memscope.heap_graph(top: 1) # opens what memscope keeps
       seen = []
       trap(:CHLD) { seen << 1 }
@@ -89,7 +92,8 @@ class HeapGraphTest < MemscopeTest
                            File.read(f).rpartition(")").last.split[1].to_i == Process.pid rescue false })
     RUBY
 
-    assert_equal({ "same" => true, "waited" => "Errno::ECHILD", "descriptors" => 0, "gc" => false, "children" => 0 }, found)
+    assert_equal({ "same" => true, "waited" => "Errno::ECHILD", "descriptors" => 0, "gc" => false, "children" => 0 },
+                 found)
   end
 
   def test_a_child_that_is_killed_or_too_slow_leaves_a_reason
@@ -116,23 +120,24 @@ class HeapGraphTest < MemscopeTest
   end
 
   def test_beside_other_ractors_there_is_a_reason
-    found = child_json(<<~'RUBY', requires: %w[json])
+    found = child_json(<<~RUBY, requires: %w[json])
       Warning[:experimental] = false
       ractor = Ractor.new { Ractor.receive }
       graph = Memscope.heap_graph
       puts JSON.generate([graph.known?, graph.reasons])
     RUBY
 
-    assert_equal [false, { "reachable_count" => "other Ractors are alive: references of objects cannot be read" }], found
+    assert_equal [false, { "reachable_count" => "other Ractors are alive: references of objects cannot be read" }],
+                 found
   end
 
   def test_while_threads_allocate_and_the_heap_is_compacted_or_stressed
     found = child_json(<<~'RUBY', requires: %w[json])
       threads = Array.new(3) { Thread.new { loop { Array.new(100) { |number| "text #{number}" } } } }
-      graphs = Array.new(8) { Memscope.heap_graph(top: 2) }
+      graphs = Array.new(4) { Memscope.heap_graph(top: 2) }
       threads.each(&:kill).each(&:join)
       GC.stress = true
-      stressed = Memscope.heap_graph(top: 2)
+      stressed = Memscope.heap_graph(top: 1, paths_to: "Nobody")
       GC.stress = false
       puts JSON.generate([*graphs, stressed].map { |graph| [graph.known?, graph.reasons.keys] })
     RUBY
@@ -141,13 +146,13 @@ class HeapGraphTest < MemscopeTest
   end
 
   def test_many_graphs_leak_nothing
-    found = child_json(<<~'RUBY', requires: %w[json])
+    found = child_json("GRAPHS = #{ENV.fetch('GRAPHS', 60)}\n#{<<~RUBY}", requires: %w[json])
       graph = -> { Memscope.heap_graph(top: 2, strings: true) }
       maps = -> { File.foreach("/proc/self/maps").count }
       10.times { graph.call }
       GC.start
       before = [Memscope.rss, maps.call, Dir.children("/proc/self/fd").size]
-      60.times { graph.call }
+      GRAPHS.times { graph.call }
       GC.start
       puts JSON.generate(rss: Memscope.rss - before[0], maps: maps.call - before[1],
                          descriptors: Dir.children("/proc/self/fd").size - before[2])

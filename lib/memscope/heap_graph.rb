@@ -70,7 +70,8 @@ module Memscope
       # What stands between two steps, by the edge; others are not shown.
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
                 class: " class" }.freeze
-      private_constant :SIGNS
+      ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
+      private_constant :SIGNS, :ASCII
 
       # @return [Integer] objects that they lead to
       field :count, :count, null: false
@@ -88,9 +89,12 @@ module Memscope
       # @return [Integer] steps in the middle of a long path that `steps` lacks
       field :steps_left_out, :count, null: false
 
-      # @param arrow [String] what separates objects
+      # @param unicode [Boolean] false: plain ASCII, but for names
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
-      def to_s(arrow: "→") = links.join(" #{arrow} ")
+      def to_s(unicode: true)
+        text = links.join(" → ")
+        unicode ? text : text.gsub(/[→…×]/, ASCII)
+      end
 
       # @return [Array<String>] its objects, each with how it refers to the next: "Bus::HANDLERS", "Hash {String}",
       #   "Array"; of a long path one stands for those left out, "… 3 more"

@@ -5,14 +5,16 @@ require_relative "../test_helper"
 # Follows each path that a graph shows through the process that it is of: what a step says must be so, and ObjectSpace
 # must know the reference too.
 class NamedReferencesTest < MemscopeTest
-  FOLLOWING = <<~'RUBY'
+  FOLLOWING = <<~RUBY
     require "objspace"
     BindsName = Module.instance_method(:name)
     def class_name(object) = BindsName.bind_call(Kernel.instance_method(:class).bind_call(object))
 
     MODULES = ObjectSpace.each_object(Module).to_h { |mod| [BindsName.bind_call(mod), mod] }
 
-    def internal?(object) = ObjectSpace::InternalObjectWrapper === object
+    Wrapper = ObjectSpace::InternalObjectWrapper
+
+    def internal?(object) = Wrapper === object
 
     # Ruby itself hides some singleton classes.
     def called?(object, name)
@@ -25,7 +27,7 @@ class NamedReferencesTest < MemscopeTest
     # From Ruby 4.0 on, an internal object may hold the variables.
     def references(object)
       found = ObjectSpace.reachable_objects_from(object) || []
-      inner = found.grep(ObjectSpace::InternalObjectWrapper).flat_map { |one| ObjectSpace.reachable_objects_from(one) || [] }
+      inner = found.grep(Wrapper).flat_map { |one| ObjectSpace.reachable_objects_from(one) || [] }
       [found, inner]
     end
 
@@ -76,8 +78,10 @@ class NamedReferencesTest < MemscopeTest
   RUBY
 
   EXPECTED = ["Bus::HANDLERS → Hash {Symbol} → Array", "Bus::SECRET → Hash {String} → Array",
-              "Bus @state → Hash {Integer} → Object", "Bus @@shared → Array", "Holder::ONE → Holder @pair → Pair [0] → Array",
-              "MARKED → String @note → Array", "IDENTITY → Hash {Object} → Array", "$global → Hash {Symbol} → Array"].freeze
+              "Bus @state → Hash {Integer} → Object", "Bus @@shared → Array",
+              "Holder::ONE → Holder @pair → Pair [0] → Array",
+              "MARKED → String @note → Array", "IDENTITY → Hash {Object} → Array",
+              "$global → Hash {Symbol} → Array"].freeze
 
   def test_each_step_of_each_path_is_a_reference_that_ruby_reports
     found = child_json(<<~RUBY, requires: %w[json])

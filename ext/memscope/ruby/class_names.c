@@ -138,8 +138,7 @@ static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE m
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module) {
     const struct memscope_known_name *known = place_of(class_names, module);
 
-    return known->key == module ? known->number
-                                : remember(class_names, module, look_up_module(class_names, module));
+    return known->key == module ? known->number : remember(class_names, module, look_up_module(class_names, module));
 }
 
 /* Of an object that is known by its kind or type. */

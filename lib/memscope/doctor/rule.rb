@@ -155,6 +155,12 @@ module Memscope
         # The command that judges again, after a collection.
         def collect(figures) = "memscope doctor --pid #{figures.ledger.pid} --gc"
 
+        # The commands that show which class grows: the second after some minutes.
+        def census(figures)
+          command = "memscope census --pid #{figures.ledger.pid} --gc"
+          "#{command} --json --output before.json\n#{command} --since before.json # some minutes later"
+        end
+
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
         # A sentence on how much of the memory in use may be garbage; nil below 1 MiB, as right after a collection.

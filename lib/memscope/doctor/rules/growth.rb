@@ -5,9 +5,6 @@ module Memscope
     module Rules
       PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only what is " \
                   "allocated meanwhile"
-      DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
-      DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
-                "program's data, and needs a reader such as heapy"
       UNREAD = "this process takes no readings of itself at intervals, or began to less than two minutes ago"
       # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: it collects after gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
@@ -60,7 +57,7 @@ module Memscope
           end
         }
       )
-      private_constant :PROFILING, :DUMP, :DUMPING, :UNREAD, :UNJUDGED, :FASTEST, :GROWTH
+      private_constant :PROFILING, :UNREAD, :UNJUDGED, :FASTEST, :GROWTH
     end
   end
 end

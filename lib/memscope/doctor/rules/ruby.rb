@@ -155,7 +155,10 @@ module Memscope
               live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
               garbage_max_bytes: f.garbage_max_bytes }
           end,
-          remedy: ->(f) { [[profile(f), DUMP].join("\n"), "#{PROFILING}; #{DUMPING}"] }
+          remedy: lambda do |f|
+            ["#{census(f)}\n#{profile(f)}",
+             "each census takes a full GC, and a few milliseconds more; the profile #{PROFILING}"]
+          end
         }
       )
       private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,
