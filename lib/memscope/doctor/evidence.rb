@@ -9,6 +9,7 @@ require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
 require_relative "growth"
+require_relative "objects"
 
 module Memscope
   class Diagnosis < Reading
@@ -34,6 +35,8 @@ module Memscope
       field :cgroup, Cgroup, null: false
       # @return [Growth, nil] nil unless the process takes readings of itself at intervals, and has done so for a minute
       field :growth, Growth, sparse: true
+      # @return [Objects, nil] nil unless a heap graph, or two censuses, were taken on the process's pages
+      field :objects, Objects, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
@@ -61,7 +64,7 @@ module Memscope
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker),
+        capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker), objects: Objects.kept,
                            total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
       end
 

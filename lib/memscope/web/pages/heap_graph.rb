@@ -18,9 +18,8 @@ module Memscope
                     "objects" => ["Objects", :count] }.freeze
         HOLDERS = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
                     "objects" => ["Holds objects", :dominated_count] }.freeze
-        # Tiles of the treemap that stand for one holder.
-        TILES = 9
-        private_constant :TILES
+        # Paths that are shown at once; their holders are the tiles of the treemap.
+        FIRST = 10
 
         # @return [Memscope::HeapGraph, nil] nil if none was taken
         def latest
@@ -62,7 +61,7 @@ module Memscope
         # @return [Array<Treemap::Tile>] the holders with the most memory, then everything else; empty if paths to
         #   something else were asked for
         def tiles
-          holders = latest.paths.first(TILES).select(&:accumulated_bytes)
+          holders = latest.paths.first(FIRST).select(&:accumulated_bytes)
           return [] if holders.empty?
 
           rest = [(latest.reachable_bytes || 0) - holders.sum(&:accumulated_bytes), 0].max
