@@ -35,8 +35,8 @@ module Memscope
                                              "memscope heap --pid #{place.pid}.")
         end
 
-        # @return [String] the class that the form asks for: the one in the query, else that of the last graph
-        def paths_to = (@request.query["paths_to"]&.last || latest&.paths_to).to_s
+        # @return [String] the class in the form: of the query, or what this page answers; empty: any
+        def paths_to = @form["paths_to"]&.last.to_s
 
         # @return [String] a key of CLASSES
         # @raise [HttpError]
