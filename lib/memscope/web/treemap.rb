@@ -16,8 +16,8 @@ module Memscope
       # Pixels: the height, and the width that tiles are laid out for.
       HEIGHT = 320.0
       WIDTH = 1000.0
-      # The least width and height of a tile with a mark, and of one with its name.
-      MARKED = [20, 24].freeze
+      # The least width and height of a tile with a mark, also on a phone, and of one with its name.
+      MARKED = [52, 24].freeze
       NAMED = [120, 56].freeze
       LINE = 20
       private_constant :HEIGHT, :WIDTH, :MARKED, :NAMED, :LINE
@@ -86,7 +86,7 @@ module Memscope
         words = [tile.mark] if tile.mark && fits?(MARKED, width, height)
         words = [tile.mark, tile.name, Report::Quantity.size(tile.bytes)].compact if fits?(NAMED, width, height)
         (words || []).map.with_index(1) do |text, line|
-          %(<text class="mark#{' wide' unless text == tile.mark}" x="8" y="#{LINE * line}">#{Markup.of(text)}</text>)
+          %(<text class="mark#{' wide' unless text == tile.mark}" x="6" y="#{LINE * line}">#{Markup.of(text)}</text>)
         end.join
       end
 

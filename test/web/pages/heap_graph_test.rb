@@ -52,7 +52,7 @@ class WebHeapGraphTest < WebCase
     take(paths_to: "WebHeapGraphTest::Planted", strings: "1")
     shown = CGI.unescapeHTML(page("/heap").body).gsub(/<[^>]+>/, "")
 
-    assert_match(/3,000 objects on 1 unlike path.*WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 alike/m, shown)
+    assert_match(/3,000 objects, by one kind of path.*WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 alike/m, shown)
     assert_match(/[\d,]+ of [\d,]+ strings have the content of another one/, shown)
     refute_includes shown, "text 1 "
   end
