@@ -464,7 +464,8 @@ class DoctorSinceTest < DoctorTest
 
   def test_growth_of_objects_names_what_is_known_of_their_holder
     { { graph_at: 1_795_000_000_000, holder: "Cache @all → Hash", holder_bytes: mebibytes(40), held_class: "Order",
-        held_count: 1_200 } => "By the heap graph of 2026-11-18 11:06:40 UTC, Cache @all → Hash holds 40.0 MiB, with 1,200 Order.",
+        held_count: 1_200 } =>
+        "By the heap graph of 2026-11-18 11:06:40 UTC, Cache @all → Hash holds 40.0 MiB, with 1,200 Order.",
       { census_seconds: 61.2, grown_class: "Order", grown_bytes: mebibytes(30), grown_count: 900 } =>
         "Between the last two censuses (61 s) Order grew most: by 30.0 MiB." }.each do |objects, sentence|
       found = finding(diagnose(malloc: Charts.glibc(arenas_in_use: 60), since: earlier, objects: objects,

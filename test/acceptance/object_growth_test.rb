@@ -65,7 +65,8 @@ class ObjectGrowthTest < MemscopeTest
         assert_match(/^ *\[?warning\]?.*Ruby objects hold \d+\.\d MiB more/i, found)
         command = found[/memscope heap --pid \d+/].shellsplit.drop(1)
 
-        assert_match(/^ +\d+\.\d  Catalog @listings (?:→|->) Hash, holding 120,000 Listing$/, memscope(server, *command))
+        assert_match(/^ +\d+\.\d  Catalog @listings (?:→|->) Hash, holding 120,000 Listing$/,
+                     memscope(server, *command))
       end
     end
   end

@@ -6,8 +6,8 @@ require_relative "../support/web_server"
 
 # The pages in a real browser, from a real server.
 class WebBrowserTest < MemscopeTest
-  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/census", "/heap", "/mappings", "/profile", "/nothing",
-           *("/workers" if Memscope.respond_to?(:workers))].freeze
+  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/census", "/heap", "/mappings", "/profile",
+           "/nothing", *("/workers" if Memscope.respond_to?(:workers))].freeze
   PHONE = { width: 390, height: 844 }.freeze
   DESK = { width: 1280, height: 900 }.freeze
   # Evaluated in a page: the parts of the bar, in percent and in pixels.

@@ -19,12 +19,14 @@ class DiagnosisObjectsTest < MemscopeTest
       Memscope::Census::Kept.take(gc: true)
       seen << known.call
       diagnosis = Memscope.doctor
-      puts JSON.generate([*seen, Memscope::Diagnosis.from_json(diagnosis.to_json).evidence.objects == diagnosis.evidence.objects])
+      back = Memscope::Diagnosis.from_json(diagnosis.to_json)
+      puts JSON.generate([*seen, back.evidence.objects == diagnosis.evidence.objects])
     RUBY
 
     assert_nil none
-    assert_equal ["Shop::ORDERS → Hash", "Order", 30_000, nil], graph.values_at("holder", "held_class", "held_count", "grown_class")
-    assert_includes ["Order", "String"], both["grown_class"]
+    assert_equal ["Shop::ORDERS → Hash", "Order", 30_000, nil],
+                 graph.values_at("holder", "held_class", "held_count", "grown_class")
+    assert_includes %w[Order String], both["grown_class"]
     # Conservative marking may keep a few until the second collection.
     assert_operator both["grown_count"], :>=, 29_900
     assert back

@@ -65,9 +65,11 @@ module Memscope
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker), objects: Objects.kept,
-                           total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
+        capture({ **parts, **changes(worker), arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) },
+                                              total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
       end
+
+      def self.changes(worker) = { growth: Growth.of(worker), objects: Objects.kept }
 
       def self.of_objects(gc)
         collected = RubyHeap::Garbage.collect if gc
@@ -89,7 +91,7 @@ module Memscope
       def self.total_cost(readings, wall_us)
         { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
       end
-      private_class_method :of_objects, :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :changes, :of_objects, :of_jemalloc, :second_snapshot, :total_cost
 
       # @api private
       # @return [Array<Reading>] those whose costs add up: a Fragmentation's cost already includes the RubyHeap's

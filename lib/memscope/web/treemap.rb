@@ -78,8 +78,8 @@ module Memscope
         place = %w[x y width height].zip(rectangle, [WIDTH, HEIGHT] * 2).map do |name, length, whole|
           %(#{name}="#{Drawing.percent(100 * length / whole)}")
         end
-        %(<svg #{place.join(' ')} aria-hidden="true">) +
-          Drawing.rect("fill segment tile-#{tile.kind}", 0, 100, "100%") + texts(tile, *rectangle.last(2)) + "</svg>"
+        area = Drawing.rect("fill segment tile-#{tile.kind}", 0, 100, "100%")
+        %(<svg #{place.join(' ')} aria-hidden="true">#{area}#{texts(tile, *rectangle.last(2))}</svg>)
       end
 
       def texts(tile, width, height)

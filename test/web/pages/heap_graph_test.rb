@@ -52,7 +52,8 @@ class WebHeapGraphTest < WebCase
     take(paths_to: "WebHeapGraphTest::Planted", strings: "1")
     shown = CGI.unescapeHTML(page("/heap").body).gsub(/<[^>]+>/, "")
 
-    assert_match(/3,000 objects, by one kind of path.*WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 alike/m, shown)
+    assert_match(/3,000 objects, by one kind of path/, shown)
+    assert_match(/WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 alike/, shown)
     assert_match(/[\d,]+ of [\d,]+ strings have the content of another one/, shown)
     refute_includes shown, "text 1 "
   end
@@ -81,7 +82,7 @@ class WebHeapGraphTest < WebCase
 
   # The numbers in the third column of a table.
   def order_of(query, section)
-    body = page("/heap?#{query}").body[/<section class="wide" id="#{section}".*?<\/section>/m]
+    body = page("/heap?#{query}").body[%r{<section class="wide" id="#{section}".*?</section>}m]
     body.scan(%r{<tr>.*?</tr>}m).filter_map { |row| row.scan(%r{<td class="num">([\d,]+)</td>}).flatten.last }
         .map { |text| text.delete(",").to_i }
   end
@@ -102,7 +103,7 @@ class WebHeapGraphTest < WebCase
   def test_a_class_that_nobody_knows
     take(paths_to: "<Unheard>")
 
-    assert_includes page("/heap").body, "<h2 id=\"paths-title\">Who holds &lt;Unheard&gt;</h2>\n<p>No object of that name is reachable."
+    assert_match(%r{Who holds &lt;Unheard&gt;</h2>\n<p>No object of that name is reachable\.}, page("/heap").body)
   end
 
   # In a child that the container's limit leaves no room for, for instance.
@@ -118,7 +119,7 @@ class WebHeapGraphTest < WebCase
     @application = application(actions: false)
 
     assert_equal 403, take.status
-    assert_includes page("/heap?paths_to=Order").body, "<code>memscope heap --pid #{Process.pid} --paths-to Order</code>"
+    assert_includes page("/heap?paths_to=Order").body, "memscope heap --pid #{Process.pid} --paths-to Order</code>"
     refute_includes page("/heap").body, "<form"
   end
 

@@ -31,8 +31,8 @@ module Memscope
         # @return [Memscope::HeapGraph]
         # @raise [HttpError] if none was taken
         def reading
-          latest or raise HttpError.new(404, "No heap graph was taken in #{place}. Take one on the page /heap, or with " \
-                                             "memscope heap --pid #{place.pid}.")
+          latest or raise HttpError.new(404, "No heap graph was taken in #{place}. Take one on the page /heap, or " \
+                                             "with memscope heap --pid #{place.pid}.")
         end
 
         # @return [String] the class in the form: of the query, or what this page answers; empty: any
