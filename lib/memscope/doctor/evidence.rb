@@ -65,8 +65,9 @@ module Memscope
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        capture({ **parts, **changes(worker), arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) },
-                                              total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
+        cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
+        capture({ **parts, **changes(worker), total_cost: cost,
+                                              arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
       def self.changes(worker) = { growth: Growth.of(worker), objects: Objects.kept }
