@@ -405,8 +405,17 @@ class DoctorGrowthTest < DoctorTest
     assert_equal :inapplicable, unknown.outcome, "in its first two minutes a process warms up"
 
     assert_equal "RSS grows by 1,200.0 MiB/h", found.title
+    refute_includes found.remedy, "memscope heap"
     assert_match(/64\.0 MiB since .* UTC, according to 40 readings: malloc 1,769\.0 MiB.h\. Up to 10\.0 MiB /,
                  found.explanation)
+  end
+
+  def test_growth_of_rubys_heap_leads_to_the_heap_graph
+    growth = Charts.growth(64, 1_769)
+    found = finding(diagnose(growth: { **growth, rows_per_hour: { ruby_heap: mebibytes(90) } }), :growth)
+
+    assert_match(/^memscope heap --pid \d+$/, found.remedy)
+    assert_includes found.remedy_cost, "in a forked child"
   end
 
   def test_without_readings_of_its_own
@@ -449,6 +458,20 @@ class DoctorSinceTest < DoctorTest
       assert_equal [severity, mebibytes(40)], [found.severity, found.affected_bytes]
       assert_includes found.remedy, "memscope profile --pid 7 --backend=imports --seconds 30"
       assert_includes found.remedy, "memscope census --pid 7 --gc --since before.json"
+      assert_equal "memscope heap --pid 7", found.remedy.lines.first.chomp
+    end
+  end
+
+  def test_growth_of_objects_names_what_is_known_of_their_holder
+    { { graph_at: 1_795_000_000_000, holder: "Cache @all → Hash", holder_bytes: mebibytes(40), held_class: "Order",
+        held_count: 1_200 } =>
+        "By the heap graph of 2026-11-18 11:06:40 UTC, Cache @all → Hash holds 40.0 MiB, with 1,200 Order.",
+      { census_seconds: 61.2, grown_class: "Order", grown_bytes: mebibytes(30), grown_count: 900 } =>
+        "Between the last two censuses (61 s) Order grew most: by 30.0 MiB." }.each do |objects, sentence|
+      found = finding(diagnose(malloc: Charts.glibc(arenas_in_use: 60), since: earlier, objects: objects,
+                               ledger: { at: LATER, pid: 7 }), :object_growth)
+
+      assert_includes found.explanation, sentence
     end
   end
 

@@ -76,9 +76,21 @@ class TasksTest < MemscopeTest
     ran = child("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
                 requires: ["memscope/tasks"])
 
-    names = %w[arenas census doctor metrics purge report size_classes]
+    names = %w[arenas census doctor heap metrics purge report size_classes]
 
     assert_equal [*names.map { |name| "memscope:#{name}\n" }, "nil\n"], ran.out.lines
+  end
+
+  # The instances of a class and the constant that holds them, in a process that has no application loaded.
+  def test_heap
+    script = "Held = Class.new; KEPT = Array.new(500) { Held.new }; "
+    run = lambda do |env|
+      child(%(#{script}require "memscope/tasks"; Rake::Task["memscope:heap"].invoke), requires: [], env: env)
+    end
+
+    assert_match(/^ +\d\.\d  KEPT (?:→|->) Array (?:→|->) Held \(500 alike\)$/, run.call({ "PATHS_TO" => "Held" }).out)
+    assert_equal "heap_graph", run.call({ "FORMAT" => "json" }).json["kind"]
+    assert_match(/^memscope:heap: .*paths_to: given ""/, run.call({ "PATHS_TO" => "" }).err)
   end
 
   def test_the_task_describes_itself

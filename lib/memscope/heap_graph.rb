@@ -14,6 +14,8 @@ module Memscope
   # those of slots and of what objects say they hold through malloc. Weak references hold nothing. What is on the stack
   # of a thread or a fiber is held, by it.
   class HeapGraph < Reading
+    autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
+
     # The reachable objects of one class.
     class ClassRow < Record
       # @return [String] of a class: its own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
@@ -90,11 +92,22 @@ module Memscope
       # @param unicode [Boolean] false: plain ASCII, but for names
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
       def to_s(unicode: true)
-        first, *others = steps
-        parts = others.map { |step| "#{sign(step)} → #{label(step)}" }
-        parts.insert(parts.size / 2, " → … #{steps_left_out} more") if steps_left_out.positive?
-        text = "#{beginning(first, others.first)}#{parts.join}".delete_prefix("::")
+        text = links.join(" → ")
         unicode ? text : text.gsub(/[→…×]/, ASCII)
+      end
+
+      # @return [Array<String>] its objects, each with how it refers to the next: "Bus::HANDLERS", "Hash {String}",
+      #   "Array"; of a long path one stands for those left out, "… 3 more"
+      def links
+        first, *others = steps
+        names = [beginning(first, others.first), *others.map { |step| label(step) }]
+        signs = others.map { |step| sign(step) }
+        if steps_left_out.positive?
+          names.insert((others.size / 2) + 1, "… #{steps_left_out} more")
+          signs.insert(others.size / 2, "")
+        end
+        first, *others = names.zip(signs).map(&:join)
+        [first.delete_prefix("::"), *others]
       end
 
       private

@@ -9,6 +9,7 @@ module Memscope
   # * memscope:doctor prints findings, and fails if there are any.
   # * memscope:arenas and memscope:size_classes print the memory of malloc.
   # * memscope:census counts objects by class.
+  # * memscope:heap prints who holds objects; PATHS_TO=Order: who holds those of that class.
   # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
@@ -28,6 +29,7 @@ module Memscope
       arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
       census: "Count the objects of this rake process, or of PID=, by class (FORMAT=json)",
+      heap: "Print who holds the objects (PATHS_TO=Order, PID=, FORMAT=json)",
       purge: "Return memory to the kernel (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
       metrics: "Print the metrics of this rake process as Prometheus reads them"
     }.freeze
@@ -83,6 +85,7 @@ module Memscope
         case task
         when :report then report(read(client, :ledger))
         when :doctor then judge(read(client, :doctor))
+        when :heap then show(read(client, :heap_graph, **{ paths_to: ENV.fetch("PATHS_TO", nil) }.compact))
         when :purge then show(purge(client))
         when :metrics then puts metrics(client)
         else show(read(client, task))
@@ -92,8 +95,8 @@ module Memscope
       end
 
       # For a process without a listener, the ledger is the kernel's view, with a warning.
-      def read(client, call)
-        client ? client.call(call) : Memscope.public_send(call)
+      def read(client, call, **options)
+        client ? client.call(call, **options) : Memscope.public_send(call, **options)
       rescue Client::Unreachable => e
         raise if call != :ledger || e.why == :gone
 

@@ -6,8 +6,8 @@ require_relative "../support/web_server"
 
 # The pages in a real browser, from a real server.
 class WebBrowserTest < MemscopeTest
-  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/mappings", "/profile", "/nothing",
-           *("/workers" if Memscope.respond_to?(:workers))].freeze
+  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/census", "/heap", "/mappings", "/profile",
+           "/nothing", *("/workers" if Memscope.respond_to?(:workers))].freeze
   PHONE = { width: 390, height: 844 }.freeze
   DESK = { width: 1280, height: 900 }.freeze
   # Evaluated in a page: the parts of the bar, in percent and in pixels.
@@ -237,6 +237,46 @@ class WebBrowserTest < MemscopeTest
   end
 
   # Started, looked at from everywhere, and stopped, by the buttons.
+  # From the overview to the constant that holds what has grown.
+  def test_two_clicks_lead_to_the_holder_of_a_cache
+    server.get("/products?40000")
+    visit do |page|
+      page.click("a[href$='/heap']")
+      page.push("button[value=take]")
+      page.until_found("a holder") { page.text(".paths .chain") == "Catalog @products → Hash" }
+
+      assert_includes page.text("#holder-1"), "holds 40,000 Catalog::Product"
+      assert_match(/\A1: Catalog @products → Hash, \d+\.\d MiB\z/,
+                   page.evaluate("document.querySelector('.treemap a').getAttribute('aria-label')"))
+      assert_empty page.evaluate(Browser::STRUCTURE)
+      [PHONE, DESK, { width: 375, height: 812 }].product(%w[light dark]).each do |size, scheme|
+        page.look(**size, scheme: scheme)
+
+        assert_empty page.evaluate(Browser::CONTRAST), "contrast, #{scheme}, #{size}"
+        assert_operator page.evaluate("document.documentElement.scrollWidth"), :<=, size[:width]
+      end
+      assert_tile_reachable(page)
+    end
+  end
+
+  # The keyboard reaches a tile, which leads to its path.
+  def assert_tile_reachable(page)
+    page.evaluate("document.querySelector('#main form button').focus()")
+    page.press(:tab)
+    page.press(:enter)
+    page.until_found("the path of the tile") { page.evaluate("location.hash") == "#holder-1" }
+  end
+
+  def test_a_heap_graph_works_without_javascript
+    Browser.page do |page|
+      page.without_script
+      page.go_to(url("/heap?paths_to=Catalog%3A%3AProduct"))
+      server.get("/products?1000")
+      page.push("button[value=take]")
+      page.until_found("a path") { page.text(".paths .chain")&.start_with?("Catalog @products → Hash {Integer}") }
+    end
+  end
+
   def test_a_profile
     visit("/profile") do |page|
       page.push("button[value=start]")

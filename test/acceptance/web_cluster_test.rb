@@ -42,6 +42,7 @@ class WebClusterBrowserTest < MemscopeTest
 
         assert_empty page.evaluate(STRAY)
         assert_other_pages(page, workers[1].pid)
+        assert_heap_graph(page, workers[1].pid)
         assert_purge(page, workers[1].pid)
 
         assert_empty page.complaints
@@ -72,7 +73,7 @@ class WebClusterBrowserTest < MemscopeTest
   end
 
   def assert_other_pages(page, pid)
-    %w[arenas ruby_heap mappings profile].each do |name|
+    %w[arenas ruby_heap census heap mappings profile].each do |name|
       page.click("header a[href*='/#{name}']")
 
       assert_match(%r{/#{name}\?worker=1\z}, page.evaluate("location.href"))
@@ -80,6 +81,19 @@ class WebClusterBrowserTest < MemscopeTest
       assert_empty page.evaluate(Browser::STRUCTURE)
       assert_empty page.evaluate(STRAY).grep_v(/worker=0/)
     end
+  end
+
+  # Whichever worker serves the form and the page: the graph is of worker 1, which keeps it.
+  def assert_heap_graph(page, pid)
+    page.click("header a[href*='/heap']")
+    page.push("button[value=take]")
+    page.until_found("a heap graph") { page.text(".paths .chain") }
+    page.click("#classes thead th:nth-child(4) a")
+
+    assert_match(/would have freed/, page.text(".lede"))
+    assert_includes page.text(".lede"), "worker 1, process #{pid}"
+    assert_equal "Worker 1 #{pid}", page.text("nav.of a[aria-current]")
+    assert_empty page.evaluate(STRAY).grep_v(/worker=0/)
   end
 
   def assert_purge(page, pid)

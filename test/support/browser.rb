@@ -49,7 +49,8 @@ module Browser
       fault("without a name", all("a, button, input:not([type=hidden]), select, summary, [role], nav, section")
         .filter((one) => !one.matches("section:not([aria-labelledby])") && !named(one)));
       fault("a drawing that is neither named nor hidden",
-        all("svg").filter((one) => !one.closest("[aria-hidden=true]") && one.getAttribute("role") !== "img"));
+        all("svg").filter((one) => !one.closest("[aria-hidden=true]") &&
+          !["img", "group"].includes(one.getAttribute("role"))));
       fault("a heading of a cell without a scope", all("th:not([scope])"));
       fault("a region that scrolls and cannot be focused", all("pre, .scroll").filter((one) => one.tabIndex !== 0));
       const ids = all("[id]").map((one) => one.id);

@@ -41,5 +41,6 @@ module Suites
   OF_THE_SYSTEM = (ALL - SURFACES +
                    files("test/{loading,remote/server}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
                    files("test/web/**/*_test.rb",
-                         "test/acceptance/{application,packaging,prometheus,sidekiq,web_*,workers*}_test.rb")).freeze
+                         "test/acceptance/{application,object_growth,packaging,prometheus,sidekiq}_test.rb",
+                         "test/acceptance/{web_*,workers*}_test.rb")).freeze
 end

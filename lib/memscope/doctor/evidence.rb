@@ -10,6 +10,7 @@ require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
 require_relative "growth"
+require_relative "objects"
 
 module Memscope
   class Diagnosis < Reading
@@ -35,6 +36,8 @@ module Memscope
       field :cgroup, Cgroup, null: false
       # @return [Growth, nil] nil unless the process takes readings of itself at intervals, and has done so for a minute
       field :growth, Growth, sparse: true
+      # @return [Objects, nil] nil unless a heap graph, or two censuses, were taken on the process's pages
+      field :objects, Objects, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
@@ -62,9 +65,12 @@ module Memscope
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        capture({ **parts, arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) }, growth: Growth.of(worker),
-                           total_cost: total_cost([*parts.values, arenas].compact, Cost.now - began) })
+        cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
+        capture({ **parts, **changes(worker), total_cost: cost,
+                                              arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
+
+      def self.changes(worker) = { growth: Growth.of(worker), objects: Objects.kept }
 
       def self.of_objects(gc)
         collected = RubyHeap::Garbage.collect if gc
@@ -86,7 +92,7 @@ module Memscope
       def self.total_cost(readings, wall_us)
         { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
       end
-      private_class_method :of_objects, :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :changes, :of_objects, :of_jemalloc, :second_snapshot, :total_cost
 
       # @api private
       # @return [Array<Reading>] those whose costs add up: a Fragmentation's cost already includes the RubyHeap's

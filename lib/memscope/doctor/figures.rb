@@ -25,7 +25,8 @@ module Memscope
       # @!method rss_bytes
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
-      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :growth
+      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :growth,
+                     :objects
       def_delegators :lint, :environment
 
       # @param evidence [Diagnosis::Evidence]

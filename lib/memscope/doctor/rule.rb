@@ -161,6 +161,19 @@ module Memscope
           "#{command} --json --output before.json\n#{command} --since before.json # some minutes later"
         end
 
+        # The command that shows which constant, variable or thread holds objects.
+        def heap(figures) = "memscope heap --pid #{figures.ledger.pid}"
+
+        # Sentences on who holds objects and which class grew; none if nothing is kept.
+        def holders(figures)
+          kept = figures.objects or return []
+          held = ", with #{count(kept.held_count)} #{kept.held_class}" if kept.held_class
+          graph = "By the heap graph of #{kept.graph_at.strftime('%F %T')} UTC, #{kept.holder} holds " if kept.holder
+          since = "Between the last two censuses (#{format('%.0f', kept.census_seconds)} s) " if kept.grown_class
+          [*("#{graph}#{size(kept.holder_bytes)}#{held}." if graph),
+           *("#{since}#{kept.grown_class} grew most: by #{size(kept.grown_bytes)}." if since)]
+        end
+
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
         # A sentence on how much of the memory in use may be garbage; nil below 1 MiB, as right after a collection.

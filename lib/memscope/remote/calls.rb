@@ -37,6 +37,8 @@ module Memscope
       heap_graph: Call.new(:HeapGraph, %w[top paths_to strings in deadline]),
       take_census: Call.new(nil, %w[gc]),
       kept_censuses: Call.new(nil, []),
+      take_heap_graph: Call.new(nil, %w[paths_to strings]),
+      kept_heap_graph: Call.new(nil, []),
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
       lint: Call.new(:Lint, []),
@@ -62,8 +64,8 @@ module Memscope
     COLLECTING = %w[gc collect].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.
-    OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :diagnosis_with_forecast,
-           :malloc_profile_state, :malloc_profile_snapshot].freeze
+    OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph, :kept_heap_graph,
+           :diagnosis_with_forecast, :malloc_profile_state, :malloc_profile_snapshot].freeze
 
     # Nesting levels of a request's JSON: the request, its options, the list of levers.
     DEPTH = 3
@@ -139,8 +141,13 @@ module Memscope
       def heap_graph(paths_to: nil, in: "fork", **options)
         place = choose("heap_graph: in", binding.local_variable_get(:in), HeapGraph::PLACES)
         check_actions if place == :process
-        Loader.refuse("heap_graph: paths_to", paths_to, "a class's name") unless paths_to.nil? || paths_to.is_a?(String)
-        HeapGraph.take(paths_to: paths_to, in: place, **options)
+        HeapGraph.take(paths_to: class_name(paths_to), in: place, **options)
+      end
+
+      def class_name(given)
+        return given if given.nil? || given.is_a?(String)
+
+        Loader.refuse("heap_graph: paths_to", given, "a class's name")
       end
 
       # For other people: in a forked child, if it would stop this process for long.
@@ -149,6 +156,12 @@ module Memscope
       def take_census(gc: false) = Census::Kept.take(gc: gc)
 
       def kept_censuses = { censuses: Census::Kept.bodies }
+
+      def take_heap_graph(paths_to: nil, strings: false)
+        HeapGraph::Kept.take(paths_to: class_name(paths_to), strings: strings)
+      end
+
+      def kept_heap_graph = { heap_graph: HeapGraph::Kept.body }
 
       # What the pages show about another process: the forecast is based on the diagnosis's own readings.
       def diagnosis_with_forecast

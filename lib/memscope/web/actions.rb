@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../heap_graph"
 require_relative "../malloc_profile"
 require_relative "../purge"
 require_relative "pages/readings"
@@ -7,7 +8,7 @@ require_relative "response"
 
 module Memscope
   module Web
-    # The requests that change processes, and the one that takes a census: POST /purge, /profile, /doctor and /census.
+    # The requests that change processes, and those that walk a heap: POST /purge, /profile, /doctor, /census and /heap.
     # The first two take the parameter worker: a worker's index, or "all" (the default). The parameter pid names the
     # process that the page with the button showed: if given, no other process is changed.
     #
@@ -24,6 +25,9 @@ module Memscope
 
       # A purge that was requested and can run: levers (empty for all), dry_run, worker (as given) and the places.
       Plan = Struct.new(:levers, :dry_run, :worker, :places)
+
+      # A heap graph that was requested: the place, and the options of HeapGraph::Kept.take.
+      Walk = Struct.new(:place, :options)
 
       class << self
         # @param form [Hash{String => Array<String>}] lever: names, or "all"; dry_run: "1" to predict only; worker; pid
@@ -81,6 +85,31 @@ module Memscope
           place = calls.place(form.slice("worker"))
           check([place], form)
           calls.take_census(place, gc: collect?(form))
+        end
+
+        # @param form [Hash{String => Array<String>}] do: take; paths_to: a class's name, or empty; strings: "1" to look
+        #   for duplicates; worker, pid
+        # @param calls [ClusterCalls]
+        # @return [Walk]
+        # @raise [HttpError] for wrong parameters, or if the request reached another process than the page's
+        def walk(form, calls)
+          action, paths_to, strings = form.values_at("do", "paths_to", "strings").map { |values| values&.last }
+          raise HttpError.parameter("do", action, TAKE) unless action == TAKE
+
+          place = calls.place(form.slice("worker"))
+          check([place], form)
+          paths_to = paths_to.to_s.strip
+          Walk.new(place, { paths_to: (paths_to unless paths_to.empty?), strings: strings == "1" })
+        end
+
+        # @param walk [Walk]
+        # @param calls [ClusterCalls]
+        # @return [void]
+        # @raise [HttpError]
+        def heap_graph(walk, calls)
+          calls.take_heap_graph(walk.place, **walk.options)
+        rescue ArgumentError => e
+          raise HttpError.new(400, "#{e.message.delete_prefix('Memscope.heap_graph: ')}.")
         end
 
         # @param form [Hash{String => Array<String>}] do: start or stop; backend, rate

@@ -5,6 +5,7 @@ require_relative "actions"
 require_relative "assets"
 require_relative "cluster"
 require_relative "pages/census"
+require_relative "pages/heap_graph"
 require_relative "pages/overview"
 require_relative "pages/profile"
 require_relative "pages/readings"
@@ -25,13 +26,13 @@ module Memscope
       # The pages that GET shows.
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
                 "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
-                "/census" => Pages::Census,
-                "/mappings" => Pages::Mappings, "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
+                "/census" => Pages::Census, "/heap" => Pages::HeapGraph, "/mappings" => Pages::Mappings,
+                "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
       # The method that answers each path; assets are handled by `asset`.
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
                 **PAGES.transform_values { :page } }.freeze
-      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect,
-                  "/census" => :census }.freeze
+      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect, "/census" => :census,
+                  "/heap" => :heap_graph }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
       private_constant :CLOSED, :FAILED, :CHALLENGE, :PAGES, :READS, :ACTIONS, :HANDLERS
 
@@ -134,19 +135,35 @@ module Memscope
         form = action_form(request)
         calls = ClusterCalls.new(@readings)
         plan = Actions.plan(form, calls)
-        return purging(request, plan, calls) if request.format == :html
+        return shown(changing { Actions.purge(plan, calls) }, request) unless request.format == :html
 
-        shown(changing { Actions.purge(plan, calls) }, request)
+        view = view(request)
+        streamed(view, view.beginning("Purge", :purging, plan)) do |show|
+          changing { Actions.purge(plan, calls) { |place| show.call(view.step(place)) } }
+        end
       end
 
-      # Streams a page that shows what is running: a purge can take half a minute.
-      def purging(request, plan, calls)
+      def heap_graph(request)
+        form = action_form(request)
+        calls = ClusterCalls.new(@readings)
+        walk = Actions.walk(form, calls)
+        take = lambda do |_show = nil|
+          changing { Actions.heap_graph(walk, calls) }
+          Pages::HeapGraph.new(@readings, request, form: form)
+        end
+        return shown(take.call, request) unless request.format == :html
+
         view = view(request)
-        beginning = view.beginning(plan)
-        Response.parts(Forgery.header(request, view.token)) do |send|
+        streamed(view, view.beginning("Heap graph", :walking, walk, place: walk.place), &take)
+      end
+
+      # A page that begins with what is running, which can take half a minute, and ends with the page that the block
+      # returns.
+      def streamed(view, beginning)
+        Response.parts(Forgery.header(view.request, view.token)) do |send|
           show = shower(send)
           show.call(beginning)
-          result = reported(request) { changing { Actions.purge(plan, calls) { |place| show.call(view.step(place)) } } }
+          result = reported(view.request) { yield show }
           show.call(view.ending(result))
         end
       end

@@ -2,6 +2,7 @@
 
 require_relative "../census"
 require_relative "../client"
+require_relative "../heap_graph/kept"
 require_relative "../malloc_profile"
 require_relative "../profile/formats"
 require_relative "../purge"
@@ -17,7 +18,8 @@ module Memscope
     class ClusterCalls
       # In seconds. :purge and :profile (to start or stop one) are totals for all other workers together; each of the
       # others is for one worker.
-      TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, snapshot: 20.0, state: 2.0 }.freeze
+      TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, snapshot: 20.0,
+                   state: 2.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends by itself.
@@ -216,17 +218,47 @@ module Memscope
       # @raise [HttpError] if the process does not answer
       def kept_censuses(place)
         answered(place) do
-          place.here? ? Census::Kept.censuses : censuses(ask(place.pid, @timeouts[:reading], :kept_censuses))
+          next Census::Kept.censuses if place.here?
+
+          understood("censuses", ask(place.pid, @timeouts[:reading], :kept_censuses)) do |bodies|
+            raise ArgumentError, "no list" unless bodies.is_a?(Array)
+
+            bodies.map { |body| Census.from_h(body) }
+          end
+        end
+      end
+
+      # Takes a heap graph in the process, which keeps it.
+      #
+      # @param place [Place]
+      # @param options [Hash{Symbol => Object}] as HeapGraph::Kept.take
+      # @raise [HttpError] if the process does not answer
+      # @raise [ArgumentError] for wrong options
+      def take_heap_graph(place, **options)
+        answered(place) do
+          place.here? ? HeapGraph::Kept.take(**options) : ask(place.pid, @timeouts[:graph], :take_heap_graph, **options)
+        end
+      end
+
+      # @param place [Place]
+      # @return [HeapGraph, nil] the last one of the process
+      # @raise [HttpError] if the process does not answer
+      def kept_heap_graph(place)
+        answered(place) do
+          next HeapGraph::Kept.graph if place.here?
+
+          understood("heap_graph", ask(place.pid, @timeouts[:reading], :kept_heap_graph)) do |body|
+            body && HeapGraph.from_h(body)
+          end
         end
       end
 
       private
 
-      def censuses(answer)
-        bodies = answer.is_a?(Hash) ? answer["censuses"] : nil
-        raise ArgumentError, "no censuses" unless bodies.is_a?(Array)
+      def understood(key, answer)
+        raise ArgumentError, "no #{key}" unless answer.is_a?(Hash) && answer.key?(key)
 
-        bodies.map { |body| Census.from_h(body) }
+        yield answer[key]
       rescue ArgumentError => e
         raise Client::Failed, "its answer is not understood: #{e.message}"
       end

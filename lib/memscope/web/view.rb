@@ -34,8 +34,8 @@ module Memscope
 
       # Titles by path, in the order of the navigation.
       PAGES = { "/" => "Overview", "/arenas" => "Arenas", "/size_classes" => "Size classes",
-                "/ruby_heap" => "Ruby heap", "/census" => "Census", "/mappings" => "Mappings", "/workers" => "Workers",
-                "/profile" => "Profile" }.freeze
+                "/ruby_heap" => "Ruby heap", "/census" => "Census", "/heap" => "Heap graph", "/mappings" => "Mappings",
+                "/workers" => "Workers", "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
       private_constant :UNKNOWN
 
@@ -79,13 +79,17 @@ module Memscope
         render(:layout)
       end
 
-      # @param plan [Actions::Plan]
-      # @return [String] the first part of a page that is sent while a purge runs
-      def beginning(plan)
-        @title = "Purge"
+      # @param title [String]
+      # @param template [Symbol] what is running
+      # @param subject [Object] the object that the template shows
+      # @param place [ClusterCalls::Place, nil] the process of the page
+      # @return [String] the first part of a page that is sent while something runs
+      def beginning(title, template, subject, place: nil)
+        @title = title
+        @place = place
         @content = Markup.new(CONTENT)
         before, @after = render(:layout).split(CONTENT)
-        before + render(:purging, plan)
+        before + render(template, subject)
       end
 
       # @param place [ClusterCalls::Place]

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # An application with memscope's pages beside its own: /hello; /garbage?64, which leaves so many MiB free in malloc;
-# /fragments?64, which keeps a part of them; and /elsewhere, whose form goes to memscope on another origin.
+# /fragments?64, which keeps a part of them; /products?10000, which keeps so many in a cache; and /elsewhere, whose form
+# goes to memscope on another origin.
 require "memscope"
 
 # What opens memscope's pages to a browser on the same machine. An application of Rails is in application_test.rb.
@@ -34,6 +35,21 @@ map("/fragments") do
     KEPT.concat(strings.select.with_index { |_string, index| (index % 2000) < 300 || (index % 40).zero? })
     strings.clear
     GC.start
+    [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+  end)
+end
+
+# A cache of a class that nobody empties.
+module Catalog
+  Product = Struct.new(:name)
+  @products = {}
+
+  def self.fetch(number) = @products[number] ||= Product.new("product #{number} " * 8)
+end
+
+map("/products") do
+  run(lambda do |env|
+    Integer(env["QUERY_STRING"]).times { |number| Catalog.fetch(number) }
     [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
   end)
 end

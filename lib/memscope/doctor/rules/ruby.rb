@@ -148,7 +148,7 @@ module Memscope
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
              "#{size(f.earlier.ruby_bytes)} to #{size(f.ruby_bytes)}: " \
-             "#{per_hour(bytes / [f.seconds, 0.001].max * 3600)}.", *unjudged(f)].join(" ")
+             "#{per_hour(bytes / [f.seconds, 0.001].max * 3600)}.", *holders(f), *unjudged(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
@@ -156,8 +156,8 @@ module Memscope
               garbage_max_bytes: f.garbage_max_bytes }
           end,
           remedy: lambda do |f|
-            ["#{census(f)}\n#{profile(f)}",
-             "each census takes a full GC, and a few milliseconds more; the profile #{PROFILING}"]
+            [[heap(f), census(f), profile(f)].join("\n"),
+             "#{WALKING}; each census takes a full GC, and a few milliseconds more; the profile #{PROFILING}"]
           end
         }
       )

@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../heap_graph"
+
+module Memscope
+  class HeapGraph < Reading
+    # The last graph that was asked for on the page, kept in the process that it is of, so that any worker of a cluster
+    # can show it, and the doctor can name the holder. As JSON: hardly an object in the next graph.
+    #
+    # @api private
+    module Kept
+      # Rows of each list.
+      ROWS = 30
+      # Seconds that the child may take: a browser waits meanwhile.
+      DEADLINE = 30
+      private_constant :ROWS, :DEADLINE
+
+      @lock = Mutex.new
+
+      class << self
+        # One at a time in a process: each takes memory of its own.
+        #
+        # @param paths_to [String, nil] the name of a class
+        # @param strings [Boolean]
+        # @return [Integer, nil] reachable objects; nil if there is no answer
+        def take(paths_to: nil, strings: false)
+          @lock.synchronize do
+            graph = HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: DEADLINE)
+            @kept = [Process.pid, graph.to_json.freeze].freeze
+            graph.reachable_count
+          end
+        end
+
+        # @return [HeapGraph, nil] of this process
+        def graph = own && HeapGraph.from_json(own)
+
+        # @return [Hash, nil] the same as plain JSON values
+        def body = own && JSON.parse(own)
+
+        private
+
+        # A forked child has taken none.
+        def own = (@kept.last if @kept&.first == Process.pid)
+      end
+    end
+  end
+end

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../../heap_graph"
+require_relative "../treemap"
+require_relative "readings"
+
+module Memscope
+  module Web
+    module Pages
+      # The last heap graph that was taken from this page, kept in the process that it is of: by which paths objects are
+      # held, which objects and classes hold most, and what is garbage. With classes=objects and holders=own other
+      # orders.
+      #
+      # @api private
+      class HeapGraph < Page
+        # The field below each heading, by the word in the query.
+        CLASSES = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
+                    "objects" => ["Objects", :count] }.freeze
+        HOLDERS = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
+                    "objects" => ["Holds objects", :dominated_count] }.freeze
+        # Paths that are shown at once; their holders are the tiles of the treemap.
+        FIRST = 10
+
+        # @return [Memscope::HeapGraph, nil] nil if none was taken
+        def latest
+          return @latest if defined?(@latest)
+
+          @latest = @calls.kept_heap_graph(place)
+        end
+
+        # @return [Memscope::HeapGraph]
+        # @raise [HttpError] if none was taken
+        def reading
+          latest or raise HttpError.new(404, "No heap graph was taken in #{place}. Take one on the page /heap, or " \
+                                             "with memscope heap --pid #{place.pid}.")
+        end
+
+        # @return [String] the class in the form: of the query, or what this page answers; empty: any
+        def paths_to = @form["paths_to"]&.last.to_s
+
+        # @return [String] a key of CLASSES
+        # @raise [HttpError]
+        def classes_by = order("classes", CLASSES)
+
+        # @return [String] a key of HOLDERS
+        # @raise [HttpError]
+        def holders_by = order("holders", HOLDERS)
+
+        # @return [Array<ClassRow>] in the order of the query
+        def classes = sorted(latest.retained, CLASSES.fetch(classes_by).last)
+
+        # @return [Array<Dominator>] in the order of the query
+        def holders = sorted(latest.dominators, HOLDERS.fetch(holders_by).last)
+
+        # @return [Integer, nil] bytes that a path is listed by: what the object has accumulated, or what was asked for
+        #   retains
+        def bytes(path) = path.accumulated_bytes || path.retained_bytes
+
+        # What has accumulated in one object is not counted in another, so tiles do not overlap.
+        #
+        # @return [Array<Treemap::Tile>] the holders with the most memory, then everything else; empty if paths to
+        #   something else were asked for
+        def tiles
+          holders = latest.paths.first(FIRST).select(&:accumulated_bytes)
+          return [] if holders.empty?
+
+          rest = [(latest.reachable_bytes || 0) - holders.sum(&:accumulated_bytes), 0].max
+          [*holders.map.with_index(1) { |path, mark| tile(path, mark) },
+           Treemap::Tile.new("rest", nil, nil, "Everything else", rest),
+           Treemap::Tile.new("garbage", nil, nil, "Garbage", latest.garbage_bytes || 0)].select { |one| one.bytes.positive? }
+        end
+
+        private
+
+        def tile(path, mark)
+          Treemap::Tile.new("holder", mark.to_s, "holder-#{mark}", path.to_s, path.accumulated_bytes)
+        end
+
+        def order(parameter, columns)
+          given = @request.query[parameter]&.last || "retained"
+          columns.key?(given) ? given : raise(HttpError.parameter(parameter, given, columns.keys.join(", ")))
+        end
+
+        def sorted(rows, field) = rows.sort_by.with_index { |row, index| [-row.public_send(field), index] }
+      end
+    end
+  end
+end
