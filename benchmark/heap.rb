@@ -1,0 +1,122 @@
+# frozen_string_literal: true
+
+# Memscope.heap_graph of one heap, from the call to the answer, against what Ruby has for the same questions: a file by
+# ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. And for how long it stops
+# Ruby, against one bare fork of this process and the end of a garbage collection that is under way. All in one run, in
+# turns. OBJECTS=5000000, ROUNDS=5, READERS=1 (times that a file is made and read). The peers are installed into
+# PEERS=tmp/peers; of one that cannot be, the line says "not run".
+
+require_relative "floor/floor"
+require "memscope"
+require "objspace"
+
+OBJECTS = Integer(ENV.fetch("OBJECTS", "5000000"))
+ROUNDS = Integer(ENV.fetch("ROUNDS", "5"))
+READERS = Integer(ENV.fetch("READERS", "1"))
+FORK = Floor.function("fork", "floor_fork", [], Fiddle::TYPE_LONG_LONG)
+FASTER = 25 # than dump_all and heapy
+PAUSE = 1.2 # times the floor
+CHILD_BYTES = 120 # an object
+# On an idle machine, at 1 GB and two million objects.
+PAUSE_MS = 25
+PEERS_HOME = File.expand_path(ENV.fetch("PEERS", "tmp/peers"))
+PEERS = {
+  "heapy" => ["#{PEERS_HOME}/bin/heapy", "read", "%s"],
+  "sheap" => [RbConfig.ruby, "-rsheap", "-e", "Sheap::Heap.new(ARGV.first).inverse_references", "%s"]
+}.freeze
+
+Item = Struct.new(:number, :text, :tags)
+
+# An eighth are Strings of 200 bytes, so that the process has about 1 GB at five million objects.
+def make(objects)
+  Array.new(objects / 8) do |number|
+    [Item.new(number, "text #{number}", { number => "tag #{number}" }), ["x" * 200], number * 1.5]
+  end
+end
+
+# Without the Bundler of this process.
+def outside(*command)
+  environment = %w[RUBYOPT RUBYLIB BUNDLE_GEMFILE].to_h { |name| [name, nil] }
+  system(environment.merge("GEM_HOME" => PEERS_HOME, "GEM_PATH" => PEERS_HOME), *command, out: File::NULL)
+end
+
+def installed?(peer)
+  outside("gem", "list", "--exact", "--installed", peer) || outside("gem", "install", "--no-document", peer)
+end
+
+def seconds(&) = Floor.time(&) / 1e9
+
+# Seconds to write a file of all objects, its size, and the seconds that each peer takes to read it.
+def read_by_others(peers)
+  Dir.mktmpdir do |directory|
+    path = File.join(directory, "heap.json")
+    dump = seconds { File.open(path, "w") { |file| ObjectSpace.dump_all(output: file) } }
+    reads = peers.to_h do |peer|
+      command = PEERS.fetch(peer).map { |part| part == "%s" ? path : part }
+      [peer, seconds { outside(*command) || abort("#{peer} failed") }]
+    end
+    [dump, File.size(path), reads]
+  end
+end
+
+# The milliseconds that a block takes after a collection that has marked, but not swept.
+def in_collection(&)
+  GC.start(immediate_sweep: false)
+  seconds(&) * 1000
+end
+
+# GC.disable finishes the collection under way.
+def floor_ms
+  finish = in_collection { GC.disable }
+  GC.enable
+  [finish, FORK.call / 1e6]
+end
+
+# Seconds, and the milliseconds for which the GVL was held.
+def graph
+  GC.start(immediate_sweep: false)
+  found = nil
+  took = seconds { found = Memscope.heap_graph }
+  found.reachable_count || abort("no answer: #{found.reasons}")
+  [took, found.cost.gvl_us / 1000.0, found]
+end
+
+def say_peers(own, files, peers)
+  dump = Floor.median(files.map(&:first))
+  puts format("dump_all %<dump>.2f s, %<size>.0f MB", dump: dump, size: files.first[1] / 1e6)
+  PEERS.keys.map do |peer|
+    next puts("#{peer}: not run (cannot be installed)") unless peers.include?(peer)
+
+    total = dump + Floor.median(files.map { |_, _, reads| reads.fetch(peer) })
+    Floor.say("dump_all + #{peer}", total / own, "times a graph", peer == "heapy" ? FASTER : "none")
+    peer != "heapy" || total / own >= FASTER
+  end
+end
+
+kept = make(OBJECTS)
+GC.start
+peers = PEERS.keys.select { |peer| installed?(peer) }
+graph # the first one reads what memscope needs to know of this Ruby
+graphs = []
+floors = []
+files = []
+[ROUNDS, READERS].max.times do |round|
+  floors << floor_ms
+  graphs << graph if round < ROUNDS
+  files << read_by_others(peers) if round < READERS
+end
+own = Floor.median(graphs.map(&:first))
+found = graphs.last.last
+objects = found.reachable_count + found.garbage_count
+puts format("%<objects>d objects, RSS %<rss>.2f GB: heap_graph %<own>.3f s, %<each>.0f ns an object",
+            objects: objects, rss: Memscope.rss / 1e9, own: own, each: own * 1e9 / objects)
+passed = say_peers(own, files, peers)
+pause = Floor.median(graphs.map { |graph| graph[1] })
+finish, bare = floors.transpose.map { |part| Floor.median(part) }
+puts format("paused %<pause>.1f ms; a bare fork %<bare>.1f ms, the end of a collection %<finish>.1f ms",
+            pause: pause, bare: bare, finish: finish)
+ratio = Floor.median(floors.zip(graphs).filter_map { |floor, graph| graph && (graph[1] / floor.sum) })
+Floor.say("pause", ratio, "times those", PAUSE)
+Floor.say("pause", pause - finish, "ms without the collection", "#{PAUSE_MS} at 1 GB, 2 M objects, idle")
+Floor.say("child", found.child_bytes.to_f / objects, "B an object", CHILD_BYTES)
+exit passed.none?(false) && ratio <= PAUSE && found.child_bytes <= CHILD_BYTES * objects && kept.size.positive?
