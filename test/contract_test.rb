@@ -9,7 +9,7 @@ class ContractTest < MemscopeTest
   READINGS = {
     allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
     fragmentation: "Fragmentation", mappings: "Mappings", ruby_heap: "RubyHeap", process_memory: "ProcessMemory",
-    census: "Census",
+    census: "Census", heap_graph: "HeapGraph",
     cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", workers: "Workers"
   }.freeze
 
@@ -26,6 +26,8 @@ class ContractTest < MemscopeTest
     "Purge::Lever" => %i[name predicted_bytes returned_bytes wall_ms],
     "Profile" => %i[by total_live_bytes - to_pprof to_speedscope to_html to_json],
     "Profile::Entry" => %i[name path lineno live_bytes live_objects allocated_bytes error_bytes],
+    "HeapGraph" => %i[retained dominators paths roots strings reachable_bytes garbage_bytes pause_ms walked_in],
+    "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
 
@@ -33,9 +35,9 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census purge top ps profile leaks exec version].freeze
+  COMMANDS = %w[report doctor census heap purge top ps profile leaks exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /mappings /workers /profile /metrics].freeze
-  # The other pages answer that no profile is running, if none is.
+  # The other pages answer that no profile is running, or no census was taken, if none is.
   DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]
          .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze
 

@@ -131,6 +131,26 @@ class DoctorRulesTest < DoctorTest
     assert_match(/are locked \(mlock, mlockall\)/, locked.unrecoverable_reason)
   end
 
+  # Whether only a restart returns pages between used blocks is known after a collection: garbage may keep them.
+  def test_garbage_may_keep_what_no_lever_returns
+    { glibc_arenas: [Charts.glibc(arenas: 12, arenas_free: 52, arenas_trimmable: 2), /MALLOC_ARENA_MAX/],
+      glibc_holes: [Charts.glibc(main_free: 130, main_trimmable: 10), /memscope exec /],
+      slab_slack: [jemalloc(slab_slack: 64), /memscope report /] }.each do |id, (malloc, remedy)|
+      unjudged, judged = [40 * MEBIBYTE, 100_000].map do |bytes|
+        assert_found(:warning, id, malloc: malloc, ledger: { garbage_max_bytes: bytes })
+      end
+
+      assert_match(/\AUp to 40\.0 MiB of what is in use may be garbage\. A collection may free/,
+                   unjudged.unrecoverable_reason)
+      assert_match(/\Amemscope doctor --pid \d+ --gc\n#{remedy}/, unjudged.remedy)
+      assert_match(/\Athe first takes a full GC/, unjudged.remedy_cost)
+      refute_match(/no trim|only a restart/, "#{unjudged.title} #{unjudged.explanation}")
+      assert_equal :likely, unjudged.confidence
+      assert_match(/none of it|no lever/, judged.unrecoverable_reason)
+      assert_match(/\A#{remedy}/, judged.remedy)
+    end
+  end
+
   # glibc 2.43 on arm64 asks for huge pages by default; memory that a trim returns is not a warning.
   def test_who_asks_for_huge_pages
     outcome = lambda do |version, enabled: true, mode: "madvise", **settings|
@@ -337,6 +357,30 @@ class DoctorHysteresisTest < DoctorTest
       end
   end
 
+  # Each rule whose severity rests on more than its bytes: at its threshold, beyond it by less than a tenth, and more.
+  def test_the_margin_is_every_rules
+    { growth: [31, 34, 36, ->(at) { { growth: Charts.growth(64, at) } }],
+      compactable_heap: [0.51, 0.47, 0.44, lambda do |at|
+        { ruby_heap: { compactable_bytes: 64 * MEBIBYTE, live_slots: (at * 1_000_000).to_i } }
+      end],
+      glibc_arenas: [24, 26, 29, lambda do |at|
+        { malloc: Charts.glibc(arenas: 12, arenas_in_use: 150, arenas_free: 50 * at / 25, arenas_trimmable: 0) }
+      end] }.each do |id, (below, within, beyond, chart)|
+      assert_equal [nil, :info, :warning], [below, within, beyond].map { |at| severity(id, **chart.call(at)) }, id
+      assert_equal :warning, severity(id, held: { id => :warning }, **chart.call(within)), id
+      assert_equal :info, severity(id, held: { id => :info }, **chart.call(within)), id
+    end
+  end
+
+  def test_freed_pages_in_arenas_within_a_tenth_of_the_threshold
+    arenas = ->(at) { [{ index: 0, threads: 2, dirty_bytes: mebibytes(at), dirty_decay_ms: -1 }] }
+    severities = [[17], [18], [17, { dirty_pages: :warning }]].map do |at, held|
+      severity(:dirty_pages, held: held, malloc: jemalloc(dirty: 100), arenas: arenas.call(at))
+    end
+
+    assert_equal %i[info warning warning], severities
+  end
+
   def test_a_finding_that_is_never_more_than_info_stays_so
     assert_equal :info, severity(:native_memory, malloc: Charts.glibc(untracked: 50), held: { native_memory: :warning })
   end
@@ -404,6 +448,7 @@ class DoctorSinceTest < DoctorTest
 
       assert_equal [severity, mebibytes(40)], [found.severity, found.affected_bytes]
       assert_includes found.remedy, "memscope profile --pid 7 --backend=imports --seconds 30"
+      assert_includes found.remedy, "memscope census --pid 7 --gc --since before.json"
     end
   end
 
@@ -474,7 +519,7 @@ class DiagnosisTest < DoctorTest
     assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > memscope purge --pid \d+ purge$/, text)
     assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\)$/, text)
-    assert_match(/^           jemalloc returns a slab only when/, text)
+    assert_match(/^           Up to 10\.0 MiB of what is in use may be garbage\. A collection/, text)
   end
 
   # The doctor says "No problems found" only if nothing is unknown.

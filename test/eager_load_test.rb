@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require_relative "support/small_rails"
 
 # A server loads everything as it boots: a file that a killed thread was loading may be missing for all threads.
 class EagerLoadTest < MemscopeTest
@@ -58,23 +59,14 @@ class EagerLoadTest < MemscopeTest
 
   def test_rails_loads_it_with_the_application
     skip_under_sanitizer
-    %w[true false].each do |eager|
+    [true, false].each do |eager|
       waiting, = ChildProcess.run(<<~RUBY, bundler: true).json
-        require "logger"
-        require "rails"
-        require "action_controller/railtie"
-        require "memscope"
-        class App < Rails::Application
-          config.load_defaults 7.2
-          config.eager_load = #{eager}
-          config.secret_key_base = "x" * 64
-          config.logger = Logger.new(nil)
-        end
+        #{SmallRails.source(eager_load: eager)}
         App.initialize!
         #{USE}
       RUBY
 
-      assert_equal eager == "true", (waiting - APART).empty?
+      assert_equal eager, (waiting - APART).empty?
     end
   end
 end

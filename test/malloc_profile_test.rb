@@ -69,6 +69,21 @@ class MallocProfileInterruptTest < MemscopeTest
     assert_equal [true, false], ended
   end
 
+  # However long it is.
+  def test_a_lease_ends_when_it_is_over
+    slept = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile/lease])
+      lease = Memscope::MallocProfile::Lease
+      lease.define_singleton_method(:sleep) { |seconds| @slept += seconds }
+      puts JSON.generate([0.5, 90, 86_400].map do |seconds|
+        lease.instance_variable_set(:@slept, 0)
+        lease.send(:expire, "none", seconds)
+        lease.instance_variable_get(:@slept) - lease::GRACE
+      end)
+    RUBY
+
+    [0.5, 90, 86_400].zip(slept) { |asked, took| assert_in_delta asked, took, 0.001 }
+  end
+
   def test_a_process_with_a_lease_ends_at_once
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     ran = ChildProcess.run("Memscope::MallocProfile::Lease.start(seconds: 600, backend: :imports)",

@@ -84,6 +84,27 @@ class MemscopeFacadeTest < MemscopeTest
     assert_raises(ArgumentError) { Memscope.report(StringIO.new, objects: 1) }
   end
 
+  # Whatever is given: an error that names the argument, in a few words of valid text.
+  ODD = [-1, 2**64, 10**400, -0.5, Float::NAN, 1i, "", "\0", "\xff", "x" * 1_000_000, "gc".encode("UTF-16LE"), [], {},
+         :none, Object.new, Class].freeze
+
+  def test_odd_values_are_refused
+    skip_under_sanitizer
+    keywords = { ledger: %i[deep shared objects strict gc], snapshot: %i[malloc], ruby_heap: %i[collect],
+                 size_classes: %i[arena], doctor: %i[gc], purge: %i[arena dry_run settle gc],
+                 tune: %i[arena dirty_decay_ms muzzy_decay_ms background_thread], listen: %i[path] }
+
+    keywords.each { |call, names| names.product(ODD) { |name, value| assert_odd(call, name, value) } }
+  end
+
+  def assert_odd(call, name, value)
+    error = assert_raises(ArgumentError, "#{call} #{name}") { Memscope.public_send(call, name => value) }
+
+    assert_predicate error.message, :valid_encoding?
+    assert_operator error.message.bytesize, :<, 1_500
+    assert_match(/\b#{name}: given .*, allowed: /m, error.message)
+  end
+
   def test_supported
     assert_predicate Memscope, :supported?
     assert_nil Memscope.unsupported_reason

@@ -260,6 +260,8 @@ class ProfileTest < MemscopeTest
     refused('grouping: given "line"') { shop.by("line") }
     refused("grouping: given :file") { shop.to_s(by: :file) }
     refused("Memscope::Profile#to_s: limit: given 0, allowed: an Integer of 1 or more") { shop.to_s(limit: 0) }
+
+    assert_equal shop.to_s(limit: 1_000), shop.to_s(limit: 2**70)
   end
 
   def test_truncated_json

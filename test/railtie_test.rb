@@ -2,22 +2,10 @@
 
 require "tmpdir"
 require_relative "test_helper"
+require_relative "support/small_rails"
 
 class RailtieTest < MemscopeTest
   parallelize_me!
-
-  APPLICATION = <<~RUBY
-    require "logger"
-    require "rails"
-    require "action_controller/railtie"
-    require "memscope"
-    class App < Rails::Application
-      config.load_defaults 7.2
-      config.eager_load = true
-      config.secret_key_base = "x" * 64
-      config.logger = Logger.new($stdout, formatter: ->(severity, _time, _name, message) { "\#{severity} \#{message}\\n" })
-    end
-  RUBY
 
   # Replaces the listener.
   LISTENED = <<~RUBY
@@ -35,7 +23,7 @@ class RailtieTest < MemscopeTest
   RUBY
 
   def rails(script, **options)
-    ran = ChildProcess.run("#{APPLICATION}\n#{script}", bundler: true, **options)
+    ran = ChildProcess.run("#{SmallRails.source(logs: true)}\n#{script}", bundler: true, **options)
 
     assert_predicate ran, :success?, ran
     ran

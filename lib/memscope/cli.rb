@@ -37,7 +37,9 @@ module Memscope
 
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand,
-                PsCommand, ExecCommand, VersionCommand].to_h { |command| [command.title, command] }.freeze
+                PsCommand, ExecCommand, VersionCommand].to_h do |command|
+      [command.title, command]
+    end.freeze
 
     class << self
       # Runs one command.

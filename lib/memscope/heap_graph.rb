@@ -68,7 +68,8 @@ module Memscope
       # What stands between two steps, by the edge; others are not shown.
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
                 class: " class" }.freeze
-      private_constant :SIGNS
+      ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
+      private_constant :SIGNS, :ASCII
 
       # @return [Integer] objects that they lead to
       field :count, :count, null: false
@@ -86,13 +87,14 @@ module Memscope
       # @return [Integer] steps in the middle of a long path that `steps` lacks
       field :steps_left_out, :count, null: false
 
-      # @param arrow [String] what separates objects
+      # @param unicode [Boolean] false: plain ASCII, but for names
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
-      def to_s(arrow: "→")
+      def to_s(unicode: true)
         first, *others = steps
-        parts = others.map { |step| "#{sign(step)} #{arrow} #{label(step)}" }
-        parts.insert(parts.size / 2, " #{arrow} … #{steps_left_out} more") if steps_left_out.positive?
-        "#{beginning(first, others.first)}#{parts.join}".delete_prefix("::")
+        parts = others.map { |step| "#{sign(step)} → #{label(step)}" }
+        parts.insert(parts.size / 2, " → … #{steps_left_out} more") if steps_left_out.positive?
+        text = "#{beginning(first, others.first)}#{parts.join}".delete_prefix("::")
+        unicode ? text : text.gsub(/[→…×]/, ASCII)
       end
 
       private

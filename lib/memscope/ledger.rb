@@ -79,8 +79,9 @@ module Memscope
       field :pause_us, :count, null: false
       # @return [Integer, nil] fall of RSS; negative if it rose
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] memory shared with other processes before, and not after: a GC writes to the pages that a
-      #   forked process shares with its parent
+      # @return [Integer, nil] memory that other processes shared before, and that only this one has after: a GC writes
+      #   to the pages that a forked process shares with its parent. Pages that were returned do not count; nil where
+      #   the kernel hides which pages are shared
       field :unshared_bytes, :bytes
     end
 

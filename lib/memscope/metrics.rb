@@ -110,6 +110,13 @@ module Memscope
         when :snapshot then Snapshot.read
         when :cgroup then Cgroup.read
         when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
+        when :ledger, :arenas, :census then read_costly(source)
+        end
+      end
+
+      # Only if the configuration asks for it.
+      def read_costly(source)
+        case source
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
         when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
         when :census then CACHES[:census].fetch(@interval || CENSUS_INTERVAL) { Census.bounded } if @objects

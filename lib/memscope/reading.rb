@@ -329,13 +329,19 @@ module Memscope
         (@current = [Process.pid, read].freeze).last
       end
 
+      # @api private
+      # @param pid [Integer] of another process, in this one's pid namespace
+      # @return [ProcessIdentity]
+      def of(pid) = capture({ **current.to_h, started: started(pid) })
+
       private
 
       def read
         capture({ boot_id: known { File.read("/proc/sys/kernel/random/boot_id").strip },
-                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i },
-                  started: known { File.read("/proc/self/stat").rpartition(")").last.split[19]&.to_i } })
+                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i }, started: started("self") })
       end
+
+      def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
 
       # nil on a system without such a file.
       def known
@@ -432,12 +438,13 @@ module Memscope
       #
       # @api private
       # @param name [Symbol] the name of the argument
+      # @param call [String, nil] the name of the method, if it is not the kind
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
-      def check_switch(name, value)
+      def check_switch(name, value, call: nil)
         return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
 
-        raise ArgumentError, "Memscope.#{kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
+        raise ArgumentError, "Memscope.#{call || kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
       end
 
       private

@@ -85,7 +85,7 @@ class DoctorSickTest < DoctorAcceptanceTest
     finding = assert_first(:glibc_arenas, patient)
 
     assert_stuck finding, patient
-    assert_equal "MALLOC_ARENA_MAX=2", finding.remedy
+    assert_equal "memscope doctor --pid #{patient.diagnosis.pid} --gc\nMALLOC_ARENA_MAX=2", finding.remedy
     assert_operator finding.evidence[:arenas], :>=, 8
   end
 

@@ -10,13 +10,14 @@ class EnduranceTest < MemscopeTest
 
   MEBIBYTE = 1_048_576
   SECONDS = Float(ENV.fetch("MEMSCOPE_ENDURANCE_SECONDS", 4))
-  # What a worker may gain from one half of the time to the other, beside the noise of an allocator under load.
+  # What a worker may gain after the first fifth of the time: an allocator's fragments.
   GROWTH = (SECONDS > 60 ? 8 : 64) * MEBIBYTE
   PAGES = %w[/ /ledger /ledger.json?deep=1 /doctor /arenas /ruby_heap.json /mappings /workers.json /profile
              /profile/flamegraph /metrics /debug/pprof/heap].freeze
   WORK = %w[/pid /messages /churn /text].freeze
   PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
   SERVERS = { glibc: [nil, {}], jemalloc: ["libjemalloc.so.2", PROFILING] }.freeze
+  GIVEN_OUT = %i[in_use mmapped].freeze
   LEVERS = { glibc: "trim", jemalloc: "purge" }.freeze
   # Each in a process of its own, as jemalloc's profiler is on from the start or not at all.
   CASES = { imports_under_glibc: %i[imports glibc], imports_under_jemalloc: %i[imports jemalloc],
@@ -40,14 +41,18 @@ class EnduranceTest < MemscopeTest
     @failed = Queue.new
     workers = worker_pids
     profile(workers, backend)
-    @ending = now + SECONDS
-    threads = [work, work, ask_pages, ask_relayed(workers), purge(lever)]
-    watched = workers.to_h { |pid| [pid, watch(pid)] }
-    threads.each(&:join)
+    load_for(SECONDS / 5, workers, lever)
+    first = workers.to_h { |pid| [pid, settled(pid, lever)] }
+    load_for(SECONDS * 4 / 5, workers, lever)
 
     assert_empty Array.new(@failed.size) { @failed.pop }.tally
     assert_equal workers, worker_pids, "workers were lost: #{server.log}"
-    watched.each { |pid, thread| assert_flat(pid, thread.value) }
+    workers.each { |pid| assert_flat(pid, first.fetch(pid), settled(pid, lever)) }
+  end
+
+  def load_for(seconds, workers, lever)
+    @ending = now + seconds
+    [work, work, ask_pages, ask_relayed(workers), purge(lever)].each(&:join)
   end
 
   def worker_pids
@@ -94,30 +99,19 @@ class EnduranceTest < MemscopeTest
     @failed << "#{path}: #{response.code} #{response.body[0, 200]}" unless response.is_a?(Net::HTTPSuccess)
   end
 
-  # @return [Thread] its value: USS in bytes, ten times a minute or oftener
-  def watch(pid)
-    Thread.new do
-      values = []
-      while now < @ending
-        values << unique_bytes(pid)
-        sleep [SECONDS / 60, 6].min
-      end
-      values
-    end
+  # What remains of a worker without load: USS, and what malloc has given out, in bytes.
+  def settled(pid, lever)
+    client(pid).call(:purge, levers: ["gc", lever])
+    malloc = client(pid).call(:ledger, deep: true)[:malloc]
+    used = malloc.each_leaf.select { |row| GIVEN_OUT.include?(row.id) }.sum(&:bytes)
+    { uss: client(pid).call(:process_memory).uss_bytes, used: used }
   end
 
-  def unique_bytes(pid)
-    1024 * File.read("/proc/#{pid}/smaps_rollup").scan(/^Private_\w+: +(\d+) kB/).sum { |kilobytes,| kilobytes.to_i }
-  end
+  def assert_flat(pid, first, last)
+    puts "worker #{pid}: #{{ first: first, last: last }}" if SECONDS > 60
 
-  # The medians of two halves, after a fifth to warm up: requests allocate and free many megabytes.
-  def assert_flat(pid, values)
-    warm = values.drop(values.size / 5)
-    halves = warm.each_slice((warm.size / 2.0).ceil).map { |half| half.sort[half.size / 2] }
-    parts = values.each_slice([values.size / 12, 1].max).map { |part| part.sort[part.size / 2] / MEBIBYTE }
-    puts "worker #{pid}: USS in MiB, by twelfths of the time: #{parts.join(', ')}" if SECONDS > 60
-
-    assert_operator halves.last - halves.first, :<=, GROWTH, values.inspect
+    assert_operator last[:used] - first[:used], :<=, GROWTH / 4, "worker #{pid}: #{[first, last]}"
+    assert_operator last[:uss] - first[:uss], :<=, GROWTH, "worker #{pid}: #{[first, last]}"
   end
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

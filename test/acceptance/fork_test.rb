@@ -30,4 +30,33 @@ class ForkTest < MemscopeTest
 
     assert_equal 100, count
   end
+
+  # Whatever a reading has open at that moment: a memfd, a pagemap, the pipe of a child of its own.
+  both_allocators "children of a process that is reading have no file of it" do |preload|
+    others = child_json(<<~RUBY, preload: preload, requires: ["json"], timeout: 240)
+      HEAP = Array.new(300_000) { |number| number.to_s * 3 }
+      Memscope.rss # opens a file that stays open
+      files = lambda do
+        paths = Dir.children("/proc/self/fd").map { |number| "/proc/self/fd/\#{number}" }
+        paths.filter_map { |path| File.readlink(path).gsub(/\\d+/, "N") if File.symlink?(path) }.sort
+      end
+      in_child = lambda do
+        reading, writing = IO.pipe
+        pid = fork { writing.write(JSON.generate(files.call)) && exit!(true) }
+        writing.close
+        JSON.parse(reading.read).tap { reading.close && Process.wait(pid) }
+      end
+      go = Queue.new
+      [-> { Memscope.ledger(deep: true) }, -> { Memscope::RubyHeap.bounded(budget_us: 0) }].each do |read|
+        Thread.new { go.pop && loop(&read) }
+      end
+      without = in_child.call
+      2.times { go << true }
+      puts JSON.generate(Array.new(60) { in_child.call } - [without])
+      $stdout.flush
+      exit!(0)
+    RUBY
+
+    assert_empty others
+  end
 end

@@ -50,18 +50,20 @@ class GarbageTest < MemscopeTest
     end
   end
 
-  # A worker shares its heap with its master until a GC writes to it.
+  # A worker shares its heap with its master until a GC writes to it. Shared pages that are returned do not count.
   def test_what_a_collection_unshares
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])
       kept = Array.new(300_000) { |number| +"" << number.to_s }
+      dropped = Array.new(32) { "x" * 2_000_000 }
       GC.start
       reader, writer = IO.pipe
       pid = fork do
+        dropped.clear
         before = Memscope.process_memory
         collected = Memscope.ledger(gc: true).collected
         lost = Memscope.process_memory.uss_bytes - before.uss_bytes
-        writer.write(JSON.generate(lost: lost, unshared: collected.unshared_bytes))
+        writer.write(JSON.generate(lost: lost, unshared: collected.unshared_bytes, returned: collected.returned_bytes))
         exit!
       end
       writer.close
@@ -70,6 +72,7 @@ class GarbageTest < MemscopeTest
     RUBY
 
     assert_operator read["lost"], :>, MEBIBYTE
+    assert_operator read["returned"], :>, 48 * MEBIBYTE
     assert_in_delta read["lost"], read["unshared"], 2 * MEBIBYTE
   end
 

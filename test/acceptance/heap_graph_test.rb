@@ -5,9 +5,12 @@ require_relative "../support/heap_leaks"
 
 # From "it grows" to the constant that holds it: each leak in a process of its own, asked without any hint.
 class HeapGraphAcceptanceTest < MemscopeTest
-  HeapLeaks::ALL.each do |name, leak|
-    define_method("test_finds_the_holder_of_#{name}") do
-      found = child_json(<<~RUBY, requires: %w[json memscope])
+  # Under both allocators in rake battery:heap.
+  UNDER = ENV.fetch("ALLOCATORS", "glibc").split.map(&:to_sym)
+
+  UNDER.product(HeapLeaks::ALL.to_a).each do |allocator, (name, leak)|
+    define_method("test_finds_the_holder_of_#{name}_under_#{allocator}") do
+      found = child_json(<<~RUBY, requires: %w[json], preload: ChildProcess::ALLOCATORS.fetch(allocator))
         #{leak.script}
         graph = Memscope.heap_graph(top: 5)
         first = graph.paths.first

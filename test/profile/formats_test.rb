@@ -269,6 +269,35 @@ class ProfileFormatsTest < MemscopeTest
     texts(message, lines.map { |id| message.function[id - 1].name })
   end
 
+  # A profile that has six times as many stacks takes about six times as long, to load and in each format.
+  def test_the_time_grows_with_the_stacks
+    body = JSON.parse(shop.to_json)
+    few, many = [400, 2_400].map do |count|
+      stacks = body["stacks"].cycle.first(count).map.with_index { |one, index| { **one, "thread" => "t#{index % 50}" } }
+      { **body, "stacks" => stacks, "live_bytes" => stacks.sum { |stack| stack["live_bytes"] },
+                "samples" => stacks.sum { |stack| stack["samples"] } }
+    end
+    forms = %i[to_s to_html to_collapsed to_speedscope to_pprof to_firefox to_json]
+    [->(given) { Memscope::Profile.from_h(given) },
+     *forms.map { |form| ->(given) { given.public_send(form) } }].each.with_index do |form, index|
+      short, long = [few, many].map do |given|
+        given = Memscope::Profile.from_h(given) if index.positive?
+        seconds { form.call(given) }
+      end
+
+      assert_operator long, :<, (15 * short) + 0.1, [:from_h, *forms][index]
+    end
+  end
+
+  # Of this thread, in the quicker of two runs.
+  def seconds
+    Array.new(2) do
+      started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      yield
+      Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started
+    end.min
+  end
+
   def test_pprof_needs_no_gem
     ran = ChildProcess.run("print [Profiles.profile(Profiles.shop).to_pprof].pack('m0')",
                            requires: %w[memscope support/profiles], ruby_args: %W[--disable=gems -I#{__dir__}/..])

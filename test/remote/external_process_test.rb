@@ -24,6 +24,17 @@ class ExternalProcessTest < MemscopeTest
     assert_includes Memscope::ExternalProcess.rubies, process.pid
   end
 
+  # Its envelope tells it from a later process of the same pid.
+  def test_which_process_it_is
+    own = Memscope::ExternalProcess.read(Process.pid)
+    other = Memscope::ExternalProcess.read(start(requires: []).pid)
+
+    assert_equal Memscope.process_memory.process, own.process
+    assert other.process.same_machine?(own.process)
+    assert_operator other.process.started, :>, own.process.started
+    assert_equal [other.process] * 2, [other.cgroup.process, Memscope::ExternalProcess.from_h(other.to_h).process]
+  end
+
   def test_which_malloc_is_mapped
     skip_under_sanitizer
     process = start(requires: [], preload: ChildProcess::ALLOCATORS[:jemalloc], env: { "MALLOC_CONF" => "narenas:2" })

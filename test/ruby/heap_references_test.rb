@@ -5,7 +5,7 @@ require_relative "../test_helper"
 # Graphs planted in a process of their own, with retained sizes by hand.
 class HeapReferencesTest < MemscopeTest
   # Retained bytes by name, as the graph has them and as the objects' own sizes add up to.
-  PLANTED = <<~RUBY.freeze
+  PLANTED = <<~RUBY
     require "objspace"
     GC.disable
     Node = Struct.new(:first, :second, :name)

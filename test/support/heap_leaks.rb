@@ -67,7 +67,9 @@ module HeapLeaks
     methods_by_eval: Leak.new(
       held_class: /\Aimemo_/, path: "Generated",
       script: "class Generated; end
-               6_000.times { |n| Generated.class_eval(\"def generated_\#{n} = [\#{n}, :a, :b].map { |x| x.to_s * 2 }\") }"
+               6_000.times do |n|
+                 Generated.class_eval(\"def generated_\#{n} = [\#{n}, :a, :b].map { |x| x.to_s * 2 }\")
+               end"
     ),
     string_buffer: Leak.new(
       held_class: nil, path: "Log @buffer → String",

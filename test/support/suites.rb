@@ -27,7 +27,8 @@ module Suites
 
   # Tests of what another Ruby alone may change, in less than a minute: what memscope knows about Ruby's internals, and
   # what relies on that.
-  OF_RUBY = files("test/{memscope,ruby_heap,snapshot,purge,loading}_test.rb", "test/{purge,ruby_heap}/*_test.rb",
+  OF_RUBY = files("test/{memscope,ruby_heap,census,snapshot,purge,loading}_test.rb",
+                  "test/{purge,ruby_heap}/*_test.rb", "test/ruby/census_test.rb",
                   "test/engine/sampling/*_test.rb",
                   "test/acceptance/{closed_sum,compaction,trap,fork,doctor}_test.rb")
 

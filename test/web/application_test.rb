@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/charts"
 require_relative "../support/web_case"
 
 # The answers to requests that are allowed, well-formed or not.
@@ -316,6 +317,59 @@ class WebApplicationTest < WebCase
     malloc = diagnosed.diagnosis.evidence.ledger.rows.find { |row| row.id == :malloc }
 
     assert_equal malloc.detail[:trimmable_bytes], trim&.predicted_bytes
+  end
+
+  # Also where :compact can run, whose forecast is by the heap: a large one is walked in a forked child, once.
+  def test_the_overview_walks_the_heap_once
+    levers, walks = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+      Memscope::Web
+      walks = 0
+      Memscope::Purge::Compaction.define_singleton_method(:missing) { nil }
+      TracePoint.new(:c_call) { |call| walks += 1 if call.method_id == :ruby_heap }.enable do
+        diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
+        puts JSON.generate([diagnosed.forecast.levers.map(&:name), walks])
+      end
+    RUBY
+
+    assert_includes levers, "compact"
+    assert_equal 1, walks
+  end
+
+  # A badge and a sentence for each verdict without problems, the same sentence as in the text.
+  def test_the_page_tells_the_verdicts_apart
+    garbage = { ledger: { garbage_max_bytes: 192 << 20 },
+                snapshot: { gc: { **Charts.snapshot(Charts.glibc)[:gc], oldmalloc_increase_bytes: 65 << 20 } } }
+    { {} => ["✓ No problems found", "No problems found. RSS 188.0 MiB."],
+      garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB of what is in use"],
+      { process_memory: { swap_bytes: nil } } => ["● No problems found, but not all was checked", "could not be made"],
+      { ledger: { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil } } =>
+        ["<h1>No reading available</h1>", "No verdict: the RSS of this process is unknown."] }
+      .each do |chart, (badge, sentence)|
+        diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart))
+        body = page_of(diagnosis)
+
+        assert_includes body, badge
+        assert_includes body, sentence
+        assert_includes diagnosis.to_s.gsub(/\s+/, " "), sentence
+        assert_equal diagnosis.verdict == :none, body.include?("badge good")
+      end
+  end
+
+  # What the parent's own threads are to run is no command.
+  def test_the_page_has_the_remedies_that_the_text_has
+    parent = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc(tcache: 40), ledger: { pid: 7 }))
+    forked = { forked: true, parent_pid: 7 }
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc, environment: forked), since: parent)
+
+    assert_match(/Memscope\.purge\(:tcache\) # in the parent/, diagnosis.first.remedy)
+    assert_includes page_of(diagnosis), "<code>Memscope.purge(:tcache) # in the parent"
+  end
+
+  def page_of(diagnosis)
+    forecast = Memscope::Purge.run([:gc], arena: nil, dry_run: true, settle: 0)
+    diagnosed = Memscope::Web::Readings::Diagnosed.new(diagnosis, forecast)
+    readings, = counting(diagnosis_with_forecast: -> { diagnosed })
+    get("/doctor", BROWSER, on: application(readings: readings)).body
   end
 
   def test_one_thread_at_a_time_takes_a_costly_reading

@@ -98,8 +98,8 @@ static void answer_in_child(struct graph_scan *scan) {
     enum memscope_forked_progress progress;
     enum memscope_status status;
 
-    scan->child = (struct memscope_answer_child){
-        .question = &scan->question, .listing = &scan->listing, .room = &scan->room};
+    scan->child =
+        (struct memscope_answer_child){.question = &scan->question, .listing = &scan->listing, .room = &scan->room};
     status = memscope_answer_child_start(&scan->child, scan->deadline_ms);
     enable_gc(scan);
     if (status != MEMSCOPE_OK) {
@@ -110,10 +110,9 @@ static void answer_in_child(struct graph_scan *scan) {
     if (progress == MEMSCOPE_FORKED_ANSWERED)
         scan->answer = scan->child.found;
     else
-        scan->refusal =
-            progress == MEMSCOPE_FORKED_TOO_SLOW
-                ? memscope_reason_of("child_over_deadline", rb_float_new((double)scan->deadline_ms / 1000))
-                : memscope_reason("child_ended");
+        scan->refusal = progress == MEMSCOPE_FORKED_TOO_SLOW
+                            ? memscope_reason_of("child_over_deadline", rb_float_new((double)scan->deadline_ms / 1000))
+                            : memscope_reason("child_ended");
 }
 
 /* ---- before ---------------------------------------------------------------------------------------------------- */

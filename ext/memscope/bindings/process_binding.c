@@ -3,6 +3,7 @@
  */
 #include "bindings/reasons.h"
 
+#include "base/descriptors.h"
 #include "init.h"
 #include "kernel/process.h"
 
@@ -141,6 +142,7 @@ static VALUE native_process_memory(VALUE self, VALUE process) {
 }
 
 void Init_memscope_process(void) {
+    memscope_descriptors_guard();
     rb_define_singleton_method(rb_mMemscope, "rss", native_rss, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "process_memory", native_process_memory, 1);
 }

@@ -53,7 +53,7 @@ struct cell {
     struct memscope_census_sums sums;
     VALUE class; /* 0: hidden from Ruby code, so known by its type only */
     uint8_t type, kind;
-    bool owned; /* they hold variables of objects of this class */
+    uint8_t owner; /* type of the objects of this class whose variables they hold; 0: of none */
 };
 
 struct cells {
@@ -149,20 +149,18 @@ static bool holds_variables(int kind) {
     return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
 }
 
-static VALUE class_of_owner(VALUE object) {
-    VALUE owner = RBASIC(object)->klass;
-
-    return owner == 0 || RB_SPECIAL_CONST_P(owner) ? 0 : class_of(owner, RB_BUILTIN_TYPE(owner));
-}
-
-/* No cell has the key of all that hold variables, so each of them comes here. */
+/* No cell has the key that all which hold variables come with, so each of them comes here. */
 static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
     struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
+    VALUE owner = RBASIC(object)->klass;
 
-    if (holds_variables(found.kind)) {
-        found.class = class_of_owner(object);
-        found.owned = found.class != 0;
-        found.key = found.owned ? KEY(OWNED, found.class) : KEY(RUBY_T_IMEMO, found.kind + 16);
+    if (!holds_variables(found.kind))
+        return add_cell(pass, &found);
+    found.key = KEY(RUBY_T_IMEMO, found.kind + 16);
+    if (!RB_SPECIAL_CONST_P(owner)) {
+        found.owner = (uint8_t)RB_BUILTIN_TYPE(owner);
+        found.class = class_of(owner, found.owner);
+        found.key = KEY(OWNED, found.class != 0 ? found.class : found.owner);
     }
     return add_cell(pass, &found);
 }
@@ -405,10 +403,10 @@ static void write_imemo_name(int kind, char *text, size_t size) {
 static void write_name(const struct cell *cell, char *text, size_t size) {
     if (cell->class != 0)
         write_class_name(cell->class, text, size);
-    else if (cell->type == RUBY_T_IMEMO)
+    else if (cell->type == RUBY_T_IMEMO && cell->owner == 0)
         write_imemo_name(cell->kind, text, size);
     else
-        snprintf(text, size, "%s", type_name(cell->type));
+        snprintf(text, size, "%s", type_name(cell->owner != 0 ? cell->owner : cell->type));
 }
 
 static bool name_class(struct naming *naming, const struct cell *cell) {
@@ -416,7 +414,7 @@ static bool name_class(struct naming *naming, const struct cell *cell) {
     char text[LONGEST_NAME + 64];
 
     write_name(cell, text, sizeof text);
-    if (cell->owned)
+    if (cell->owner != 0)
         sums.count = sums.old_count = 0;
     return add_to_row(naming, MEMSCOPE_BY_CLASS, text, &sums);
 }

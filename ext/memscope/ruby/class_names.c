@@ -82,14 +82,14 @@ static int shown_length(VALUE name) {
     return RSTRING_LEN(name) > LONGEST_TEXT ? LONGEST_TEXT : (int)RSTRING_LEN(name);
 }
 
-static bool is_singleton(VALUE module) {
+bool memscope_is_singleton_class(VALUE module) {
     return RB_BUILTIN_TYPE(module) == RUBY_T_CLASS && RB_FL_TEST_RAW(module, RUBY_FL_SINGLETON);
 }
 
 bool memscope_is_named_module(VALUE module) {
     VALUE name;
 
-    return !is_singleton(module) && is_named(module, &name);
+    return !memscope_is_singleton_class(module) && is_named(module, &name);
 }
 
 /* By the nearest ancestor with a name. */
@@ -128,7 +128,7 @@ static uint32_t name_of_singleton(struct memscope_class_names *class_names, VALU
 static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE module) {
     VALUE name;
 
-    if (is_singleton(module))
+    if (memscope_is_singleton_class(module))
         return name_of_singleton(class_names, module);
     if (!is_named(module, &name))
         return name_anonymous(class_names, module);
@@ -138,8 +138,7 @@ static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE m
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module) {
     const struct memscope_known_name *known = place_of(class_names, module);
 
-    return known->key == module ? known->number
-                                : remember(class_names, module, look_up_module(class_names, module));
+    return known->key == module ? known->number : remember(class_names, module, look_up_module(class_names, module));
 }
 
 /* Of an object that is known by its kind or type. */

@@ -39,6 +39,8 @@ uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE
 /* Whether it has a name of its own, and is no singleton class. */
 bool memscope_is_named_module(VALUE module);
 
+bool memscope_is_singleton_class(VALUE module);
+
 /* The text of an ID, such as "@cache" or "HANDLERS"; 0 for one that has none. */
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id);
 

@@ -26,7 +26,7 @@ static bool is_wanted(const struct search *search, uint32_t node) {
 static uint64_t hash_of(const struct search *search, VALUE string, uint32_t class) {
     uint64_t hash = memscope_keyed_hash(&search->key, RSTRING_PTR(string), (size_t)RSTRING_LEN(string));
 
-    return hash ^ ((uint64_t)class << 32 | (uint64_t)RB_ENCODING_GET_INLINED(string)) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ ((uint64_t) class << 32 | (uint64_t)RB_ENCODING_GET_INLINED(string)) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static void add(struct search *search, uint32_t node) {
@@ -63,8 +63,8 @@ static void insert(struct memscope_duplicates *duplicates, uint32_t limit, uint3
         .class = content->class, .count = content->count, .length = content->length, .saved_bytes = saved};
 }
 
-static void sum_up(const struct search *search, struct memscope_duplicates *duplicates, uint32_t limit,
-                   uint32_t *count, struct memscope_string_sums *sums) {
+static void sum_up(const struct search *search, struct memscope_duplicates *duplicates, uint32_t limit, uint32_t *count,
+                   struct memscope_string_sums *sums) {
     for (size_t place = 0; place <= search->mask; place++) {
         const struct content *content = &search->contents[place];
 

@@ -8,7 +8,7 @@
 /* Strings of one class, encoding and content. */
 struct memscope_duplicates {
     uint32_t class, count;
-    uint64_t length; /* bytes of the content */
+    uint64_t length;      /* bytes of the content */
     uint64_t saved_bytes; /* if all but the largest of them were not there */
 };
 

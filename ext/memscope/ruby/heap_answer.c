@@ -69,7 +69,8 @@ static struct memscope_text text_of(struct work *work, uint32_t name) {
 
 /* ---- by class -------------------------------------------------------------------------------------------------- */
 
-static struct memscope_class_answer *class_rows(struct work *work, const struct memscope_class_row *rows, size_t count) {
+static struct memscope_class_answer *class_rows(struct work *work, const struct memscope_class_row *rows,
+                                                size_t count) {
     struct memscope_class_answer *answers = take(work, count, sizeof *answers);
 
     for (size_t index = 0; answers != NULL && index < count; index++)
@@ -142,7 +143,8 @@ struct held {
     uint64_t bytes, count;
 };
 
-/* By class, what is reached through the object only, else what is found through it. Its class it has, and does not hold. */
+/* By class, what is reached through the object only, else what is found through it. Its class it has, and does not
+ * hold. */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -176,8 +178,8 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
 /*
- * From here on, a class or module with a name is known by it, and paths begin there: everyone finds Bus, so how Ruby
- * does is of no use to a reader.
+ * From here on, a class or module with a name is known by it, and a singleton class by its owner's. Paths begin there:
+ * everyone finds Bus, so how Ruby does is of no use to a reader.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
@@ -189,10 +191,11 @@ static void begin_at_namespaces(struct work *work) {
             !memscope_reaches(&work->paths, node))
             continue;
         module = memscope_object_of(&work->references, node);
-        if (!memscope_is_named_module(module))
+        if (memscope_is_named_module(module))
+            work->paths.parent[node] = memscope_graph_root(graph);
+        else if (!memscope_is_singleton_class(module))
             continue;
         graph->node_class[node] = memscope_name_of_module(&work->references.class_names, module);
-        work->paths.parent[node] = memscope_graph_root(graph);
     }
 }
 
@@ -213,9 +216,8 @@ static memscope_edge_name name_of_global(struct work *work, uint32_t category, V
         return MEMSCOPE_EDGE_INTERNAL;
     for (size_t index = 0; index < work->question->global_count; index++)
         if (work->question->globals[index].value == to)
-            return MEMSCOPE_EDGE_NAME(
-                MEMSCOPE_EDGE_GLOBAL,
-                memscope_name_of_id(&work->references.class_names, work->question->globals[index].name));
+            return MEMSCOPE_EDGE_NAME(MEMSCOPE_EDGE_GLOBAL, memscope_name_of_id(&work->references.class_names,
+                                                                                work->question->globals[index].name));
     return MEMSCOPE_EDGE_INTERNAL;
 }
 
@@ -356,8 +358,8 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
 }
 
 /* The paths that were asked for; those to suspects come with what each holds. */
-static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count, const struct pile *piles,
-                                         const struct memscope_suspect *suspects) {
+static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count,
+                                         const struct pile *piles, const struct memscope_suspect *suspects) {
     struct memscope_heap_answer *answer = work->answer;
     size_t top = work->question->top;
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
@@ -432,8 +434,7 @@ static void find_piles(struct work *work, const struct memscope_holder *holders,
                        const struct memscope_suspect *suspects, size_t suspect_count, struct held *held,
                        struct pile *piles) {
     for (size_t index = 0; index < holder_count; index++)
-        piles[index] =
-            (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
+        piles[index] = (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
     for (size_t index = 0; index < suspect_count; index++)
         piles[MEMSCOPE_MOST_ROWS + index] =
             (struct pile){.node = suspects[index].node, .held = held_by(work, suspects[index].node, held)};
@@ -465,8 +466,7 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
 static enum memscope_status answer_holders(struct work *work) {
     struct pile *piles = memscope_array_map((size_t)2 * MEMSCOPE_MOST_ROWS, sizeof *piles);
     struct held *held = memscope_array_map(work->references.graph.names.count + 1, sizeof *held);
-    enum memscope_status status =
-        piles == NULL || held == NULL ? MEMSCOPE_NO_MEMORY : answer_piles(work, held, piles);
+    enum memscope_status status = piles == NULL || held == NULL ? MEMSCOPE_NO_MEMORY : answer_piles(work, held, piles);
 
     memscope_array_unmap(piles);
     memscope_array_unmap(held);

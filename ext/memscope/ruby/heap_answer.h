@@ -48,7 +48,7 @@ struct memscope_class_answer {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name;    /* of a class or module with a name its own, else of the object's class */
+    struct memscope_text name; /* of a class or module with a name its own, else of the object's class */
     uint64_t times;
     enum memscope_edge_kind edge; /* by which the step before refers to it */
     struct memscope_text edge_text;
@@ -64,7 +64,7 @@ struct memscope_held_answer {
 /* Shortest paths that are alike. */
 struct memscope_path_answer {
     uint64_t count, retained_bytes;
-    uint64_t accumulated_bytes; /* of a suspect; else 0 */
+    uint64_t accumulated_bytes;       /* of a suspect; else 0 */
     struct memscope_held_answer held; /* of the first object; of a suspect only */
     struct memscope_step_answer *steps;
     size_t step_count, steps_left_out; /* from the middle of a long path */
@@ -92,7 +92,7 @@ struct memscope_heap_answer {
     struct memscope_heap_part reachable, garbage;
     uint64_t reference_count;
     uint64_t target_count, unreached_target_count; /* of objects that paths were asked to */
-    uint64_t alike_count; /* of unlike paths, of which the first are in paths */
+    uint64_t alike_count;                          /* of unlike paths, of which the first are in paths */
     struct memscope_class_answer *retained, *garbage_classes;
     struct memscope_dominator_answer *dominators;
     struct memscope_path_answer *paths;

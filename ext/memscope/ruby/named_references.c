@@ -80,10 +80,9 @@ static bool read_at(const struct constant_probe *probe, uintptr_t address, void 
 static bool has_constant(const struct constant_probe *probe, const struct memscope_id_item *item, int which) {
     struct memscope_constant constant;
 
-    return item->key != 0 && MEMSCOPE_ID_OF_KEY(item->key) >> MEMSCOPE_ID_SHIFT ==
-                                 probe->names[which] >> MEMSCOPE_ID_SHIFT &&
-           read_at(probe, (uintptr_t)item->value, &constant, sizeof constant) &&
-           constant.value == probe->values[which];
+    return item->key != 0 &&
+           MEMSCOPE_ID_OF_KEY(item->key) >> MEMSCOPE_ID_SHIFT == probe->names[which] >> MEMSCOPE_ID_SHIFT &&
+           read_at(probe, (uintptr_t)item->value, &constant, sizeof constant) && constant.value == probe->values[which];
 }
 
 /* Whether there is a table with exactly the module's constants. */

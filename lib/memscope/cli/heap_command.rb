@@ -11,13 +11,14 @@ module Memscope
         A forked child of the process follows all references between its objects: a
         second for a few million, in which the process goes on. Its memory, and the time
         for which the fork stops Ruby, are printed. No content of any object is shown.
-        --paths-to prints who holds the instances of a class, and of those below it only
-        if they have no name; without it, paths lead to where memory has accumulated.
+        --paths-to prints who holds the instances of a class, not those of its
+        subclasses; without it, paths lead to where memory has accumulated.
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, "print so many rows of each list"],
                ["--strings", "look for Strings with the same content"],
-               ["--in PLACE", HeapGraph::PLACES, "fork (in a child) or process,", "which stops it for that long"]].freeze
+               ["--in PLACE", HeapGraph::PLACES, "fork (in a child) or process,",
+                "which stops it for that long"]].freeze
       DEFAULTS = { top: 10, in: :fork }.freeze
       FORMS = {
         process: { summary: "print who holds the objects of a process",

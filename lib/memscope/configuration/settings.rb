@@ -179,8 +179,8 @@ module Memscope
       },
       actions: {
         type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
-        sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge. If false, they " \
-                  "can only read."
+        sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge, collect garbage, " \
+                  "and start or stop a malloc profile. If false, they can only read."
       },
       worker_interval_seconds: {
         type: Types.seconds(1..3600), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",

@@ -50,7 +50,9 @@ module Memscope
       # @param gc [Boolean] collect garbage first
       # @param worker [Worker, nil] this process's own report on its growth
       # @return [Evidence]
+      # @raise [ArgumentError] unless `gc` is true or false
       def self.read(gc: false, worker: nil)
+        Diagnosis.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
         heap, ledger = of_objects(gc)

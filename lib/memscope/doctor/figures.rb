@@ -22,15 +22,6 @@ module Memscope
       # @return [Figures, nil] the figures of the earlier diagnosis
       attr_reader :earlier
 
-      # @return [Symbol, nil] the severity, in the last verdict, of the finding of the rule being judged; nil if the
-      #   rule found nothing then
-      attr_accessor :held
-
-      # The factor by which a number must exceed its thresholds to be unhealthy, unless the last verdict called it
-      # unhealthy.
-      MARGIN = 1.1
-      private_constant :MARGIN
-
       # @!method rss_bytes
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
@@ -42,11 +33,24 @@ module Memscope
       def initialize(evidence, earlier = nil)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
+        @margin = 1.0
         @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
       end
 
-      # @return [Float] the factor for the thresholds of the rule being judged
-      def margin = [nil, :info].include?(held) ? MARGIN : 1.0
+      # @param number [Numeric, nil]
+      # @param threshold [Numeric]
+      # @return [Boolean] whether the number is as large, also if the threshold is multiplied by the margin
+      def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
+
+      # @param margin [Float]
+      # @yield the judgement of a rule by thresholds that are multiplied by the margin
+      # @return [Object] the block's value
+      def with_margin(margin)
+        @margin = margin
+        yield
+      ensure
+        @margin = 1.0
+      end
 
       def glibc? = allocator.name == :glibc
 
@@ -204,8 +208,9 @@ module Memscope
         [free.sum - trimmable - kept, 0].max if trimmable && free.all?
       end
 
-      # @return [Boolean] whether glibc itself asks for transparent huge pages: since 2.43 it does on arm64 unless told
-      #   otherwise, before and elsewhere only with glibc.malloc.hugetlb=1. With a larger value it takes other pages
+      # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
+      #   release notes name arm64, users have seen it elsewhere), before if glibc.malloc.hugetlb=1. With a larger
+      #   value it takes pages of another kind
       def malloc_asks_for_huge_pages?
         return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
 

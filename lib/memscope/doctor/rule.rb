@@ -20,14 +20,17 @@ module Memscope
     # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
     # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
-    # Without this margin, a number that hardly moves could change the verdict from one reading to the next.
+    # Without this margin, a number that hardly moves could change the verdict from one reading to the next. It applies
+    # to the floor, to the ratio, and to whatever a lambda asks by Figures#reaches?.
     #
     # @api private
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
                    of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil }.freeze
       UNKNOWN = "its figures are missing; see the reasons"
-      private_constant :DEFAULTS, :UNKNOWN
+      # By how much numbers must exceed their thresholds to be unhealthy, unless they were in the last verdict.
+      MARGIN = 1.1
+      private_constant :DEFAULTS, :UNKNOWN, :MARGIN
 
       # @return [Symbol]
       attr_reader :id
@@ -47,32 +50,43 @@ module Memscope
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
       #   none
       def judge(figures, held = nil)
-        figures.held = held
         reason = figure(:inapplicable, figures)
         return [check(:inapplicable, reason), nil] if reason
 
         bytes = figure(:affected, figures)
         return [check(:unknown, UNKNOWN), nil] if @rule[:affected] && bytes.nil?
-        return [check(:clear), nil] unless enough?(bytes, figures) && figure(:present, figures)
+        return [check(:clear), nil] unless (severity = severity(figures, bytes))
 
-        [check(:found), finding(figures, bytes)]
+        [check(:found), finding(figures, bytes, settled(severity, figures, bytes, held))]
       end
 
       private
 
       def check(outcome, reason = nil) = { id: id, subject: @subject, outcome: outcome, reason: reason }
 
-      def enough?(bytes, figures, margin = 1.0)
+      def enough?(bytes, figures)
         return true if bytes.nil?
 
-        bytes >= margin * @rule[:floor] && bytes >= margin * @rule[:ratio] * (figures.public_send(@rule[:of]) || 0)
+        [@rule[:floor], @rule[:ratio] * (figures.public_send(@rule[:of]) || 0)].all? do |threshold|
+          figures.reaches?(bytes, threshold)
+        end
       end
 
-      def severity(figures, bytes) = enough?(bytes, figures, figures.margin) ? value(:severity, figures) : :info
+      # nil unless the rule's conditions hold.
+      def severity(figures, bytes)
+        value(:severity, figures) if enough?(bytes, figures) && figure(:present, figures)
+      end
 
-      def finding(figures, bytes)
+      # The severity of the last verdict, if it is between that beyond the margin and the one without.
+      def settled(severity, figures, bytes, held)
+        beyond = figures.with_margin(MARGIN) { severity(figures, bytes) }
+        most, least, before = [severity, beyond || :info, held || :info].map { |one| Finding::SEVERITIES.index(one) }
+        Finding::SEVERITIES[before.clamp(*[most, least].sort)]
+      end
+
+      def finding(figures, bytes, severity)
         remedy, cost = value(:remedy, figures, bytes)
-        { id: id, severity: severity(figures, bytes), confidence: value(:confidence, figures),
+        { id: id, severity: severity, confidence: value(:confidence, figures),
           title: value(:title, figures, bytes), explanation: value(:explanation, figures, bytes),
           evidence: evidence(figures), affected_bytes: bytes, remedy: remedy, remedy_cost: cost,
           **recoverable(figure(:recoverable, figures)) }
@@ -141,12 +155,32 @@ module Memscope
         # The command that judges again, after a collection.
         def collect(figures) = "memscope doctor --pid #{figures.ledger.pid} --gc"
 
+        # The commands that show which class grows: the second after some minutes.
+        def census(figures)
+          command = "memscope census --pid #{figures.ledger.pid} --gc"
+          "#{command} --json --output before.json\n#{command} --since before.json # some minutes later"
+        end
+
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
         # A sentence on how much of the memory in use may be garbage; nil below 1 MiB, as right after a collection.
         def unjudged(figures)
           bytes = figures.garbage_max_bytes
           "Up to #{size(bytes)} of what is in use may be garbage." if bytes && bytes >= MEBIBYTE
+        end
+
+        # Of free memory between used blocks: why nothing returns it, as far as these blocks are known to be in use.
+        def between_blocks(figures, reason)
+          doubt = unjudged(figures)
+          doubt ? "#{doubt} A collection may free the blocks that keep these pages." : reason
+        end
+
+        # Its remedy and the cost: garbage is collected first, where it may be what keeps the pages.
+        def after_collection(figures, remedy, cost)
+          return [remedy, cost] unless unjudged(figures)
+
+          ["#{collect(figures)}\n#{remedy}",
+           "the first takes a full GC, and shows whether garbage keeps these pages; the second #{cost}"]
         end
 
         # "61 %"

@@ -134,11 +134,12 @@ module Memscope
 
         def expire(token, seconds)
           tick = [TICK, seconds / TICKS].max
-          (seconds / tick).floor.times do
+          ticks = (seconds / tick).floor
+          ticks.times do
             sleep(tick)
             @lock.synchronize { mark if @token == token && held? }
           end
-          sleep(GRACE + tick)
+          sleep(seconds - (ticks * tick) + GRACE)
           @lock.synchronize do
             next unless @token == token
 

@@ -61,8 +61,8 @@ module Memscope
     COLLECTING = %w[gc collect].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.
-    OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :diagnosis_with_forecast, :malloc_profile_state,
-           :malloc_profile_snapshot].freeze
+    OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :diagnosis_with_forecast,
+           :malloc_profile_state, :malloc_profile_snapshot].freeze
 
     # Nesting levels of a request's JSON: the request, its options, the list of levers.
     DEPTH = 3

@@ -68,7 +68,7 @@ module Memscope
       client = Client.new(pid)
       client.check
       files = Files.new(pid)
-      envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid, at: Clock.time }
+      envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid, at: Clock.time, process: ProcessIdentity.of(pid) }
       group = Cgroup.capture(Native.cgroup(pid.to_s, "/proc", "/sys/fs/cgroup"), envelope) if cgroup
       body = files.body.update(listens: client.listens?, cgroup: group)
       capture(body.update(cost: Cost.of(:T2, Cost.now - began)), envelope)

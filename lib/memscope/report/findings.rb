@@ -12,6 +12,37 @@ module Memscope
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
       private_constant :WORDS, :MARGIN, :EXPLAINED
 
+      class << self
+        include Quantity
+
+        # Where something is unknown, the absence of problems is not a verdict.
+        #
+        # @param diagnosis [Diagnosis] one without problems
+        # @return [String] a sentence or two
+        def without_problems(diagnosis)
+          verdict = case diagnosis.verdict
+                    when :unknown then return "No verdict: the RSS of this process is unknown."
+                    when :garbage then "No verdict yet: up to #{garbage(diagnosis)} of what is in use may be garbage"
+                    when :incomplete then incomplete(diagnosis.checked)
+                    else "No problems found"
+                    end
+          "#{verdict}. #{rss(diagnosis.evidence.ledger)}."
+        end
+
+        # @param ledger [Ledger]
+        # @return [String]
+        def rss(ledger) = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
+
+        private
+
+        def garbage(diagnosis) = size(diagnosis.find { |finding| finding.id == :possible_garbage }.affected_bytes)
+
+        def incomplete(checks)
+          unknown, made = checks.partition { |check| check.outcome == :unknown }
+          "No problems found by #{counted(made.size, 'checks')}; #{count(unknown.size)} could not be made, see below"
+        end
+      end
+
       private
 
       def ledger = @reading.evidence.ledger
@@ -34,25 +65,9 @@ module Memscope
          *collected]
       end
 
-      # If something is unknown, the absence of problems is not a verdict.
-      def clear = [@page.wrapped(without_problems), *collected]
+      def clear = [@page.wrapped(self.class.without_problems(@reading)), *collected]
 
-      def without_problems
-        case @reading.verdict
-        when :unknown then "No verdict: the RSS of this process is unknown."
-        when :garbage
-          most = @reading.find { |finding| finding.id == :possible_garbage }.affected_bytes
-          "No verdict yet: up to #{size(most)} of what is in use may be garbage. #{rss}."
-        when :incomplete
-          unknown, made = @reading.checked.partition { |check| check.outcome == :unknown }
-          "No problems found by #{counted(made.size,
-                                          'checks')}; #{count(unknown.size)} could not be made, see below. " \
-            "#{rss}."
-        else "No problems found. #{rss}."
-        end
-      end
-
-      def rss = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
+      def rss = self.class.rss(ledger)
 
       # What the requested collection did.
       def collected = ledger.collected ? [@page.wrapped(LedgerPage.of_collection(ledger.collected))] : []

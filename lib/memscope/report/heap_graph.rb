@@ -13,6 +13,12 @@ module Memscope
       FEW = 5
       private_constant :MARGIN, :FEW
 
+      # As ReadingPage.
+      def initialize(reading, unicode: true, **display)
+        @unicode = unicode
+        super
+      end
+
       private
 
       def sections
@@ -28,7 +34,7 @@ module Memscope
       end
 
       def paths
-        return [@page.wrapped("nothing is known of #{@reading.paths_to}: no object of that name is reachable")] if none?
+        return [@page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}")] if none?
         return [] if @reading.paths.empty?
 
         [@page.highlighted("      MiB  #{@reading.paths_to ? sought : 'where memory has accumulated'}"),
@@ -37,16 +43,22 @@ module Memscope
 
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
 
+      def unreached
+        return "there is no object of a class of that name" unless @reading.unreachable_target_count&.positive?
+
+        "#{counted(@reading.unreachable_target_count, 'objects')} are garbage"
+      end
+
       def sought
-        shown = " (the first #{@reading.paths.size})" if @reading.path_count > @reading.paths.size
-        "retained by #{counted(@reading.target_count, 'objects')}: #{@reading.paths_to}, on " \
-          "#{counted(@reading.path_count, 'unlike paths')}#{shown}"
+        shown = ", the first #{@reading.paths.size} of them" if @reading.path_count > @reading.paths.size
+        "paths to #{@reading.paths_to} (#{counted(@reading.target_count, 'objects')}): " \
+          "#{counted(@reading.path_count, 'kinds')}#{shown}"
       end
 
       def path_lines(bytes, path)
         count = " (#{count(path.count)} alike)" if path.count > 1
         held = ", holding #{count(path.held_count)} #{path.held_class}" if path.held_class
-        wrapped(bytes, "#{path}#{held}#{count}")
+        wrapped(bytes, "#{path.to_s(unicode: @unicode)}#{held}#{count}")
       end
 
       def wrapped(bytes, text)
@@ -70,7 +82,7 @@ module Memscope
 
       def dominator_lines(dominator)
         held = ", holding #{count(dominator.held_count)} #{dominator.held_class}" if dominator.held_class
-        wrapped(dominator.retained_bytes, "#{dominator.path || dominator.name}#{held}")
+        wrapped(dominator.retained_bytes, "#{dominator.path&.to_s(unicode: @unicode) || dominator.name}#{held}")
       end
 
       def garbage
@@ -94,7 +106,9 @@ module Memscope
       def listed(heading, rows)
         return [] if rows.empty?
 
-        [@page.highlighted(heading), *rows.map { |row| @page.cut(row.join("  ").sub(/\A  /, "").rstrip, @page.width) }]
+        [@page.highlighted(heading), *rows.map do |row|
+          @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width)
+        end]
       end
 
       def cost

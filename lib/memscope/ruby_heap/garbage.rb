@@ -36,18 +36,16 @@ module Memscope
         #
         # @return [Hash{Symbol => Integer, nil}] the body of a Ledger::Collected
         def collect
-          before = ProcessMemory.read
+          shared = Native.inherited
+          before = ProcessMemory.read.rss_bytes
           began = Cost.now
           GC.start
           pause = Cost.now - began
-          after = ProcessMemory.read
-          { pause_us: pause, returned_bytes: fall(before.rss_bytes, after.rss_bytes),
-            unshared_bytes: fall(before.shared_bytes, after.shared_bytes)&.clamp(0, nil) }
+          after = ProcessMemory.read.rss_bytes
+          unshared = Native.unshared(shared) if shared.is_a?(String) # else why the kernel hides it, as the ledger says
+          { pause_us: pause, returned_bytes: before && after && (before - after),
+            unshared_bytes: (unshared if unshared.is_a?(Integer)) }
         end
-
-        private
-
-        def fall(before, after) = before && after && (before - after)
       end
     end
   end

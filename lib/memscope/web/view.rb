@@ -170,15 +170,6 @@ module Memscope
         [least, most].map { |one| (one * 100).ceil * 10 }.uniq.join(" to ").concat(" ms")
       end
 
-      # @param finding [Finding]
-      # @param pid [Integer]
-      # @return [String] its remedy, as a command of the shell if it is a purge
-      def remedy(finding, pid)
-        finding.remedy.gsub(/^Memscope\.purge(?:\([^)]*\))?(?=\s*(?:#|$))/) do |call|
-          ["memscope purge --pid #{pid}", *call.scan(/(?<=:)\w+/)].join(" ")
-        end
-      end
-
       # @return [String] the predicted effect of a lever
       def predicted(lever)
         bytes = lever.predicted or return "unknown until run"

@@ -1,8 +1,10 @@
 #include "../expect.h"
 #include "base/own_memory.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -37,6 +39,42 @@ static void expect_readings(const struct memscope_own_memory *memory, uintptr_t 
         EXPECT(values[index] == (index % 3 == 1 ? 0 : SEEN));
 }
 
+/* What only this process maps. */
+static long own_kib(void) {
+    FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long kib, sum = 0;
+
+    EXPECT(rollup != NULL);
+    while (fgets(line, sizeof line, rollup) != NULL)
+        if (sscanf(line, "Private_Clean: %ld", &kib) == 1 || sscanf(line, "Private_Dirty: %ld", &kib) == 1)
+            sum += kib;
+    fclose(rollup);
+    return sum;
+}
+
+/* A forked child reads what it shares with its parent, and shares it still. */
+static void expect_sharing(void) {
+    static char heap[16 << 20], copy[64 << 10];
+    int status;
+    pid_t child;
+
+    memset(heap, 1, sizeof heap);
+    child = fork();
+    if (child == 0) {
+        struct memscope_own_memory memory;
+        long before;
+
+        memset(copy, 1, sizeof copy);
+        EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_OK);
+        before = own_kib();
+        for (size_t at = 0; at < sizeof heap; at += sizeof copy)
+            EXPECT(memscope_own_memory_read(&memory, (uintptr_t)heap + at, copy, sizeof copy));
+        _exit(own_kib() - before < 2 << 10 ? 0 : 1);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(void) {
     struct memscope_own_memory memory;
     struct memscope_range window;
@@ -55,6 +93,7 @@ int main(void) {
     EXPECT(window.end - window.start == 65536);
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
+    expect_sharing();
 
     /* With this limit, a write to any file, even a memfd, would kill the process with SIGXFSZ. */
     EXPECT(setrlimit(RLIMIT_FSIZE, &no_files) == 0);
@@ -64,6 +103,7 @@ int main(void) {
     EXPECT(window.end == window.start);
     expect_readings(&memory, (uintptr_t)mapped);
     memscope_own_memory_close(&memory);
+    expect_sharing();
 
     /* A process that is neither dumpable nor root may not open /proc/self/mem, but may create a memfd. */
     EXPECT(getuid() != 0 || setuid(NOBODY) == 0);

@@ -146,7 +146,7 @@ static void test_nodes_are_ranked(void) {
     uproot(&planted);
 }
 
-/* A tree's nodes hold each other: what they retain counts once, for those paths that lead to the outermost. */
+/* A tree's nodes hold each other: what those with alike paths retain counts once, and what all retain too. */
 static void test_targets_in_targets(void) {
     struct planted planted;
 
@@ -154,7 +154,13 @@ static void test_targets_in_targets(void) {
     ask(&planted, "Tree", NULL, 0, 8);
     EXPECT(found.targets == 4 && found.retained == 3115 && found.all_alike == 2);
     expect_alike(&planted, 0, "1 retain 3115: vm → Class → Tree");
-    expect_alike(&planted, 1, "3 retain 0: vm → Class → Tree → Hash → Tree");
+    expect_alike(&planted, 1, "3 retain 3005: vm → Class → Tree → Hash → Tree");
+    ask(&planted, "", (const uint32_t[]){5, 1, 1}, 3, 8);
+    EXPECT(found.targets == 2 && found.retained == 3115);
+    expect_alike(&planted, 0, "1 retain 5: vm → Class → Tree → Hash → Tree ×2");
+    ask(&planted, "", (const uint32_t[]){5, 3, 4}, 3, 8);
+    EXPECT(found.targets == 3 && found.all_alike == 1 && found.retained == 3005);
+    expect_alike(&planted, 0, "3 retain 3005: vm → Class → Tree → Hash → Tree");
     uproot(&planted);
 }
 

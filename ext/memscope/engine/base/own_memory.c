@@ -1,5 +1,7 @@
 #include "base/own_memory.h"
 
+#include "base/descriptors.h"
+
 #include <string.h>
 
 #ifdef __linux__
@@ -12,12 +14,6 @@
 #include <unistd.h>
 
 #define WINDOW_BYTES ((size_t)64 << 10) /* small enough to be still in the CPU cache when it is copied out */
-#ifndef MFD_CLOEXEC
-#define MFD_CLOEXEC 0x0001U
-#endif
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 and newer may refuse a memfd without it (vm.memfd_noexec) */
-#endif
 
 /* Uses syscall because sanitizers check the memory passed to pwrite. Three zeros make offset 0 in every ABI. */
 static bool read_through_window(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
@@ -45,13 +41,6 @@ static bool reads(const struct memscope_own_memory *memory) {
     return memscope_own_memory_read(memory, (uintptr_t)&probe, &seen, sizeof seen) && seen == probe;
 }
 
-/* Uses syscall because glibc has memfd_create and its flags only since 2.27. */
-static int create_file(void) {
-    int descriptor = (int)syscall(SYS_memfd_create, "memscope", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
-
-    return descriptor < 0 && errno == EINVAL ? (int)syscall(SYS_memfd_create, "memscope", MFD_CLOEXEC) : descriptor;
-}
-
 /* A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ. */
 static bool may_write(void) {
     struct rlimit limit;
@@ -62,7 +51,7 @@ static bool may_write(void) {
 static enum memscope_status open_window(struct memscope_own_memory *memory) {
     if (!may_write())
         return MEMSCOPE_DENIED;
-    memory->descriptor = create_file();
+    memory->descriptor = memscope_descriptor_of_memory("memscope");
     if (memory->descriptor < 0 || ftruncate(memory->descriptor, WINDOW_BYTES) != 0)
         return memscope_status_of_errno(errno);
     memory->window = mmap(NULL, WINDOW_BYTES, PROT_READ, MAP_SHARED, memory->descriptor, 0);
@@ -75,7 +64,7 @@ static enum memscope_status open_window(struct memscope_own_memory *memory) {
 }
 
 static enum memscope_status open_file_of_memory(struct memscope_own_memory *memory) {
-    memory->descriptor = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    memory->descriptor = memscope_descriptor_open("/proc/self/mem", O_RDONLY);
     if (memory->descriptor < 0)
         return memscope_status_of_errno(errno);
     return reads(memory) ? MEMSCOPE_OK : MEMSCOPE_IO;
@@ -99,7 +88,7 @@ void memscope_own_memory_close(struct memscope_own_memory *memory) {
     if (memory->window != NULL)
         munmap((void *)memory->window, WINDOW_BYTES);
     if (memory->descriptor >= 0)
-        close(memory->descriptor);
+        memscope_descriptor_close(memory->descriptor);
     memory->window = NULL;
     memory->descriptor = -1;
 }

@@ -1,12 +1,14 @@
 #include "base/text_file.h"
 
+#include "base/descriptors.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length) {
     size_t filled = 0;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = memscope_descriptor_open(path, O_RDONLY);
 
     *length = 0;
     if (descriptor < 0)
@@ -19,14 +21,14 @@ enum memscope_status memscope_text_file_read(const char *path, char *buffer, siz
         if (count < 0) {
             enum memscope_status status = memscope_status_of_errno(errno);
 
-            close(descriptor);
+            memscope_descriptor_close(descriptor);
             return status;
         }
         if (count == 0)
             break;
         filled += (size_t)count;
     }
-    close(descriptor);
+    memscope_descriptor_close(descriptor);
     buffer[filled] = '\0';
     *length = filled;
     return filled + 1 == capacity ? MEMSCOPE_TRUNCATED : MEMSCOPE_OK;

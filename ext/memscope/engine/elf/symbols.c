@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "elf/elf_reading.h"
 
 #define EXECUTABLE "/proc/self/exe" /* opens the file that is executed, even when it is deleted or replaced */
@@ -138,12 +139,12 @@ static bool read_descriptor(const void *context, uint64_t position, void *into, 
 static enum memscope_status open_file(const char *path, int *descriptor) {
     struct stat status;
 
-    *descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    *descriptor = memscope_descriptor_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (*descriptor < 0)
         return memscope_status_of_errno(errno);
     if (fstat(*descriptor, &status) == 0 && S_ISREG(status.st_mode))
         return MEMSCOPE_OK;
-    close(*descriptor);
+    memscope_descriptor_close(*descriptor);
     *descriptor = -1;
     return MEMSCOPE_NOT_FOUND;
 }
@@ -186,7 +187,7 @@ static void read_debug_file(struct memscope_symbols *symbols, struct memscope_sy
     if (read_file(symbols, object, build_id, &descriptor, &file) == MEMSCOPE_OK)
         object->complete =
             memscope_elf_file_functions(&file, &object->loaded, &symbols->scratch, &object->functions) == MEMSCOPE_OK;
-    close(descriptor);
+    memscope_descriptor_close(descriptor);
 }
 
 static void read_symbols(struct memscope_symbols *symbols, struct memscope_symbol_object *object) {
@@ -209,7 +210,7 @@ static void read_symbols(struct memscope_symbols *symbols, struct memscope_symbo
             object->file = status;
     }
     if (descriptor >= 0)
-        close(descriptor);
+        memscope_descriptor_close(descriptor);
     if (!object->complete)
         read_debug_file(symbols, object, &build_id);
     (void)memscope_elf_image_functions(&image, &file, &object->loaded, &symbols->scratch, &object->exported);

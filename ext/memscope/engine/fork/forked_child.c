@@ -4,6 +4,8 @@
 
 #ifdef __linux__
 
+#include "base/descriptors.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -198,7 +200,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     int ends[2], error;
 
     memset(child, 0, sizeof *child);
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    if (!memscope_descriptors_of_pipe(ends))
         return memscope_status_of_errno(errno);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -211,9 +213,9 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     child->cpu_ns = ns_of(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
     child->pause_ns = ns_of(CLOCK_MONOTONIC) - start;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    close(ends[1]);
+    memscope_descriptor_close(ends[1]);
     if (child->pid < 0) {
-        close(ends[0]);
+        memscope_descriptor_close(ends[0]);
         memset(child, 0, sizeof *child);
         return refusal(error);
     }
@@ -227,7 +229,7 @@ static void reap(struct memscope_forked_child *child) {
     while (waitpid(child->pid, NULL, __WALL) < 0 && errno == EINTR)
         continue;
     child->pid = 0;
-    close(child->answer);
+    memscope_descriptor_close(child->answer);
 }
 
 enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,

@@ -24,6 +24,7 @@ struct signature {
     uint32_t shortest; /* a target */
     uint32_t length;   /* of the path to it */
     uint32_t first;    /* the smallest place of one in the list of nodes, counted from 1 */
+    uint32_t end;      /* positions below are dominated by one of them */
     uint64_t retained;
 };
 
@@ -231,25 +232,22 @@ static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *si
     return true;
 }
 
-static bool add_target(struct path_scan *scan, uint32_t node, bool outermost, struct memscope_paths_found *found) {
-    uint64_t retained = outermost ? scan->asked->dominators->retained[node] : 0;
+/* The number of the signature that the target was added to; 0: no memory. */
+static uint32_t add_target(struct path_scan *scan, uint32_t node) {
     struct signature *signature;
     uint32_t number, parent = scan->paths->parent[node], length;
 
     if (!signature_of_way(scan, parent, &number) || (number = follow(scan, number, node, true)) == 0)
-        return false;
+        return 0;
     signature = &scan->signatures[number];
     length = scan->length_of[parent] + 1;
     if (signature->count++ == 0 || length < signature->length) {
         signature->shortest = node;
         signature->length = length;
     }
-    signature->retained += retained;
     if (scan->place_of != NULL && scan->place_of[node] < signature->first)
         signature->first = scan->place_of[node];
-    found->targets++;
-    found->retained += retained;
-    return true;
+    return number;
 }
 
 static bool is_target(const struct path_scan *scan, uint32_t node) {
@@ -259,20 +257,26 @@ static bool is_target(const struct path_scan *scan, uint32_t node) {
                                   : scan->graph->node_class[node] == scan->asked->class_name;
 }
 
-/* Preorder: up to `end`, a target dominates what is found. */
+/* In preorder, so that what a target dominates follows it. */
 static bool add_targets(struct path_scan *scan, struct memscope_paths_found *found) {
     const struct memscope_dominators *dominators = scan->asked->dominators;
 
     for (uint32_t position = 0, end = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position];
-        bool outermost = position >= end;
+        uint32_t node = dominators->order[position], after = position + dominators->dominated[position], number;
 
         if (!is_target(scan, node))
             continue;
-        if (outermost)
-            end = position + dominators->dominated[position];
-        if (!add_target(scan, node, outermost, found))
+        if ((number = add_target(scan, node)) == 0)
             return false;
+        found->targets++;
+        if (position >= end) {
+            found->retained += dominators->retained[node];
+            end = after;
+        }
+        if (position >= scan->signatures[number].end) {
+            scan->signatures[number].retained += dominators->retained[node];
+            scan->signatures[number].end = after;
+        }
     }
     for (uint32_t slot = 0; slot < scan->graph->slot_count; slot++)
         found->not_reached +=
@@ -280,27 +284,46 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
     return true;
 }
 
-static bool is_outermost(const struct path_scan *scan, uint32_t node) {
-    const uint32_t *dominator = scan->asked->dominators->dominator;
+/* Adds what a target retains, unless another one, or another one with its signature, does. */
+static void add_retained(struct path_scan *scan, const uint32_t *signature_of_place, uint32_t node,
+                         struct memscope_paths_found *found) {
+    const struct memscope_dominators *dominators = scan->asked->dominators;
+    uint32_t number = signature_of_place[scan->place_of[node]];
+    bool within = false, within_alike = false;
 
-    for (node = dominator[node]; node < scan->graph->slot_count; node = dominator[node])
-        if (scan->place_of[node] != 0)
-            return false;
-    return true;
+    for (uint32_t above = dominators->dominator[node]; above < scan->graph->slot_count && !within_alike;
+         above = dominators->dominator[above])
+        if (scan->place_of[above] != 0) {
+            within = true;
+            within_alike = signature_of_place[scan->place_of[above]] == number;
+        }
+    if (!within)
+        found->retained += dominators->retained[node];
+    if (!within_alike)
+        scan->signatures[number].retained += dominators->retained[node];
 }
 
 /* The same without a look at all nodes. */
 static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found *found) {
-    for (uint32_t index = 0; index < scan->asked->node_count; index++) {
-        uint32_t node = scan->asked->nodes[index];
+    uint32_t signature_of_place[FEW_TARGETS + 1] = {0};
+    const uint32_t *nodes = scan->asked->nodes;
 
-        if (node >= scan->graph->slot_count || scan->place_of[node] != index + 1)
+    for (uint32_t place = 1; place <= scan->asked->node_count; place++) {
+        uint32_t node = nodes[place - 1];
+
+        if (node >= scan->graph->slot_count || scan->place_of[node] != place)
             continue;
-        if (!memscope_reaches(scan->paths, node))
+        if (!memscope_reaches(scan->paths, node)) {
             found->not_reached += scan->graph->type[node] != 0;
-        else if (!add_target(scan, node, is_outermost(scan, node), found))
+            continue;
+        }
+        if ((signature_of_place[place] = add_target(scan, node)) == 0)
             return false;
+        found->targets++;
     }
+    for (uint32_t place = 1; place <= scan->asked->node_count; place++)
+        if (signature_of_place[place] != 0)
+            add_retained(scan, signature_of_place, nodes[place - 1], found);
     return true;
 }
 

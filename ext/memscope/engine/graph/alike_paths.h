@@ -24,7 +24,7 @@ struct memscope_path_step {
 
 struct memscope_alike_paths {
     uint32_t count;    /* of objects */
-    uint64_t retained; /* by those of the objects that no other of them dominates */
+    uint64_t retained; /* by these objects together; other paths may lead to objects within them */
 
     /* The shortest of the paths. If it is too long, as many steps from its middle are left out. */
     struct memscope_path_step steps[MEMSCOPE_PATH_STEPS];
@@ -58,7 +58,7 @@ struct memscope_paths_found {
 /*
  * At most `top`, those that retain most first; for nodes that are not ranked, in their order. An edge on the way to
  * the targets is named once, and one out of arrays, hashes, structs and Ruby's internal objects only if it is in the
- * answer. Maps 16 bytes a node, and 100 for each path unlike the others, while it looks.
+ * answer. Maps 16 bytes a node, and 110 for each path unlike the others, while it looks.
  */
 enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
                                                struct memscope_alike_paths *alike, size_t top,

@@ -1,5 +1,6 @@
 #include "kernel/cgroup.h"
 
+#include "base/descriptors.h"
 #include "base/text_file.h"
 
 #include <errno.h>
@@ -522,7 +523,7 @@ static void search_mounts(struct search *search) {
 
     search->status = MEMSCOPE_NOT_FOUND;
     if (join(path, sizeof path, search->proc_root, "/self/mountinfo") == MEMSCOPE_OK)
-        lines.descriptor = open(path, O_RDONLY | O_CLOEXEC);
+        lines.descriptor = memscope_descriptor_open(path, O_RDONLY);
     if (lines.descriptor < 0) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s%s", search->is_v2 ? "" : "/",
                  search->is_v2 ? "" : search->controller);
@@ -532,7 +533,7 @@ static void search_mounts(struct search *search) {
     while (search->status != MEMSCOPE_OK && (line = next_line(&lines)))
         if (memscope_cgroup_parse_mount(line, search->controller, &mount) && mount.is_v2 == search->is_v2)
             try_mount(search, mount.point, mount.root);
-    close(lines.descriptor);
+    memscope_descriptor_close(lines.descriptor);
 }
 
 /* Finds the process's group of the controller and sets search->path. */

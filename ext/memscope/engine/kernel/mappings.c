@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/range.h"
 
 #include "base/text_file.h"
@@ -173,7 +174,7 @@ static enum memscope_status read_and_parse(const char *path, const struct memsco
     ssize_t count = 1;
     struct parser parser;
     enum memscope_status status = begin(&parser, memory, mappings);
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = memscope_descriptor_open(path, O_RDONLY);
 
     if (descriptor < 0)
         return memscope_status_of_errno(errno);
@@ -188,7 +189,7 @@ static enum memscope_status read_and_parse(const char *path, const struct memsco
         if (filled == sizeof window)
             status = MEMSCOPE_MALFORMED;
     }
-    close(descriptor);
+    memscope_descriptor_close(descriptor);
     return status;
 }
 

@@ -2,6 +2,8 @@
 
 #ifdef __linux__
 
+#include "base/descriptors.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -70,12 +72,12 @@ static bool read_dynamic_linker(int file, char *linker) {
 
 enum memscope_status memscope_program_dynamic_linker(const char *path, char *linker) {
     enum memscope_status status;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = memscope_descriptor_open(path, O_RDONLY);
 
     if (file < 0)
         return memscope_status_of_errno(errno);
     status = read_dynamic_linker(file, linker) ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
-    close(file);
+    memscope_descriptor_close(file);
     return status;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "kernel/process.h"
 
 /* linux/fs.h of Linux 6.7; declared here because the headers of the build machine may be older than its kernel. */
@@ -280,7 +281,7 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
                                        const struct memscope_mappings_memory *memory,
                                        struct memscope_residency *residency) {
     struct collector collector = {.scratch = memory->list};
-    int descriptor = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    int descriptor = memscope_descriptor_open("/proc/self/pagemap", O_RDONLY);
     enum memscope_status status;
 
     if (descriptor < 0)
@@ -292,7 +293,7 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
         residency->refusal = status;
         status = read_pagemap(descriptor, mappings, memory, &collector, residency);
     }
-    close(descriptor);
+    memscope_descriptor_close(descriptor);
     residency->ranges = collector.ranges;
     residency->range_count = collector.count;
     residency->resident_bytes = collector.bytes;

@@ -2,6 +2,8 @@
 
 #ifdef __linux__
 
+#include "base/descriptors.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -27,7 +29,7 @@ enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, str
     sharing->entries = memscope_scratch_take(scratch, BATCH * sizeof *sharing->entries);
     if (sharing->entries == NULL)
         return MEMSCOPE_NO_MEMORY;
-    sharing->descriptor = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    sharing->descriptor = memscope_descriptor_open("/proc/self/pagemap", O_RDONLY);
     if (sharing->descriptor >= 0)
         return MEMSCOPE_OK;
     sharing->entries = NULL;
@@ -36,7 +38,7 @@ enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, str
 
 void memscope_sharing_close(struct memscope_sharing *sharing) {
     if (sharing->entries != NULL)
-        close(sharing->descriptor);
+        memscope_descriptor_close(sharing->descriptor);
     sharing->entries = NULL;
 }
 

@@ -1,5 +1,6 @@
 #include "sampling/jemalloc_profile.h"
 
+#include "base/descriptors.h"
 #include "base/text_file.h"
 #include "malloc/allocator.h"
 #include "malloc/jemalloc_keys.h"
@@ -302,7 +303,7 @@ static enum memscope_status parse_file(int descriptor, struct memscope_scratch *
 
 enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
                                                     struct memscope_sampled_stacks *stacks) {
-    int descriptor = memfd_create("memscope profile", MFD_CLOEXEC);
+    int descriptor = memscope_descriptor_of_memory("memscope profile");
     enum memscope_status status;
 
     if (descriptor < 0)
@@ -310,7 +311,7 @@ enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scr
     status = dump_into(descriptor);
     if (status == MEMSCOPE_OK)
         status = parse_file(descriptor, scratch, stacks);
-    close(descriptor);
+    memscope_descriptor_close(descriptor);
     return status;
 }
 

@@ -18,12 +18,12 @@ module Memscope
           end,
           affected: :unused_huge_bytes,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
-          severity: ->(f) { f.unused_huge_bytes - f.trimmable_bytes >= FLOOR ? :warning : :info },
+          severity: ->(f) { f.reaches?(f.unused_huge_bytes - f.trimmable_bytes, FLOOR) ? :warning : :info },
           recoverable: "It is unknown which of these pages would be resident without huge pages.",
           title: ->(_, bytes) { "up to #{size(bytes)} is resident because malloc asked for huge pages" },
           explanation: lambda do |f|
             "All 2 MiB of a huge page are resident, however little of it is used. glibc asks for them for all of its " \
-              "heap (glibc.malloc.hugetlb=1, the default on arm64 since 2.43): " \
+              "heap (glibc.malloc.hugetlb=1, or its default since 2.43, at least on arm64): " \
               "#{size(f.process_memory.anonymous_huge_bytes)} is in huge pages, #{size(f.unused_bytes)} of malloc is " \
               "resident but unused."
           end,
@@ -39,8 +39,8 @@ module Memscope
           floor: FLOOR, ratio: 0.10,
           severity: lambda do |f|
             bytes = f.trim_gain.is_a?(Range) ? f.trim_gain.end : 0
-            much = f.of_rss(bytes) >= 0.45 * f.margin && bytes >= 2 * FLOOR * f.margin
-            much || bytes > 1.36 * f.margin * f.gc_room ? :warning : :info
+            much = f.reaches?(f.of_rss(bytes), 0.45) && f.reaches?(bytes, 2 * FLOOR)
+            much || f.reaches?(bytes, 1.36 * f.gc_room) ? :warning : :info
           end,
           recoverable: :trim_gain,
           title: lambda do |f, bytes|
@@ -77,10 +77,14 @@ module Memscope
         glibc_arenas: {
           subject: "too many glibc arenas",
           affected: ->(f) { f.unreturnable_bytes(:arenas) },
-          present: ->(f) { f.glibc_arenas > 2 && f.unreturnable_bytes(:arenas) >= 0.25 * f.bytes(:malloc, :arenas) },
+          present: lambda do |f|
+            f.glibc_arenas > 2 && f.reaches?(f.unreturnable_bytes(:arenas), 0.25 * f.bytes(:malloc, :arenas))
+          end,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
-          recoverable: "It is parts of pages between used blocks, which only the same arena can reuse: a trim " \
-                       "returns none of it.",
+          recoverable: lambda do |f|
+            between_blocks(f, "It is parts of pages between used blocks, which only the same arena can reuse: a trim " \
+                              "returns none of it.")
+          end,
           title: ->(f, bytes) { "#{size(bytes)} is free in #{f.glibc_arenas} arenas, where few threads can use it" },
           explanation: lambda do |f, bytes|
             "Each thread allocates from one arena and cannot use memory that is free in another: " \
@@ -94,15 +98,21 @@ module Memscope
               free_bytes: f.bytes(:malloc, :arenas, :free),
               thread_cache_bytes: f.bytes(:malloc, :arenas, :thread_caches) }
           end,
-          remedy: ["MALLOC_ARENA_MAX=2",
-                   "requires a restart; threads that allocate without the GVL may contend for arena locks"]
+          remedy: lambda do |f|
+            after_collection(f, "MALLOC_ARENA_MAX=2",
+                             "requires a restart; threads that allocate without the GVL may contend for arena locks")
+          end
         },
         glibc_holes: {
           subject: "free parts of pages that no trim returns",
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
-          recoverable: "It is parts of pages between used blocks: a trim returns none of it.",
-          title: ->(_, bytes) { "#{size(bytes)} is free between used blocks; no trim returns it" },
+          recoverable: lambda do |f|
+            between_blocks(f, "It is parts of pages between used blocks: a trim returns none of it.")
+          end,
+          title: lambda do |f, bytes|
+            "#{size(bytes)} is free between used blocks; #{unjudged(f) ? 'garbage may keep it' : 'no trim returns it'}"
+          end,
           explanation: lambda do |f, bytes|
             "#{percent(f.of_rss(bytes))} of RSS is free parts of pages in the main heap. malloc reuses them for " \
               "blocks that fit; a page returns to the kernel only when all blocks in it are free."
@@ -112,8 +122,10 @@ module Memscope
               in_use_bytes: f.bytes(:malloc, :main_heap, :in_use), free_bytes: f.bytes(:malloc, :main_heap, :free),
               free_blocks: f.detail(:malloc, :main_heap, :free, :blocks) }
           end,
-          remedy: ["memscope exec -- COMMAND",
-                   "requires a restart under jemalloc, which keeps blocks of one size together"]
+          remedy: lambda do |f|
+            after_collection(f, "memscope exec -- COMMAND",
+                             "requires a restart under jemalloc, which keeps blocks of one size together")
+          end
         }
       )
       private_constant :BEFORE_FORK, :GLIBC_RULES

@@ -5,9 +5,6 @@ module Memscope
     module Rules
       PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only what is " \
                   "allocated meanwhile"
-      DUMP = "require \"objspace\"; ObjectSpace.dump_all(output: :file)"
-      DUMPING = "a dump, made in the process itself, takes about half a second per million objects, contains the " \
-                "program's data, and needs a reader such as heapy"
       UNREAD = "this process takes no readings of itself at intervals, or began to less than two minutes ago"
       # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: it collects after gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
@@ -23,7 +20,7 @@ module Memscope
           subject: "growth since the process booted",
           inapplicable: ->(f) { UNREAD unless f.growth&.lasting_per_hour },
           affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
-          present: ->(f) { f.growth.lasting_per_hour >= 2 * FLOOR },
+          present: ->(f) { f.reaches?(f.growth.lasting_per_hour, 2 * FLOOR) },
           floor: FLOOR, ratio: 0.05, confidence: :likely,
           recoverable: "The findings on its parts show what can be returned.",
           title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
@@ -60,7 +57,7 @@ module Memscope
           end
         }
       )
-      private_constant :PROFILING, :DUMP, :DUMPING, :UNREAD, :UNJUDGED, :FASTEST, :GROWTH
+      private_constant :PROFILING, :UNREAD, :UNJUDGED, :FASTEST, :GROWTH
     end
   end
 end

@@ -9,11 +9,11 @@ module Memscope
       # to set. Without a background thread, threads return pages only while they allocate: a busy process always has
       # some dirty pages.
       DIRTY_CAUSES = [
-        [->(f) { f.undecaying_dirty_bytes >= FLOOR }, :warning, :certain,
+        [->(f) { f.reaches?(f.undecaying_dirty_bytes, FLOOR) }, :warning, :certain,
          "with dirty_decay_ms:-1, jemalloc never returns them", "Memscope.tune(dirty_decay_ms: 5_000)"],
         [:background_threads_lost?, :warning, :certain,
          "the background threads that return them did not survive the fork", ENABLE],
-        [->(f) { f.stranded_dirty_bytes >= FLOOR && !f.background_threads? }, :warning, :certain,
+        [->(f) { f.reaches?(f.stranded_dirty_bytes, FLOOR) && !f.background_threads? }, :warning, :certain,
          "some are in arenas whose threads have ended or did not survive a fork, so that no thread returns them",
          ENABLE],
         [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
@@ -42,7 +42,10 @@ module Memscope
           subject: "slab slack",
           affected: ->(f) { f.bytes(:malloc, :slab_slack) },
           floor: FLOOR, ratio: 0.15,
-          recoverable: "jemalloc returns a slab only when its last block is freed, and no lever moves blocks.",
+          recoverable: lambda do |f|
+            between_blocks(f, "jemalloc returns a slab only when its last block is freed, and no lever moves blocks.")
+          end,
+          confidence: ->(f) { unjudged(f) ? :likely : :certain },
           title: ->(_, bytes) { "#{size(bytes)} is stuck in partly used slabs" },
           explanation: lambda do |f, bytes|
             used = f.bytes(:malloc, :in_use)
@@ -55,8 +58,9 @@ module Memscope
               in_use_bytes: f.bytes(:malloc, :in_use), stuck: f.stuck.map(&:to_h) }
           end,
           remedy: lambda do |f|
-            ["memscope report --pid #{f.ledger.pid} --size-classes",
-             "shows the sizes; only a restart returns the slack, and another peak like the last one brings it back"]
+            after_collection(f, "memscope report --pid #{f.ledger.pid} --size-classes",
+                             "shows the sizes; only a restart returns what live blocks keep, and another peak like " \
+                             "the last one brings it back")
           end
         },
         dirty_pages: {
@@ -105,7 +109,7 @@ module Memscope
           end,
           affected: :stranded_cache_bytes,
           floor: MEBIBYTE,
-          severity: ->(f) { f.stranded_cache_bytes >= FLOOR ? :warning : :info },
+          severity: ->(f) { f.reaches?(f.stranded_cache_bytes, FLOOR) ? :warning : :info },
           recoverable: "The threads that could flush these caches do not exist in this process.",
           title: ->(_, bytes) { "#{size(bytes)} is stranded in the caches of the parent's threads" },
           explanation: "A fork copies one thread; the blocks in the other threads' caches stay allocated for good.",

@@ -26,13 +26,7 @@ module Memscope
           inapplicable: LIMITED,
           affected: :working_set_bytes,
           floor: FLOOR, ratio: 0.78, of: :limit_bytes, # with the margin, a warning at 86 %
-          severity: lambda { |f|
-            if f.fullness >= (f.held == :critical ? 0.93 : 0.95)
-              :critical
-            else
-              :warning
-            end
-          },
+          severity: ->(f) { f.reaches?(f.fullness, 0.865) ? :critical : :warning }, # with the margin, at 95 %
           recoverable: "The findings on this process show what it can return.",
           title: ->(f, bytes) { "#{size(bytes)} of the container's #{size(f.limit_bytes)} is in use" },
           explanation: lambda do |f, bytes|
@@ -96,9 +90,7 @@ module Memscope
           inapplicable: ->(f) { "malloc asks for them: see \"malloc in huge pages\"" if f.malloc_asks_for_huge_pages? },
           affected: ->(f) { f.process_memory.anonymous_huge_bytes },
           floor: 2 * FLOOR, ratio: 0.25,
-          severity: lambda { |f|
-            f.unused_bytes && f.unused_bytes >= [FLOOR, 0.10 * f.rss_bytes].max * f.margin ? :warning : :info
-          },
+          severity: ->(f) { f.reaches?(f.unused_bytes, [FLOOR, 0.10 * f.rss_bytes].max) ? :warning : :info },
           confidence: :likely,
           recoverable: "It is unknown which of these pages would be resident without huge pages.",
           title: ->(_, bytes) { "#{size(bytes)} is in huge pages, each resident as a whole" },

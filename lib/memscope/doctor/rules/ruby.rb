@@ -68,7 +68,7 @@ module Memscope
         compactable_heap: {
           subject: "a sparse Ruby heap",
           affected: :compactable_bytes,
-          present: ->(f) { f.ruby_heap.occupancy <= 0.5 }, # the GC's own goal is 40 % free slots
+          present: ->(f) { f.reaches?(1 - f.ruby_heap.occupancy, 0.5) }, # the GC's own goal is 40 % free slots
           floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: :compaction,
           title: ->(_, bytes) { "up to #{size(bytes)} of Ruby's heap is pages with few or no objects" },
@@ -142,7 +142,7 @@ module Memscope
           inapplicable: :incomparable,
           affected: ->(f) { f.growth_of(&:ruby_bytes) },
           floor: FLOOR, ratio: 0.10,
-          severity: ->(f) { (f.kept_growth_bytes || 0) >= FLOOR * f.margin ? :warning : :info },
+          severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR) ? :warning : :info },
           recoverable: "Ruby objects hold it: the code that keeps them must let go of them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f, bytes|
@@ -155,7 +155,10 @@ module Memscope
               live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
               garbage_max_bytes: f.garbage_max_bytes }
           end,
-          remedy: ->(f) { [[profile(f), DUMP].join("\n"), "#{PROFILING}; #{DUMPING}"] }
+          remedy: lambda do |f|
+            ["#{census(f)}\n#{profile(f)}",
+             "each census takes a full GC, and a few milliseconds more; the profile #{PROFILING}"]
+          end
         }
       )
       private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,

@@ -20,6 +20,10 @@ module Memscope
         OPEN_BELOW = 0.4
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
+        # Class and words of each verdict but :problems.
+        VERDICTS = { none: ["good", "✓ No problems found"], unknown: ["info", "● No verdict: the RSS is unknown"],
+                     garbage: ["info", "● No verdict yet: collect garbage first"],
+                     incomplete: ["info", "● No problems found, but not all was checked"] }.freeze
         # Headings for the rules without a finding, by outcome.
         OUTCOMES = { clear: "Checked; not found, or too little to report", unknown: "Unknown",
                      inapplicable: "Not applicable" }.freeze

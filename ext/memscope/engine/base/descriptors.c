@@ -1,0 +1,186 @@
+#include "base/descriptors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+
+#ifndef MFD_CLOEXEC
+#define MFD_CLOEXEC 0x0001U
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 and newer may refuse a memfd without it (vm.memfd_noexec) */
+#endif
+#endif
+
+/* More descriptors at once than this are inherited as others are. */
+#define SLOTS 64
+/* How often a fork waits for a thread between opening a descriptor and noting it, and that thread for a fork. */
+#define WAITS_OF_A_FORK 4000
+#define WAITS_FOR_A_FORK 10000
+#define WAIT_NS 20000
+
+static atomic_int noted[SLOTS]; /* descriptor + 1; 0 is free */
+static atomic_int opening;      /* threads between enter and leave */
+static atomic_int forking;      /* forks that begin or are under way */
+static atomic_int copying;      /* those under way: the memory is being copied */
+static _Atomic(pid_t) owner;    /* the process that these are of */
+
+static void wait_a_moment(void) {
+    const struct timespec moment = {0, WAIT_NS};
+
+    nanosleep(&moment, NULL);
+}
+
+static void begin_anew(void) {
+    for (int slot = 0; slot < SLOTS; slot++)
+        atomic_store(&noted[slot], 0);
+    atomic_store(&opening, 0);
+    atomic_store(&forking, 0);
+    atomic_store(&copying, 0);
+}
+
+/* What a child of the bare system call has inherited of its parent's state means nothing in it. */
+static void forget_inherited(void) {
+    pid_t before = atomic_load(&owner), pid = getpid();
+
+    if (before != pid && atomic_compare_exchange_strong(&owner, &before, pid))
+        begin_anew();
+}
+
+/*
+ * Until leave, a fork waits. Gives up waiting for a fork after a second: then a lock that this thread holds may be what
+ * holds up another library's handler.
+ */
+static void enter(void) {
+    forget_inherited();
+    for (int waits = 0; waits < WAITS_FOR_A_FORK; waits++) {
+        atomic_fetch_add(&opening, 1);
+        if (atomic_load(&forking) == 0)
+            return;
+        atomic_fetch_sub(&opening, 1);
+        wait_a_moment();
+    }
+    atomic_fetch_add(&opening, 1);
+}
+
+static void leave(void) {
+    atomic_fetch_sub(&opening, 1);
+}
+
+/*
+ * Nothing is noted under a fork that did not wait for this thread: the child could find noted what it knows as the
+ * number of another file.
+ */
+static void note(int descriptor) {
+    for (int slot = 0; descriptor >= 0 && slot < SLOTS && atomic_load(&copying) == 0; slot++) {
+        int none = 0;
+
+        if (atomic_compare_exchange_strong(&noted[slot], &none, descriptor + 1))
+            return;
+    }
+}
+
+static void before_fork(void) {
+    forget_inherited();
+    atomic_fetch_add(&forking, 1);
+    for (int waits = 0; waits < WAITS_OF_A_FORK && atomic_load(&opening) > 0; waits++)
+        wait_a_moment();
+    atomic_fetch_add(&copying, 1);
+}
+
+static void after_fork(void) {
+    atomic_fetch_sub(&copying, 1);
+    atomic_fetch_sub(&forking, 1);
+}
+
+static void in_child(void) {
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int descriptor = atomic_load(&noted[slot]) - 1;
+
+        if (descriptor >= 0)
+            close(descriptor);
+    }
+    atomic_store(&owner, getpid());
+    begin_anew();
+}
+
+void memscope_descriptors_guard(void) {
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+int memscope_descriptor_open(const char *path, int flags) {
+    int descriptor;
+
+    enter();
+    descriptor = open(path, flags | O_CLOEXEC);
+    note(descriptor);
+    leave();
+    return descriptor;
+}
+
+/* No longer noted first: another thread may have the number as soon as it is closed. errno stays. */
+void memscope_descriptor_close(int descriptor) {
+    int error = errno;
+
+    enter();
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int found = descriptor + 1;
+
+        if (atomic_compare_exchange_strong(&noted[slot], &found, 0))
+            break;
+    }
+    close(descriptor);
+    leave();
+    errno = error;
+}
+
+#ifdef __linux__
+
+/* Uses syscall because glibc has memfd_create and its flags only since 2.27. */
+int memscope_descriptor_of_memory(const char *name) {
+    int descriptor;
+
+    enter();
+    descriptor = (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    if (descriptor < 0 && errno == EINVAL)
+        descriptor = (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC);
+    note(descriptor);
+    leave();
+    return descriptor;
+}
+
+bool memscope_descriptors_of_pipe(int ends[2]) {
+    bool made;
+
+    enter();
+    made = pipe2(ends, O_CLOEXEC) == 0;
+    if (made) {
+        note(ends[0]);
+        note(ends[1]);
+    }
+    leave();
+    return made;
+}
+
+#else
+
+int memscope_descriptor_of_memory(const char *name) {
+    (void)name;
+    errno = ENOSYS;
+    return -1;
+}
+
+bool memscope_descriptors_of_pipe(int ends[2]) {
+    ends[0] = ends[1] = -1;
+    errno = ENOSYS;
+    return false;
+}
+
+#endif

@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/listening"
+require "memscope/cli"
+require "stringio"
+
+class CLIHeapTest < MemscopeTest
+  include Listening
+
+  LEAK = "class Leaked; def initialize = @text = +'x' * 300; end
+          module Shop; KEPT = Array.new(9_000) { Leaked.new }; end"
+
+  def test_from_it_grows_to_the_constant_that_holds_it
+    process = listening(LEAK)
+    said = memscope("--pid", process.pid.to_s, "--top", "3")
+
+    assert_match(/^ +\d\.\d  Shop::KEPT (?:→|->) Array, holding 9,000 Leaked$/, said)
+    assert_match(/^ +\d\.\d +\d\.\d +9,000  Leaked$/, memscope("--pid", process.pid.to_s))
+    assert_match(/in a child with/, said)
+    assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_match(/paths to Leaked \(9,000 objects\): 1 kind$/,
+                 memscope("--pid", process.pid.to_s, "--paths-to", "Leaked"))
+    assert_match(/no path leads to Lost: there is no object/, memscope("--pid", process.pid.to_s, "--paths-to", "Lost"))
+  end
+
+  def test_json_and_in_the_process
+    process = listening(LEAK)
+    graph = Memscope::HeapGraph.from_json(memscope("--pid", process.pid.to_s, "--in", "process", "--strings", "--json"))
+
+    assert_equal [process.pid, :process, 9_000], [graph.pid, graph.walked_in, graph.paths.first.held_count]
+    assert_operator graph.strings.duplicate_count, :>=, 8_999
+  end
+
+  def test_a_program_when_it_ends
+    result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli", "-e", "exit Memscope::CLI.run(ARGV)", "--",
+                                      "heap", "--top", "2", "--paths-to", "Leaked", "--", RbConfig.ruby, "-e", LEAK)
+
+    assert_predicate result, :success?, result
+    assert_match(/Shop::KEPT .* Array .* Leaked \(9,000 alike\)$/, result.err)
+  end
+
+  def test_wrong_arguments
+    { %w[--in sky] => 'memscope heap: --in: given "sky", allowed: fork, process',
+      %w[--top 0] => "memscope heap: --top: given 0, allowed: a number from 1 to 1000" }.each do |arguments, message|
+      err = StringIO.new
+
+      assert_equal 64, Memscope::CLI.run(["heap", *arguments], out: StringIO.new, err: err)
+      assert_equal message, err.string.chomp
+    end
+  end
+
+  def test_refuses_what_is_no_name_of_a_class_from_another_process
+    client = Memscope::Client.new(listening("1").pid)
+    error = assert_raises(ArgumentError) { client.call(:heap_graph, paths_to: {}) }
+
+    assert_match(/paths_to/, error.message)
+  end
+
+  private
+
+  def memscope(*arguments)
+    out = StringIO.new
+    err = StringIO.new
+
+    assert_equal 0, Memscope::CLI.run(["heap", *arguments], out: out, err: err), err.string
+    out.string
+  end
+end

@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/bodies"
+require "memscope/heap_graph"
+require "memscope/report"
+
+class HeapGraphReportTest < MemscopeTest
+  MEBIBYTE = 1_048_576
+
+  def path(*names, **given)
+    steps = names.map { |name| { name: name, times: 1, edge: :ivar, by: "@variable" } }
+    { count: 1, retained_bytes: 9 * MEBIBYTE, steps: steps, steps_left_out: 0, **given }
+  end
+
+  def graph(**given)
+    row = { name: "Order", count: 1_234_567, slot_bytes: 40, bytes: 5 * MEBIBYTE, retained_bytes: 7 * MEBIBYTE }
+    Memscope::HeapGraph.capture(
+      { retained: [row], garbage: [row.except(:retained_bytes)], roots: [], reachable_count: 1_300_000,
+        reachable_bytes: 31 * MEBIBYTE, garbage_count: 4, garbage_bytes: 900, path_count: 2, target_count: 3,
+        paths: [path("Bus", "Hash", accumulated_bytes: 8 * MEBIBYTE, held_class: "Order", held_count: 1_204)],
+        dominators: [{ name: "Hash", bytes: 40, retained_bytes: 9 * MEBIBYTE, dominated_count: 3,
+                       path: path("Bus", "Hash") }],
+        reasons: {}, cost: Bodies.cost, **given }
+    )
+  end
+
+  def text(reading)
+    Memscope::Report.render(reading, unicode: false).tap do |printed|
+      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
+      assert_predicate printed, :ascii_only?
+      refute_match(/ $/, printed)
+    end
+  end
+
+  def test_where_memory_has_accumulated
+    said = text(graph)
+
+    assert_includes said, "reachable: 1,300,000 objects, 31.0 MiB; garbage: 4 objects, 900 B"
+    assert_includes said, "      8.0  Bus @variable -> Hash, holding 1,204 Order"
+    assert_includes said, "       7.0        5.0     1,234,567  Order"
+  end
+
+  def test_paths_that_were_asked_for
+    long = path("Bus", *Array.new(30, "Class::With::A::Long::Name"), count: 3, steps_left_out: 5)
+    said = text(graph(paths_to: "Order", paths: [long]))
+
+    assert_includes said, "paths to Order (3 objects): 2 kinds, the first 1 of them"
+    assert_match(/\.\.\. 5 more/, said)
+    assert_match(/\(3 alike\)/, said)
+  end
+
+  def test_without_a_path_or_an_answer
+    assert_includes text(graph(paths_to: "Order", paths: [], target_count: 0, unreachable_target_count: 7)),
+                    "no path leads to Order: 7 objects are garbage"
+    assert_includes text(graph(reachable_count: nil, reasons: { reachable_count: [:child_without_room, 900, 8] })),
+                    "reachable_count: a child may need 900 MiB, and 8 MiB are free"
+  end
+
+  def test_strings
+    strings = { count: 9, bytes: 900, duplicate_count: 4, saved_bytes: 2 * MEBIBYTE,
+                duplicates: [{ name: "String", length: 300, count: 5, saved_bytes: 2 * MEBIBYTE }] }
+
+    assert_match(/2\.0 +5  String of 300 B\n  4 of 9 Strings have the content of another: 2\.0 MiB/,
+                 text(graph(strings: strings)))
+  end
+end
