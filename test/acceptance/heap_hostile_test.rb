@@ -10,8 +10,8 @@ class HeapHostileTest < MemscopeTest
 
   def self.waits? = false
 
-  LONG = ENV.key?("MEMSCOPE_HEAP_GRAPHS")
-  GRAPHS = Integer(ENV.fetch("MEMSCOPE_HEAP_GRAPHS", "20"))
+  LONG = ENV.key?("GRAPHS")
+  GRAPHS = Integer(ENV.fetch("GRAPHS", "20"))
 
   # The 2,000 orders are to be found by each graph.
   PROLOGUE = <<~RUBY
@@ -215,7 +215,7 @@ class HeapHostileTest < MemscopeTest
   end
 
   # All that is left without a parent becomes its child.
-  def test_as_process_1
+  def test_as_the_first_process
     skip "only root can make a PID namespace" unless Process.uid.zero?
     skip "no PID namespaces here" unless system("unshare", "--pid", "--fork", "--mount-proc", "true", err: File::NULL)
 

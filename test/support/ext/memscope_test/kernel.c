@@ -75,8 +75,12 @@ static VALUE host_deny_madvise(VALUE self) {
 /* Host.deny_fork!(errno) -> nil: every fork of a process that has no exit signal fails so. */
 static VALUE host_deny_fork(VALUE self, VALUE error) {
     struct sock_filter instructions[] = {
-        LOAD(nr), SKIP_UNLESS(SYS_clone, 3), LOAD(args[0]), SKIP_UNLESS(0, 1),
-        ANSWER(SECCOMP_RET_ERRNO | (NUM2UINT(error) & SECCOMP_RET_DATA)), ANSWER(SECCOMP_RET_ALLOW),
+        LOAD(nr),
+        SKIP_UNLESS(SYS_clone, 3),
+        LOAD(args[0]),
+        SKIP_UNLESS(0, 1),
+        ANSWER(SECCOMP_RET_ERRNO | (NUM2UINT(error) & SECCOMP_RET_DATA)),
+        ANSWER(SECCOMP_RET_ALLOW),
     };
 
     install_filter(instructions, sizeof instructions / sizeof *instructions);
