@@ -47,8 +47,7 @@ class NamedReferencesTest < MemscopeTest
       objects.flat_map do |object|
         direct, inner = references(object)
         wanted = internal?(object) || step.edge == :class ? nil : named(object, step)
-        pool = wanted ? direct + inner : direct
-        pool.select { |one| called?(one, step.name) && (wanted.nil? || wanted.any? { |it| it.equal?(one) }) }
+        (direct + inner).select { |one| called?(one, step.name) && (wanted.nil? || wanted.any? { |it| it.equal?(one) }) }
       end
     end
 
