@@ -3,15 +3,17 @@
 # Memscope.heap_graph of one heap, from the call to the answer, against what Ruby has for the same questions: a file by
 # ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. And for how long it stops
 # Ruby, against one bare fork of this process and the end of a garbage collection that is under way. All in one run, in
-# turns. OBJECTS=5000000, ROUNDS=5, READERS=1 (times that a file is made and read). The peers are installed into
+# turns. OBJECTS=5000000, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are installed into
 # PEERS=tmp/peers; of one that cannot be, the line says "not run".
+#
+# The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
 
 require_relative "floor/floor"
 require "memscope"
 require "objspace"
 
 OBJECTS = Integer(ENV.fetch("OBJECTS", "5000000"))
-ROUNDS = Integer(ENV.fetch("ROUNDS", "5"))
+ROUNDS = Integer(ENV.fetch("ROUNDS", "9"))
 READERS = Integer(ENV.fetch("READERS", "1"))
 FORK = Floor.function("fork", "floor_fork", [], Fiddle::TYPE_LONG_LONG)
 FASTER = 25 # than dump_all and heapy
@@ -44,52 +46,64 @@ def installed?(peer)
   outside("gem", "list", "--exact", "--installed", peer) || outside("gem", "install", "--no-document", peer)
 end
 
-def seconds(&) = Floor.time(&) / 1e9
+# The CPU time of this process and of all children that it has waited for, in seconds.
+def cpu_seconds = Process.times.sum
 
-# Seconds to write a file of all objects, its size, and the seconds that each peer takes to read it.
+# Seconds, and seconds of CPU time.
+def spent(&)
+  cpu = cpu_seconds
+  [Floor.time(&) / 1e9, cpu_seconds - cpu]
+end
+
+# What it takes to write a file of all objects, its size, and what each peer takes to read it.
 def read_by_others(peers)
   Dir.mktmpdir do |directory|
     path = File.join(directory, "heap.json")
-    dump = seconds { File.open(path, "w") { |file| ObjectSpace.dump_all(output: file) } }
+    dump = spent { File.open(path, "w") { |file| ObjectSpace.dump_all(output: file) } }
     reads = peers.to_h do |peer|
       command = PEERS.fetch(peer).map { |part| part == "%s" ? path : part }
-      [peer, seconds { outside(*command) || abort("#{peer} failed") }]
+      [peer, spent { outside(*command) || abort("#{peer} failed") }]
     end
     [dump, File.size(path), reads]
   end
 end
 
-# The milliseconds that a block takes after a collection that has marked, but not swept.
-def in_collection(&)
+def bare_fork_ms = FORK.call / 1e6
+
+# The milliseconds that GC.disable takes: it finishes a collection that has marked, but not swept.
+def finish_ms
   GC.start(immediate_sweep: false)
-  seconds(&) * 1000
-end
-
-# GC.disable finishes the collection under way.
-def floor_ms
-  finish = in_collection { GC.disable }
+  spent { GC.disable }.first * 1000
+ensure
   GC.enable
-  [finish, FORK.call / 1e6]
 end
 
-# Seconds, and the milliseconds for which the GVL was held.
+# A graph during a collection, what it took, and, in milliseconds, for how long Ruby was stopped, a bare fork and the
+# end of such a collection.
 def graph
+  finish = finish_ms
+  before = bare_fork_ms
   GC.start(immediate_sweep: false)
   found = nil
-  took = seconds { found = Memscope.heap_graph }
+  took = spent { found = Memscope.heap_graph }
   found.reachable_count || abort("no answer: #{found.reasons}")
-  [took, found.cost.gvl_us / 1000.0, found]
+  [found, took, found.cost.gvl_us / 1000.0, (before + bare_fork_ms) / 2, finish]
 end
 
+def median_of(rows) = rows.transpose.map { |column| Floor.median(column) }
+
 def say_peers(own, files, peers)
-  dump = Floor.median(files.map(&:first))
-  puts format("dump_all %<dump>.2f s, %<size>.0f MB", dump: dump, size: files.first[1] / 1e6)
+  dump = median_of(files.map(&:first))
+  puts format("dump_all %<dump>.2f s, %<size>.0f MB", dump: dump.first, size: files.first[1] / 1e6)
   PEERS.keys.map do |peer|
     next puts("#{peer}: not run (cannot be installed)") unless peers.include?(peer)
 
-    total = dump + Floor.median(files.map { |_, _, reads| reads.fetch(peer) })
-    Floor.say("dump_all + #{peer}", total / own, "times a graph", peer == "heapy" ? FASTER : "none")
-    peer != "heapy" || total / own >= FASTER
+    totals = median_of(files.map { |_, _, reads| reads.fetch(peer) }).zip(dump).map(&:sum)
+    ratio, cpu_ratio = totals.zip(own).map { |theirs, ours| theirs / ours }
+    goal = peer == "heapy" ? FASTER : "none"
+    Floor.say("dump_all + #{peer}", ratio, "times a graph", goal)
+    Floor.say("", cpu_ratio, "times its CPU time", goal)
+    peer != "heapy" || ratio >= FASTER
   end
 end
 
@@ -98,24 +112,21 @@ GC.start
 peers = PEERS.keys.select { |peer| installed?(peer) }
 graph # the first one reads what memscope needs to know of this Ruby
 graphs = []
-floors = []
 files = []
 [ROUNDS, READERS].max.times do |round|
-  floors << floor_ms
   graphs << graph if round < ROUNDS
   files << read_by_others(peers) if round < READERS
 end
-own = Floor.median(graphs.map(&:first))
-found = graphs.last.last
+found = graphs.last.first
 objects = found.reachable_count + found.garbage_count
-puts format("%<objects>d objects, RSS %<rss>.2f GB: heap_graph %<own>.3f s, %<each>.0f ns an object",
-            objects: objects, rss: Memscope.rss / 1e9, own: own, each: own * 1e9 / objects)
+own = median_of(graphs.map { |row| row[1] })
+puts format("%<objects>d objects, RSS %<rss>.2f GB: heap_graph %<wall>.3f s, %<each>.0f ns of CPU time an object",
+            objects: objects, rss: Memscope.rss / 1e9, wall: own.first, each: own.last * 1e9 / objects)
 passed = say_peers(own, files, peers)
-pause = Floor.median(graphs.map { |graph| graph[1] })
-finish, bare = floors.transpose.map { |part| Floor.median(part) }
+pause, bare, finish = median_of(graphs.map { |row| row.last(3) })
 puts format("paused %<pause>.1f ms; a bare fork %<bare>.1f ms, the end of a collection %<finish>.1f ms",
             pause: pause, bare: bare, finish: finish)
-ratio = Floor.median(floors.zip(graphs).filter_map { |floor, graph| graph && (graph[1] / floor.sum) })
+ratio = Floor.median(graphs.map { |row| row[2] / row.last(2).sum })
 Floor.say("pause", ratio, "times those", PAUSE)
 Floor.say("pause", pause - finish, "ms without the collection", "#{PAUSE_MS} at 1 GB, 2 M objects, idle")
 Floor.say("child", found.child_bytes.to_f / objects, "B an object", CHILD_BYTES)
