@@ -36,8 +36,8 @@ class Rooms
                       "requirement,spelling}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
-    "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,fragmentation,heap_graph,ledger," \
-                         "malloc_conf,mappings,process_memory,ruby_heap,ruby_heap/*,size_classes,snapshot}.rb",
+    "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,fragmentation,heap_graph," \
+                         "ledger,malloc_conf,mappings,process_memory,ruby_heap,ruby_heap/*,size_classes,snapshot}.rb",
                   may: %w[kit] },
     "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },

@@ -24,6 +24,7 @@ class ContractTest < MemscopeTest
     "Diagnosis" => %i[each healthy? to_h to_json to_s],
     "Purge::Result" => %i[levers returned_bytes before after],
     "Purge::Lever" => %i[name predicted_bytes returned_bytes wall_ms],
+    "Dump" => %i[path format objects references bytes pause_ms redacted?],
     "Profile" => %i[by total_live_bytes - to_pprof to_speedscope to_html to_json],
     "Profile::Entry" => %i[name path lineno live_bytes live_objects allocated_bytes error_bytes],
     "HeapGraph" => %i[retained dominators paths roots strings reachable_bytes garbage_bytes pause_ms walked_in],
@@ -35,7 +36,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap purge top ps profile leaks exec version].freeze
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /mappings /workers /profile /metrics].freeze
   # The other pages answer that no profile is running, or no census was taken, if none is.
   DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]

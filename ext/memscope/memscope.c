@@ -18,8 +18,10 @@ void Init_memscope(void) {
     Init_memscope_cgroup();
     Init_memscope_snapshot();
     Init_memscope_ruby_heap();
+    Init_memscope_object_blocks();
     Init_memscope_census();
     Init_memscope_heap_graph();
+    Init_memscope_dump();
     Init_memscope_ledger();
     Init_memscope_arenas();
     Init_memscope_levers();

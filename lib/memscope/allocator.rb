@@ -20,7 +20,7 @@ module Memscope
       # @return [String] what set the value: "MALLOC_CONF", "/etc/malloc.conf", "malloc_conf" (the program's variable),
       #   "--with-malloc-conf" (compiled into jemalloc), "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", …, "default"
       field :source, :string, null: false
-      # @return [String, nil] the text for it in the highest-priority source that names it
+      # @return [String, nil] the text for the setting in the highest-priority source that names the setting
       field :given, :string
       # @return [String, nil] why that text has no effect
       field :ignored, :string
@@ -38,7 +38,7 @@ module Memscope
       field :prefix, :string, null: false
       # @return [Integer, nil] bytes that a library has allocated from it, by its own statistics; nil if it reports none
       field :allocated_bytes, :bytes, sparse: true
-      # @return [String] why it does not serve malloc, and whether it serves a library
+      # @return [String] why it does not serve malloc and, if known, whether a library allocates from it
       field :reason, :string, null: false
     end
 

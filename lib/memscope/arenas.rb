@@ -18,8 +18,8 @@ module Memscope
     # @return [Boolean, nil] whether jemalloc reserves the arena for large allocations (opt.oversize_threshold)
     field :huge?, :boolean, sparse: true
 
-    # @return [Integer, nil] resident memory: under glibc as the kernel counts the arena's heaps; under jemalloc its own
-    #   upper bound (metadata, active and dirty pages), as active pages may be untouched
+    # @return [Integer, nil] resident memory: under glibc as the kernel counts the arena's heaps; under jemalloc,
+    #   jemalloc's own upper bound (metadata, active and dirty pages), as active pages may be untouched
     field :resident_bytes, :bytes, sparse: true
 
     # @!group jemalloc

@@ -4,7 +4,9 @@ require_relative "spelling"
 require_relative "facade"
 require_relative "cli/command"
 require_relative "cli/census_command"
+require_relative "cli/convert_command"
 require_relative "cli/doctor_command"
+require_relative "cli/dump_command"
 require_relative "cli/exec_command"
 require_relative "cli/heap_command"
 require_relative "cli/leaks_command"
@@ -36,10 +38,9 @@ module Memscope
     end
 
     # Each command by its name.
-    COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, ProfileCommand, LeaksCommand, PurgeCommand, TopCommand,
-                PsCommand, ExecCommand, VersionCommand].to_h do |command|
-      [command.title, command]
-    end.freeze
+    COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, DumpCommand, ConvertCommand, ProfileCommand,
+                LeaksCommand, PurgeCommand, TopCommand, PsCommand, ExecCommand, VersionCommand]
+               .to_h { |command| [command.title, command] }.freeze
 
     class << self
       # Runs one command.

@@ -7,7 +7,7 @@ module Memscope
   # Code overrides the environment's MEMSCOPE_* variables, which override the defaults.
   #
   # The first read settles the configuration: it cannot change afterwards, so that all surfaces of a process see the
-  # same. A forked child can be configured again until it reads the configuration itself.
+  # same settings. A forked child can be configured again until it reads the configuration itself.
   class Configuration
     require_relative "reading" # Field.excerpt
     require_relative "configuration/settings"

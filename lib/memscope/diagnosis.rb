@@ -69,8 +69,8 @@ module Memscope
     # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 
-    # @return [Boolean, nil] whether no finding is a warning or critical; nil if there is none, but something that could
-    #   change this is unknown
+    # @return [Boolean, nil] whether no finding is a warning or critical; nil if none is, but `verdict` is :unknown,
+    #   :garbage or :incomplete
     def healthy? = { problems: false, none: true }[verdict]
 
     # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has

@@ -7,7 +7,7 @@ require_relative "doctor/rule"
 module Memscope
   # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.
   #
-  # The rules are in doctor/rules/: each states what it looks for, from which amount on that matters, and what helps.
+  # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
   module Doctor
     class << self
       # Judges evidence. A pure function: nothing is read.

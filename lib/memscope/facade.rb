@@ -9,8 +9,8 @@ require_relative "cgroup"
 
 # Where the memory of this Ruby process is.
 #
-# Calls that read change nothing, take no lock, and do not raise because the system does not report a value: it is nil,
-# and the reading's `reasons` say why. The classes describe what each call returns.
+# Calls that read change nothing, take no lock, and do not raise if the system does not report a value: such a value is
+# nil, and the reading's `reasons` say why. The classes describe what each call returns.
 #
 # rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
 # file when first called, such as memscope/arenas for arenas; require it beforehand to make the call in a trap handler.
@@ -19,7 +19,7 @@ require_relative "cgroup"
 module Memscope
   directory = __dir__
   { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration",
-    Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", ExternalProcess: "remote/external_process",
+    Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
@@ -205,7 +205,7 @@ module Memscope
     def tag(name, &) = MallocProfile.tag(name, &)
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
-    # arguments it only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.
+    # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.
     #
     # @param arena [Integer, nil] the arena whose decay times to set; nil for all arenas, including those created later
     # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never
@@ -258,6 +258,23 @@ module Memscope
     # @raise [ArgumentError] unless `path` is nil or an absolute path
     # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
     def listen(path: nil) = Listener.listen(path)
+
+    # Writes a heap dump for other tools, without contents; Dump says what it has. Tier T3: a forked child writes it, at
+    # about a million objects a second, and needs 90 bytes for each slot of the heap. Waits for the child, but other
+    # threads run; each page that they write to meanwhile is copied.
+    #
+    # @param path [String] of a file that does not exist yet; only this user may read it
+    # @param format [Symbol] one of Dump::FORMATS
+    # @param contents [Symbol] :none, the only one so far
+    # @param gc [Boolean] collect garbage first, as GC.start does; else garbage is in the dump, as unreachable
+    # @param deadline [Numeric] seconds after which the child is ended
+    # @return [Dump]
+    # @raise [ArgumentError] for an unknown format or another wrong argument
+    # @raise [SystemCallError] if the file exists, or cannot be written in full: nothing is left of it then
+    # @raise [Dump::Failed] if the heap cannot be read, or there is no room for the child
+    def dump(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
+      Dump.write(path, format: format, contents: contents, gc: gc, deadline: deadline)
+    end
 
     # Prints the ledger for people. Tier T2.
     #

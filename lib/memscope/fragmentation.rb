@@ -63,7 +63,7 @@ module Memscope
     # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
     field :stuck, [Stuck], null: false
 
-    # Reasons of the underlying readings that apply to this one, too.
+    # The underlying readings' reasons that this reading keeps.
     KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
     private_constant :KEPT
 

@@ -210,6 +210,8 @@ module Memscope
     field :reference_count, :count
     # @return [Symbol, nil] where: :child (a forked child) or :process; nil if nowhere
     field :walked_in, :symbol
+    # @return [String, nil] the path of the dump that this is of; nil for this process
+    field :source, :string, sparse: true
     # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil without a child
     field :pause_ms, :number
     # @return [Integer, nil] memory that the child had at most, beyond what it was forked with; nil without a child
@@ -232,6 +234,25 @@ module Memscope
         body = Native.heap_graph(options[:top], kind, target, options[:strings], options[:in] == :process,
                                  (options[:deadline] * 1000).ceil)
         capture(body.update(paths_to: named))
+      end
+
+      # Answers the same of a dump that ObjectSpace.dump_all wrote, by any Ruby since 2.7: 0.5 to 1 s a gigabyte. Such a
+      # dump does not say by which names objects refer to others.
+      #
+      # @param path [String]
+      # @param top [Integer] rows of each list
+      # @param paths_to [String, nil] the name of a class, to whose instances paths lead; nil: where memory accumulated
+      # @return [HeapGraph] without an answer, and with the reason, if the file is no such dump
+      # @raise [ArgumentError] for a wrong argument
+      # @raise [SystemCallError] if the file cannot be opened
+      def read(path, top: OPTIONS[:top], paths_to: nil)
+        checked(top: top)
+        refuse("paths_to", paths_to, "the name of a class, nil") unless paths_to.nil? || paths_to.is_a?(String)
+        check_name(paths_to) if paths_to
+        File.open(path, "rb") do |file|
+          body = Native.heap_graph_of_dump(file.fileno, top, paths_to)
+          capture(body.update(paths_to: paths_to, source: File.path(path)))
+        end
       end
 
       private

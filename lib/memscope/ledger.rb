@@ -80,8 +80,8 @@ module Memscope
       # @return [Integer, nil] fall of RSS; negative if it rose
       field :returned_bytes, :signed_bytes
       # @return [Integer, nil] memory that other processes shared before, and that only this one has after: a GC writes
-      #   to the pages that a forked process shares with its parent. Pages that were returned do not count; nil where
-      #   the kernel hides which pages are shared
+      #   to the pages that a forked process shares with its parent. Pages that were returned do not count; nil if the
+      #   kernel hides which pages are shared
       field :unshared_bytes, :bytes
     end
 
@@ -127,14 +127,14 @@ module Memscope
     # A deep ledger with `shared`, and with what objects hold according to a walk of the heap just before.
     #
     # @api private
-    # @param heap [RubyHeap] read with `objects: true`
+    # @param heap [RubyHeap::Blocks, RubyHeap] the latter read with `objects: true`: then what objects say they hold
     # @param collected [Hash, nil] the body of a Collected: a GC that was run before the walk
     # @return [Ledger]
     def self.with_objects_of(heap, collected = nil)
       of(collected) do
         body = Native.ledger(true, true, :walked, false)
         body[:reasons] = { **heap.reasons.slice(:held_by_objects_bytes), **body[:reasons] }
-        body.update(held_by_objects_bytes: heap.held_by_objects_bytes)
+        body.update(held_by_objects_bytes: heap.held_by_objects_bytes, garbage_max_bytes: heap.garbage_max_bytes)
       end
     end
 
@@ -142,7 +142,7 @@ module Memscope
       unjudged = RubyHeap::Garbage.unjudged_bytes
       allocator = Allocator.body
       body = yield.update(allocator: allocator, collected: collected)
-      body[:garbage_max_bytes] = [collectable(body[:rows]), unjudged].compact.min
+      body[:garbage_max_bytes] = [body[:garbage_max_bytes], collectable(body[:rows]), unjudged].compact.min
       body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
       inflation = Native.profile_inflation
       body[:reasons][:malloc] = format(INFLATED, inflation) if inflation

@@ -13,8 +13,8 @@ module Memscope
     RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
     BYTES = [/\A\d+\z/, "an integer"].freeze
     BOOLEAN = [/\A(true|false)\z/, "true or false"].freeze
-    # Options that jemalloc (5.1.0 to 5.3.1) takes but does not report: the form of their values, and how to write them.
-    # Whether it takes `log` depends on its build.
+    # Options that jemalloc (5.1.0 to 5.3.1) accepts but does not report: the form of their values, and how to write
+    # them. Whether jemalloc accepts `log` depends on its build.
     UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
                    "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
                    "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
@@ -52,7 +52,7 @@ module Memscope
 
       private
 
-      # 5.3.0 turned the option lg_tcache_max into tcache_max, and still takes the old one for it.
+      # jemalloc 5.3.0 replaced the option lg_tcache_max by tcache_max, but still accepts lg_tcache_max.
       def option(name, value, texts)
         own = setting(name, value, texts)
         return own if own[:given] || name != "tcache_max"
@@ -62,7 +62,7 @@ module Memscope
       end
 
       # The last text that gives the option's value is its source; the last text that names the option is what was
-      # given. jemalloc takes the word "default" for narenas only.
+      # given. jemalloc accepts the word "default" as the value of narenas only.
       def setting(name, value, texts)
         texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|
           given = pairs.reverse.assoc(name)&.last or next

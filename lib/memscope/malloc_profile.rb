@@ -19,7 +19,7 @@ module Memscope
     RATES = (1 << 9)..(1 << 30)
     # The maximum length of a tag's name.
     TAG_BYTES = 64
-    # The backends that start takes.
+    # The backends that `start` accepts.
     BACKENDS = %i[auto jemalloc imports].freeze
 
     # The options that the backend :jemalloc needs jemalloc to have been started with; they cost nothing until a profile

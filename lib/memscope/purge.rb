@@ -15,7 +15,7 @@ module Memscope
   #   first looks at the page: when a thread allocates or frees in its arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), which returns whole pages inside free chunks.
-  # - :collect: mi_collect(true) for the calling thread's heap (mimalloc), or returns the free spans (tcmalloc).
+  # - :collect: calls mi_collect(true) for the calling thread's heap (mimalloc), or returns the free spans (tcmalloc).
   #
   # The allocator's levers run without the GVL: other Ruby threads wait for the allocator's locks only.
   module Purge

@@ -343,7 +343,7 @@ module Memscope
 
       def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
 
-      # nil on a system without such a file.
+      # Returns nil on a system without such a file.
       def known
         yield
       rescue SystemCallError

@@ -56,6 +56,10 @@ module Memscope
       memory_controller_absent: "the hierarchy has no memory controller",
       unlimited: "unlimited (%s)",
       # Ruby's heap.
+      dump_unread: "the dump could not be read: %s",
+      dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
+      dump_cut: "the dump was cut: its last line has no end",
+      dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
       census_beside_ractors: "other Ractors are alive: objects cannot be walked",
       census_left_out: "left out, since a census stops Ruby for about %d ms and a child cannot take it (%s): " \
@@ -79,7 +83,7 @@ module Memscope
       cached_chunks_unmarked: "no chunk is marked as cached: this glibc is older than 2.29, and cached chunks count " \
                               "as in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
       chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
-      deep_without_effect: "no effect under jemalloc, which reports this itself",
+      deep_without_effect: "no effect under jemalloc, whose own statistics already give what the walk would find",
       gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",
       jemalloc_ambiguous: "%d mappings look like jemalloc's, and some of them are not: all of them are unattributed, " \
                           "and jemalloc's bytes in them count as not resident",

@@ -19,7 +19,7 @@ module Memscope
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
-      "profile_difference" => %w[profile ProfilePage]
+      "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage]
     }.freeze
     private_constant :PAGES
 

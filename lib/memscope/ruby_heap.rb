@@ -97,8 +97,8 @@ module Memscope
     # @return [String, nil] state of the GC: "none", "marking" or "sweeping"
     field :gc_state, :string
 
-    # @return [Symbol, nil] where the slots were walked: :process, :child (a forked child), or :headers if nowhere: then
-    #   the pages' headers count the slots, pins are unknown, and a reason says why
+    # @return [Symbol, nil] where the slots were walked: :process, :child (a forked child), or :headers for nowhere;
+    #   with :headers, the pages' headers count the slots, pins are unknown, and a reason says why
     field :walked_in, :symbol
     # @return [Integer, nil] microseconds for which forking the child was predicted to stop Ruby; nil without a child
     field :predicted_pause_us, :count
@@ -147,6 +147,10 @@ module Memscope
 
     # @return [Float, nil] live slots as a share of all slots; nil without slots
     def occupancy = RubyHeap.ratio(live_slots, slots)
+
+    # @api private
+    # @return [nil] what Blocks knows, by a walk that marks
+    def garbage_max_bytes = nil
 
     # @api private
     def self.ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil

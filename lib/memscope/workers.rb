@@ -34,8 +34,8 @@ module Memscope
     # @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
     field :shared_bytes, :bytes
     # @return [Integer, nil] memory shared with other processes when the worker booted, right after the fork, that is
-    #   private now: written to by either, or copied because something pinned it (process_vm_readv, io_uring). nil for
-    #   a process that was not forked, or if the kernel hides which pages are shared
+    #   private now, because one of the processes wrote to it, or because pinning it (process_vm_readv, io_uring) copied
+    #   it. nil for a process that was not forked, or if the kernel hides which pages are shared
     field :unshared_since_fork_bytes, :bytes
     # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
@@ -115,8 +115,8 @@ module Memscope
       def own = current&.own
 
       # @api private
-      # @return [Watch, Cluster, nil] what takes this process's readings; nil if nothing was started, as in a process
-      #   that a worker forked
+      # @return [Watch, Cluster, nil] the object that takes this process's readings; nil if nothing was started, as in a
+      #   process that a worker forked
       def current = (@current if @current && @current.pid == Process.pid)
 
       # @api private

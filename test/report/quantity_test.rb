@@ -26,7 +26,34 @@ class QuantityTest < MemscopeTest
     assert_equal %w[+2.8 -2.8 0.0 0.0 0.0], texts
   end
 
+  def test_what_the_machine_gains_is_said_only_if_other_processes_share_some_of_it
+    assert_nil gain(153.7..162.8, 153.7..162.8)
+    assert_nil gain(153.7..162.8, 153.2..162.0)
+    assert_nil gain(50, 49.5)
+    assert_nil gain(nil, 2)
+    assert_nil gain(2, nil)
+  end
+
+  def test_what_the_machine_gains_of_memory_that_is_partly_shared
+    rest = "other processes also map the remaining pages."
+
+    assert_equal "Of the returned memory, the machine gains 10.0 MiB: #{rest}", gain(50, 10)
+    assert_equal "Of the returned memory, the machine gains 10.0 to 162.8 MiB: #{rest}", gain(153.7..162.8, 10..162.8)
+    assert_equal "Of the returned memory, the machine gains up to 5.0 MiB: #{rest}", gain(0..20, 0..5)
+    assert_equal "The machine gains nothing: other processes share this memory.", gain(50..60, 0)
+  end
+
   private
+
+  def gain(*mebibytes)
+    amounts = mebibytes.map do |amount|
+      case amount
+      when Range then ((amount.begin * MEBIBYTE).to_i..(amount.end * MEBIBYTE).to_i)
+      when Numeric then (amount * MEBIBYTE).to_i
+      end
+    end
+    Memscope::Report::Quantity.gain(*amounts)
+  end
 
   def between(*mebibytes)
     Memscope::Report::Quantity.between(*mebibytes.map { |number| (number * MEBIBYTE).to_i })

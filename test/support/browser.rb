@@ -77,6 +77,9 @@ module Browser
       page&.close
     end
 
+    # @return [String] where the browser serves its own DevTools
+    def devtools = "http://127.0.0.1:#{browser.process.port}/devtools"
+
     private
 
     def browser

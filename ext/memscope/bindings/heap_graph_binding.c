@@ -1,3 +1,4 @@
+#include "bindings/dump_file.h"
 #include "bindings/held_memory_reason.h"
 
 #include "fork/fork_cost.h"
@@ -20,6 +21,8 @@ struct graph_scan {
     struct memscope_answer_room room;
     struct memscope_answer_child child;
     struct memscope_heap_answer answer;
+    struct memscope_dump_file file;
+    bool of_file; /* of a dump instead of this process */
     bool in_process, finished_gc, gc_was_disabled, gc_is_disabled, constants_named;
     unsigned deadline_ms;
     uint64_t child_ns; /* a prediction */
@@ -334,7 +337,8 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     memscope_hash_set(hash, "unreachable_target_count", known ? ULL2NUM(found->unreached_target_count) : Qnil);
     memscope_hash_set(hash, "path_count", known ? ULL2NUM(found->alike_count) : Qnil);
     memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(found) : Qnil);
-    memscope_hash_set(hash, "walked_in", known ? memscope_symbol(scan->in_process ? "process" : "child") : Qnil);
+    memscope_hash_set(hash, "walked_in",
+                      known && !scan->of_file ? memscope_symbol(scan->in_process ? "process" : "child") : Qnil);
     memscope_hash_set(hash, "pause_ms",
                       known && forked ? rb_float_new((double)(scan->child.process.pause_ns / 1000) / 1000) : Qnil);
     memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
@@ -347,9 +351,32 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
         memscope_hash_set(reasons, "reachable_count", scan->refusal);
     else
         memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
-    if (!scan->constants_named)
+    if (scan->of_file && NIL_P(scan->refusal)) {
+        memscope_set_reason(reasons, "paths", "dump_without_names");
+        memscope_dump_file_set_reasons(&scan->file, reasons, "reachable_count");
+    } else if (!scan->of_file && !scan->constants_named) {
         memscope_set_reason(reasons, "paths", "constants_unnamed");
+    }
     return reasons;
+}
+
+static void answer_of_file(void *argument) {
+    struct graph_scan *scan = argument;
+
+    memscope_heap_answer_of_dump(&scan->question, &scan->file.dump, &scan->room, &scan->answer);
+}
+
+static void read_file(struct graph_scan *scan) {
+    memscope_dump_file_read(&scan->file);
+    if (scan->file.status == MEMSCOPE_OK && memscope_answer_room_open(&scan->room) != MEMSCOPE_OK)
+        scan->file.status = MEMSCOPE_NO_MEMORY;
+    scan->without_gvl_ns = memscope_now_ns() - scan->start_ns;
+    if (scan->file.status == MEMSCOPE_OK) {
+        scan->without_gvl_ns += memscope_without_gvl(answer_of_file, scan);
+        scan->file.status = scan->answer.status;
+    }
+    if (scan->file.status != MEMSCOPE_OK)
+        scan->refusal = memscope_reason_of("dump_unread", memscope_status_reason(scan->file.status));
 }
 
 static VALUE read_graph(VALUE argument) {
@@ -358,7 +385,10 @@ static VALUE read_graph(VALUE argument) {
     VALUE hash;
 
     scan->start_ns = memscope_now_ns();
-    answer(scan);
+    if (scan->of_file)
+        read_file(scan);
+    else
+        answer(scan);
     hash = rb_hash_new();
     set_lists(hash, &scan->answer);
     set_totals(hash, scan);
@@ -376,6 +406,7 @@ static VALUE close_graph(VALUE argument) {
     enable_gc(scan);
     memscope_answer_child_end(&scan->child);
     memscope_answer_room_close(&scan->room);
+    memscope_dump_file_close(&scan->file);
     memscope_heap_listing_close(&scan->listing);
     return Qnil;
 }
@@ -404,8 +435,22 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
     return result;
 }
 
+/* Of a dump, by its descriptor. name: of the class to whose instances paths are to lead; nil: to suspects. */
+static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
+    struct graph_scan scan = {.question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .refusal = Qnil};
+    VALUE result;
+
+    if (!NIL_P(name))
+        scan.question.class_name = StringValueCStr(name);
+    memscope_dump_file_open(&scan.file, NUM2INT(file));
+    result = rb_ensure(read_graph, (VALUE)&scan, close_graph, (VALUE)&scan);
+    RB_GC_GUARD(name);
+    return result;
+}
+
 void Init_memscope_heap_graph(void) {
     symbol_live_slots = memscope_symbol("heap_live_slots");
     symbol_free_slots = memscope_symbol("heap_free_slots");
     rb_define_module_function(rb_mMemscopeNative, "heap_graph", native_heap_graph, 6);
+    rb_define_module_function(rb_mMemscopeNative, "heap_graph_of_dump", native_heap_graph_of_dump, 3);
 }

@@ -6,7 +6,7 @@
 
 #include "init.h"
 
-static enum memscope_ledger_malloc malloc_kind(void) {
+enum memscope_ledger_malloc memscope_ledger_malloc_kind(void) {
     const struct memscope_allocator *allocator = memscope_allocator_current();
 
     if (allocator->proved && allocator->name == MEMSCOPE_ALLOCATOR_GLIBC)
@@ -44,7 +44,7 @@ static void perform(struct memscope_ledger_call *call) {
         walk_objects(call);
     memscope_ruby_layout(&call->listing, &call->layout);
     memscope_images_read(&call->listing.scratch, &call->images);
-    call->request.malloc = malloc_kind();
+    call->request.malloc = memscope_ledger_malloc_kind();
     call->request.ruby = &call->layout;
     call->request.images = &call->images;
     call->gvl_ns = memscope_now_ns() - start;
@@ -146,7 +146,7 @@ static VALUE native_mappings(VALUE self) {
 }
 
 void Init_memscope_ledger(void) {
-    if (malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+    if (memscope_ledger_malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
         memscope_glibc_learn_cache_key();
     rb_define_module_function(rb_mMemscopeNative, "ledger", native_ledger, 4);
     rb_define_module_function(rb_mMemscopeNative, "mappings", native_mappings, 0);

@@ -29,6 +29,9 @@ struct memscope_ledger_call {
     uint64_t wall_ns, gvl_ns;
 };
 
+/* The allocator whose regions a ledger looks for: one that has proved to serve malloc. */
+enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
+
 /* The rows of a Ledger, in the form of Ledger#to_h. */
 VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
 

@@ -275,14 +275,14 @@ static VALUE close_scan(VALUE argument) {
     return Qnil;
 }
 
-/* For jemalloc, the reason also says what reading needs: jemalloc can report its counts only by writing a file. */
+/* Under jemalloc, the reason also lists the requirements: jemalloc reports its counts only by writing a file. */
 static VALUE why_unreadable(const struct scan *scan) {
     VALUE status = memscope_status_reason(scan->status);
 
     return scan->profile.backend == MEMSCOPE_BACKEND_JEMALLOC ? memscope_reason_of("profile_unread", status) : status;
 }
 
-/* Qundef if another thread has started another profile meanwhile. */
+/* Returns Qundef if another thread has started another profile meanwhile. */
 static VALUE read_profile(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     VALUE body;
@@ -335,8 +335,7 @@ static VALUE measure_inflation(VALUE argument) {
 
 /*
  * Native.profile_inflation -> Integer, the bytes by which sampling itself raises stats.active now; nil unless a
- * jemalloc
- * profile is running and can be read. Costs as much as reading the profile.
+ * jemalloc profile is running and can be read. Costs as much as reading the profile.
  */
 static VALUE native_profile_inflation(VALUE self) {
     struct scan scan = {.status = MEMSCOPE_OK};

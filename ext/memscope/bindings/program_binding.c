@@ -18,8 +18,7 @@ static VALUE native_file_capabilities(VALUE self, VALUE path) {
 
 /*
  * Native.dynamic_linker(path) -> the dynamic linker's path; nil for a static executable; the status, as a Symbol, if
- * the
- * file cannot be read or is damaged.
+ * the file cannot be read or is damaged.
  */
 static VALUE native_dynamic_linker(VALUE self, VALUE path) {
     char linker[MEMSCOPE_DYNAMIC_LINKER_SIZE];

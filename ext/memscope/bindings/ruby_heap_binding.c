@@ -3,16 +3,14 @@
 #include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/heap_walk.h"
+#include "ruby/page_rule.h"
 #include "ruby/pin_survey.h"
 #include "ruby/ruby_private.h"
 
 #include <ruby/thread.h>
-#include <stdlib.h>
 #include <string.h>
 
 static VALUE symbol_old_objects, symbol_allocatable_pages, symbol_live_slots, symbol_free_slots;
-static double free_slots_max_ratio;
-static size_t free_slots_floor;
 
 /* Where the slots were walked. FROM_HEADERS: nowhere; the numbers of live slots are from the page headers. */
 enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
@@ -210,8 +208,8 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
     memscope_hash_set(hash, "allocatable_pages",
                       NIL_P(symbol_allocatable_pages) ? Qnil : SIZET2NUM(rb_gc_stat(symbol_allocatable_pages)));
     memscope_hash_set(hash, "old_objects", SIZET2NUM(rb_gc_stat(symbol_old_objects)));
-    memscope_hash_set(hash, "free_slots_max_ratio", DBL2NUM(free_slots_max_ratio));
-    memscope_hash_set(hash, "free_slots_floor", SIZET2NUM(free_slots_floor));
+    memscope_hash_set(hash, "free_slots_max_ratio", DBL2NUM(memscope_page_rule()->free_slots_max_ratio));
+    memscope_hash_set(hash, "free_slots_floor", SIZET2NUM(memscope_page_rule()->free_slots_floor));
     memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
     memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
 }
@@ -318,7 +316,7 @@ static VALUE close_heap(VALUE argument) {
 
 /*
  * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else a walk that
- * would hold the GVL for longer than this runs in a forked child, if the fork holds the GVL for less time.
+ * would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL for less time.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     struct heap_scan scan = {.collect = RTEST(collect),
@@ -327,35 +325,6 @@ static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE bu
                              .subjects = MEMSCOPE_WALK_PINS | (RTEST(objects) ? MEMSCOPE_WALK_HELD : 0)};
 
     return rb_ensure(read_heap, (VALUE)&scan, close_heap, (VALUE)&scan);
-}
-
-/* ---- the rule for freeing pages ------------------------------------------------------------------------------- */
-
-/* As gc.c does, ignores a value that is out of bounds or not a number (get_envparam_double, …_size). */
-static double ratio_from_environment(const char *name, double otherwise, double more_than, double at_most) {
-    const char *given = getenv(name);
-    char *end;
-    double ratio = given == NULL ? 0 : strtod(given, &end);
-
-    if (given == NULL || *given == '\0' || *end != '\0' || ratio <= more_than || ratio > at_most)
-        return otherwise;
-    return ratio;
-}
-
-static size_t slots_from_environment(const char *name, size_t otherwise) {
-    const char *given = getenv(name);
-    char *end;
-    long slots = given == NULL ? 0 : strtol(given, &end, 0);
-
-    return given == NULL || *given == '\0' || *end != '\0' || slots <= 0 ? otherwise : (size_t)slots;
-}
-
-/* Read once at load, as Ruby does: what the program sets in ENV later has no effect on Ruby. */
-static void learn_the_rule(void) {
-    double least = ratio_from_environment("RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO", 0.20, 0.0, 1.0);
-
-    free_slots_max_ratio = ratio_from_environment("RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO", 0.65, least, 1.0);
-    free_slots_floor = slots_from_environment("RUBY_GC_HEAP_INIT_SLOTS", 10000);
 }
 
 void Init_memscope_ruby_heap(void) {
@@ -371,6 +340,6 @@ void Init_memscope_ruby_heap(void) {
     symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
     if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages))) /* gone in 3.4 */
         symbol_allocatable_pages = Qnil;
-    learn_the_rule();
+    memscope_page_rule_learn();
     rb_define_module_function(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
 }

@@ -59,8 +59,8 @@ static VALUE read_inherited(VALUE argument) {
 }
 
 /*
- * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges.
- * A reason if the kernel hides them.
+ * Native.inherited -> String, for Native.unshared: the anonymous pages that other processes map too, as address ranges;
+ * or a reason, if the kernel hides which pages are shared.
  */
 static VALUE native_inherited(VALUE self) {
     struct call call = {0};

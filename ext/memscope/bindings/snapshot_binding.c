@@ -158,7 +158,7 @@ static bool jemalloc_is_read(const struct readings *readings) {
     return is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) && readings->jemalloc_status == MEMSCOPE_OK;
 }
 
-/* nil if nothing is missing. */
+/* Returns nil if nothing is missing. */
 static VALUE jemalloc_reason(const struct readings *readings) {
     if (jemalloc_is_read(readings))
         return jemalloc_gaps(&readings->jemalloc);
@@ -186,7 +186,7 @@ static bool glibc_is_read(const struct readings *readings) {
     return glibc_is_tried(readings) && readings->glibc_status == MEMSCOPE_OK;
 }
 
-/* nil if nothing is missing. */
+/* Returns nil if nothing is missing. */
 static VALUE glibc_reason(const struct readings *readings) {
     if (!is_allocator(MEMSCOPE_ALLOCATOR_GLIBC))
         return reason_not_glibc;

@@ -22,7 +22,8 @@ struct work {
     const struct memscope_heap_question *question;
     struct memscope_answer_room *room;
     struct memscope_heap_answer *answer;
-    struct memscope_heap_references references;
+    struct memscope_heap_references references; /* of a dump, the graph only */
+    const struct memscope_heap_dump *dump;      /* NULL: of this process */
     struct memscope_shortest_paths paths;
     struct memscope_dominators dominators;
 };
@@ -177,6 +178,23 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
+/* Whether paths begin at this class or module; and the name that it is known by, or 0. A dump tells no owners. */
+static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
+    const struct memscope_module_name *described;
+    VALUE module;
+
+    if (work->dump != NULL) {
+        described = memscope_heap_dump_module(work->dump, node);
+        *name = described == NULL || !described->named ? 0 : described->name;
+        return *name != 0;
+    }
+    module = memscope_object_of(&work->references, node);
+    *name = memscope_is_named_module(module) || memscope_is_singleton_class(module)
+                ? memscope_name_of_module(&work->references.class_names, module)
+                : 0;
+    return memscope_is_named_module(module);
+}
+
 /*
  * From here on, a class or module with a name is known by it, and a singleton class by its owner's. Paths begin there:
  * everyone finds Bus, so how Ruby does is of no use to a reader.
@@ -185,17 +203,15 @@ static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
 
     for (uint32_t node = 0; node < graph->slot_count; node++) {
-        VALUE module;
+        uint32_t name;
 
         if ((graph->type[node] != RUBY_T_CLASS && graph->type[node] != RUBY_T_MODULE) ||
             !memscope_reaches(&work->paths, node))
             continue;
-        module = memscope_object_of(&work->references, node);
-        if (memscope_is_named_module(module))
+        if (is_namespace(work, node, &name))
             work->paths.parent[node] = memscope_graph_root(graph);
-        else if (!memscope_is_singleton_class(module))
-            continue;
-        graph->node_class[node] = memscope_name_of_module(&work->references.class_names, module);
+        if (name != 0)
+            graph->node_class[node] = name;
     }
 }
 
@@ -221,7 +237,15 @@ static memscope_edge_name name_of_global(struct work *work, uint32_t category, V
     return MEMSCOPE_EDGE_INTERNAL;
 }
 
-static memscope_edge_name name_edge(struct work *work, uint32_t from, uint32_t to) {
+/* As the dump has it. */
+static memscope_edge_name name_dumped_edge(const struct memscope_heap_graph *graph, uint32_t from, uint32_t to) {
+    for (uint32_t edge = graph->first_edge[from]; edge < graph->first_edge[from + 1]; edge++)
+        if (graph->edges[edge] == to)
+            return graph->edge_names[edge];
+    return MEMSCOPE_EDGE_INTERNAL;
+}
+
+static memscope_edge_name name_live_edge(struct work *work, uint32_t from, uint32_t to) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     struct search search = {.to = memscope_object_of(&work->references, to), .name = MEMSCOPE_EDGE_INTERNAL};
 
@@ -234,7 +258,9 @@ static memscope_edge_name name_edge(struct work *work, uint32_t from, uint32_t t
 }
 
 static memscope_edge_name name_edge_of(void *context, uint32_t from, uint32_t to) {
-    return name_edge(context, from, to);
+    const struct work *work = context;
+
+    return work->dump != NULL ? name_dumped_edge(&work->references.graph, from, to) : name_live_edge(context, from, to);
 }
 
 static struct memscope_text text_of_node(struct work *work, uint32_t node) {
@@ -390,8 +416,13 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
 
 /* The class of a class that is known by its own name now. */
 static uint32_t class_of_node(struct work *work, uint32_t node) {
-    if (!memscope_graph_is_module(&work->references.graph, node))
-        return work->references.graph.node_class[node];
+    const struct memscope_heap_graph *graph = &work->references.graph;
+
+    if (!memscope_graph_is_module(graph, node))
+        return graph->node_class[node];
+    if (work->dump != NULL)
+        return graph->type[node] == MEMSCOPE_TYPE_CLASS ? memscope_names_find(&graph->names, "Class", 5)
+                                                        : memscope_names_find(&graph->names, "Module", 6);
     return memscope_name_of_class_of(&work->references.class_names, memscope_object_of(&work->references, node));
 }
 
@@ -493,12 +524,10 @@ static enum memscope_status find_shortest_paths(struct work *work) {
     return memscope_shortest_paths_find(&work->paths, &work->references.graph, &search);
 }
 
-static enum memscope_status answer_all(struct work *work, const struct memscope_heap_listing *listing,
-                                       struct memscope_scratch *scratch) {
-    enum memscope_status status = memscope_heap_references_fill(&work->references, listing, scratch);
+/* The graph is there. */
+static enum memscope_status answer_all(struct work *work) {
+    enum memscope_status status = find_shortest_paths(work);
 
-    if (status == MEMSCOPE_OK)
-        status = find_shortest_paths(work);
     if (status == MEMSCOPE_OK)
         status = memscope_dominators_find(&work->dominators, &work->references.graph, work->paths.node_count);
     if (status == MEMSCOPE_OK)
@@ -549,7 +578,9 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
     enum memscope_status status;
 
     memset(answer, 0, sizeof *answer);
-    status = answer_all(&work, listing, scratch);
+    status = memscope_heap_references_fill(&work.references, listing, scratch);
+    if (status == MEMSCOPE_OK)
+        status = answer_all(&work);
     if (status != MEMSCOPE_OK)
         answer->status = status;
     memscope_dominators_close(&work.dominators);
@@ -557,6 +588,23 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
     memscope_heap_references_close(&work.references);
     answer->spent_ns = thread_ns() - start;
     learn(listing, answer);
+}
+
+void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
+                                  struct memscope_answer_room *room, struct memscope_heap_answer *answer) {
+    struct work work = {.question = question, .room = room, .answer = answer, .dump = dump};
+    uint64_t start = thread_ns();
+    enum memscope_status status;
+
+    memset(answer, 0, sizeof *answer);
+    work.references.graph = *dump->graph;
+    status = answer_all(&work);
+    if (status != MEMSCOPE_OK)
+        answer->status = status;
+    *dump->graph = work.references.graph; /* names may have moved */
+    memscope_dominators_close(&work.dominators);
+    memscope_shortest_paths_close(&work.paths);
+    answer->spent_ns = thread_ns() - start;
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 
 #include <ruby.h>
 
+#include "dump/heap_dump.h"
 #include "fork/forked_child.h"
 #include "graph/alike_paths.h"
 #include "graph/holders.h"
@@ -121,6 +122,13 @@ void memscope_answer_room_close(struct memscope_answer_room *room);
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_answer_room *room,
                           struct memscope_heap_answer *answer);
+
+/*
+ * The same of a dump, whose graph names its edges. Asks for no object and no class, but by its name; knows no strings.
+ * No GVL needed.
+ */
+void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
+                                  struct memscope_answer_room *room, struct memscope_heap_answer *answer);
 
 /* What an answer takes of so many slots: by the last one. */
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);

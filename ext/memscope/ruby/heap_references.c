@@ -140,15 +140,20 @@ static void add_root(const char *category, VALUE object, void *data) {
         memscope_graph_root_to(&filling->builder, category, node);
 }
 
-/* Garbage of the same form counts as reachable. */
-static void add_finalizers(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
+bool memscope_may_be_finalizers(VALUE object) {
     if (RB_BUILTIN_TYPE(object) != RUBY_T_ARRAY || RBASIC_CLASS(object) != 0 || RARRAY_LEN(object) < 2 ||
         !RB_INTEGER_TYPE_P(rb_array_const_ptr(object)[0]))
-        return;
+        return false;
     for (long index = 1; index < RARRAY_LEN(object); index++)
         if (RB_SPECIAL_CONST_P(rb_array_const_ptr(object)[index]))
-            return;
-    memscope_graph_root_to(&filling->builder, "finalizers", node);
+            return false;
+    return true;
+}
+
+/* Garbage of the same form counts as reachable. */
+static void add_finalizers(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
+    if (memscope_may_be_finalizers(object))
+        memscope_graph_root_to(&filling->builder, "finalizers", node);
 }
 
 static enum memscope_status fill(struct filling *filling) {

@@ -35,6 +35,9 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    struct memscope_scratch *scratch);
 void memscope_heap_references_close(struct memscope_heap_references *references);
 
+/* Whether an object has the form of what the table of finalizers holds: see MEMSCOPE_ROOTS_LACK_FINALIZERS. */
+bool memscope_may_be_finalizers(VALUE object);
+
 /* MEMSCOPE_NO_NODE for what is in no listed slot: special constants, foreign addresses. */
 uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object);
 

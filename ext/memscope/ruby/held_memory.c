@@ -119,8 +119,8 @@ static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on a class under
- * construction (seen by profilers).
+ * Returns 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on a class
+ * under construction (seen by profilers).
  */
 static size_t ask(struct memscope_held_walk *walk, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {

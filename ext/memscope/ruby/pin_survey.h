@@ -20,7 +20,7 @@ struct memscope_pin_survey {
     struct memscope_page_index index;
     struct memscope_heap_pins *found;
     uint8_t pins;
-    bool doubtful; /* the current object may be garbage: it pins nothing for certain */
+    bool doubtful; /* the current object may be garbage: what it pins is only MEMSCOPE_PAGE_MAY_PIN */
 };
 
 /*

@@ -11,7 +11,7 @@
 
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
-static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_empty_pages, symbol_state, symbol_none,
+static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_allocatable_pages, symbol_empty_pages, symbol_state, symbol_none,
     symbol_sweeping;
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
@@ -176,6 +176,7 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     }
     listing->page_bytes = heap_page_bytes;
     listing->allocated_pages = rb_gc_stat(symbol_allocated_pages);
+    listing->allocatable_pages = NIL_P(symbol_allocatable_pages) ? 0 : rb_gc_stat(symbol_allocatable_pages);
     listing->empty_pages = memscope_counts_empty_pages() ? rb_gc_stat(symbol_empty_pages) : 0;
     count_slots(listing, wanted);
 }
@@ -322,6 +323,9 @@ void memscope_ruby_heap_learn(void) {
         thread_machine_bytes = constant_size(parameters, "thread_machine_stack_size");
     }
     rb_gc_stat(stat);
+    symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
+    if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages)))
+        symbol_allocatable_pages = Qnil;
     symbol_empty_pages = Qnil;
     if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */
         symbol_empty_pages = memscope_symbol("heap_empty_pages");

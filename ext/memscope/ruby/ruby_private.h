@@ -282,4 +282,65 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_SLOT_BYTES(object) (5 * sizeof(VALUE))
 #endif
 
+/* ---- what objects own through malloc (ruby/object_blocks.c) ----------------------------------------------------- */
+
+/* RHASH_AR_TABLE_MAX_SIZE; before 3.3, struct ar_table_struct is just these pairs, in a block of its own. */
+#define MEMSCOPE_PAIRS_OF_SMALL_HASH 8
+
+/* RHASH_TRANSIENT_FLAG, ROBJ_TRANSIENT_FLAG, RSTRUCT_TRANSIENT_LEN_FLAG: 3.1 and 3.2. */
+#if RUBY_API_VERSION_CODE < 30300
+#define MEMSCOPE_HASH_IS_TRANSIENT RUBY_FL_USER12
+#define MEMSCOPE_OBJECT_IS_TRANSIENT RUBY_FL_USER2
+#define MEMSCOPE_STRUCT_IS_TRANSIENT RUBY_FL_USER3
+#define MEMSCOPE_ARRAY_IS_TRANSIENT RARRAY_TRANSIENT_FLAG
+#else
+#define MEMSCOPE_HASH_IS_TRANSIENT 0
+#define MEMSCOPE_OBJECT_IS_TRANSIENT 0
+#define MEMSCOPE_STRUCT_IS_TRANSIENT 0
+#define MEMSCOPE_ARRAY_IS_TRANSIENT 0
+#endif
+
+/* RSTRUCT_EMBED_LEN_MASK: two bits before 3.3, seven since. */
+#if RUBY_API_VERSION_CODE < 30300
+#define MEMSCOPE_STRUCT_IS_EMBEDDED (RUBY_FL_USER1 | RUBY_FL_USER2)
+#else
+#define MEMSCOPE_STRUCT_IS_EMBEDDED                                                                                    \
+    (RUBY_FL_USER1 | RUBY_FL_USER2 | RUBY_FL_USER3 | RUBY_FL_USER4 | RUBY_FL_USER5 | RUBY_FL_USER6 | RUBY_FL_USER7)
+#endif
+
+/* BIGNUM_EMBED_FLAG */
+#define MEMSCOPE_BIGNUM_IS_EMBEDDED RUBY_FL_USER2
+
+/* The variables of a plain object that are not in its slot: an array, or a table where there are too many shapes. */
+#if RUBY_API_VERSION_CODE < 40000
+#define MEMSCOPE_VARIABLES_OF_OBJECT(object) (ROBJECT(object)->as.heap.ivptr)
+#elif RUBY_API_VERSION_CODE < 40100
+#define MEMSCOPE_VARIABLES_OF_OBJECT(object) (ROBJECT(object)->as.heap.fields)
+#endif
+
+/* OBJ_FIELD_HEAP of an imemo_fields (internal/imemo.h), from 4.0 on. */
+#define MEMSCOPE_FIELDS_ARE_OUTSIDE RUBY_FL_USER4
+
+/* What frees untyped data, which is gone in 4.1dev, and the data. */
+#if RUBY_API_VERSION_CODE < 40100
+#define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) (RDATA(object)->dfree)
+#define MEMSCOPE_UNTYPED_DATA(object) (RDATA(object)->data)
+#else
+#define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) RUBY_NEVER_FREE
+#define MEMSCOPE_UNTYPED_DATA(object) NULL
+#endif
+
+/* Whether what is no plain object has variables in a table of the VM; from 4.0 on they are in an imemo_fields. */
+#if RUBY_API_VERSION_CODE < 40000
+#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
+#else
+#define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
+#endif
+
+/* Variables of what is no plain object, in one block. Exported by 3.1 and 3.2. */
+#ifdef HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP
+struct gen_ivtbl;
+int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
+#endif
+
 #endif

@@ -57,7 +57,7 @@ static const bool thread_ended = false;
  * - thread_ended: unless Ruby clears what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), that
  *   function still returns true when the thread has ended and its execution context is freed.
  * - the GVL: a thread without it still owns its control frame stack, but compaction concurrently moves the objects that
- *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836): see the readers below.
+ *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836; see the readers below).
  * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, until the reference
  *   is updated (gc_sweep_continue, line 5737; gc_update_references comes last), and during marking nothing more may be
  *   pinned.

@@ -14,7 +14,7 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
-/* Called with the GVL before the first profile; false if there is no memory. What it sets up is never torn down. */
+/* Called with the GVL before the first profile; false if there is no memory. Its setup is never torn down. */
 bool memscope_stack_reader_prepare(void);
 
 /* Sets whether the reader reads the frames of threads that wait without the GVL. With the GVL. */
@@ -30,7 +30,7 @@ VALUE memscope_interned_name(uint64_t word);
 /* The number of the current session; memscope_forget_interned begins a new one. */
 uint32_t memscope_session(void);
 
-/* False for a stack that was read before the profile began, or by another reader. */
+/* Returns false for a stack that was read before the profile began, or by another reader. */
 bool memscope_is_of_this_session(const uint64_t *words, unsigned length);
 
 uint32_t memscope_generation(void);

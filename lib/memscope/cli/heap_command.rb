@@ -5,7 +5,8 @@ require_relative "../heap_graph"
 
 module Memscope
   module CLI
-    # `memscope heap`: who holds the objects of a process; `memscope heap -- COMMAND`: of a Ruby program when it ends.
+    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: of one that ObjectSpace.dump_all has
+    # dumped; `memscope heap -- COMMAND`: of a Ruby program when it ends.
     class HeapCommand < ReportCommand
       NOTES = <<~TEXT
         A forked child of the process follows all references between its objects: a
@@ -13,6 +14,7 @@ module Memscope
         for which the fork stops Ruby, are printed. No content of any object is shown.
         --paths-to prints who holds the instances of a class, not those of its
         subclasses; without it, paths lead to where memory has accumulated.
+        With DUMP, a file that ObjectSpace.dump_all wrote, the same is printed of that.
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, "print so many rows of each list"],
@@ -32,11 +34,30 @@ module Memscope
 
       private
 
+      def operands = program? ? super : "[DUMP]"
+
+      def take(operands)
+        @dump, *others = operands
+        refuse("unexpected argument: #{others.first}") if others.any?
+        refuse("DUMP and --#{excluded.name} exclude each other") if @dump && excluded
+      end
+
+      def excluded = (@given.keys & %i[pid socket strings]).first
+
       def perform
         check_top
-        reading = other? ? asking { other.call(:heap_graph, **asked) } : own
+        reading = if @dump then of_dump
+                  else
+                    other? ? asking { other.call(:heap_graph, **asked) } : own
+                  end
         deliver_readings([reading])
         reading.known? ? FINE : INPUT_OUTPUT
+      end
+
+      def of_dump
+        asking { HeapGraph.read(@dump, **@given.slice(:top, :paths_to)) }
+      rescue SystemCallError => e
+        failure(e.message)
       end
 
       def own

@@ -79,8 +79,8 @@ module Memscope
         FINE
       end
 
-      # A profile that is already running is somebody else's: it continues, and only its change is reported. What has
-      # survived a major GC is known only for a profile that this command started.
+      # A profile that is already running is somebody else's: it continues, and only its change is reported. Which
+      # memory has survived a major GC is known only for a profile that this command started.
       def asked
         running, jemalloc = other.call(:malloc_profile_state).values_at("running", "jemalloc")
         running ? changed : recorded(chosen(jemalloc))

@@ -4,6 +4,7 @@ require_relative "../ledger"
 require_relative "../snapshot"
 require_relative "../arenas"
 require_relative "../ruby_heap"
+require_relative "../ruby_heap/blocks"
 require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
@@ -67,8 +68,9 @@ module Memscope
 
       def self.of_objects(gc)
         collected = RubyHeap::Garbage.collect if gc
-        heap = RubyHeap.bounded(objects: true)
-        [heap, Ledger.with_objects_of(heap, collected)]
+        blocks = RubyHeap::Blocks.read
+        heap = RubyHeap.bounded(objects: blocks.all.nil?)
+        [heap, Ledger.with_objects_of(blocks.all ? blocks : heap, collected)]
       end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]

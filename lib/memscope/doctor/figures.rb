@@ -109,7 +109,7 @@ module Memscope
       # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance
       def ruby?(series) = ledger.ruby.start_with?("#{series}.")
 
-      # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after one
+      # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after the GC
       def gc_room = snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
 
       # @return [Integer, nil] bytes of pages without any object that Ruby nevertheless counts as in use
@@ -141,7 +141,7 @@ module Memscope
       # @return [Integer] bytes of the pages that a compaction empties but Ruby keeps because of free_slots_max_ratio
       def kept_compactable_bytes = @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
 
-      # @return [Integer] the part of hidden_empty_bytes that Ruby keeps because of that setting
+      # @return [Integer] the part of hidden_empty_bytes that Ruby keeps because of free_slots_max_ratio
       def kept_empty_bytes = @forecast.kept_by_setting(hidden_empty_bytes || 0)
 
       # @return [Integer, nil] the part of hidden_empty_bytes that garbage collections return
@@ -210,7 +210,7 @@ module Memscope
 
       # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
       #   release notes name arm64, users have seen it elsewhere), before if glibc.malloc.hugetlb=1. With a larger
-      #   value it takes pages of another kind
+      #   value, glibc uses huge pages of another kind
       def malloc_asks_for_huge_pages?
         return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
 

@@ -20,8 +20,8 @@ module Memscope
     # * severity, confidence, title, explanation, evidence: as in Finding; a value or a lambda.
     #
     # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
-    # Without this margin, a number that hardly moves could change the verdict from one reading to the next. It applies
-    # to the floor, to the ratio, and to whatever a lambda asks by Figures#reaches?.
+    # Without this margin, a number that hardly moves could change the verdict from one reading to the next. The margin
+    # applies to the floor, to the ratio, and to whatever a lambda asks by Figures#reaches?.
     #
     # @api private
     class Rule
@@ -72,12 +72,12 @@ module Memscope
         end
       end
 
-      # nil unless the rule's conditions hold.
+      # Returns nil unless the rule's conditions hold.
       def severity(figures, bytes)
         value(:severity, figures) if enough?(bytes, figures) && figure(:present, figures)
       end
 
-      # The severity of the last verdict, if it is between that beyond the margin and the one without.
+      # Returns the severity of the last verdict, but at least the severity with the margin and at most the one without.
       def settled(severity, figures, bytes, held)
         beyond = figures.with_margin(MARGIN) { severity(figures, bytes) }
         most, least, before = [severity, beyond || :info, held || :info].map { |one| Finding::SEVERITIES.index(one) }
@@ -169,13 +169,15 @@ module Memscope
           "Up to #{size(bytes)} of what is in use may be garbage." if bytes && bytes >= MEBIBYTE
         end
 
-        # Of free memory between used blocks: why nothing returns it, as far as these blocks are known to be in use.
+        # Why nothing returns the free memory between used blocks; or, if these blocks may be garbage, what a collection
+        # may do.
         def between_blocks(figures, reason)
           doubt = unjudged(figures)
           doubt ? "#{doubt} A collection may free the blocks that keep these pages." : reason
         end
 
-        # Its remedy and the cost: garbage is collected first, where it may be what keeps the pages.
+        # The remedy for such memory, and its cost. If garbage may be what keeps the pages, the remedy first collects
+        # it.
         def after_collection(figures, remedy, cost)
           return [remedy, cost] unless unjudged(figures)
 

@@ -4,9 +4,9 @@ require_relative "handoff"
 
 module Memscope
   module Launch
-    # Profiles malloc in the program that loads this, from before its script until it ends, or for some seconds. The
-    # program ends as it would without a profile, except that `memscope leaks` turns success into failure if too much
-    # memory stays.
+    # Profiles malloc in the program that loads this file, from before its script until it ends, or for some seconds.
+    # The program ends as it would without a profile, except that `memscope leaks` turns success into failure if too
+    # much memory stays.
     #
     # A forked process, such as a Puma worker, continues with its copy of the profile and reports it when the process
     # ends; `memscope leaks` judges the first process only.

@@ -4,8 +4,8 @@ require_relative "handoff"
 
 module Memscope
   module Launch
-    # Reports the ledger, or other readings, of the program that loads this: when it ends, and at intervals. memscope
-    # itself is not loaded before the first report: until then the program runs undisturbed.
+    # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at
+    # intervals. memscope itself is not loaded before the first report: until then the program runs undisturbed.
     class ProgramReport
       # @param order [Handoff::Order] title, every, output, json, reading (names of calls), options of these calls
       #   or of the ledger, by and limit (of a census), and those of Order#display
@@ -64,11 +64,17 @@ module Memscope
 
       def write(ending)
         @order.load_memscope
+        return write_dump if @order["dump"]
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
 
         @io.write(heading(ending)) if @order["every"]
         @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **view) }.join("\n"))
         @io.write("\n") if @order["every"] && !ending
+      end
+
+      def write_dump
+        dump = Memscope.dump(@order["dump"], format: @order["format"].to_sym)
+        @io.write(@order["json"] ? "#{dump.to_json}\n" : dump.to_s(**@order.display(@io)))
       end
 
       def readings

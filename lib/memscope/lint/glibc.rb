@@ -98,7 +98,7 @@ module Memscope
         "; did you mean #{MALLOC}#{nearest}?" if nearest
       end
 
-      # The variables whose setting GLIBC_TUNABLES also sets, with another value: GLIBC_TUNABLES wins.
+      # The variables whose setting GLIBC_TUNABLES gives another value, which wins.
       def overridden
         Variables::GLIBC.filter_map do |name, variable|
           winner = @allocator.settings[name.to_sym]

@@ -5,9 +5,9 @@ require_relative "inputs"
 
 module Memscope
   class Lint < Reading
-    # The verdict on the inputs, whichever allocator serves malloc: its settings and what it refused. A subclass knows
-    # the rules of one allocator: it keeps the options that took effect, except those that this process has a reason to
-    # change.
+    # The verdict on the inputs, whichever allocator serves malloc: the settings, and those that the allocator refused.
+    # A subclass knows the rules of one allocator. It keeps the options that took effect, except those that this process
+    # has a reason to change.
     class Verdict
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8

@@ -49,6 +49,10 @@ module Memscope
 
       def environment_at_load(name) = ENV.fetch(name, nil)
 
+      # Why nothing was written.
+      def dump(*) = Native.absence
+      def convert_dump(*) = Native.absence
+
       def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Native.absence] }
 
       def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- an action, not a question

@@ -1,12 +1,15 @@
 # frozen_string_literal: true
 
 require_relative "../arenas"
+require_relative "../ruby_heap/blocks"
 require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
   module Purge
     # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
+    # Levers whose forecast depends on what a full GC before them frees.
+    AFTER_GC = %i[purge trim].freeze
     UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
@@ -25,7 +28,7 @@ module Memscope
         # @return [Forecast]
         def of(lever, arena, ledger, collect:, heap: nil)
           case lever
-          when :gc then new(nil, nil, "cannot be predicted: garbage is only known after a collection")
+          when :gc then new(nil, nil, "not predicted before a run: a dry run finds the garbage, in a forked child")
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
           when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
           when :decay then decay(arena, ledger)
@@ -35,7 +38,26 @@ module Memscope
           end
         end
 
+        # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
+        # @return [Forecast, nil] of a full GC, or of what returns malloc's memory after it; nil for other levers
+        def of_garbage(lever, arena, blocks)
+          return unless blocks && (lever == :gc || (AFTER_GC.include?(lever) && arena.nil?))
+
+          range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
+          return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
+
+          new(range, own, range.size > 1 ? unfollowed(blocks) : nil)
+        end
+
         private
+
+        def unfollowed(blocks)
+          kinds = blocks.unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }
+          kept = "it is unknown which freed blocks stay in a thread's cache, and where Ruby's sweep begins"
+          return kept if kinds.empty?
+
+          "#{kept}; and what garbage of C extensions owns besides its data is not known (#{kinds.join(', ')})"
+        end
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
 
@@ -108,6 +130,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :AFTER_GC
   end
 end

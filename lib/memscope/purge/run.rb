@@ -55,7 +55,11 @@ module Memscope
 
       def predict
         ledger = read(@levers, gc: @collect)
-        @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, collect: @collect)) }
+        blocks = RubyHeap::Blocks.read if @levers.include?(:gc)
+        @levers.map do |name|
+          lever(name, Forecast.of_garbage(name, @arena, blocks) ||
+                      Forecast.of(name, @arena, ledger, collect: @collect))
+        end
       end
 
       def run_all

@@ -44,6 +44,7 @@ module Memscope
       diagnosis_with_forecast: Call.new(nil, []),
       workers: Call.new(:Workers, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
+      dump: Call.new(:Dump, %w[path format gc]),
       malloc_profile_state: Call.new(nil, []),
       malloc_profile_snapshot: Call.new(:Profile, []),
       malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),
@@ -55,9 +56,9 @@ module Memscope
     LONGEST_REQUEST = 16 * 1024
 
     # Calls that change the process.
-    ACTIONS = %i[purge malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
+    ACTIONS = %i[purge dump malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
 
-    # Options that collect garbage, which stops all threads: actions too.
+    # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.
@@ -154,6 +155,14 @@ module Memscope
         diagnosis = Memscope.doctor
         forecast = Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap)
         { diagnosis: diagnosis.to_h, forecast: forecast.to_h }
+      end
+
+      # Into this process's own view of the file system, which the client cannot know.
+      def dump(path: nil, format: "perfetto", **options)
+        check_actions
+        absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
+        Loader.refuse("dump: path", path, "an absolute path") unless absolute
+        Memscope.dump(path, format: choose("dump: format", format, Dump::FORMATS.keys), **options)
       end
 
       def malloc_profile_state = MallocProfile::Lease.state

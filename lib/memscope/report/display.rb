@@ -27,7 +27,7 @@ module Memscope
 
         private
 
-        # nil if the terminal reports none, or if nothing has loaded io/console.
+        # Returns nil if the terminal reports none, or if nothing has loaded io/console.
         def columns(io)
           io.winsize.last.then { |columns| columns if columns.positive? } if io.respond_to?(:winsize)
         rescue SystemCallError

@@ -15,7 +15,7 @@ module Memscope
       class << self
         include Quantity
 
-        # Where something is unknown, the absence of problems is not a verdict.
+        # If something is unknown, the absence of problems is not a verdict.
         #
         # @param diagnosis [Diagnosis] one without problems
         # @return [String] a sentence or two
@@ -79,7 +79,7 @@ module Memscope
         later.size == bad.size && bad.one? ? " The warning needs a restart to fix." : " Some need a restart to fix."
       end
 
-      # nil if nothing can be returned.
+      # Returns nil if nothing can be returned.
       def returned(findings)
         least = findings.sum { |finding| finding.recoverable_bytes || 0 }
         most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }

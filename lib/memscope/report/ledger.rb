@@ -4,8 +4,8 @@ require_relative "page"
 
 module Memscope
   module Report
-    # A ledger, the first screen: the two numbers that disagree, and the rows that explain why, as a tree: MiB, percent
-    # of RSS, and details.
+    # A ledger, the first screen: the two numbers that disagree, and the rows that explain why, as a tree with MiB,
+    # percent of RSS, and details.
     #
     # "Ruby says" is the bytes of live slots and, with `objects: true`, also the bytes that live objects report holding
     # through malloc.
@@ -100,7 +100,7 @@ module Memscope
 
       def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)
 
-      # nil if it is unknown for any row.
+      # Returns nil if it is unknown for any row.
       def shared_sum
         parts = @reading.rows.map(&:shared_bytes)
         parts.sum unless parts.include?(nil)
@@ -204,8 +204,8 @@ module Memscope
       private_class_method :item, :number
     end
 
-    # A Diff. Of two ledgers, it shows the rows as a tree, in MiB; of other readings, the numbers, one a line. Unchanged
-    # numbers and rows that changed by less than 0.05 MiB are left out.
+    # A Diff. For two ledgers, it shows the rows as a tree, in MiB; for other readings, the numbers, one a line.
+    # Unchanged numbers and rows that changed by less than 0.05 MiB are left out.
     class DiffPage < ReadingPage
       NUMBER_WIDTH = 14
       private_constant :NUMBER_WIDTH

@@ -55,11 +55,11 @@ module Memscope
         text ? [@page.wrapped(text)] : []
       end
 
-      # A lever after gc returns what gc has freed, too: the forecast cannot know how much that is.
+      # Levers after gc also return memory that gc has freed: an amount that nobody knows without a forecast of it.
       def garbage
         most = @reading.before.garbage_max_bytes
         return [@page.wrapped(LedgerPage.of_collection(@reading.before.collected))] if @reading.before.collected
-        return [] unless most && @reading.levers.any? { |lever| lever.name == :gc }
+        return [] unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
         [@page.wrapped("Up to #{size(most)} in use may be garbage, which gc frees and later levers return: it is not " \
                        "in the prediction. dry_run with gc: true (--dry-run --gc) collects it first.")]

@@ -49,14 +49,17 @@ module Memscope
 
       # @param fall [Integer, Range<Integer>, nil] of RSS, by a purge
       # @param own [Integer, Range<Integer>, nil] the part of it that no other process shares
-      # @return [String, nil] what the machine gains, as a sentence; nil if it is unknown, or nearly the whole fall
+      # @return [String, nil] a sentence on how much the machine gains; nil if that is unknown, or if `fall` and `own`
+      #   differ by less than 1 MiB (both bounds, if they are ranges)
       def gain(fall, own)
         fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
-        return if fall.nil? || own.nil? || fall.end - own.begin < MEBIBYTE
+        return if fall.nil? || own.nil?
+        return if fall.end <= 0 || (fall.begin - own.begin < MEBIBYTE && fall.end - own.end < MEBIBYTE)
 
         return "The machine gains nothing: other processes share this memory." unless own.end.positive?
 
-        "The machine gains #{between(*own.minmax)}: other processes share the rest."
+        "Of the returned memory, the machine gains #{between(*own.minmax)}: other processes also map the remaining " \
+          "pages."
       end
 
       # @return [String] "4,096 B"

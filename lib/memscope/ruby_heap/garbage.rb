@@ -14,11 +14,11 @@ module Memscope
     # @api private
     module Garbage
       # Assumed upper bound of the malloc memory that Ruby does not count, in bytes per object on average. Measured:
-      # Psych.parse allocates 19 objects and 67 KiB that Ruby does not count: 3,600 bytes per object.
+      # Psych.parse allocates 19 objects, and 67 KiB that Ruby does not count, which is 3,600 bytes per object.
       UNCOUNTED = 8_192
       # Whether this Ruby's garbage collector reports how many slots the last GC marked.
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
-      private_constant :UNCOUNTED, :COUNTED
+      private_constant :COUNTED
 
       class << self
         # Makes no objects.

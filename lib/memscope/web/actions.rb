@@ -8,8 +8,8 @@ require_relative "response"
 module Memscope
   module Web
     # The requests that change processes, and the one that takes a census: POST /purge, /profile, /doctor and /census.
-    # The first two take the parameter worker: a worker's index, or "all" (the default). With the parameter pid, the
-    # process that the page with the button showed, no other process is changed.
+    # The first two take the parameter worker: a worker's index, or "all" (the default). The parameter pid names the
+    # process that the page with the button showed: if given, no other process is changed.
     #
     # @api private
     module Actions

@@ -205,7 +205,7 @@ module Memscope
         raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
       end
 
-      # Of a page of this application, as its token shows.
+      # The fields of a form that a page of this application posted, as the token in the form proves.
       def posted_form(request)
         form = request.form
         objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)

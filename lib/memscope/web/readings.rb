@@ -20,7 +20,8 @@ module Memscope
       # How many readings are kept: those used most recently.
       MOST = 64
       # Kinds that are made of the workers' last reports to their master. Waiting for the master does not count as work.
-      # SHORTEST does not apply: once another worker has served newer counters, older ones would make them seem to fall.
+      # SHORTEST does not apply: once another worker has served a newer report, an older one would make counters seem to
+      # fall.
       REPORTED = %i[workers metrics].freeze
       # Kinds that are cheap enough to be read while another thread takes another reading.
       CHEAP = %i[ledger workers metrics].freeze

@@ -170,8 +170,8 @@ module Memscope
         false
       end
 
-      # nil if the worker has ended and another process has its pid: then no reports come from the pid, and another
-      # worker has the index.
+      # Returns nil if the worker has ended and another process has its pid: then no reports come from the pid, and
+      # another worker has the index.
       def known(pid)
         worker, received = @reports[pid]
         index, phase = @handles[pid]

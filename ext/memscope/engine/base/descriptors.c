@@ -19,18 +19,18 @@
 #endif
 #endif
 
-/* More descriptors at once than this are inherited as others are. */
+/* At most this many open descriptors are noted; children inherit the others. */
 #define SLOTS 64
-/* How often a fork waits for a thread between opening a descriptor and noting it, and that thread for a fork. */
+/* How many times a fork waits WAIT_NS for threads that are opening a descriptor, and such a thread for a fork. */
 #define WAITS_OF_A_FORK 4000
 #define WAITS_FOR_A_FORK 10000
 #define WAIT_NS 20000
 
 static atomic_int noted[SLOTS]; /* descriptor + 1; 0 is free */
 static atomic_int opening;      /* threads between enter and leave */
-static atomic_int forking;      /* forks that begin or are under way */
-static atomic_int copying;      /* those under way: the memory is being copied */
-static _Atomic(pid_t) owner;    /* the process that these are of */
+static atomic_int forking;      /* forks between before_fork and after_fork */
+static atomic_int copying;      /* those of them that no longer wait: memory is being copied */
+static _Atomic(pid_t) owner;    /* pid of the process whose state this is */
 
 static void wait_a_moment(void) {
     const struct timespec moment = {0, WAIT_NS};
@@ -46,7 +46,7 @@ static void begin_anew(void) {
     atomic_store(&copying, 0);
 }
 
-/* What a child of the bare system call has inherited of its parent's state means nothing in it. */
+/* A child made by the bare system call runs no atfork handler: discards the state inherited from its parent. */
 static void forget_inherited(void) {
     pid_t before = atomic_load(&owner), pid = getpid();
 
@@ -55,8 +55,8 @@ static void forget_inherited(void) {
 }
 
 /*
- * Until leave, a fork waits. Gives up waiting for a fork after a second: then a lock that this thread holds may be what
- * holds up another library's handler.
+ * Until leave, forks wait for this thread. If a fork is under way, waits for its end, but gives up after about a
+ * second: a lock that this thread holds may be what blocks another library's atfork handler.
  */
 static void enter(void) {
     forget_inherited();
@@ -75,8 +75,8 @@ static void leave(void) {
 }
 
 /*
- * Nothing is noted under a fork that did not wait for this thread: the child could find noted what it knows as the
- * number of another file.
+ * Notes nothing while a fork that did not wait for this thread copies memory: the child could find a noted number that
+ * names another file there.
  */
 static void note(int descriptor) {
     for (int slot = 0; descriptor >= 0 && slot < SLOTS && atomic_load(&copying) == 0; slot++) {
@@ -125,7 +125,9 @@ int memscope_descriptor_open(const char *path, int flags) {
     return descriptor;
 }
 
-/* No longer noted first: another thread may have the number as soon as it is closed. errno stays. */
+/*
+ * Removes the note before closing, since another thread may get the number as soon as it is closed. Leaves errno alone.
+ */
 void memscope_descriptor_close(int descriptor) {
     int error = errno;
 

@@ -22,10 +22,10 @@ struct memscope_scratch {
     int slot; /* in the list of open scratches; -1 when the list is full */
 };
 
-/* MEMSCOPE_NO_MEMORY when not even a small reservation can be had; the scratch is then closed. */
+/* Returns MEMSCOPE_NO_MEMORY when not even a small reservation can be had; the scratch is then closed. */
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch);
 
-/* 16-aligned, zeroed on first use. NULL when the reservation is exhausted or the kernel refuses. */
+/* Returns a 16-aligned block, zeroed on first use, or NULL when the reservation is exhausted or the kernel refuses. */
 void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size);
 
 /* Extends the last block by size bytes, in place; returns the added part, or NULL. Adds no alignment. */
@@ -42,7 +42,7 @@ void memscope_scratch_close(struct memscope_scratch *scratch);
 
 /*
  * A mapping that memscope keeps for the rest of the process: zeroed, resident only where used, inherited by forked
- * children, and listed among the scratches of each process. NULL when the kernel refuses.
+ * children, and listed among the scratches of each process. Returns NULL when the kernel refuses.
  */
 void *memscope_lasting_map(size_t size);
 

@@ -26,8 +26,8 @@ static bool read_at(const struct memscope_elf_source *source, uint64_t position,
 /* --- Files */
 
 /*
- * Reads a list of count structures, each of size bytes, at position. NULL when scratch has no room, or the list cannot
- * be read in full.
+ * Reads a list of count structures, each of size bytes, at position. Returns NULL when scratch has no room, or the list
+ * cannot be read in full.
  */
 static const void *read_list(const struct memscope_elf_source *source, uint64_t position, size_t count, size_t size,
                              struct memscope_scratch *scratch) {
@@ -187,7 +187,7 @@ static const Elf64_Phdr *code_segment(const struct memscope_shared_object *objec
     return NULL;
 }
 
-/* Where an unsized function ends at the latest: with its section, or else with its segment. */
+/* The latest end that an unsized function can have: the end of its section, or else of its segment. */
 static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, uintptr_t segment_end) {
     uintptr_t start = table->object->load_bias + symbol->st_value;
     const Elf64_Shdr *section;
@@ -202,7 +202,7 @@ static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, 
     return start + (section->sh_size - offset);
 }
 
-/* False unless symbol is a named function in this object's own code. names is table->names_size bytes long. */
+/* Returns false unless symbol is a named function in this object's own code. names is table->names_size bytes long. */
 static bool describe(const struct table *table, const Elf64_Sym *symbol, const char *names,
                      struct memscope_function *function) {
     unsigned type = ELF64_ST_TYPE(symbol->st_info), binding = ELF64_ST_BIND(symbol->st_info);

@@ -32,14 +32,14 @@ struct memscope_build_id {
 };
 
 /*
- * Reads the headers of a file. MEMSCOPE_UNSUPPORTED for an ELF file of another class, machine or type,
+ * Reads the headers of a file. Returns MEMSCOPE_UNSUPPORTED for an ELF file of another class, machine or type, and
  * MEMSCOPE_MALFORMED for anything but an ELF file with complete headers. file is left empty unless the status is
  * MEMSCOPE_OK.
  */
 enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
                                             struct memscope_elf_file *file);
 
-/* MEMSCOPE_NOT_FOUND, and an empty build_id, if there is none. */
+/* Returns MEMSCOPE_NOT_FOUND, and an empty build_id, if there is none. */
 enum memscope_status memscope_elf_file_build_id(const struct memscope_elf_file *file,
                                                 struct memscope_build_id *build_id);
 enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_source *source,
@@ -55,8 +55,8 @@ bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct
                               bool same_build_id);
 
 /*
- * Lists and sorts the functions in .symtab, at the addresses where object is loaded. MEMSCOPE_NOT_FOUND when the file
- * is stripped. functions is empty unless the status is MEMSCOPE_OK; the names are in scratch.
+ * Lists and sorts the functions in .symtab, at the addresses where object is loaded. Returns MEMSCOPE_NOT_FOUND when
+ * the file is stripped. functions is empty unless the status is MEMSCOPE_OK; the names are in scratch.
  */
 enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file *file,
                                                  const struct memscope_shared_object *object,

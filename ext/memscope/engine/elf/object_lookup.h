@@ -1,6 +1,7 @@
 /*
  * Finds the loaded object that an address is in, by glibc's _dl_find_object (2.35), which takes no lock: malloc hooks
- * and signal handlers may call it. A build against older headers uses it too if it runs with a later C library.
+ * and signal handlers may call it. A build against older headers also uses this lookup if it runs with a C library that
+ * has it.
  */
 #ifndef MEMSCOPE_OBJECT_LOOKUP_H
 #define MEMSCOPE_OBJECT_LOOKUP_H
@@ -19,8 +20,8 @@ struct memscope_loaded_object {
 bool memscope_object_lookup_possible(void);
 
 /*
- * False for an address in no object or in one that the dynamic linker is still loading, and if this C library has no
- * lookup.
+ * Returns false for an address in no object or in one that the dynamic linker is still loading, and if this C library
+ * has no lookup.
  */
 bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object);
 

@@ -25,7 +25,7 @@ typedef bool (*memscope_shared_object_visitor)(const struct memscope_shared_obje
 
 void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context);
 
-/* Changes whenever an object has been loaded or unloaded. 0 if the C library does not count loads. */
+/* Changes whenever an object has been loaded or unloaded. Returns 0 if the C library does not count loads. */
 uint64_t memscope_shared_objects_generation(void);
 
 /*

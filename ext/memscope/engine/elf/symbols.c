@@ -156,7 +156,10 @@ static bool same_build_id(const struct memscope_elf_file *file, const struct mem
     return wanted->size == build_id.size && memcmp(wanted->bytes, build_id.bytes, wanted->size) == 0;
 }
 
-/* Reads the headers of a file. MEMSCOPE_NOT_FOUND unless it is the object's file or its separate debug file. */
+/*
+ * Reads the headers of a file. Returns MEMSCOPE_NOT_FOUND unless it is the object's file, or the object's separate
+ * debug file.
+ */
 static enum memscope_status read_file(struct memscope_symbols *symbols, const struct memscope_symbol_object *object,
                                       const struct memscope_build_id *build_id, const int *descriptor,
                                       struct memscope_elf_file *file) {

@@ -26,8 +26,8 @@ struct memscope_symbol {
     const char *object; /* path, as the linker names it; "linux-vdso.so.1" or the like for the vDSO */
     bool complete;      /* a .symtab was read: an address without a name then lies between functions */
     /*
-     * The status of reading the object's file; MEMSCOPE_NOT_FOUND also when another file has taken its name, and for
-     * the vDSO, which has no file. Exported functions have names in any case.
+     * The status of reading the object's file; MEMSCOPE_NOT_FOUND also when another file now has that name, and for the
+     * vDSO, which has no file. Exported functions have names in any case.
      */
     enum memscope_status file;
 };
@@ -45,8 +45,8 @@ struct memscope_symbols {
 
 /*
  * Lists the objects that are loaded now. Objects loaded later are not found; objects unloaded later keep the names that
- * were looked up. Holds the dynamic linker's lock, as memscope_images_read does, and like it requires that nothing
- * forks meanwhile. 20 to 100 µs; takes memory from scratch only. On failure the symbols are closed.
+ * were looked up. Holds the dynamic linker's lock, as memscope_images_read does, and, like that function, requires that
+ * nothing forks meanwhile. Takes 20 to 100 µs; takes memory from scratch only. On failure the symbols are closed.
  */
 enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 
@@ -54,9 +54,10 @@ enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 void memscope_symbols_close(struct memscope_symbols *symbols);
 
 /*
- * MEMSCOPE_NOT_FOUND, and all of found zero, for an address in no loaded object. The first lookup in an object reads
- * its symbols, some ms per 10,000 of them; each later one takes a fraction of a microsecond. No malloc, no lock, no GVL
- * needed. For a return address pass address - 1: it is past the call, and may be in the next function.
+ * Returns MEMSCOPE_NOT_FOUND, and all of found zero, for an address in no loaded object. The first lookup in an object
+ * reads its symbols, some ms per 10,000 of them; each later one takes a fraction of a microsecond. No malloc, no lock,
+ * no GVL needed. For a return address pass address - 1: the return address is past the call, and may be in the next
+ * function.
  */
 enum memscope_status memscope_symbols_find(struct memscope_symbols *symbols, uintptr_t address,
                                            struct memscope_symbol *found);

@@ -8,8 +8,8 @@
 
 /*
  * Predicts the CPU time of a fork: the kernel copies a page table entry for each resident page that is not a file's.
- * Scales the time per byte of the last fork, in this process or in the one it was forked from; before any fork, assumes
- * 12.5 µs per MiB. 0 if statm cannot be read. Takes a few µs, needs no GVL.
+ * Scales the time per byte of the last fork made by this process or, if it has made none, by the process it was forked
+ * from; before any fork, assumes 12.5 µs per MiB. Returns 0 if statm cannot be read. Takes a few µs, needs no GVL.
  */
 uint64_t memscope_fork_predicted_ns(void);
 

@@ -33,15 +33,16 @@ struct memscope_forked_child {
 typedef bool memscope_forked_work(void *argument, int answer);
 
 /*
- * Forks; the child does the work and exits. What the work reads must not be MADV_DONTFORK. The caller holds the locks
- * (such as the GVL) of whatever must not be in the middle of a change at the fork. keep is one more descriptor that
- * stays open in the child, or -1. Takes milliseconds per gigabyte of resident memory. On failure there is no child:
- * DENIED (seccomp), EXHAUSTED (a limit on processes), NO_MEMORY, UNSUPPORTED.
+ * Forks; the child does the work and exits. Memory that the work reads must not be MADV_DONTFORK. The caller holds the
+ * locks (such as the GVL) of whatever must not be in the middle of a change at the fork. keep is one more descriptor
+ * that stays open in the child, or -1. Takes milliseconds per gigabyte of resident memory. On failure there is no
+ * child, and the status is MEMSCOPE_DENIED (seccomp), MEMSCOPE_EXHAUSTED (a limit on processes), MEMSCOPE_NO_MEMORY or
+ * MEMSCOPE_UNSUPPORTED.
  */
 enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
                                                  void *argument, int keep, unsigned deadline_ms);
 
-/* Called in the child. false if a write fails. */
+/* Called in the child. Returns false if a write fails. */
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size);
 
 enum memscope_forked_progress {

@@ -26,7 +26,9 @@ enum memscope_object_type {
     MEMSCOPE_TYPE_ARRAY = 0x07,
     MEMSCOPE_TYPE_HASH = 0x08,
     MEMSCOPE_TYPE_STRUCT = 0x09,
+    MEMSCOPE_TYPE_DATA = 0x0c,
     MEMSCOPE_TYPE_IMEMO = 0x1a,
+    MEMSCOPE_TYPE_NODE = 0x1b,
     MEMSCOPE_TYPE_ICLASS = 0x1c,
 };
 

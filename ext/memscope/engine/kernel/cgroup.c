@@ -26,7 +26,7 @@ static bool ends_line(const char *text) {
     return *text == '\0' || *text == '\n';
 }
 
-/* Copies the text from start to end. False when it exceeds the length of a path. */
+/* Copies the text from start to end. Returns false when it exceeds the length of a path. */
 static bool copy_path(char *path, const char *start, const char *end) {
     size_t length = (size_t)(end - start);
 
@@ -92,7 +92,7 @@ static bool copy_escaped(char *path, const char *text, const char *end) {
     return true;
 }
 
-/* Start and end of the next blank-separated word. False at the end of the line. */
+/* Start and end of the next blank-separated word. Returns false at the end of the line. */
 static bool next_word(const char **cursor, const char **start) {
     *start = *cursor + strspn(*cursor, " ");
     *cursor = *start + strcspn(*start, " \n");

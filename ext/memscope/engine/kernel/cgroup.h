@@ -85,9 +85,9 @@ struct memscope_cgroup {
 
 /*
  * process is "self" or a pid. proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. Each of
- * the three limits of v2 (limit, high, swap_limit) is the smallest from the group up to the root of the mount. Some 20
- * small files, 100 to 300 µs: T1. No allocation, no GVL needed. MEMSCOPE_OK when the group's directory was found, else
- * the reason.
+ * the three limits of v2 (limit, high, swap_limit) is the smallest from the group up to the root of the mount. Reads
+ * some 20 small files in 100 to 300 µs: T1. No allocation, no GVL needed. Returns MEMSCOPE_OK when the group's
+ * directory was found, else the reason.
  */
 enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup);
@@ -110,7 +110,7 @@ struct memscope_cgroup_mount {
     char point[MEMSCOPE_CGROUP_PATH];
 };
 
-/* Parses a line of /proc/self/mountinfo. False unless it mounts a hierarchy that can have the controller. */
+/* Parses a line of /proc/self/mountinfo. Returns false unless it mounts a hierarchy that can have the controller. */
 bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
 
 /* Sets status, unlimited and value. key NULL: the text is one number or "max". */

@@ -26,7 +26,8 @@ struct memscope_mappings {
 };
 
 /*
- * Two separate scratches, for a list and for its names, because both grow during a read. Names live as long as `names`.
+ * Two separate scratches, for a list and for its names, because both grow during a read. The names live as long as the
+ * scratch `names`.
  */
 struct memscope_mappings_memory {
     struct memscope_scratch *list;
@@ -34,8 +35,8 @@ struct memscope_mappings_memory {
 };
 
 /*
- * Parses the text of a maps or smaps file (smaps is maps with more lines). MEMSCOPE_MALFORMED for a line of another
- * form, and for a last line without a newline.
+ * Parses the text of a maps or smaps file (smaps is maps with more lines). Returns MEMSCOPE_MALFORMED for a line of
+ * another form, and for a last line without a newline.
  */
 enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              const struct memscope_mappings_memory *memory,

@@ -109,8 +109,9 @@ static struct {
 } kept = {-1, 0, 0};
 
 /*
- * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): turn 0 tells a process without a
- * system call that it is a new child. If the kernel cannot wipe the page, turn carries its owner's pid.
+ * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14). A turn of 0 shows, without a system
+ * call, that this process is a new child. If the kernel cannot wipe the page, turn carries the pid of the process that
+ * wrote it.
  */
 struct fork_page {
     _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */
@@ -135,7 +136,7 @@ void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
     *end = page ? (uintptr_t)page + page_length() : 0;
 }
 
-/* NULL if no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
+/* Returns NULL if no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
 static struct fork_page *map_fork_page(void) {
     struct fork_page *none = NULL;
     struct fork_page *page = mmap(NULL, page_length(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -15,8 +15,8 @@ struct memscope_statm {
 
 /*
  * One fstat and one pread of a kept descriptor. The descriptor belongs to the process that opened it: a forked child
- * opens its own. If the host has closed the descriptor and its number names another file now, that is detected and the
- * file is not read. T0, no allocation, no GVL needed, async-signal-safe, any number of threads at once.
+ * opens its own. If the host has closed the descriptor, and its number now names another file, the function detects
+ * this and does not read that file. T0, no allocation, no GVL needed, async-signal-safe, any number of threads at once.
  */
 enum memscope_status memscope_statm_read(struct memscope_statm *statm);
 
@@ -60,8 +60,8 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
 /*
- * The readers' parsers, for NUL-terminated text. MEMSCOPE_MALFORMED for a statm without its first three numbers, and
- * for a status or smaps_rollup without any known key.
+ * The readers' parsers, for NUL-terminated text. They return MEMSCOPE_MALFORMED for a statm without its first three
+ * numbers, and for a status or smaps_rollup without any known key.
  */
 enum memscope_status memscope_statm_parse(const char *text, struct memscope_statm *statm);
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,

@@ -40,19 +40,22 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
 
 /*
  * Whether to look for structures in a mapping: it must hold data. Under SMAPS, where every address would have to be
- * looked at, some of it must also be resident, and it must not exceed a gigabyte.
+ * looked at, some of the mapping must also be resident, and the mapping must not exceed a gigabyte.
  */
 bool memscope_residency_worth_searching(const struct memscope_residency *residency,
                                         const struct memscope_mapping *mapping);
 
 /*
- * Finds the next resident part of [*cursor, end) and moves *cursor past it; false when there is none. Under SMAPS,
- * which knows no pages, the part is the whole range.
+ * Finds the next resident part of [*cursor, end) and moves *cursor past that part; returns false when there is none.
+ * Under SMAPS, which knows no pages, the part is the whole range.
  */
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);
 
-/* Resident bytes in [start, end). Logarithmic plus the ranges crossed; 0 under SMAPS and NONE. */
+/*
+ * Returns the resident bytes in [start, end), or 0 if the source is SMAPS or NONE, which have no ranges. Takes time
+ * logarithmic in range_count, plus linear in the number of ranges that overlap [start, end).
+ */
 uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end);
 
 #endif

@@ -10,7 +10,10 @@
 
 #include "base/status.h"
 
-/* MEMSCOPE_OK unless madvise refuses to return even an unlocked page of this function's own, as in some sandboxes. */
+/*
+ * Returns MEMSCOPE_OK unless madvise refuses to return even an unlocked page of this function's own, as in some
+ * sandboxes.
+ */
 enum memscope_status memscope_returnable(void);
 
 /*

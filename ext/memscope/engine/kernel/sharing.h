@@ -31,7 +31,7 @@ uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t st
 
 /*
  * Lists the anonymous pages that other processes map too: right after a fork, all inherited pages. The list is the last
- * that this function takes from scratch. MEMSCOPE_NO_MEMORY if it does not fit.
+ * block that this function takes from scratch. Returns MEMSCOPE_NO_MEMORY if the list does not fit.
  */
 enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
                                                 struct memscope_scratch *scratch, const struct memscope_range **ranges,

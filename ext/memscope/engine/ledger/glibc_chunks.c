@@ -134,6 +134,12 @@ static uint64_t resident_between(struct memscope_chunk_walk *walk, uintptr_t sta
 
 /* ---- walking -------------------------------------------------------------------------------------------------- */
 
+static void visit(const struct memscope_chunk_walk *walk, enum memscope_chunk_kind kind, uintptr_t start,
+                  uintptr_t end) {
+    if (walk->visitor != NULL)
+        walk->visitor(walk->visitor_context, kind, start, end);
+}
+
 static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_sum *sum, uintptr_t start,
                       uintptr_t end) {
     sum->count++;
@@ -141,7 +147,9 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* What malloc_trim returns, the part of that which other processes map too, and what the kernel would not take back. */
+/*
+ * How much malloc_trim returns, how much of that other processes also map, and how much the kernel would not take back.
+ */
 struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
 };
@@ -164,7 +172,10 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
     return amount;
 }
 
-/* What is trimmable in a free chunk: mtrim calls madvise once for it, which fails if any of its pages is locked. */
+/*
+ * The trimmable part of a free chunk. mtrim calls madvise once for all of that part, which fails if any page of it is
+ * locked.
+ */
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     struct memscope_range pages = whole_pages(start, end);
 
@@ -190,7 +201,7 @@ static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trim
     totals->kept_bytes -= amount.kept_bytes;
 }
 
-/* What is trimmable in the main heap's top: systrim returns it by lowering the program break, locked or not. */
+/* The trimmable part of the main heap's top, which systrim returns by lowering the program break, locked or not. */
 static struct trimmable trimmable_top(struct memscope_chunk_walk *walk, uintptr_t top, uintptr_t end) {
     return measure(walk, whole_pages(top, end));
 }
@@ -239,12 +250,14 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
 
         if (fence && heap->end - chunk <= 2 * ALIGNMENT) {
             add_chunk(walk, &totals->in_use, chunk, heap->end);
+            visit(walk, MEMSCOPE_CHUNK_IN_USE, chunk, heap->end);
             return 0;
         }
         if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0 || size > heap->end - chunk)
             break;
         if (heap->end - next < ALIGNMENT) {
             add_chunk(walk, &totals->top, chunk, heap->end);
+            visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);
             if (heap->trims_top)
                 add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
             return chunk;
@@ -255,8 +268,10 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
         if (!(next_header & PREVIOUS_IN_USE)) {
             add_chunk(walk, &totals->free, chunk, next);
             add_trimmable(totals, trimmable(walk, chunk, next));
+            visit(walk, MEMSCOPE_CHUNK_FREE, chunk, next);
         } else {
             add_chunk(walk, cached ? &totals->cached : &totals->in_use, chunk, next);
+            visit(walk, cached ? MEMSCOPE_CHUNK_CACHED : MEMSCOPE_CHUNK_IN_USE, chunk, next);
         }
         chunk = next;
     }
@@ -311,6 +326,7 @@ static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, 
                 (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT ||
                 !remember(walk->scratch, fast, address))
                 break;
+            visit(walk, MEMSCOPE_CHUNK_FAST, address, address + (chunk.size & ~SIZE_FLAGS));
             totals->in_use.count--;
             totals->in_use.bytes -= chunk.size & ~SIZE_FLAGS;
             totals->in_use.resident_bytes -= chunk.size & ~SIZE_FLAGS;

@@ -35,9 +35,21 @@ struct memscope_chunk_totals {
     struct memscope_chunk_sum arena; /* heap_info and malloc_state, at the start of the arenas' heaps */
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
     uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
-    uint64_t kept_bytes;             /* whole pages that it cannot return: locked, or madvise is refused */
+    uint64_t kept_bytes;             /* whole pages that malloc_trim cannot return: locked, or madvise is refused */
     uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from an implausible chunk on */
 };
+
+enum memscope_chunk_kind {
+    MEMSCOPE_CHUNK_IN_USE, /* those in fastbins too, as long as they are not visited as such */
+    MEMSCOPE_CHUNK_CACHED,
+    MEMSCOPE_CHUNK_FREE,
+    MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
+    MEMSCOPE_CHUNK_MAIN_TOP, /* which malloc_trim trims */
+    MEMSCOPE_CHUNK_FAST,     /* in a fastbin, which was visited as in use before */
+};
+
+/* Shown each chunk of a heap in the order of addresses, then those in its arena's fastbins. */
+typedef void memscope_chunk_visitor(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end);
 
 struct memscope_chunk_walk {
     const struct memscope_own_memory *memory;
@@ -48,21 +60,23 @@ struct memscope_chunk_walk {
     uintptr_t window_start, window_end;
     size_t range; /* index of the resident range used last: lookups mostly ascend */
     struct memscope_sharing sharing;
-    bool returns_nothing;   /* madvise is refused: only the top of the main heap can be trimmed */
-    bool has_locked_memory; /* then each free chunk's pages are checked for locks */
+    bool returns_nothing;            /* madvise is refused: only the top of the main heap can be trimmed */
+    bool has_locked_memory;          /* then each free chunk's pages are checked for locks */
+    memscope_chunk_visitor *visitor; /* NULL: none */
+    void *visitor_context;
 };
 
 /*
- * Learns the random key that marks a chunk in a thread's cache (2.34 and newer) from chunks that it frees itself.
- * Called once, when the extension is loaded and glibc is proved to serve malloc. Without a key, cached chunks count as
- * in use.
+ * Learns the random key that marks a chunk in a thread's cache (2.34 and newer) from chunks that this function itself
+ * frees. Called once, when the extension is loaded and glibc is proved to serve malloc. Without a key, cached chunks
+ * count as in use.
  */
 void memscope_glibc_learn_cache_key(void);
 bool memscope_glibc_knows_cache_key(void);
 
 /*
- * False when there is no room for the window. Leaves walk->sharing closed, and the two flags false: the caller may open
- * the sharing, which it then must close, and set the flags.
+ * Returns false when there is no room for the window. Leaves walk->sharing closed, and the two flags false: the caller
+ * may open walk->sharing, which it must then close, and may set the flags.
  */
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
                               const struct memscope_residency *residency, const struct memscope_images *images,
@@ -78,9 +92,9 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals);
 
 /*
- * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if it is in another piece.
- * Once all pieces are walked, the second function does for the main arena what memscope_chunk_walk_arena_fast_chunks
- * does for other arenas.
+ * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if the top is in another
+ * piece. Once all pieces are walked, the second function does for the main arena what
+ * memscope_chunk_walk_arena_fast_chunks does for other arenas.
  */
 uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                     struct memscope_chunk_totals *totals);

@@ -92,7 +92,7 @@ static bool has_pieces(const struct memscope_mappings *mappings, const struct ma
 
 /*
  * Whether the 16-byte chunk at `chunk` is the first of the two fenceposts that sysmalloc leaves at the end of a piece
- * when it begins another piece. It may leave 16 bytes more before them, too few for a chunk.
+ * when it begins another piece. sysmalloc may leave 16 bytes more before them, too few for a chunk.
  */
 static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;

@@ -6,7 +6,10 @@
 /* HEAP_MAX_SIZE on 64-bit: 2 * DEFAULT_MMAP_THRESHOLD_MAX */
 #define ARENA_HEAP_BYTES ((uintptr_t)(sizeof(long) == 8 ? 64 << 20 : 1 << 20))
 
-/* The first two words of struct malloc_chunk. Of size's low bits, an mmapped chunk has only IS_MMAPPED (2) set. */
+/*
+ * The first two words of struct malloc_chunk. In an mmapped chunk, IS_MMAPPED (2) is the only one of size's low bits
+ * that is set.
+ */
 struct chunk_header {
     size_t previous_size;
     size_t size;

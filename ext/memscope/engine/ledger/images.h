@@ -39,7 +39,7 @@ struct memscope_images {
 };
 
 /*
- * Lists the loaded objects, and what later steps need to know about them.
+ * Lists the loaded objects, with the facts about them that later steps need.
  *   ruby        the executable, and the object that exports ruby_init
  *   extensions  objects that export Init_<their own name>, as Ruby's loader requires
  *   c_library   the dynamic linker and the C library's objects

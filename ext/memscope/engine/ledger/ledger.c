@@ -98,6 +98,8 @@ static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
         !memscope_ledger_tell_jemalloc_by_exclusion(scan))
         memscope_ledger_tell_jemalloc_by_noreserve(scan);
     memscope_ledger_claim_found(scan);
+    ledger->claim_list = scan->claims.list;
+    ledger->claim_count = scan->claims.settled;
     if (!scan->claims.exhausted)
         memscope_ledger_sweep(scan);
     if (scan->claims.exhausted)

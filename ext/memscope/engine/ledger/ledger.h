@@ -58,6 +58,8 @@ struct memscope_ledger {
     struct memscope_mappings mappings;
     struct memscope_ledger_owner *owners; /* sorted by the mapping's address */
     size_t owner_count;
+    const struct memscope_claim *claim_list; /* sorted and disjoint; what the kernel names, such as [heap], is in none */
+    size_t claim_count;
     uint64_t unmapped_bytes; /* resident outside every listed mapping: mapped after the list was read */
 
     struct memscope_statm statm_before, statm_after; /* right before and right after the scan */
@@ -86,9 +88,9 @@ struct memscope_ledger {
 };
 
 /*
- * Fills ledger; close it afterwards whatever this returns. If the kernel shows no residency, returns MEMSCOPE_OK with
- * residency.source NONE. Takes no lock except jemalloc's, which jemalloc makes usable again in a forked child; calls no
- * malloc; needs no GVL.
+ * Fills ledger, which must be closed afterwards, whatever the status. If the kernel shows no residency, returns
+ * MEMSCOPE_OK with residency.source NONE. Takes no lock except jemalloc's, which jemalloc makes usable again in a
+ * forked child; calls no malloc; needs no GVL.
  */
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,
                                           struct memscope_ledger *ledger);

@@ -7,23 +7,23 @@
 
 #include "ledger/ledger.h"
 
-/* Whether this process can have the row at all; a row that it can have but that is empty is listed with 0 bytes. */
+/* Whether this process can have the row at all. If so, the row is listed even when it has 0 bytes. */
 bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum memscope_row row);
 
-/* Whether the row's shared bytes are known. For rows of counters or chunks, only those of the row above are. */
+/* Whether the row's shared bytes are known. Never for rows of counters or chunks, only for the row above them. */
 bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row);
 
 /* The sum of the chunks that a row counts; NULL without a walk, and for every other row. */
 const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscope_ledger *ledger,
                                                             enum memscope_row row);
 
-/* Two counts of the same address space: the owner's own, and what the ledger found. They must be equal. */
+/* Two counts of the same address space, the owner's and the ledger's, which must be equal. */
 struct memscope_row_check {
     const char *source; /* where expected_bytes comes from */
     uint64_t expected_bytes, actual_bytes;
 };
 
-/* False if the row has no check. */
+/* Returns false if the row has no check. */
 bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memscope_row row,
                                struct memscope_row_check *check);
 
@@ -34,7 +34,8 @@ bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes);
 
 /*
- * The trimmable bytes on pages that no other process maps: what the machine gains. False also if the kernel hides it.
+ * The trimmable bytes on pages that no other process maps: what the machine gains. Returns false also if the kernel
+ * hides which pages are shared.
  */
 bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes);
 

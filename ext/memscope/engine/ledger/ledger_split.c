@@ -40,7 +40,10 @@ static void move(uint64_t bytes, int64_t *from, int64_t *to) {
     *from -= *to;
 }
 
-/* What the chunks do not account for (the walk had to stop, chunks came or went meanwhile) goes to the unwalked row. */
+/*
+ * Bytes that the chunks do not account for (the walk had to stop, chunks came or went meanwhile) go to the unwalked
+ * row.
+ */
 static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
     int64_t *rest = &bytes[rows.all];
 
@@ -58,7 +61,8 @@ static void prepare_for_trim(struct memscope_chunk_walk *walk, struct memscope_l
     ledger->trim_shared_status = memscope_sharing_open(&walk->sharing, &ledger->work);
 }
 
-static void walk_main_heap(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
+static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
+                           struct memscope_chunk_totals *totals) {
     const struct memscope_mappings *mappings = &ledger->mappings;
     uintptr_t heap_start = 0, heap_end = 0, program_break = (uintptr_t)sbrk(0);
 
@@ -71,16 +75,16 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, struct memscope_led
     if (heap_end > program_break)
         heap_end = program_break;
     if (heap_end > heap_start)
-        memscope_chunk_walk_main_heap(walk, heap_start, heap_end, &ledger->main_heap);
+        memscope_chunk_walk_main_heap(walk, heap_start, heap_end, totals);
 }
 
-/* If others own memory within a piece, it is several claims, of which the first starts past all earlier pieces. */
-static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_claims *claims,
+/* A piece in which others own memory consists of several claims; the first of them starts past all earlier pieces. */
+static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;
 
-    for (size_t index = 0; index < claims->count; index++) {
-        const struct memscope_claim *claim = &claims->list[index];
+    for (size_t index = 0; index < ledger->claim_count; index++) {
+        const struct memscope_claim *claim = &ledger->claim_list[index];
         uintptr_t found;
 
         if (claim->row != MEMSCOPE_ROW_main_heap || claim->start < walked)
@@ -93,14 +97,21 @@ static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct mems
         memscope_chunk_walk_piece_fast_chunks(walk, top, totals);
 }
 
-static void walk_arenas(struct memscope_chunk_walk *walk, const struct memscope_claims *claims,
+static void walk_arenas(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                         struct memscope_chunk_totals *totals) {
-    for (size_t index = 0; index < claims->count; index++)
-        if (claims->list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_arena_heap(walk, claims->list[index].start, totals);
-    for (size_t index = 0; index < claims->count; index++)
-        if (claims->list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_arena_fast_chunks(walk, claims->list[index].start, totals);
+    for (size_t index = 0; index < ledger->claim_count; index++)
+        if (ledger->claim_list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_arena_heap(walk, ledger->claim_list[index].start, totals);
+    for (size_t index = 0; index < ledger->claim_count; index++)
+        if (ledger->claim_list[index].row == MEMSCOPE_ROW_arenas)
+            memscope_chunk_walk_arena_fast_chunks(walk, ledger->claim_list[index].start, totals);
+}
+
+void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
+                                 struct memscope_chunk_totals *main_heap, struct memscope_chunk_totals *arenas) {
+    walk_main_heap(walk, ledger, main_heap);
+    walk_main_pieces(walk, ledger, main_heap);
+    walk_arenas(walk, ledger, arenas);
 }
 
 void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
@@ -110,9 +121,7 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     if (!memscope_chunk_walk_open(&walk, &scan->memory, &ledger->residency, scan->request->images, &ledger->work))
         return;
     prepare_for_trim(&walk, ledger);
-    walk_main_heap(&walk, ledger);
-    walk_main_pieces(&walk, &scan->claims, &ledger->main_heap);
-    walk_arenas(&walk, &scan->claims, &ledger->arenas);
+    memscope_ledger_walk_chunks(&walk, ledger, &ledger->main_heap, &ledger->arenas);
     memscope_sharing_close(&walk.sharing);
     split_by_chunks(ledger->bytes,
                     (struct chunk_rows){MEMSCOPE_ROW_main_heap, MEMSCOPE_ROW_main_heap_in_use,

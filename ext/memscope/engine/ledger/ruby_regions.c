@@ -10,7 +10,7 @@
 #define SLOT_MIN 40 /* bytes of the smallest slot up to 3.3 */
 #define BLOCK_BATCH 256
 
-/* What Ruby maps itself never lies inside jemalloc's mappings: skipping those saves searching the largest ones. */
+/* Memory that Ruby maps itself never lies inside jemalloc's mappings, so these, the largest, need not be searched. */
 static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
     return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
 }
@@ -296,7 +296,7 @@ static void claim_shape_tables(const struct memscope_ruby_layout *layout, const 
     }
 }
 
-/* The transient heap is usually a mapping of its own. Of another mapping, normally at most two blocks are read. */
+/* The transient heap is usually a mapping of its own. In any other mapping, normally at most two blocks are read. */
 static bool is_transient_heap_mapping(const struct memscope_ruby_layout *layout,
                                       const struct memscope_own_memory *memory,
                                       const struct memscope_mapping *mapping) {

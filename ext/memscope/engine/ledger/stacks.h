@@ -23,7 +23,10 @@ struct memscope_stack_counts {
     uint64_t fiber_stacks;  /* in use or pooled */
 };
 
-/* Claims every thread's stack but the main thread's, which the kernel names. MEMSCOPE_UNSUPPORTED without the list. */
+/*
+ * Claims every thread's stack but the main thread's, which the kernel names. Returns MEMSCOPE_UNSUPPORTED without the
+ * list.
+ */
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
                                                    const struct memscope_own_memory *memory,
                                                    struct memscope_claims *claims,

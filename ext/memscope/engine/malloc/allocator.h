@@ -68,7 +68,10 @@ struct memscope_other_allocator {
 
 #define MEMSCOPE_OTHER_ALLOCATORS 16
 
-/* Why it does not serve malloc, and whether it serves a library, as far as it reports that. A constant. */
+/*
+ * Returns a string constant that says why this allocator does not serve malloc and, if known, whether a library
+ * allocates from it.
+ */
 const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other);
 
 /*

@@ -12,7 +12,7 @@
 /* Saves the allocators' environment variables before ENV can change them. */
 void memscope_allocator_environment_capture(void);
 
-/* True in secure-execution mode (AT_SECURE), where allocators ignore these variables. */
+/* Returns true in secure-execution mode (AT_SECURE), where allocators ignore these variables. */
 bool memscope_allocator_environment_is_ignored(void);
 
 /* The value of a captured variable; NULL if it is not set, or if the variables are ignored. Any context. */

@@ -70,7 +70,9 @@ static bool collect(const struct memscope_shared_object *object, void *context) 
     return true;
 }
 
-/* False if malloc goes through this jemalloc after all: it is then the serving allocator under a second name. */
+/*
+ * Returns false if malloc goes through this jemalloc after all: it is then the serving allocator under a second name.
+ */
 static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_allocator *other) {
     const char *version = NULL;
     size_t requested, length = sizeof version;

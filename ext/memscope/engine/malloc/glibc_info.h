@@ -53,12 +53,13 @@ struct memscope_glibc_arenas_memory {
 /*
  * Calls malloc_info, which walks the free lists of each arena under that arena's lock: 37 ms with 84,000 free blocks.
  * stdio allocates a stream of a few hundred bytes with malloc first, and frees it at the end; nothing is written while
- * an arena is locked (glibc malloc/malloc.c __malloc_info). No GVL needed. MEMSCOPE_UNSUPPORTED without malloc_info.
+ * an arena is locked (glibc malloc/malloc.c __malloc_info). No GVL needed. Returns MEMSCOPE_UNSUPPORTED without
+ * malloc_info.
  */
 enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
                                                 struct memscope_glibc_arenas *arenas);
 
-/* Parses text that malloc_info wrote. MEMSCOPE_MALFORMED for any other text, or a truncated one. */
+/* Parses text that malloc_info wrote. Returns MEMSCOPE_MALFORMED for any other text, or a truncated one. */
 enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length,
                                                  const struct memscope_glibc_arenas_memory *memory,
                                                  struct memscope_glibc_arenas *arenas);

@@ -152,7 +152,7 @@ static bool read_slab_slack(const struct memscope_jemalloc_binding *jemalloc, co
     return true;
 }
 
-/* True when the epoch is the same after the last row as it was at the first. */
+/* Returns true when the epoch is the same after the last row as it was at the first. */
 static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const struct key_table *keys,
                       struct memscope_jemalloc_stats *stats) {
     uint64_t epoch_after = 0;

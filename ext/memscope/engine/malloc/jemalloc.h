@@ -34,7 +34,7 @@ struct memscope_jemalloc_stats {
 /* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: passed instead of an index for all arenas together. */
 #define MEMSCOPE_ALL_ARENAS 4096
 
-/* Whether a mallctl is bound at all; who serves malloc is allocator.h's question. */
+/* Whether a mallctl is bound at all. allocator.h tells which allocator serves malloc. */
 bool memscope_jemalloc_bound(void);
 
 typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
@@ -44,14 +44,15 @@ memscope_mallctl memscope_jemalloc_entry(void);
 
 /*
  * Whether malloc goes through the jemalloc of this mallctl: the calling thread's thread.allocated rises by *risen, at
- * least *requested, across a malloc of *requested bytes. Allocates and frees one block. False if there is no
+ * least *requested, across a malloc of *requested bytes. Allocates and frees one block. Returns false if there is no
  * thread.allocated (5.2.1 and earlier without config.stats).
  */
 bool memscope_jemalloc_serves_malloc(memscope_mallctl mallctl, size_t *requested, uint64_t *risen);
 
 /*
- * Reads a key by name into value, which has exactly size bytes. MEMSCOPE_NOT_FOUND if this jemalloc has no such key,
- * MEMSCOPE_MALFORMED if the key's value has another size. Allocates nothing after the first mallctl of the process.
+ * Reads a key by name into value, which has exactly size bytes. Returns MEMSCOPE_NOT_FOUND if this jemalloc has no such
+ * key, and MEMSCOPE_MALFORMED if the key's value has another size. Allocates nothing after the first mallctl of the
+ * process.
  */
 enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size);
 
@@ -70,8 +71,8 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
  * Advances the epoch and reads every key of the table by its cached mib; does so again, up to three times in all, if
  * the figures contradict each other. Takes jemalloc's ctl lock; each time about 6 µs plus 6.5 µs for each initialised
  * arena. No GVL needed. The first call resolves the mibs (and makes jemalloc allocate its ctl tables); later ones
- * allocate nothing. MEMSCOPE_UNSUPPORTED without a mallctl or without config.stats, and for a jemalloc that does not
- * serve malloc: its figures do not describe this process.
+ * allocate nothing. Returns MEMSCOPE_UNSUPPORTED without a mallctl or without config.stats, and for a jemalloc that
+ * does not serve malloc: its figures do not describe this process.
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 

@@ -131,8 +131,8 @@ static enum memscope_status begin(const struct memscope_jemalloc_binding *jemall
 
 /*
  * For this key, oldp points to a char pointer, and mallctl copies the name to where that pointer points (5.3.1,
- * src/ctl.c arena_i_name_ctl). memscope_jemalloc_read_mib cannot be used: mallctl would take its number for the
- * pointer.
+ * src/ctl.c arena_i_name_ctl). memscope_jemalloc_read_mib cannot be used: it passes the address of a number, whose
+ * value mallctl would use as that pointer.
  */
 static void read_name(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib,
                       struct memscope_jemalloc_arena *arena) {

@@ -4,10 +4,10 @@
  *
  * This excludes the unsafe keys by construction: arena.<i>.reset, destroy and extent_hooks; arenas.lookup (reads
  * through any pointer before 5.3.1); and arena.4096.dirty_decay_ms and its like, which index past the end of jemalloc's
- * arenas (src/ctl.c arena_i_decay_ms_ctl_impl, 5.0 to 5.3.1): MALLCTL_ARENAS_ALL is for decay and purge only.
+ * arenas (src/ctl.c arena_i_decay_ms_ctl_impl, 5.0 to 5.3.1), so MALLCTL_ARENAS_ALL is for decay and purge only.
  *
- * All take jemalloc's locks and may run long (56 to 90 ms per GB purged): call them without the GVL. They need a
- * jemalloc that serves malloc (allocator.h); MEMSCOPE_UNSUPPORTED without one.
+ * All functions take jemalloc's locks and may run long (56 to 90 ms per GB purged): call them without the GVL. Those
+ * with a status return MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc (allocator.h).
  */
 #ifndef MEMSCOPE_JEMALLOC_CONTROL_H
 #define MEMSCOPE_JEMALLOC_CONTROL_H
@@ -19,13 +19,15 @@
 #include "base/status.h"
 #include "malloc/jemalloc.h"
 
-/* arenas.narenas: every index is below it, though not every arena is in use. 0 if no jemalloc serves malloc. */
+/*
+ * Returns arenas.narenas, or 0 if no jemalloc serves malloc. Every index is below it, though not every arena is in use.
+ */
 unsigned memscope_jemalloc_arena_count(void);
 
 /*
- * Both return unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS: decay, those whose decay time has
- * passed; purge, all of them. MEMSCOPE_OK also for an arena that is not in use; MEMSCOPE_NOT_FOUND for an index out of
- * range.
+ * Both give the kernel unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS: decay, those whose decay
+ * time has passed; purge, all of them. The status is MEMSCOPE_OK also for an arena that is not in use, and
+ * MEMSCOPE_NOT_FOUND for an index out of range.
  */
 enum memscope_status memscope_jemalloc_decay(unsigned arena);
 enum memscope_status memscope_jemalloc_purge(unsigned arena);
@@ -46,8 +48,9 @@ enum memscope_jemalloc_decay_kind {
 
 /*
  * The time in ms after which an arena returns unused pages: 0 at once, -1 never. Setting it may return pages that are
- * unused now (jemalloc's manual: for any time but -1; 5.3.0: only for 0, and any other time restarts their decay).
- * MEMSCOPE_NOT_FOUND for an arena that is not in use, MEMSCOPE_MALFORMED for a time below -1 or above the longest.
+ * unused now (according to jemalloc's manual, for any time but -1; in 5.3.0, only for 0, and any other time restarts
+ * their decay). Returns MEMSCOPE_NOT_FOUND for an arena that is not in use, and MEMSCOPE_MALFORMED for a time below -1
+ * or above the longest.
  */
 enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
                                                      int64_t *ms);
@@ -55,7 +58,7 @@ enum memscope_status memscope_jemalloc_set_decay_ms(unsigned arena, enum memscop
 
 /*
  * Whether jemalloc's background threads return pages while the program is idle. Off in a forked child, whatever the
- * parent had. MEMSCOPE_NOT_FOUND if this jemalloc was built without them; MEMSCOPE_IO if none could start.
+ * parent had. Returns MEMSCOPE_NOT_FOUND if this jemalloc was built without them; MEMSCOPE_IO if none could start.
  */
 enum memscope_status memscope_jemalloc_read_background_thread(bool *on);
 enum memscope_status memscope_jemalloc_set_background_thread(bool on);

@@ -13,6 +13,7 @@
 extern WEAK int mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 extern WEAK int mallctlnametomib(const char *name, size_t *mibp, size_t *miblenp);
 extern WEAK int mallctlbymib(const size_t *mib, size_t miblen, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
+extern WEAK size_t sallocx(const void *block, int flags);
 extern WEAK const char *malloc_conf;
 
 /* The same symbols of a jemalloc configured --with-jemalloc-prefix=je_. */
@@ -20,6 +21,7 @@ extern WEAK int je_mallctl(const char *name, void *oldp, size_t *oldlenp, void *
 extern WEAK int je_mallctlnametomib(const char *name, size_t *mibp, size_t *miblenp);
 extern WEAK int je_mallctlbymib(const size_t *mib, size_t miblen, void *oldp, size_t *oldlenp, void *newp,
                                 size_t newlen);
+extern WEAK size_t je_sallocx(const void *block, int flags);
 extern WEAK const char *je_malloc_conf;
 
 #endif
@@ -27,10 +29,10 @@ extern WEAK const char *je_malloc_conf;
 struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
 #ifdef __linux__
     if (mallctl && mallctlnametomib && mallctlbymib)
-        return (struct memscope_jemalloc_binding){"", mallctl, mallctlnametomib, mallctlbymib, &malloc_conf};
+        return (struct memscope_jemalloc_binding){"", mallctl, mallctlnametomib, mallctlbymib, sallocx, &malloc_conf};
     if (je_mallctl && je_mallctlnametomib && je_mallctlbymib)
-        return (struct memscope_jemalloc_binding){"je_", je_mallctl, je_mallctlnametomib, je_mallctlbymib,
-                                                  &je_malloc_conf};
+        return (struct memscope_jemalloc_binding){"je_",           je_mallctl, je_mallctlnametomib,
+                                                  je_mallctlbymib, je_sallocx, &je_malloc_conf};
 #endif
     return (struct memscope_jemalloc_binding){.prefix = ""};
 }

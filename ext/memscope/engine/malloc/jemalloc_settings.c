@@ -41,7 +41,7 @@ static const struct option current[] = {
     {"arena.0.muzzy_decay_ms", "muzzy_decay_ms", KIND_ssize_t, sizeof(ssize_t)},
 };
 
-/* False if this jemalloc lacks the key. */
+/* Returns false if this jemalloc lacks the key. */
 static bool read_value(const struct option *option, struct memscope_setting *setting) {
     union {
         bool boolean;

@@ -1,8 +1,8 @@
 /*
  * Levers: an allocator's ways to return memory. Ruby's own levers (GC, compaction) are implemented in Ruby.
  *
- * Running one takes the allocator's locks and may take long (malloc_trim: 275 ms for 213 of 1218 MB): call it without
- * the GVL.
+ * Running a lever takes the allocator's locks and may last long (malloc_trim: 275 ms for 213 of 1218 MB): call
+ * memscope_lever_run without the GVL.
  */
 #ifndef MEMSCOPE_LEVERS_H
 #define MEMSCOPE_LEVERS_H
@@ -30,11 +30,14 @@ const char *memscope_lever_missing(enum memscope_lever lever);
 
 /*
  * Runs the lever. For decay and purge, arena is an index or MEMSCOPE_ALL_ARENAS (jemalloc.h); the others ignore it.
- * MEMSCOPE_UNSUPPORTED if this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
+ * Returns MEMSCOPE_UNSUPPORTED if this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
  */
 enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena);
 
-/* Free resident bytes in tcmalloc's page heap, which collect returns; false if it does not serve or does not tell. */
+/*
+ * Free resident bytes in tcmalloc's page heap, which collect returns; false if tcmalloc does not serve malloc or does
+ * not report them.
+ */
 bool memscope_lever_collectable_bytes(uint64_t *bytes);
 
 #endif

@@ -63,7 +63,8 @@ static bool begin_patching(void) {
 
 /*
  * The caller of dlsym may be a dl_iterate_phdr visitor, which holds the dynamic linker's lock, while the patching
- * thread waits for that lock. To end such a deadlock, this waits no longer than patching takes.
+ * thread waits for that lock. To end such a deadlock, this gives up after PATCHING_NS, much longer than patching
+ * normally takes.
  */
 static bool begin_patching_soon(void) {
     struct timespec limit;

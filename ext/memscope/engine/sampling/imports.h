@@ -35,7 +35,7 @@ struct memscope_import_patches {
  * malloc) are left alone. If an object calls any of the imports through such a slot, all of its slots are left alone.
  * Slots that the dynamic linker has not filled in yet are replaced too, unless some loaded object has its own
  * definition of imports[0] (the C library's does not count). *wanted is read under the dynamic linker's lock: clear it
- * before restoring, so that no thread can patch again afterwards. MEMSCOPE_DENIED when a slot could not be made
+ * before restoring, so that no thread can patch again afterwards. Returns MEMSCOPE_DENIED when a slot could not be made
  * writable; other slots may then be patched already.
  */
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,

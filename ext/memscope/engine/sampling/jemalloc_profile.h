@@ -26,7 +26,7 @@ enum memscope_jemalloc_profiling {
 
 enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void);
 
-/* MEMSCOPE_UNSUPPORTED if start could not work. Changes nothing. */
+/* Returns MEMSCOPE_UNSUPPORTED if start could not work. Changes nothing. */
 enum memscope_status memscope_jemalloc_profile_prepare(void);
 
 /*
@@ -39,9 +39,9 @@ enum memscope_status memscope_jemalloc_profile_start(unsigned rate_log, memscope
 void memscope_jemalloc_profile_stop(void);
 
 /*
- * Live blocks now, estimated as jeprof does. Frees are tracked after stop, too. jemalloc writes its profile into a
- * memfd (3 ms for 1,000 stacks of 46 frames), from which it is read. Call it without the GVL, in one thread at a time,
- * and not while another thread forks. MEMSCOPE_MALFORMED for a profile in any other form than 5.3's.
+ * Live blocks now, estimated as jeprof does. Frees are tracked even after stop. jemalloc writes its profile into a
+ * memfd (3 ms for 1,000 stacks of 46 frames), which is then read. Call this function without the GVL, in one thread at
+ * a time, and not while another thread forks. Returns MEMSCOPE_MALFORMED for a profile in any other form than 5.3's.
  */
 enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
                                                     struct memscope_sampled_stacks *stacks);

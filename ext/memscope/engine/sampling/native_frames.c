@@ -96,7 +96,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
 }
 
-/* False for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
+/* Returns false for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
@@ -176,16 +176,16 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
 #define DESCRIPTION_LIMIT 16384 /* bytes in an FDE; libruby's longest has 2,476 */
 
 /*
- * Written and read by all threads without a lock. A torn read, with parts of different rules, fails the check of lock,
- * except with a probability of 2^-64.
+ * Written and read by all threads without a lock. A torn read, which mixes words of different rules, is detected by the
+ * seal, except with a probability of 2^-64.
  */
 static struct kept_rule {
-    _Atomic(uint64_t) lock;   /* a checksum: lock_of(address, rule, source) */
+    _Atomic(uint64_t) seal;   /* a checksum: seal_of(address, rule, source) */
     _Atomic(uint64_t) rule;   /* struct packed_rule */
     _Atomic(uint64_t) source; /* struct source */
 } kept_rules[KEPT_RULES];
 
-static uint64_t lock_of(uintptr_t address, uint64_t rule, uint64_t source) {
+static uint64_t seal_of(uintptr_t address, uint64_t rule, uint64_t source) {
     uint64_t mixed = (rule ^ rule >> 32) * UINT64_C(0xC2B2AE3D27D4EB4F);
 
     mixed = (mixed ^ mixed >> 29 ^ source) * UINT64_C(0x9E3779B97F4A7C15);
@@ -237,8 +237,8 @@ static bool find_object(uintptr_t address, struct known_object *known) {
 }
 
 /*
- * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes; more than 128 in one FDE of a
- * hundred. 0 without a usable FDE.
+ * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes; one FDE in a hundred has more
+ * than 128. 0 without a usable FDE.
  */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;
@@ -283,7 +283,7 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
 
     memcpy(&rule, &word, sizeof rule);
     memcpy(&source, &source_word, sizeof source);
-    if (atomic_load_explicit(&kept->lock, memory_order_relaxed) == lock_of(address, word, source_word) &&
+    if (atomic_load_explicit(&kept->seal, memory_order_relaxed) == seal_of(address, word, source_word) &&
         rule.digest == known->digest && source.digest == digest_of_description(&known->object, source.place))
         return rule;
     rule = work_out(known, address, &source);
@@ -291,11 +291,14 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
     memcpy(&source_word, &source, sizeof source_word);
     atomic_store_explicit(&kept->rule, word, memory_order_relaxed);
     atomic_store_explicit(&kept->source, source_word, memory_order_relaxed);
-    atomic_store_explicit(&kept->lock, lock_of(address, word, source_word), memory_order_relaxed);
+    atomic_store_explicit(&kept->seal, seal_of(address, word, source_word), memory_order_relaxed);
     return rule;
 }
 
-/* False if the rule does not lead to the caller. Not sanitized, because it reads words in other functions' frames. */
+/*
+ * Returns false if the rule does not lead to the caller. Not sanitized, because it reads words in other functions'
+ * frames.
+ */
 __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
     uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
 
@@ -310,7 +313,8 @@ __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struc
 }
 
 /*
- * True if the walk was complete, or if libgcc's unwinder must not be called because this very allocation comes from it.
+ * Returns true if the walk was complete, or if libgcc's unwinder must not be called because this very allocation comes
+ * from it.
  */
 static bool walk_from(struct frame *frame, struct walk *walk) {
     struct known_object known = {.digest = 0};

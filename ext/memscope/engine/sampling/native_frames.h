@@ -47,10 +47,10 @@ void memscope_native_frames_skip_object_of(const void *address);
 /*
  * Whether the stack has room for a sample, which takes up to 3.1 KB of it (measured on x86-64 with glibc 2.36).
  *
- * On an alternate signal stack, false if too little room is left: a guard page or other data may lie below it. On any
- * other stack, reads a byte 4 KB below: at the end of the stack the read faults, and Ruby turns a fault on the stack
- * pointer's page into an exception (signal.c 3.1.2, check_stack_overflow, line 832) that jumps out of malloc. This
- * has to happen before a lock or anything else is held. (Without the probe, 160 stack overflows did no harm: to do
+ * On an alternate signal stack, returns false if too little room is left: a guard page or other data may lie below it.
+ * On any other stack, reads a byte 4 KB below: at the end of the stack the read faults, and Ruby turns a fault on the
+ * stack pointer's page into an exception (signal.c 3.1.2, check_stack_overflow, line 832) that jumps out of malloc.
+ * This has to happen before a lock or anything else is held. (Without the probe, 160 stack overflows did no harm: to do
  * harm, a sample must reach the end of the stack while it holds something.)
  */
 bool memscope_probe_stack(void);

@@ -189,7 +189,7 @@ static bool is_stack(const struct stack *stack, uint64_t hash, const uint64_t *w
            memcmp(table->words + stack->first_word, words, length * sizeof *words) == 0;
 }
 
-/* The stack's number, counted from 1; a new stack is added. 0 when there is no room for another. */
+/* The stack's number, counted from 1; a new stack is added. Returns 0 when there is no room for another. */
 static uint32_t number_of_stack(const uint64_t *words, unsigned length) {
     uint64_t hash = hash_of(words, length);
     uint32_t slot = hash & (SLOTS - 1), number;

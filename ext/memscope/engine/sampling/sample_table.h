@@ -3,8 +3,8 @@
  *
  * One table per process, mapped at first use and kept, with a fixed capacity: 131,072 live samples (64 GiB at a rate of
  * 2^19) and as many stacks. Inherited by forked children. Functions that use the table take one spin lock, for
- * microseconds; it is also held across a fork. is_held, remove_later and the filter take no lock. None allocates, and
- * those that a sampled malloc or free calls leave errno alone.
+ * microseconds; the lock is also held across a fork. is_held, remove_later and the filter take no lock. No function
+ * here allocates, and those that a sampled malloc or free calls leave errno alone.
  */
 #ifndef MEMSCOPE_SAMPLE_TABLE_H
 #define MEMSCOPE_SAMPLE_TABLE_H
@@ -15,7 +15,7 @@
 
 #include <stdatomic.h>
 
-/* Maps the table unless it is mapped already. MEMSCOPE_NO_MEMORY. */
+/* Maps the table unless it is mapped already. Returns MEMSCOPE_NO_MEMORY if it cannot be mapped. */
 enum memscope_status memscope_sample_table_open(void);
 
 /* Drops all samples, gives their memory back to the kernel, and continues at this rate. */
@@ -46,7 +46,8 @@ bool memscope_sample_table_is_held(void);
 void memscope_sample_table_remove_later(uintptr_t address);
 
 /*
- * Copies the samples and stacks into scratch, and estimates from the copy; words stay in the table. MEMSCOPE_NO_MEMORY.
+ * Copies the samples and the stacks into scratch, and estimates from the copy. The stacks' frames (words) are not
+ * copied: the result points into the table. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
  */
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *stacks);
@@ -86,7 +87,8 @@ static inline uint32_t memscope_filter_index(uintptr_t address) {
 }
 
 /*
- * Needs no lock: a thread that frees a block has seen its allocation. False for NULL. A false positive costs a search.
+ * Needs no lock: a thread that frees a block has seen its allocation. Returns false for NULL. A false positive costs a
+ * search.
  */
 static inline __attribute__((always_inline)) bool memscope_may_be_sample(uintptr_t address) {
     uint32_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;

@@ -182,7 +182,7 @@ static void save_at(struct program *program, struct cursor *cursor, uint64_t num
     save(program, number, (struct saved){AT_CFA, product(cursor, factored, program->data_factor)});
 }
 
-/* Runs an instruction that says where a register is saved. False if code is no such instruction. */
+/* Runs an instruction that says where a register is saved. Returns false for any other instruction. */
 static bool run_of_register(struct program *program, struct cursor *cursor, uint8_t code) {
     uint64_t number;
 
@@ -218,7 +218,7 @@ static bool run_of_register(struct program *program, struct cursor *cursor, uint
     }
 }
 
-/* Runs an instruction that defines the CFA. False if code is no such instruction. */
+/* Runs an instruction that defines the CFA. Returns false for any other instruction. */
 static bool run_of_cfa(struct program *program, struct cursor *cursor, uint8_t code) {
     switch (code) {
     case DEF_CFA_REGISTER:
@@ -271,7 +271,10 @@ static void run_other(struct program *program, struct cursor *cursor, uint8_t co
     }
 }
 
-/* Runs to the end, or until location reaches distance: later rows are for later instructions. False if it fails. */
+/*
+ * Runs to the end, or until location reaches distance: later rows are for later instructions. Returns false if it
+ * fails.
+ */
 static bool run(struct program *program, struct cursor *cursor) {
     while (cursor->at < cursor->end && program->location < program->distance) {
         uint8_t code = take_byte(cursor), operand = code & 0x3f;

@@ -5,8 +5,9 @@ module Memscope
     module Rules
       PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only what is " \
                   "allocated meanwhile"
-      UNREAD = "this process takes no readings of itself at intervals, or began to less than two minutes ago"
-      # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: it collects after gc_room.
+      UNREAD = "this process takes no readings of itself at intervals, or took its first less than two minutes ago"
+      # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: Ruby collects after
+      # gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The ledger rows that grow, the fastest first, for people.
       FASTEST = lambda do |f|

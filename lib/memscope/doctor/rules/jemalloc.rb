@@ -6,8 +6,8 @@ module Memscope
       ENABLE = "Memscope.tune(background_thread: true) # in each worker"
 
       # Why jemalloc's dirty pages stay, the most certain cause first: condition, severity, confidence, reason, and what
-      # to set. Without a background thread, threads return pages only while they allocate: a busy process always has
-      # some dirty pages.
+      # to set. Without a background thread, threads return pages only while they allocate or free: a busy process
+      # always has some dirty pages.
       DIRTY_CAUSES = [
         [->(f) { f.reaches?(f.undecaying_dirty_bytes, FLOOR) }, :warning, :certain,
          "with dirty_decay_ms:-1, jemalloc never returns them", "Memscope.tune(dirty_decay_ms: 5_000)"],
@@ -23,7 +23,8 @@ module Memscope
          "they are older than the fork, or the process is idle; no background thread runs, and none is being returned",
          ENABLE],
         [->(_) { true }, :info, :likely,
-         "no background thread runs: threads return pages while they allocate, and an idle process keeps them", ENABLE]
+         "no jemalloc background thread runs, so pages are returned only while the program's threads allocate or " \
+         "free; an idle process keeps them", ENABLE]
       ].freeze
 
       DIRTY_CAUSE = ->(f) { DIRTY_CAUSES.find { |applies, *| applies.to_proc.call(f) }.drop(1) }
@@ -49,9 +50,9 @@ module Memscope
           title: ->(_, bytes) { "#{size(bytes)} is stuck in partly used slabs" },
           explanation: lambda do |f, bytes|
             used = f.bytes(:malloc, :in_use)
-            "Besides the #{size(used)} in use, #{size(bytes)} is free in slabs, each for blocks of one size " \
-              "(#{percent(bytes.fdiv(used + bytes))} of the total). Only allocations of that size can use it" \
-              "#{STUCK.call(f)}."
+            "Besides the #{size(used)} in use, #{size(bytes)} (#{percent(bytes.fdiv(used + bytes))} of both " \
+              "together) is free in slabs. A slab serves blocks of one size, so its free memory is usable only for " \
+              "that size#{STUCK.call(f)}."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, slab_slack_bytes: f.bytes(:malloc, :slab_slack),

@@ -141,8 +141,8 @@ module Memscope
           subject: "growth of Ruby objects",
           inapplicable: :incomparable,
           affected: ->(f) { f.growth_of(&:ruby_bytes) },
-          floor: FLOOR, ratio: 0.10,
-          severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR) ? :warning : :info },
+          floor: FLOOR / 2, ratio: 0.05, # as of native growth
+          severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
           recoverable: "Ruby objects hold it: the code that keeps them must let go of them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f, bytes|

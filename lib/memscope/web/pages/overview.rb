@@ -31,7 +31,9 @@ module Memscope
         LEVERS = {
           gc: ["Collect garbage", "One full GC."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
-          tcache: ["Flush the thread cache", "Flushes the cache of this request's thread for Decay and Purge."],
+          tcache: ["Flush the thread cache",
+                   "Flushes the malloc cache of the thread that serves this request, so that Decay and Purge can " \
+                   "return the pages of the cached blocks."],
           decay: ["Decay", "Returns the unused pages whose decay time is over."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
@@ -143,7 +145,7 @@ module Memscope
         def unhealthy = diagnosis.select(&:unhealthy?)
 
         # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
-        #   is predicted; without decay, whose bytes purge returns too
+        #   is predicted; excluding decay, because purge returns the same bytes
         def returnable
           known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
           [known.sum(&:begin), known.sum(&:end)]

@@ -1,0 +1,279 @@
+#include "bindings/dump_file.h"
+#include "bindings/reasons.h"
+
+#include "fork/fork_cost.h"
+#include "init.h"
+#include "ruby/dump_child.h"
+
+#include <errno.h>
+#include <ruby/thread.h>
+#include <time.h>
+
+static VALUE symbol_live_slots, symbol_free_slots;
+
+static uint64_t now_since_1970(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- this process ---------------------------------------------------------------------------------------------- */
+
+struct dumping {
+    struct memscope_heap_listing listing;
+    struct memscope_dump_child child;
+    struct memscope_fork_room room;
+    bool collect, done;
+    VALUE refusal; /* why nothing was written, a reason; nil if something was */
+    uint64_t slots, start_ns, without_gvl_ns;
+};
+
+static void read_room(void *argument) {
+    struct dumping *dumping = argument;
+
+    memscope_fork_room_read(memscope_dump_child_ns(dumping->slots), &dumping->room);
+    dumping->room.needed_bytes += memscope_dump_child_bytes(dumping->slots);
+}
+
+static bool has_room(struct dumping *dumping) {
+    dumping->slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+    dumping->without_gvl_ns += memscope_without_gvl(read_room, dumping);
+    if (dumping->room.free_bytes >= dumping->room.needed_bytes)
+        return true;
+    dumping->refusal = memscope_reason_of("child_without_room", ULL2NUM(dumping->room.needed_bytes >> 20),
+                                          ULL2NUM(dumping->room.free_bytes >> 20));
+    return false;
+}
+
+static void collect_or_finish(struct dumping *dumping) {
+    uint64_t start = memscope_now_ns();
+
+    if (dumping->collect) {
+        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
+    } else {
+        memscope_heap_await_gc();
+        dumping->without_gvl_ns += memscope_now_ns() - start;
+    }
+    memscope_heap_finish_gc();
+}
+
+struct reception {
+    struct memscope_dump_child *child;
+    enum memscope_forked_progress progress;
+};
+
+static void *receive(void *argument) {
+    struct reception *reception = argument;
+
+    reception->progress = memscope_dump_child_receive(reception->child);
+    return NULL;
+}
+
+/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
+static void await(struct dumping *dumping) {
+    struct reception reception = {.child = &dumping->child};
+    uint64_t start = memscope_now_ns();
+
+    do {
+        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
+    dumping->without_gvl_ns += memscope_now_ns() - start;
+    if (reception.progress != MEMSCOPE_FORKED_ANSWERED)
+        dumping->refusal =
+            memscope_reason(reception.progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended");
+    else if (dumping->child.result.status != MEMSCOPE_OK)
+        dumping->refusal = memscope_unread("objects", dumping->child.result.status);
+    else
+        dumping->done = dumping->child.result.error == 0;
+}
+
+/* No other thread runs from the first line to the fork. */
+static void dump_in_child(struct dumping *dumping) {
+    enum memscope_status status;
+
+    if (memscope_other_ractors()) {
+        dumping->refusal = memscope_reason("references_unreadable");
+        return;
+    }
+    memscope_heap_list(&dumping->listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (dumping->listing.refusal != NULL) {
+        dumping->refusal = memscope_reason(dumping->listing.refusal);
+        return;
+    }
+    dumping->child.listing = &dumping->listing;
+    status = memscope_dump_child_start(&dumping->child);
+    if (status == MEMSCOPE_OK)
+        await(dumping);
+    else
+        dumping->refusal = memscope_reason_of("child_refused", memscope_status_reason(status));
+}
+
+static VALUE written_hash(uint32_t objects, uint32_t references, uint64_t bytes) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "objects", UINT2NUM(objects));
+    memscope_hash_set(hash, "references", UINT2NUM(references));
+    memscope_hash_set(hash, "bytes", ULL2NUM(bytes));
+    return hash;
+}
+
+static VALUE dump(VALUE argument) {
+    struct dumping *dumping = (struct dumping *)argument;
+    const struct memscope_dump_result *result = &dumping->child.result;
+    uint64_t wall_ns;
+    VALUE hash;
+
+    dumping->start_ns = memscope_now_ns();
+    if (has_room(dumping)) {
+        collect_or_finish(dumping);
+        dump_in_child(dumping);
+    }
+    if (!NIL_P(dumping->refusal))
+        return dumping->refusal;
+    if (!dumping->done)
+        return INT2FIX(result->error);
+    wall_ns = memscope_now_ns() - dumping->start_ns;
+    hash = written_hash(result->objects, result->references, result->bytes);
+    memscope_hash_set(hash, "pause_ms", DBL2NUM((double)(wall_ns - dumping->without_gvl_ns) / 1e6));
+    memscope_hash_set(hash, "child_bytes", ULL2NUM(result->child_bytes));
+    memscope_hash_set(hash, "reasons", rb_hash_new());
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T3", wall_ns, wall_ns - dumping->without_gvl_ns, dumping->listing.scratch.used));
+    return hash;
+}
+
+static VALUE end_dump(VALUE argument) {
+    struct dumping *dumping = (struct dumping *)argument;
+
+    memscope_dump_child_end(&dumping->child);
+    memscope_heap_listing_close(&dumping->listing);
+    return Qnil;
+}
+
+/*
+ * file: a descriptor to write to. format and sizes: numbers of enum memscope_dump_format and memscope_size_rule.
+ * Returns a Hash; else why there is no dump, a reason, or the errno of writing it.
+ */
+static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE collect, VALUE deadline_ms) {
+    struct dumping dumping = {.collect = RTEST(collect), .refusal = Qnil};
+
+    dumping.child.file = NUM2INT(file);
+    dumping.child.format = (enum memscope_dump_format)NUM2INT(format);
+    dumping.child.sizes = (enum memscope_size_rule)NUM2INT(sizes);
+    dumping.child.deadline_ms = NUM2UINT(deadline_ms);
+    dumping.child.time_ns = now_since_1970();
+    return rb_ensure(dump, (VALUE)&dumping, end_dump, (VALUE)&dumping);
+}
+
+/* ---- a file ---------------------------------------------------------------------------------------------------- */
+
+static void *read_on(void *argument) {
+    struct memscope_dump_file *file = argument;
+
+    file->more = memscope_objspace_reader_continue(&file->reader);
+    return NULL;
+}
+
+static void *resolve(void *argument) {
+    struct memscope_dump_file *file = argument;
+
+    file->status = memscope_objspace_reader_graph(&file->reader, &file->graph, &file->dump);
+    return NULL;
+}
+
+enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, int descriptor) {
+    return file->status = memscope_objspace_reader_open(&file->reader, descriptor);
+}
+
+void memscope_dump_file_read(struct memscope_dump_file *file) {
+    if (file->status != MEMSCOPE_OK)
+        return;
+    do {
+        rb_thread_call_without_gvl(read_on, file, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (file->more);
+    rb_thread_call_without_gvl(resolve, file, NULL, NULL);
+}
+
+void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key) {
+    if (file->reader.truncated)
+        memscope_set_reason(reasons, key, "dump_cut");
+    else if (file->reader.unreadable_lines > 0)
+        memscope_hash_set(reasons, key,
+                          memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines)));
+}
+
+void memscope_dump_file_close(struct memscope_dump_file *file) {
+    memscope_objspace_reader_close(&file->reader);
+}
+
+struct conversion {
+    struct memscope_dump_file file;
+    struct memscope_dump_output output;
+    enum memscope_dump_format format;
+    int to;
+};
+
+static void *write_out(void *argument) {
+    struct conversion *conversion = argument;
+
+    memscope_heap_dump_write(&conversion->file.dump, conversion->format, &conversion->output);
+    memscope_dump_output_flush(&conversion->output);
+    return NULL;
+}
+
+/* Not interrupted: a second or two for millions of objects. */
+static void write_all(struct conversion *conversion) {
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_OF_GLIBC;
+    conversion->file.dump.time_ns = now_since_1970();
+    conversion->file.dump.pid = 1;
+    if (memscope_dump_output_open(&conversion->output, conversion->to))
+        rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);
+}
+
+static VALUE convert(VALUE argument) {
+    struct conversion *conversion = (struct conversion *)argument;
+    uint64_t start = memscope_now_ns(), wall_ns;
+    const struct memscope_heap_graph *graph = &conversion->file.graph;
+    VALUE hash, reasons = rb_hash_new();
+
+    memscope_dump_file_read(&conversion->file);
+    if (conversion->file.status != MEMSCOPE_OK)
+        return memscope_status_reason(conversion->file.status);
+    write_all(conversion);
+    rb_thread_check_ints();
+    if (conversion->output.error != 0)
+        return INT2FIX(conversion->output.error);
+    wall_ns = memscope_now_ns() - start;
+    hash = written_hash(graph->object_count, graph->first_edge[graph->slot_count], conversion->output.written);
+    memscope_dump_file_set_reasons(&conversion->file, reasons, "objects");
+    memscope_hash_set(hash, "reasons", reasons);
+    memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, 0, 0));
+    return hash;
+}
+
+static VALUE end_conversion(VALUE argument) {
+    struct conversion *conversion = (struct conversion *)argument;
+
+    memscope_dump_output_close(&conversion->output);
+    memscope_dump_file_close(&conversion->file);
+    return Qnil;
+}
+
+/* Both are descriptors. Returns as dump does. */
+static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format) {
+    struct conversion conversion = {.to = NUM2INT(to), .format = (enum memscope_dump_format)NUM2INT(format)};
+
+    memscope_dump_file_open(&conversion.file, NUM2INT(from));
+    return rb_ensure(convert, (VALUE)&conversion, end_conversion, (VALUE)&conversion);
+}
+
+void Init_memscope_dump(void) {
+    symbol_live_slots = memscope_symbol("heap_live_slots");
+    symbol_free_slots = memscope_symbol("heap_free_slots");
+    memscope_dump_child_learn();
+    rb_define_module_function(rb_mMemscopeNative, "dump", native_dump, 5);
+    rb_define_module_function(rb_mMemscopeNative, "convert_dump", native_convert_dump, 3);
+}

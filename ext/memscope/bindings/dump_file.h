@@ -1,0 +1,30 @@
+/* Reads a dump file into a graph. Every function needs the GVL. */
+#ifndef MEMSCOPE_DUMP_FILE_H
+#define MEMSCOPE_DUMP_FILE_H
+
+#include "values.h"
+
+#include "dump/objspace_reader.h"
+
+struct memscope_dump_file {
+    enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
+    struct memscope_heap_graph graph;
+    struct memscope_heap_dump dump;
+
+    struct memscope_objspace_reader reader;
+    bool more;
+};
+
+/* The descriptor stays the caller's. */
+enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, int descriptor);
+
+/* Frees the GVL meanwhile. Raises what interrupts this thread: to be closed by rb_ensure. */
+void memscope_dump_file_read(struct memscope_dump_file *file);
+
+/* Sets why this key's value is not of the whole dump, if it is not. */
+void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key);
+
+/* Idempotent; a zeroed file is closed. */
+void memscope_dump_file_close(struct memscope_dump_file *file);
+
+#endif

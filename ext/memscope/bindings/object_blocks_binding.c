@@ -1,0 +1,261 @@
+/*
+ * Memscope::Native.object_blocks: what objects own through malloc, which of them are garbage, and what the process
+ * returns when that is freed. The ledger is read without the GVL; the objects are marked and walked in a forked child.
+ */
+#include "bindings/ledger_binding.h"
+
+#include "fork/fork_cost.h"
+#include "fork/forked_child.h"
+#include "init.h"
+#include "ruby/block_walk.h"
+#include "ruby/marking.h"
+#include "ruby/object_blocks.h"
+
+#include <ruby/thread.h>
+#include <string.h>
+
+#define DEADLINE_MS 30000
+/* Of the child's work: marking, and a look at each block. */
+#define NS_OF_A_SLOT 250
+
+struct blocks_call {
+    struct memscope_ledger_call ledger;
+    struct memscope_malloc_blocks blocks;
+    enum memscope_status status;
+    struct memscope_fork_room room;
+    struct memscope_heap_listing listing;
+    bool planted;
+    struct memscope_marking marking; /* of what is not garbage; if planted, of what is */
+    struct memscope_scratch marks;
+    struct memscope_forked_child child;
+    struct memscope_block_walk found;
+    size_t received;
+    enum memscope_forked_progress progress;
+    uint64_t without_gvl_ns;
+};
+
+/* ---- what is garbage ------------------------------------------------------------------------------------------- */
+
+/* The array, what is in it and in arrays in it. */
+static void plant(struct blocks_call *call, VALUE object) {
+    memscope_marking_add(&call->marking, object);
+    if (RB_TYPE_P(object, RUBY_T_ARRAY))
+        for (long index = 0; index < RARRAY_LEN(object); index++)
+            plant(call, rb_ary_entry(object, index));
+}
+
+static bool is_garbage(uint32_t slot, const void *data) {
+    const struct blocks_call *call = data;
+
+    return memscope_is_marked(&call->marking, slot) == call->planted;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------------------------- */
+
+static void read_ledger(void *argument) {
+    struct blocks_call *call = argument;
+    size_t slots = 0;
+
+    for (size_t page = 0; page < call->ledger.listing.count; page++)
+        slots += call->ledger.listing.pages[page].slot_count;
+    memscope_fork_room_read(slots * NS_OF_A_SLOT, &call->room);
+    call->status = memscope_ledger_read(&call->ledger.request, &call->ledger.ledger);
+    if (call->status == MEMSCOPE_OK)
+        call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
+}
+
+static void prepare(struct blocks_call *call) {
+    struct memscope_ledger_call *ledger = &call->ledger;
+    uint64_t start;
+
+    memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memscope_ruby_layout(&ledger->listing, &ledger->layout);
+    memscope_images_read(&ledger->listing.scratch, &ledger->images);
+    ledger->request = (struct memscope_ledger_request){
+        .malloc = memscope_ledger_malloc_kind(), .ruby = &ledger->layout, .images = &ledger->images};
+    call->without_gvl_ns += memscope_without_gvl(read_ledger, call);
+    start = memscope_now_ns();
+    memscope_heap_await_gc();
+    call->without_gvl_ns += memscope_now_ns() - start;
+}
+
+static bool work(void *argument, int answer) {
+    struct blocks_call *call = argument;
+    struct memscope_scratch scratch;
+
+    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK ||
+        (!call->planted && memscope_marking_make(&call->marking, &call->listing, &scratch) != MEMSCOPE_OK))
+        return false;
+    memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call, &call->found);
+    return memscope_forked_child_answer(answer, &call->found, sizeof call->found);
+}
+
+static void inherit(struct blocks_call *call, int inherited) {
+    memscope_scratch_inherit(&call->marks, inherited);
+    memscope_scratch_inherit(&call->listing.scratch, inherited);
+    memscope_scratch_inherit(&call->ledger.listing.scratch, inherited);
+    memscope_malloc_blocks_inherit(&call->blocks, &call->ledger.ledger, inherited);
+}
+
+static void *receive(void *argument) {
+    struct blocks_call *call = argument;
+
+    call->progress = memscope_forked_child_receive(&call->child, &call->found, sizeof call->found, &call->received);
+    return NULL;
+}
+
+/* Raises what interrupts this thread; rb_ensure then ends the child. */
+static void await(struct blocks_call *call) {
+    uint64_t start = memscope_now_ns();
+
+    do {
+        rb_thread_call_without_gvl(receive, call, RUBY_UBF_IO, NULL);
+        rb_thread_check_ints();
+    } while (call->progress == MEMSCOPE_FORKED_INTERRUPTED);
+    call->without_gvl_ns += memscope_now_ns() - start;
+}
+
+static bool plant_all(struct blocks_call *call, VALUE planted) {
+    call->planted = !NIL_P(planted);
+    if (!call->planted)
+        return true;
+    if (memscope_scratch_open(&call->marks) != MEMSCOPE_OK ||
+        memscope_marking_open(&call->marking, &call->listing, &call->marks) != MEMSCOPE_OK)
+        return false;
+    plant(call, planted);
+    return true;
+}
+
+/* Returns why there is no answer, or nil. The GVL is held from the end of the collection to the fork. */
+static VALUE walk(struct blocks_call *call, VALUE planted) {
+    static const char *const why[] = {
+        [MEMSCOPE_FORKED_ENDED] = "child_ended", [MEMSCOPE_FORKED_TOO_SLOW] = "child_too_slow"};
+    enum memscope_status status;
+
+    if (call->room.free_bytes < call->room.needed_bytes)
+        return memscope_reason_of("child_without_room", ULL2NUM(call->room.needed_bytes >> 20),
+                                  ULL2NUM(call->room.free_bytes >> 20));
+    memscope_heap_finish_gc();
+    if (memscope_other_ractors())
+        return memscope_reason("objects_unwalked");
+    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (call->listing.refusal != NULL)
+        return memscope_reason(call->listing.refusal);
+    if (!plant_all(call, planted))
+        return memscope_status_reason(MEMSCOPE_NO_MEMORY);
+    inherit(call, true);
+    status = memscope_forked_child_start(&call->child, work, call, -1, DEADLINE_MS);
+    inherit(call, false);
+    if (status != MEMSCOPE_OK)
+        return memscope_reason_of("child_refused", memscope_status_reason(status));
+    memscope_fork_took(call->child.cpu_ns);
+    await(call);
+    return call->progress == MEMSCOPE_FORKED_ANSWERED ? Qnil : memscope_reason(why[call->progress]);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------------------ */
+
+static VALUE returned_hash(const struct memscope_returned *returned, bool private_known) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "bytes", ULL2NUM(returned->least));
+    memscope_hash_set(hash, "max_bytes", ULL2NUM(returned->most));
+    memscope_hash_set(hash, "private_bytes", private_known ? ULL2NUM(returned->private_least) : Qnil);
+    memscope_hash_set(hash, "private_max_bytes", private_known ? ULL2NUM(returned->private_most) : Qnil);
+    return hash;
+}
+
+static VALUE owned_hash(const struct memscope_owned_bytes *owned) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "objects", ULL2NUM(owned->objects));
+    memscope_hash_set(hash, "slot_bytes", ULL2NUM(owned->slot_bytes));
+    memscope_hash_set(hash, "blocks", ULL2NUM(owned->blocks));
+    memscope_hash_set(hash, "block_bytes", ULL2NUM(owned->bytes));
+    memscope_hash_set(hash, "added_bytes", ULL2NUM(owned->added_bytes));
+    memscope_hash_set(hash, "unfollowed_objects", ULL2NUM(owned->unfollowed_objects));
+    memscope_hash_set(hash, "unfollowed_bytes", ULL2NUM(owned->unfollowed_bytes));
+    return hash;
+}
+
+static VALUE unfollowed_list(const struct memscope_block_walk *walk) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < walk->unfollowed_count; index++) {
+        VALUE kind = rb_hash_new();
+
+        memscope_hash_set(kind, "name", rb_utf8_str_new_cstr(walk->unfollowed[index].name));
+        memscope_hash_set(kind, "objects", ULL2NUM(walk->unfollowed[index].objects));
+        memscope_hash_set(kind, "garbage", ULL2NUM(walk->unfollowed[index].garbage));
+        rb_ary_push(list, kind);
+    }
+    return list;
+}
+
+static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call) {
+    const struct memscope_block_walk *walk = &call->found;
+    bool known = walk->status == MEMSCOPE_OK;
+
+    memscope_hash_set(hash, "all", owned_hash(&walk->all));
+    memscope_hash_set(hash, "garbage", owned_hash(&walk->garbage));
+    memscope_hash_set(hash, "unfollowed", unfollowed_list(walk));
+    memscope_hash_set(hash, "emptied_pages", ULL2NUM(walk->heap.pages));
+    memscope_hash_set(hash, "heap_pages", returned_hash(&walk->heap.returned, walk->private_known));
+    memscope_hash_set(hash, "at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil);
+    memscope_hash_set(hash, "in_all", known ? returned_hash(&walk->returned.by_trim, walk->private_known) : Qnil);
+    memscope_hash_set(hash, "pause_us", ULL2NUM(call->child.pause_ns / 1000));
+    memscope_set_left_out_reason(reasons, &walk->said);
+    if (!known)
+        memscope_hash_set(reasons, "in_all", memscope_status_reason(walk->status));
+}
+
+struct arguments {
+    struct blocks_call *call;
+    VALUE planted;
+};
+
+static VALUE read_blocks(VALUE argument) {
+    struct arguments *arguments = (struct arguments *)argument;
+    struct blocks_call *call = arguments->call;
+    VALUE hash = rb_hash_new(), reasons = rb_hash_new(), why;
+    uint64_t start = memscope_now_ns(), wall_ns;
+
+    prepare(call);
+    why = call->status == MEMSCOPE_OK ? walk(call, arguments->planted) : memscope_status_reason(call->status);
+    wall_ns = memscope_now_ns() - start;
+    if (NIL_P(why))
+        set_answer(hash, reasons, call);
+    else
+        memscope_hash_set(reasons, "all", why);
+    memscope_hash_set(hash, "reasons", reasons);
+    memscope_hash_set(hash, "cost",
+                      memscope_cost("T3", wall_ns, wall_ns - call->without_gvl_ns,
+                                    call->ledger.ledger.scratch_bytes + call->listing.scratch.used));
+    return hash;
+}
+
+static VALUE close_blocks(VALUE argument) {
+    struct blocks_call *call = ((struct arguments *)argument)->call;
+
+    memscope_forked_child_end(&call->child);
+    memscope_heap_listing_close(&call->listing);
+    memscope_marking_close(&call->marking);
+    memscope_scratch_close(&call->marks);
+    memscope_malloc_blocks_close(&call->blocks);
+    memscope_heap_listing_close(&call->ledger.listing);
+    memscope_ledger_close(&call->ledger.ledger);
+    return Qnil;
+}
+
+/* planted: an Array that counts as garbage, with what is in it and in Arrays in it; nil: what no root reaches. */
+static VALUE native_object_blocks(VALUE self, VALUE planted) {
+    struct blocks_call call = {0};
+    struct arguments arguments = {&call, planted};
+
+    return rb_ensure(read_blocks, (VALUE)&arguments, close_blocks, (VALUE)&arguments);
+}
+
+void Init_memscope_object_blocks(void) {
+    memscope_object_blocks_learn();
+    rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 1);
+}

@@ -1,0 +1,41 @@
+/*
+ * What a dump is written through: a buffer in mapped memory, and the descriptor behind it. After the first error
+ * nothing more is written, and what is put is dropped: only the end needs to ask. For one thread; no GVL, no malloc.
+ */
+#ifndef MEMSCOPE_DUMP_OUTPUT_H
+#define MEMSCOPE_DUMP_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dump/growing_array.h"
+
+struct memscope_dump_output {
+    int file;
+    int error;        /* errno of the first failure; 0: none */
+    uint64_t limit;   /* bytes that the process may write to a file (RLIMIT_FSIZE) */
+    uint64_t written; /* to the file */
+    struct memscope_growing_array buffer;
+    size_t used;
+};
+
+/* False, with the error, if there is no memory. To be closed in any case. */
+bool memscope_dump_output_open(struct memscope_dump_output *output, int file);
+void memscope_dump_output_close(struct memscope_dump_output *output);
+
+/* Writes what is buffered; false after any error. */
+bool memscope_dump_output_flush(struct memscope_dump_output *output);
+
+void memscope_dump_put(struct memscope_dump_output *output, const void *bytes, size_t size);
+void memscope_dump_put_text(struct memscope_dump_output *output, const char *text);
+void memscope_dump_put_decimal(struct memscope_dump_output *output, uint64_t number);
+void memscope_dump_put_hexadecimal(struct memscope_dump_output *output, uint64_t number);
+
+/* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
+void memscope_dump_put_string(struct memscope_dump_output *output, const char *text, size_t length);
+
+/* The length of the character at text, of up to left bytes; 0 if it is not valid UTF-8. */
+size_t memscope_dump_utf8_length(const char *text, size_t left);
+
+#endif

@@ -1,0 +1,119 @@
+#include "dump/heap_dump.h"
+
+#include <string.h>
+
+void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
+                              struct memscope_dump_output *output) {
+    switch (format) {
+    case MEMSCOPE_DUMP_PERFETTO:
+        memscope_perfetto_write(dump, output);
+        break;
+    case MEMSCOPE_DUMP_HEAPSNAPSHOT:
+        memscope_heapsnapshot_write(dump, output);
+        break;
+    case MEMSCOPE_DUMP_OBJSPACE:
+        memscope_objspace_write(dump, output);
+        break;
+    }
+}
+
+/* No slot has fewer bytes, so no two of them lie in one place of this size. */
+#define PLACE_SHIFT 5
+
+uint32_t memscope_heap_dump_id(int64_t distance) {
+    int64_t place = distance >> PLACE_SHIFT;
+
+    if (place < -((int64_t)1 << 30) || place >= (int64_t)1 << 30)
+        return 0;
+    return (uint32_t)(place * 2 + 1);
+}
+
+uint32_t memscope_heap_dump_id_of(const struct memscope_heap_dump *dump, uint32_t node) {
+    return dump->ids == NULL ? node * 2 + 1 : dump->ids[node];
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------------------------- */
+
+/* Where a dump does not tell, all slots have this size. */
+#define SLOT_BEFORE_3_2 40
+
+/* Multiples of 16 up to 128, then four classes for each doubling. */
+static uint64_t jemalloc_class(uint64_t bytes) {
+    unsigned bits = bytes > 128 ? 63 - (unsigned)__builtin_clzll(bytes - 1) : 6;
+    uint64_t step = UINT64_C(1) << (bits - 2);
+
+    return (bytes + step - 1) / step * step;
+}
+
+/* A chunk has 8 bytes that are not the block's. */
+static uint64_t glibc_class(uint64_t bytes) {
+    return bytes <= 24 ? 24 : (bytes + 8 + 15) / 16 * 16 - 8;
+}
+
+uint64_t memscope_heap_dump_bytes(const struct memscope_heap_dump *dump, uint32_t node) {
+    const struct memscope_heap_graph *graph = dump->graph;
+    uint64_t bytes = graph->bytes[node];
+    uint64_t slot = graph->slot_bytes == NULL ? SLOT_BEFORE_3_2 : graph->slot_bytes[node];
+
+    if (bytes <= slot || dump->sizes == MEMSCOPE_SIZES_EXACT)
+        return bytes;
+    bytes -= slot;
+    return slot + (dump->sizes == MEMSCOPE_SIZES_OF_GLIBC ? glibc_class(bytes) : jemalloc_class(bytes));
+}
+
+/* ---- names ----------------------------------------------------------------------------------------------------- */
+
+const struct memscope_module_name *memscope_heap_dump_module(const struct memscope_heap_dump *dump, uint32_t node) {
+    uint32_t low = 0, high = dump->module_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (dump->modules[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < dump->module_count && dump->modules[low].node == node ? &dump->modules[low] : NULL;
+}
+
+uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
+                                    const char *after) {
+    struct memscope_names *names = &dump->graph->names;
+    size_t length, first = strlen(before), last = strlen(after);
+    const char *middle = memscope_names_get(names, name, &length);
+    char text[1024];
+
+    if (length > sizeof text - first - last)
+        length = sizeof text - first - last;
+    memcpy(text, before, first);
+    memcpy(text + first, middle, length);
+    memcpy(text + first + length, after, last);
+    return memscope_names_add(names, text, first + length + last);
+}
+
+uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node) {
+    const struct memscope_module_name *module = NULL;
+
+    if (dump->graph->type[node] == MEMSCOPE_TYPE_CLASS || dump->graph->type[node] == MEMSCOPE_TYPE_MODULE)
+        module = memscope_heap_dump_module(dump, node);
+    if (module == NULL)
+        return dump->graph->node_class[node];
+    return memscope_heap_dump_compose(dump, module->singleton ? "Singleton<" : "Class<", module->name, ">");
+}
+
+const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
+                                                   struct memscope_growing_array *room) {
+    const struct memscope_heap_graph *graph = dump->graph;
+    uint32_t first = graph->first_edge[node], count = graph->first_edge[node + 1] - first;
+
+    if (dump->name_edges == NULL && graph->edge_names != NULL)
+        return graph->edge_names + first;
+    if (!memscope_growing_array_reserve(room, (size_t)(count + 1) * sizeof(memscope_edge_name)))
+        return NULL;
+    if (dump->name_edges == NULL)
+        memset(room->list, 0, count * sizeof(memscope_edge_name));
+    else
+        dump->name_edges(dump->context, node, room->list);
+    return room->list;
+}

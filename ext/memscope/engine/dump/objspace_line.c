@@ -1,0 +1,377 @@
+#include "dump/objspace_line.h"
+
+#include <string.h>
+
+/* ---- eight bytes at a time ------------------------------------------------------------------------------------- */
+
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+static inline uint64_t load(const char *text) {
+    uint64_t bytes;
+
+    memcpy(&bytes, text, sizeof bytes);
+    return bytes;
+}
+
+/* Not 0 if one of the bytes is 0; the lowest bit that is set is in the first of them. */
+static inline uint64_t zero_bytes(uint64_t bytes) {
+    return (bytes - EACH(0x01)) & ~bytes & EACH(0x80);
+}
+
+/* To the first byte that is one of the three. There is one: a line ends with a newline. */
+static inline const char *find_one(const char *text, char first, char second, char third) {
+    for (;;) {
+        uint64_t bytes = load(text);
+        uint64_t found = zero_bytes(bytes ^ EACH((unsigned char)first)) |
+                         zero_bytes(bytes ^ EACH((unsigned char)second)) |
+                         zero_bytes(bytes ^ EACH((unsigned char)third));
+
+        if (found != 0) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+            return text + __builtin_ctzll(found) / 8;
+#else
+            while (*text != first && *text != second && *text != third)
+                text++;
+            return text;
+#endif
+        }
+        text += sizeof bytes;
+    }
+}
+
+/* From inside a string to its closing quote; NULL if the line ends before. */
+static inline const char *end_of_string(const char *text) {
+    for (;;) {
+        text = find_one(text, '"', '\\', '\n');
+        if (*text == '"')
+            return text;
+        if (*text == '\n' || text[1] == '\n')
+            return NULL;
+        text += 2;
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------- */
+
+/* 16: not a digit. */
+static inline unsigned digit_of(char character) {
+    unsigned code = (unsigned char)character, letter = (code | 0x20) - 'a';
+
+    return code - '0' < 10 ? code - '0' : letter < 6 ? letter + 10 : 16;
+}
+
+/* Eight digits at once, if all eight bytes could be digits: quotes, blanks and newlines are below '0'. */
+static inline bool eight_digits(const char *text, uint64_t *value) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t bytes = load(text);
+
+    if (((bytes - EACH('0')) | bytes) & EACH(0x80))
+        return false;
+    bytes = (bytes & EACH(0x0f)) + (bytes >> 6 & EACH(0x01)) * 9;
+    bytes = (bytes << 4 | bytes >> 8) & UINT64_C(0x00ff00ff00ff00ff);
+    bytes = (bytes << 8 | bytes >> 16) & UINT64_C(0x0000ffff0000ffff);
+    bytes = (bytes << 16 | bytes >> 32) & UINT64_C(0x00000000ffffffff);
+    *value = bytes;
+    return true;
+#else
+    (void)text, (void)value;
+    return false;
+#endif
+}
+
+/* "0x7f50ea2300b8", with its quotes. Returns what follows; NULL if it is none. */
+static inline const char *read_address(const char *text, uint64_t *address) {
+    const char *first = text + 3;
+    uint64_t value = 0;
+    unsigned digit;
+
+    if (text[0] != '"' || text[1] != '0' || text[2] != 'x')
+        return NULL;
+    text = first;
+    if (eight_digits(text, &value))
+        text += 8;
+    while ((digit = digit_of(*text)) < 16) {
+        value = value << 4 | digit;
+        text++;
+    }
+    *address = value;
+    return *text == '"' && text != first && text - first <= 16 ? text + 1 : NULL;
+}
+
+/* Returns what follows the last reference's bracket. */
+static inline const char *read_references(const char *text, uint64_t *references, uint32_t *count) {
+    uint32_t read = *count;
+
+    if (*text != '[')
+        return NULL;
+    text++;
+    while (*text != ']') {
+        text = read_address(text, &references[read]);
+        if (text == NULL)
+            return NULL;
+        read++;
+        while (*text == ',' || *text == ' ')
+            text++;
+    }
+    *count = read;
+    return text + 1;
+}
+
+/* Saturates. */
+static inline const char *read_number(const char *text, uint64_t *number) {
+    uint64_t value = 0;
+
+    if (digit_of(*text) >= 10)
+        return NULL;
+    for (; digit_of(*text) < 10; text++)
+        value = value > UINT64_MAX / 16 ? value : value * 10 + digit_of(*text);
+    *number = value;
+    return text;
+}
+
+static inline const char *read_text(const char *text, struct memscope_objspace_text *into) {
+    const char *end;
+
+    if (*text != '"' || (end = end_of_string(text + 1)) == NULL)
+        return NULL;
+    into->start = text + 1;
+    into->length = (size_t)(end - into->start);
+    return end + 1;
+}
+
+/* Any value; brackets need not match in kind. */
+static inline const char *skip_value(const char *text) {
+    size_t depth = 0;
+
+    for (;;) {
+        switch (*text) {
+        case '"':
+            text = end_of_string(text + 1);
+            if (text == NULL)
+                return NULL;
+            break;
+        case '{':
+        case '[':
+            depth++;
+            break;
+        case '}':
+        case ']':
+            if (depth == 0)
+                return text;
+            depth--;
+            break;
+        case ',':
+            if (depth == 0)
+                return text;
+            break;
+        case '\n':
+            return NULL;
+        }
+        text++;
+    }
+}
+
+/* ---- types ----------------------------------------------------------------------------------------------------- */
+
+/* Those of the commonest objects first. A shape is none, and neither is what is left of a finalised object. */
+static const struct {
+    const char *name;
+    uint8_t length, number;
+} types[] = {{"STRING", 6, 0x05}, {"ARRAY", 5, 0x07},    {"HASH", 4, 0x08},    {"OBJECT", 6, 0x01}, {"IMEMO", 5, 0x1a},
+             {"DATA", 4, 0x0c},   {"STRUCT", 6, 0x09},   {"SYMBOL", 6, 0x14},  {"CLASS", 5, 0x02},  {"MODULE", 6, 0x03},
+             {"ICLASS", 6, 0x1c}, {"FLOAT", 5, 0x04},    {"BIGNUM", 6, 0x0a},  {"REGEXP", 6, 0x06}, {"MATCH", 5, 0x0d},
+             {"FILE", 4, 0x0b},   {"RATIONAL", 8, 0x0f}, {"COMPLEX", 7, 0x0e}, {"NODE", 4, 0x1b},   {"SHAPE", 5, 0},
+             {"ZOMBIE", 6, 0},    {"MOVED", 5, 0},       {"NONE", 4, 0}};
+
+static void take_type(struct memscope_objspace_line *line, struct memscope_objspace_text type) {
+    if (type.length == 4 && memcmp(type.start, "ROOT", 4) == 0) {
+        line->root = true;
+        return;
+    }
+    line->type = MEMSCOPE_OBJSPACE_UNKNOWN_TYPE;
+    for (size_t index = 0; index < sizeof types / sizeof *types; index++)
+        if (types[index].length == type.length && *types[index].name == *type.start &&
+            memcmp(types[index].name, type.start, type.length) == 0) {
+            line->type = types[index].number;
+            return;
+        }
+}
+
+static inline const char *read_type(const char *text, struct memscope_objspace_line *line) {
+    struct memscope_objspace_text type;
+
+    text = read_text(text, &type);
+    if (text != NULL)
+        take_type(line, type);
+    return text;
+}
+
+const char *memscope_objspace_type_name(uint8_t type) {
+    for (size_t index = 0; index < sizeof types / sizeof *types; index++)
+        if (types[index].number == type && type != 0)
+            return types[index].name;
+    return "UNKNOWN";
+}
+
+/* ---- the line -------------------------------------------------------------------------------------------------- */
+
+static inline const char *read_flag(const char *text, bool *flag) {
+    *flag = *text == 't';
+    return skip_value(text);
+}
+
+/* {"wb_protected":true, "old":true}: a third of a dump. */
+static inline const char *skip_flags(const char *text) {
+    const char *end = find_one(text, '}', '\n', '[');
+
+    return *text == '{' && *end == '}' ? end + 1 : skip_value(text);
+}
+
+/* A class may be null. */
+static inline const char *read_address_or_null(const char *text, uint64_t *address) {
+    return *text == '"' ? read_address(text, address) : skip_value(text);
+}
+
+#define IS(name) (memcmp(key, name, sizeof name - 1) == 0)
+
+static inline const char *read_value(const char *key, size_t length, const char *text,
+                                     struct memscope_objspace_line *line, uint64_t *references) {
+    switch (length) {
+    case 4:
+        if (IS("type"))
+            return read_type(text, line);
+        if (IS("name"))
+            return read_text(text, &line->name);
+        if (IS("root"))
+            return read_text(text, &line->category);
+        break;
+    case 5:
+        if (IS("class"))
+            return read_address_or_null(text, &line->class_address);
+        if (IS("flags"))
+            return skip_flags(text);
+        break;
+    case 7:
+        if (IS("address"))
+            return read_address(text, &line->address);
+        if (IS("memsize"))
+            return read_number(text, &line->bytes);
+        break;
+    case 9:
+        if (IS("slot_size"))
+            return read_number(text, &line->slot_bytes);
+        if (IS("singleton"))
+            return read_flag(text, &line->singleton);
+        break;
+    case 10:
+        if (IS("references"))
+            return read_references(text, references, &line->reference_count);
+        if (IS("imemo_type"))
+            return read_text(text, &line->imemo_type);
+        if (IS("superclass"))
+            return read_address_or_null(text, &line->superclass);
+        break;
+    case 15:
+        if (IS("real_class_name"))
+            return read_text(text, &line->name);
+        break;
+    }
+    return skip_value(text);
+}
+
+static inline const char *skip_blanks(const char *text) {
+    while (*text == ' ' || *text == '\t')
+        text++;
+    return text;
+}
+
+/* Quicker than memset; what is known by its length, or by another field, stays as it was. */
+static inline void clear(struct memscope_objspace_line *line) {
+    line->address = line->class_address = line->superclass = 0;
+    line->bytes = line->slot_bytes = 0;
+    line->type = 0;
+    line->root = line->singleton = false;
+    line->category.length = line->name.length = line->imemo_type.length = 0;
+    line->reference_count = 0;
+}
+
+const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references) {
+    clear(line);
+    text = skip_blanks(text);
+    if (*text != '{')
+        return NULL;
+    text = skip_blanks(text + 1);
+    while (*text != '}') {
+        const char *key = text + 1, *end;
+
+        if (*text != '"' || (end = end_of_string(key)) == NULL)
+            return NULL;
+        text = skip_blanks(end + 1);
+        if (*text != ':')
+            return NULL;
+        text = read_value(key, (size_t)(end - key), skip_blanks(text + 1), line, references);
+        if (text == NULL)
+            return NULL;
+        text = skip_blanks(text);
+        if (*text == ',')
+            text = skip_blanks(text + 1);
+        else if (*text != '}')
+            return NULL;
+    }
+    return text + 1;
+}
+
+/* ---- escapes --------------------------------------------------------------------------------------------------- */
+
+/* Four digits as UTF-8; 0 if they are none. A surrogate stays by itself: names have hardly any. */
+static size_t unescape_code(const char *digits, size_t left, char *into) {
+    unsigned code = 0;
+
+    if (left < 4)
+        return 0;
+    for (size_t index = 0; index < 4; index++) {
+        unsigned digit = digit_of(digits[index]);
+
+        if (digit == 16)
+            return 0;
+        code = code << 4 | digit;
+    }
+    if (code < 0x80) {
+        into[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        into[0] = (char)(0xc0 | code >> 6);
+        into[1] = (char)(0x80 | (code & 0x3f));
+        return 2;
+    }
+    into[0] = (char)(0xe0 | code >> 12);
+    into[1] = (char)(0x80 | (code >> 6 & 0x3f));
+    into[2] = (char)(0x80 | (code & 0x3f));
+    return 3;
+}
+
+size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into, size_t capacity) {
+    static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    size_t length = 0;
+
+    for (size_t index = 0; index < text.length && length + 3 <= capacity; index++) {
+        const char *found = NULL;
+        size_t bytes;
+
+        if (text.start[index] == '\\' && index + 1 < text.length) {
+            bytes = text.start[index + 1] == 'u'
+                        ? unescape_code(text.start + index + 2, text.length - index - 2, into + length)
+                        : 0;
+            if (bytes > 0) {
+                length += bytes;
+                index += 5;
+                continue;
+            }
+            found = memchr(escapes, text.start[index + 1], sizeof escapes - 1);
+        }
+        into[length++] = found == NULL ? text.start[index] : meanings[found - escapes];
+        index += found != NULL;
+    }
+    return length;
+}

@@ -1,0 +1,50 @@
+/*
+ * One line of ObjectSpace.dump_all: a flat JSON object on a line of its own. Strings escape newlines, so a newline ends
+ * every line, whatever is in it. Nothing is copied: texts point into the line. No GVL, no memory.
+ */
+#ifndef MEMSCOPE_OBJSPACE_LINE_H
+#define MEMSCOPE_OBJSPACE_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How many bytes after a line's newline may be read, though they mean nothing. */
+#define MEMSCOPE_OBJSPACE_PADDING 16
+
+/* An object of a type that this reader does not know. */
+#define MEMSCOPE_OBJSPACE_UNKNOWN_TYPE 0x1f
+
+struct memscope_objspace_text {
+    const char *start; /* as in the file: may have escapes */
+    size_t length;
+};
+
+struct memscope_objspace_line {
+    uint64_t address, class_address, superclass; /* 0: none */
+    uint64_t bytes, slot_bytes;                  /* 0: not told */
+    uint8_t type;                                /* Ruby's number; 0: no object */
+    bool root, singleton;
+    struct memscope_objspace_text category; /* of roots */
+    struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
+    struct memscope_objspace_text imemo_type;
+    uint32_t reference_count;
+};
+
+/*
+ * Reads the line at text, which ends with a newline. Writes its references to the array: not more than one for each
+ * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns what follows the object, or NULL if there is none.
+ */
+#define MEMSCOPE_OBJSPACE_REFERENCE 5
+const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);
+
+/* "STRING" for 5; "UNKNOWN" for what is no type of an object. */
+const char *memscope_objspace_type_name(uint8_t type);
+
+/*
+ * The text without its escapes, cut where it reaches capacity; returns its length. An escape that JSON does not know
+ * stays as it is.
+ */
+size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into, size_t capacity);
+
+#endif

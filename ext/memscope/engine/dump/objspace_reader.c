@@ -1,0 +1,620 @@
+#include "dump/objspace_reader.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/keyed_hash.h"
+#include "dump/objspace_line.h"
+
+/* What is read at a time; a longer line makes it more. */
+#define PIECE ((size_t)1 << 20)
+/* Between two calls, the caller looks whether it is to stop. */
+#define PIECES_OF_A_CALL 64
+/* {"address":"0x8","type":""}: fewer bytes make no object, nor a line of roots. */
+#define LINE_MIN 16
+/* A superclass of a superclass: how many to follow, in a dump that may have circles. */
+#define ANCESTORS 64
+
+/* The last reference of this object is to its class. Ruby's numbers of types have five bits. */
+#define HAS_CLASS 0x80
+
+struct class_line {
+    uint64_t superclass;
+    uint32_t node, name, label;
+    bool singleton;
+};
+
+struct root_line {
+    uint64_t first;
+    uint32_t count, category;
+};
+
+enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file) {
+    memset(reader, 0, sizeof *reader);
+    reader->file = file;
+    return reader->status = memscope_names_open(&reader->names);
+}
+
+/* ---- one line -------------------------------------------------------------------------------------------------- */
+
+static uint32_t name_of(struct memscope_objspace_reader *reader, struct memscope_objspace_text text) {
+    char plain[512];
+
+    if (text.length == 0)
+        return 0;
+    return memscope_names_add(&reader->names, plain, memscope_objspace_unescape(text, plain, sizeof plain));
+}
+
+static void add_class(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
+    struct class_line *list = reader->classes.list;
+
+    list[reader->class_count++] = (struct class_line){.superclass = line->superclass,
+                                                      .node = reader->object_count,
+                                                      .name = name_of(reader, line->name),
+                                                      .singleton = line->singleton};
+}
+
+/* As ruby/class_names.h has it: "imemo_env". */
+static uint32_t imemo_label(struct memscope_objspace_reader *reader, struct memscope_objspace_text type) {
+    char label[64] = "imemo_";
+    size_t length = strlen(label);
+
+    length += memscope_objspace_unescape(type, label + length, sizeof label - length);
+    return memscope_names_add(&reader->names, label, length);
+}
+
+static uint32_t saturated(uint64_t number) {
+    return number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
+}
+
+/* Its references are already at the end of the others. */
+static void add_object(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
+    uint32_t node = reader->object_count;
+    uint8_t type = line->type;
+
+    ((uint64_t *)reader->addresses.list)[node] = line->address;
+    ((uint32_t *)reader->bytes_of.list)[node] = saturated(line->bytes > 0 ? line->bytes : line->slot_bytes);
+    ((uint32_t *)reader->slot_bytes.list)[node] = saturated(line->slot_bytes);
+    ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
+    reader->tells_slot_bytes |= line->slot_bytes > 0;
+    reader->reference_count += line->reference_count;
+    if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
+        add_class(reader, line);
+    if (type == MEMSCOPE_TYPE_IMEMO)
+        ((uint32_t *)reader->labels.list)[node] = imemo_label(reader, line->imemo_type);
+    if (line->class_address != 0) {
+        ((uint64_t *)reader->references.list)[reader->reference_count++] = line->class_address;
+        type |= HAS_CLASS;
+    }
+    ((uint8_t *)reader->types.list)[node] = type;
+    reader->object_count++;
+}
+
+/* The number of the category; of the last one, if there are too many. */
+static uint32_t category_of(struct memscope_objspace_reader *reader, struct memscope_objspace_text text) {
+    char name[sizeof *reader->category_text] = "";
+    uint32_t category = 0;
+
+    if (memscope_objspace_unescape(text, name, sizeof name - 1) == 0)
+        memcpy(name, "unknown", sizeof "unknown");
+    for (; category < MEMSCOPE_ROOT_CATEGORIES - 1; category++) {
+        if (*reader->category_text[category] == '\0')
+            memcpy(reader->category_text[category], name, sizeof name);
+        if (memcmp(reader->category_text[category], name, sizeof name) == 0)
+            return category;
+    }
+    memcpy(reader->category_text[category], "others", sizeof "others");
+    return category;
+}
+
+static void add_roots(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line,
+                      const uint64_t *references) {
+    struct root_line *list = reader->root_lines.list;
+
+    if (!memscope_growing_array_reserve(&reader->root_references,
+                                        (reader->root_reference_count + line->reference_count) * sizeof *references)) {
+        reader->status = MEMSCOPE_NO_MEMORY;
+        return;
+    }
+    if (line->reference_count > 0)
+        memcpy((uint64_t *)reader->root_references.list + reader->root_reference_count, references,
+               line->reference_count * sizeof *references);
+    list[reader->root_line_count++] = (struct root_line){.first = reader->root_reference_count,
+                                                         .count = line->reference_count,
+                                                         .category = category_of(reader, line->category)};
+    reader->root_reference_count += line->reference_count;
+}
+
+/* Returns the beginning of the next line. */
+static const char *add_line(struct memscope_objspace_reader *reader, const char *text, const char *end) {
+    uint64_t *references = (uint64_t *)reader->references.list + reader->reference_count;
+    struct memscope_objspace_line line;
+    const char *rest = memscope_objspace_line_read(text, &line, references);
+
+    if (rest == NULL)
+        reader->unreadable_lines += *text != '\n';
+    else if (line.root)
+        add_roots(reader, &line, references);
+    else if (line.type != 0 && line.address != 0)
+        add_object(reader, &line);
+    rest = rest == NULL ? text : rest;
+    return *rest == '\n' ? rest + 1 : (const char *)memchr(rest, '\n', (size_t)(end - rest)) + 1;
+}
+
+/* ---- the file -------------------------------------------------------------------------------------------------- */
+
+static bool reserve(struct memscope_growing_array *array, uint64_t count, size_t size) {
+    return memscope_growing_array_reserve(array, (size_t)(count * size));
+}
+
+/* For what so many bytes of lines can hold: nothing needs to look for room while it reads a line. */
+static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
+    uint64_t lines = bytes / LINE_MIN + 1, objects = reader->object_count + lines;
+    uint64_t references = reader->reference_count + bytes / MEMSCOPE_OBJSPACE_REFERENCE + lines;
+
+    return reserve(&reader->addresses, objects, sizeof(uint64_t)) && reserve(&reader->types, objects, 1) &&
+           reserve(&reader->bytes_of, objects, sizeof(uint32_t)) &&
+           reserve(&reader->slot_bytes, objects, sizeof(uint32_t)) &&
+           reserve(&reader->labels, objects, sizeof(uint32_t)) &&
+           reserve(&reader->first_references, objects + 1, sizeof(uint64_t)) &&
+           reserve(&reader->references, references, sizeof(uint64_t)) &&
+           reserve(&reader->classes, reader->class_count + lines, sizeof(struct class_line)) &&
+           reserve(&reader->root_lines, reader->root_line_count + lines, sizeof(struct root_line));
+}
+
+static void add_lines(struct memscope_objspace_reader *reader, const char *text, const char *end) {
+    if (!make_room(reader, (size_t)(end - text))) {
+        reader->status = MEMSCOPE_NO_MEMORY;
+        return;
+    }
+    while (text < end && reader->status == MEMSCOPE_OK)
+        text = add_line(reader, text, end);
+    /* Nodes, and with them names and references, are numbers of 32 bits. */
+    if (reader->object_count > UINT32_MAX - MEMSCOPE_ROOT_CATEGORIES - 2 ||
+        reader->reference_count + reader->root_reference_count > UINT32_MAX - MEMSCOPE_ROOT_CATEGORIES)
+        reader->status = MEMSCOPE_TRUNCATED;
+}
+
+/* Understands the whole lines of what was read, and keeps the rest for the next piece. */
+static void take_lines(struct memscope_objspace_reader *reader) {
+    char *text = reader->text.list;
+    const char *last = memrchr(text, '\n', reader->text_length);
+    size_t whole = last == NULL ? 0 : (size_t)(last - text) + 1;
+
+    if (whole == 0)
+        return;
+    add_lines(reader, text, text + whole);
+    reader->text_length -= whole;
+    memmove(text, text + whole, reader->text_length);
+}
+
+/* What has no newline at its end is a whole line, or the file was cut. */
+static void take_last_line(struct memscope_objspace_reader *reader) {
+    char *text = reader->text.list;
+    uint64_t unreadable = reader->unreadable_lines;
+
+    reader->ended = true;
+    if (reader->text_length == 0)
+        return;
+    text[reader->text_length] = '\n';
+    add_lines(reader, text, text + reader->text_length + 1);
+    reader->truncated = reader->unreadable_lines > unreadable;
+    reader->unreadable_lines = unreadable;
+}
+
+/* False when nothing can be read at the moment, or any more. */
+static bool read_piece(struct memscope_objspace_reader *reader) {
+    ssize_t count;
+
+    if (!memscope_growing_array_reserve(&reader->text, reader->text_length + PIECE + MEMSCOPE_OBJSPACE_PADDING)) {
+        reader->status = MEMSCOPE_NO_MEMORY;
+        return false;
+    }
+    count = read(reader->file, (char *)reader->text.list + reader->text_length,
+                 reader->text.bytes - reader->text_length - MEMSCOPE_OBJSPACE_PADDING);
+    if (count < 0) {
+        if (errno != EINTR)
+            reader->status = memscope_status_of_errno(errno);
+        return false;
+    }
+    if (count == 0) {
+        take_last_line(reader);
+        return false;
+    }
+    reader->bytes += (uint64_t)count;
+    reader->text_length += (size_t)count;
+    take_lines(reader);
+    return true;
+}
+
+bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) {
+    for (int piece = 0; piece < PIECES_OF_A_CALL && reader->status == MEMSCOPE_OK; piece++)
+        if (!read_piece(reader))
+            break;
+    return reader->status == MEMSCOPE_OK && !reader->ended;
+}
+
+/* ---- objects by address ---------------------------------------------------------------------------------------- */
+
+struct entry {
+    uint64_t address; /* 0: none */
+    uint32_t node;
+    uint32_t seen; /* the last node that was found to refer to it, and 1 */
+};
+
+struct lookup {
+    struct entry *entries;
+    uint64_t size, key;
+};
+
+/* The key is another one in each process, so that no dump can be made in which all addresses collide. */
+static inline uint64_t position_of(const struct lookup *lookup, uint64_t address) {
+    uint64_t mixed = (address ^ lookup->key) * UINT64_C(0x9e3779b97f4a7c15);
+
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return ((mixed >> 32) * lookup->size) >> 32;
+}
+
+static inline struct entry *find(const struct lookup *lookup, uint64_t address) {
+    uint64_t position = position_of(lookup, address);
+
+    while (lookup->entries[position].address != 0 && lookup->entries[position].address != address)
+        position = position + 1 == lookup->size ? 0 : position + 1;
+    return &lookup->entries[position];
+}
+
+#define AHEAD 12
+
+static enum memscope_status index_addresses(struct memscope_objspace_reader *reader, struct lookup *lookup) {
+    const uint64_t *addresses = reader->addresses.list;
+    struct memscope_hash_key key;
+
+    memscope_hash_key_draw(&key);
+    lookup->key = key.words[0];
+    lookup->size = (uint64_t)reader->object_count + reader->object_count / 2 + 16;
+    if (!reserve(&reader->table, lookup->size, sizeof *lookup->entries))
+        return MEMSCOPE_NO_MEMORY;
+    lookup->entries = reader->table.list;
+    for (uint32_t node = 0; node < reader->object_count; node++) {
+        struct entry *entry;
+
+        if (node + AHEAD < reader->object_count)
+            __builtin_prefetch(&lookup->entries[position_of(lookup, addresses[node + AHEAD])], 1);
+        entry = find(lookup, addresses[node]);
+        if (entry->address == 0)
+            *entry = (struct entry){.address = addresses[node], .node = node};
+    }
+    return MEMSCOPE_OK;
+}
+
+/* ---- classes --------------------------------------------------------------------------------------------------- */
+
+/* The line of the class at this address; NULL if there is none. */
+static const struct class_line *class_at(const struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                                         uint64_t address) {
+    const struct class_line *list = reader->classes.list;
+    const struct entry *entry = find(lookup, address);
+    uint32_t low = 0, high = reader->class_count;
+
+    if (address == 0 || entry->address == 0)
+        return NULL;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (list[middle].node < entry->node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < reader->class_count && list[low].node == entry->node ? &list[low] : NULL;
+}
+
+static uint32_t add_name(struct memscope_objspace_reader *reader, const char *before, const char *text, size_t length,
+                         const char *after) {
+    size_t first = strlen(before), last = strlen(after);
+    char name[1024];
+
+    length = length > sizeof name - first - last ? sizeof name - first - last : length;
+    memcpy(name, before, first);
+    memcpy(name + first, text, length);
+    memcpy(name + first + length, after, last);
+    return memscope_names_add(&reader->names, name, first + length + last);
+}
+
+/*
+ * As ruby/class_names.h has it. A singleton class has the name of the first class above it that is none (Ruby before
+ * 3.0 does not tell), an anonymous one that of the first with a name.
+ */
+static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                               const struct class_line *line) {
+    bool anonymous = false;
+    const char *name;
+    size_t length;
+
+    for (int above = 0; above < ANCESTORS && line != NULL && line->name == 0; above++) {
+        anonymous |= !line->singleton;
+        line = class_at(reader, lookup, line->superclass);
+    }
+    if (line == NULL || line->name == 0)
+        return memscope_names_add(&reader->names, "anonymous", 9);
+    name = memscope_names_get(&reader->names, line->name, &length);
+    return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
+}
+
+static uint32_t label_of_instances(struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                                   uint64_t address) {
+    const struct class_line *line = class_at(reader, lookup, address);
+
+    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15)
+                        : label_of_class(reader, lookup, line);
+}
+
+static uint32_t label_without_class(struct memscope_objspace_reader *reader, uint8_t type) {
+    const char *name = memscope_objspace_type_name(type);
+
+    return add_name(reader, "T_", name, strlen(name), "");
+}
+
+/* The address of its class; 0 without one. What Ruby 3.1 says for an imemo or an iclass is not its class. */
+static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node, uint64_t references_end) {
+    uint8_t type = ((const uint8_t *)reader->types.list)[node];
+
+    if (!(type & HAS_CLASS) || (type & ~HAS_CLASS) == MEMSCOPE_TYPE_IMEMO ||
+        (type & ~HAS_CLASS) == MEMSCOPE_TYPE_ICLASS)
+        return 0;
+    return ((const uint64_t *)reader->references.list)[references_end - 1];
+}
+
+static void label_objects(struct memscope_objspace_reader *reader, const struct lookup *lookup) {
+    const uint64_t *first = reader->first_references.list;
+    uint32_t *labels = reader->labels.list, last_label = 0;
+    uint64_t last = 0;
+
+    for (uint32_t node = 0; node < reader->object_count; node++) {
+        uint64_t address = class_address(reader, node, first[node + 1]);
+        uint8_t type = ((const uint8_t *)reader->types.list)[node] & (uint8_t)~HAS_CLASS;
+
+        if (address == 0) {
+            if (type != MEMSCOPE_TYPE_IMEMO)
+                labels[node] = label_without_class(reader, type);
+            continue;
+        }
+        if (address != last) {
+            last = address;
+            last_label = label_of_instances(reader, lookup, address);
+        }
+        labels[node] = last_label;
+    }
+}
+
+/* In place: it takes less room than a line. All labels are made before the first line is overwritten. */
+static void keep_module_names(struct memscope_objspace_reader *reader, const struct lookup *lookup,
+                              struct memscope_heap_dump *dump) {
+    struct class_line *lines = reader->classes.list;
+    struct memscope_module_name *modules = reader->classes.list;
+
+    for (uint32_t index = 0; index < reader->class_count; index++)
+        lines[index].label = label_of_class(reader, lookup, &lines[index]);
+    for (uint32_t index = 0; index < reader->class_count; index++) {
+        struct class_line line = lines[index];
+
+        modules[index] = (struct memscope_module_name){.node = line.node,
+                                                       .name = line.label,
+                                                       .singleton = line.singleton,
+                                                       .named = !line.singleton && line.name != 0};
+    }
+    dump->modules = modules;
+    dump->module_count = reader->class_count;
+}
+
+/* ---- numbers that last ----------------------------------------------------------------------------------------- */
+
+static uint64_t address_of_basic_object(const struct memscope_objspace_reader *reader) {
+    const struct class_line *lines = reader->classes.list;
+    const uint64_t *addresses = reader->addresses.list;
+
+    for (uint32_t index = 0; index < reader->class_count; index++) {
+        size_t length;
+        const char *name = memscope_names_get(&reader->names, lines[index].name, &length);
+
+        if (!lines[index].singleton && length == 11 && memcmp(name, "BasicObject", 11) == 0)
+            return addresses[lines[index].node];
+    }
+    return 0;
+}
+
+static enum memscope_status number_objects(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
+    const uint64_t *addresses = reader->addresses.list;
+    uint64_t base = address_of_basic_object(reader);
+    uint32_t *ids;
+
+    if (base == 0)
+        return MEMSCOPE_OK;
+    if (!reserve(&reader->ids, reader->object_count, sizeof *ids))
+        return MEMSCOPE_NO_MEMORY;
+    ids = reader->ids.list;
+    for (uint32_t node = 0; node < reader->object_count; node++) {
+        ids[node] = memscope_heap_dump_id((int64_t)(addresses[node] - base));
+        if (ids[node] == 0)
+            return MEMSCOPE_OK;
+    }
+    dump->ids = ids;
+    return MEMSCOPE_OK;
+}
+
+/* ---- edges ----------------------------------------------------------------------------------------------------- */
+
+struct edges {
+    struct memscope_objspace_reader *reader;
+    const struct lookup *lookup;
+    uint32_t *list;
+    memscope_edge_name *names;
+    uint32_t count;
+};
+
+static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address, memscope_edge_name name) {
+    struct entry *entry = find(edges->lookup, address);
+
+    if (entry->address == 0) {
+        edges->reader->missing_references++;
+        return;
+    }
+    if (entry->seen == from + 1)
+        return;
+    entry->seen = from + 1;
+    edges->names[edges->count] = name;
+    edges->list[edges->count++] = entry->node;
+}
+
+/*
+ * The edges take the place of the references, of which they are half the size: what is written was read before. An
+ * object may refer to its class twice: the edge then is the one to its class.
+ */
+static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, uint64_t to, uint64_t class_of_node) {
+    const uint64_t *references = edges->reader->references.list;
+    uint64_t all = edges->reader->reference_count;
+
+    for (uint64_t index = from; index < to; index++) {
+        uint64_t address = references[index];
+
+        if (index + AHEAD < all)
+            __builtin_prefetch(&edges->lookup->entries[position_of(edges->lookup, references[index + AHEAD])], 1);
+        if (address != class_of_node)
+            add_edge(edges, node, address, MEMSCOPE_EDGE_INTERNAL);
+    }
+    if (class_of_node != 0)
+        add_edge(edges, node, class_of_node, MEMSCOPE_EDGE_CLASS);
+}
+
+static void add_category_edges(struct edges *edges, uint32_t category, uint32_t node) {
+    const struct root_line *lines = edges->reader->root_lines.list;
+    const uint64_t *references = edges->reader->root_references.list;
+
+    for (uint32_t line = 0; line < edges->reader->root_line_count; line++)
+        for (uint32_t index = 0; lines[line].category == category && index < lines[line].count; index++)
+            add_edge(edges, node, references[lines[line].first + index], MEMSCOPE_EDGE_INTERNAL);
+}
+
+static uint32_t count_categories(const struct memscope_objspace_reader *reader) {
+    uint32_t count = 0;
+
+    while (count < MEMSCOPE_ROOT_CATEGORIES && *reader->category_text[count] != '\0')
+        count++;
+    return count;
+}
+
+static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_t nodes) {
+    uint64_t edges = reader->reference_count + reader->root_reference_count + MEMSCOPE_ROOT_CATEGORIES;
+
+    return reserve(&reader->references, edges, sizeof(uint32_t)) &&
+           reserve(&reader->edge_names, edges, sizeof(memscope_edge_name)) &&
+           reserve(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t));
+}
+
+/* In the place of first_references too. */
+static void add_all_edges(struct edges *edges, struct memscope_heap_graph *graph) {
+    struct memscope_objspace_reader *reader = edges->reader;
+    const uint64_t *first = reader->first_references.list;
+    uint64_t from = 0;
+    uint32_t *first_edge = reader->first_references.list;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++) {
+        uint64_t to = first[node + 1], class_of_node = class_address(reader, node, to);
+
+        first_edge[node] = edges->count;
+        add_object_edges(edges, node, from, to, class_of_node);
+        from = to;
+    }
+    for (uint32_t category = 0; category < graph->category_count; category++) {
+        first_edge[memscope_graph_category_node(graph, category)] = edges->count;
+        add_category_edges(edges, category, memscope_graph_category_node(graph, category));
+    }
+    first_edge[memscope_graph_root(graph)] = edges->count;
+    for (uint32_t category = 0; category < graph->category_count; category++) {
+        edges->names[edges->count] = MEMSCOPE_EDGE_INTERNAL;
+        edges->list[edges->count++] = memscope_graph_category_node(graph, category);
+    }
+    first_edge[graph->node_count] = edges->count;
+}
+
+/* ---- the graph ------------------------------------------------------------------------------------------------- */
+
+static void strip_types(struct memscope_objspace_reader *reader) {
+    uint8_t *types = reader->types.list;
+
+    for (uint32_t node = 0; node < reader->object_count; node++)
+        types[node] &= (uint8_t)~HAS_CLASS;
+}
+
+static void set_graph(struct memscope_objspace_reader *reader, const struct edges *edges,
+                      struct memscope_heap_graph *graph) {
+    strip_types(reader);
+    graph->object_count = graph->slot_count;
+    graph->edge_count = edges->count;
+    graph->type = reader->types.list;
+    graph->node_class = reader->labels.list;
+    graph->slot_bytes = reader->tells_slot_bytes ? reader->slot_bytes.list : NULL;
+    graph->bytes = reader->bytes_of.list;
+    graph->first_edge = reader->first_references.list;
+    graph->edges = edges->list;
+    graph->edge_names = edges->names;
+    for (uint32_t category = 0; category < graph->category_count; category++)
+        graph->categories[category] = reader->category_text[category];
+    graph->names = reader->names;
+}
+
+static enum memscope_status resolve(struct memscope_objspace_reader *reader, struct memscope_heap_graph *graph,
+                                    struct memscope_heap_dump *dump) {
+    struct lookup lookup;
+    struct edges edges = {.reader = reader, .lookup = &lookup};
+    enum memscope_status status = index_addresses(reader, &lookup);
+
+    ((uint64_t *)reader->first_references.list)[reader->object_count] = reader->reference_count;
+    if (status != MEMSCOPE_OK)
+        return status;
+    label_objects(reader, &lookup);
+    status = number_objects(reader, dump);
+    keep_module_names(reader, &lookup, dump);
+    if (status != MEMSCOPE_OK)
+        return status;
+    if (!make_room_for_edges(reader, graph->node_count))
+        return MEMSCOPE_NO_MEMORY;
+    edges.list = reader->references.list;
+    edges.names = reader->edge_names.list;
+    add_all_edges(&edges, graph);
+    set_graph(reader, &edges, graph);
+    return MEMSCOPE_OK;
+}
+
+enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_reader *reader,
+                                                    struct memscope_heap_graph *graph,
+                                                    struct memscope_heap_dump *dump) {
+    memset(graph, 0, sizeof *graph);
+    memset(dump, 0, sizeof *dump);
+    if (reader->status != MEMSCOPE_OK)
+        return reader->status;
+    if (reader->object_count == 0)
+        return MEMSCOPE_MALFORMED;
+    graph->slot_count = reader->object_count;
+    graph->category_count = count_categories(reader);
+    graph->node_count = graph->slot_count + graph->category_count + 1;
+    dump->graph = graph;
+    reader->status = resolve(reader, graph, dump);
+    memscope_growing_array_close(&reader->table);
+    memscope_growing_array_close(&reader->addresses);
+    return reader->status;
+}
+
+void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
+    struct memscope_growing_array *arrays[] = {
+        &reader->text,       &reader->addresses,       &reader->types,      &reader->bytes_of,
+        &reader->slot_bytes, &reader->labels,          &reader->references, &reader->first_references,
+        &reader->classes,    &reader->root_lines,      &reader->edge_names, &reader->ids,
+        &reader->table,      &reader->root_references,
+    };
+
+    for (size_t index = 0; index < sizeof arrays / sizeof *arrays; index++)
+        memscope_growing_array_close(arrays[index]);
+    memscope_names_close(&reader->names);
+}

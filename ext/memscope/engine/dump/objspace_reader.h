@@ -1,0 +1,69 @@
+/*
+ * Reads what ObjectSpace.dump_all wrote, by any Ruby from 2.7 on, into a heap graph. The file is read in pieces into
+ * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
+ * left out and counted. No GVL, no malloc; for one thread at a time.
+ *
+ * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. It tells no empty
+ * slots: each slot of the graph holds an object, in the order of the file.
+ */
+#ifndef MEMSCOPE_OBJSPACE_READER_H
+#define MEMSCOPE_OBJSPACE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "dump/growing_array.h"
+#include "dump/heap_dump.h"
+#include "graph/heap_graph.h"
+
+struct memscope_objspace_reader {
+    int file;
+    enum memscope_status status; /* of reading so far */
+    uint64_t bytes;              /* read */
+    uint64_t unreadable_lines;
+    uint64_t missing_references; /* to what is not in the dump */
+    bool truncated;              /* the last line has no end */
+
+    uint32_t object_count;
+    struct memscope_growing_array text; /* what was read, and is not understood yet: */
+    size_t text_length;
+    bool ended, tells_slot_bytes;
+
+    /* Of each object: */
+    struct memscope_growing_array addresses, types, bytes_of, slot_bytes, labels, first_references;
+    struct memscope_growing_array references; /* as addresses; the class of an object that has one is the last */
+    uint64_t reference_count;
+
+    struct memscope_growing_array classes; /* a line of each */
+    uint32_t class_count;
+    struct memscope_growing_array root_lines, root_references;
+    uint32_t root_line_count;
+    uint64_t root_reference_count;
+    char category_text[MEMSCOPE_ROOT_CATEGORIES][32];
+
+    struct memscope_names names; /* the graph's, while it is read */
+    struct memscope_growing_array edge_names, ids, table;
+};
+
+/* The file stays its caller's, and open until the reading ends. */
+enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file);
+
+/*
+ * Reads on for some tens of milliseconds, or until a signal interrupts it. True while there is more: call again. When
+ * there is no more, status says whether all could be read.
+ */
+bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
+
+/*
+ * Makes the graph, once, when all is read: half a second for five million objects. It lies in the reader's memory, and
+ * so does what belongs to it in a dump. MALFORMED if there is no object in the file.
+ */
+enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_reader *reader,
+                                                    struct memscope_heap_graph *graph, struct memscope_heap_dump *dump);
+
+/* Idempotent; a zeroed reader is closed. */
+void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);
+
+#endif

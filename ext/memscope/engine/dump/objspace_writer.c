@@ -1,0 +1,130 @@
+/*
+ * The lines of ObjectSpace.dump_all, as far as they have no contents and no address. What stands for an address is a
+ * slot's distance from BasicObject, so that tools that compare two dumps by it find the same objects.
+ */
+#include "dump/heap_dump.h"
+
+#include <string.h>
+
+#include "dump/objspace_line.h"
+
+/* Where BasicObject seems to be; and how far apart slots seem to be at least. */
+#define ORIGIN (INT64_C(1) << 44)
+#define PLACE 32
+
+struct writer {
+    const struct memscope_heap_dump *dump;
+    const struct memscope_heap_graph *graph;
+    struct memscope_dump_output *output;
+    struct memscope_growing_array names;
+};
+
+static void put_address(const struct writer *writer, uint32_t node) {
+    int64_t place = ((int64_t)(int32_t)memscope_heap_dump_id_of(writer->dump, node) - 1) / 2;
+
+    memscope_dump_put_text(writer->output, "\"0x");
+    memscope_dump_put_hexadecimal(writer->output, (uint64_t)(ORIGIN + place * PLACE));
+    memscope_dump_put_text(writer->output, "\"");
+}
+
+static void put_name(const struct writer *writer, const char *key, uint32_t name) {
+    size_t length;
+    const char *text = memscope_names_get(&writer->graph->names, name, &length);
+
+    memscope_dump_put_text(writer->output, key);
+    memscope_dump_put_string(writer->output, text, length);
+}
+
+/* All but the one to leave out. */
+static void put_references(const struct writer *writer, uint32_t node, uint32_t left_out) {
+    bool any = false;
+
+    for (uint32_t edge = writer->graph->first_edge[node]; edge < writer->graph->first_edge[node + 1]; edge++) {
+        if (edge == left_out || writer->graph->edges[edge] >= writer->graph->slot_count)
+            continue;
+        memscope_dump_put_text(writer->output, any ? ", " : ", \"references\":[");
+        put_address(writer, writer->graph->edges[edge]);
+        any = true;
+    }
+    if (any)
+        memscope_dump_put_text(writer->output, "]");
+}
+
+static void put_roots(const struct writer *writer, uint32_t category) {
+    const char *name = writer->graph->categories[category];
+
+    memscope_dump_put_text(writer->output, "{\"type\":\"ROOT\", \"root\":");
+    memscope_dump_put_string(writer->output, name, strlen(name));
+    put_references(writer, memscope_graph_category_node(writer->graph, category), UINT32_MAX);
+    memscope_dump_put_text(writer->output, "}\n");
+}
+
+/* The node's edge to its class; UINT32_MAX if it has none. */
+static uint32_t class_edge(struct writer *writer, uint32_t node) {
+    const memscope_edge_name *names = memscope_heap_dump_edges(writer->dump, node, &writer->names);
+    uint32_t first = writer->graph->first_edge[node];
+
+    for (uint32_t edge = first; names != NULL && edge < writer->graph->first_edge[node + 1]; edge++)
+        if (names[edge - first] == MEMSCOPE_EDGE_CLASS)
+            return edge;
+    return UINT32_MAX;
+}
+
+static void put_module(const struct writer *writer, uint32_t node) {
+    const struct memscope_module_name *module = memscope_heap_dump_module(writer->dump, node);
+
+    if (module == NULL)
+        return;
+    put_name(writer, module->singleton ? ", \"real_class_name\":" : ", \"name\":", module->name);
+    if (module->singleton)
+        memscope_dump_put_text(writer->output, ", \"singleton\":true");
+}
+
+/* "imemo_env" is an imemo of type env. */
+static void put_imemo_type(const struct writer *writer, uint32_t node) {
+    size_t length;
+    const char *label = memscope_names_get(&writer->graph->names, writer->graph->node_class[node], &length);
+
+    if (length <= 6 || memcmp(label, "imemo_", 6) != 0)
+        return;
+    memscope_dump_put_text(writer->output, ", \"imemo_type\":");
+    memscope_dump_put_string(writer->output, label + 6, length - 6);
+}
+
+static void put_object(struct writer *writer, uint32_t node) {
+    uint8_t type = writer->graph->type[node];
+    uint32_t edge = class_edge(writer, node);
+
+    memscope_dump_put_text(writer->output, "{\"address\":");
+    put_address(writer, node);
+    memscope_dump_put_text(writer->output, ", \"type\":\"");
+    memscope_dump_put_text(writer->output, memscope_objspace_type_name(type));
+    memscope_dump_put_text(writer->output, "\"");
+    if (writer->graph->slot_bytes != NULL) {
+        memscope_dump_put_text(writer->output, ", \"slot_size\":");
+        memscope_dump_put_decimal(writer->output, writer->graph->slot_bytes[node]);
+    }
+    if (edge != UINT32_MAX) {
+        memscope_dump_put_text(writer->output, ", \"class\":");
+        put_address(writer, writer->graph->edges[edge]);
+    }
+    if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
+        put_module(writer, node);
+    if (type == MEMSCOPE_TYPE_IMEMO)
+        put_imemo_type(writer, node);
+    put_references(writer, node, edge);
+    memscope_dump_put_text(writer->output, ", \"memsize\":");
+    memscope_dump_put_decimal(writer->output, memscope_heap_dump_bytes(writer->dump, node));
+    memscope_dump_put_text(writer->output, "}\n");
+}
+
+void memscope_objspace_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output) {
+    struct writer writer = {.dump = dump, .graph = dump->graph, .output = output};
+
+    for (uint32_t category = 0; category < dump->graph->category_count; category++)
+        put_roots(&writer, category);
+    for (uint32_t node = 0; node < dump->graph->slot_count && output->error == 0; node++)
+        if (dump->graph->type[node] != 0)
+            put_object(&writer, node);
+    memscope_growing_array_close(&writer.names);
+}

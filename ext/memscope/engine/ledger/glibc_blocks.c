@@ -1,0 +1,196 @@
+#include <unistd.h>
+
+#include "ledger/ledger_scan.h"
+#include "ledger/malloc_blocks_parts.h"
+
+/* As in glibc_chunks.c; malloc/malloc.c, "boundary tags". */
+#define WORD sizeof(uintptr_t)
+#define HEADER (2 * WORD)
+#define SIZE_FLAGS ((uintptr_t)7)
+#define PREVIOUS_IN_USE ((uintptr_t)1)
+#define SMALLEST_CHUNK (4 * WORD)
+#define CHUNK_FIELDS (6 * WORD)
+
+/* A freed chunk up to this size may wait in the tcache of the thread that frees it: 7 of each of 64 sizes. */
+#define LARGEST_CACHED (64 * HEADER + HEADER)
+#define CACHE_SLOTS (7 * 64)
+
+/* ---- sizes ----------------------------------------------------------------------------------------------------- */
+
+/* The size of the chunk with its header; 0 unless the chunk after it says that this one is in use. */
+size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, uintptr_t address) {
+    uintptr_t chunk = address - HEADER, size;
+
+    if (region->is_chunk)
+        return chunk == region->start ? region->end - region->start : 0;
+    if (chunk < region->start)
+        return 0;
+    size = *(const uintptr_t *)(chunk + WORD) & ~SIZE_FLAGS;
+    if (size < SMALLEST_CHUNK || size % HEADER != 0 || size > region->end - chunk ||
+        region->end - chunk - size < HEADER)
+        return 0;
+    return *(const uintptr_t *)(chunk + size + WORD) & PREVIOUS_IN_USE ? size : 0;
+}
+
+/* ---- what malloc_trim returns ---------------------------------------------------------------------------------- */
+
+/* Neighbouring chunks that are free or will be: malloc makes one of them. Empty: start is end. */
+struct run {
+    uintptr_t start, end;
+};
+
+struct forecast {
+    struct memscope_malloc_blocks *blocks;
+    struct memscope_blocks_returned *returned;
+    struct run after, today; /* with the garbage freed, and as it is */
+    uint64_t cacheable;
+    bool kept; /* the kernel may not take back what lies within a heap */
+};
+
+/*
+ * A chunk in a fastbin has no owner that could have shown it, so of the marks only that of garbage. Its neighbours join
+ * it when malloc_trim empties the fastbins.
+ */
+static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
+    struct memscope_malloc_blocks *blocks = context;
+    const struct memscope_malloc_region *region;
+
+    (void)end;
+    if (kind != MEMSCOPE_CHUNK_FAST || (region = memscope_malloc_region_at(blocks, start + HEADER)) == NULL)
+        return;
+    memscope_set_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
+}
+
+/* The whole pages after a free chunk's own fields: mtrim, and systrim of the main heap's top. */
+static void add_pages(const struct forecast *forecast, struct memscope_returned *returned, struct run run,
+                      bool certain) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (run.start + CHUNK_FIELDS + page - 1) & -page, last = run.end & -page;
+
+    if (run.end > run.start && last > first)
+        memscope_returned_add(forecast->blocks, returned, first, last, certain);
+}
+
+static void extend(const struct forecast *forecast, struct memscope_returned *returned, struct run *run,
+                   uintptr_t start, uintptr_t end) {
+    if (run->end != start) {
+        add_pages(forecast, returned, *run, !forecast->kept);
+        run->start = start;
+    }
+    run->end = end;
+}
+
+static void finish(const struct forecast *forecast, struct memscope_returned *returned, struct run *run) {
+    add_pages(forecast, returned, *run, !forecast->kept);
+    *run = (struct run){0, 0};
+}
+
+/* The top with the run before it. systrim trims the main heap's; others go back when free makes them large (heap_trim).
+ */
+static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
+    struct memscope_blocks_returned *returned = forecast->returned;
+    struct run after = {forecast->after.end == start ? forecast->after.start : start, end};
+    struct run today = {forecast->today.end == start ? forecast->today.start : start, end};
+
+    if (after.start == start)
+        finish(forecast, &returned->by_trim, &forecast->after);
+    if (today.start == start)
+        finish(forecast, &returned->today, &forecast->today);
+    if (main)
+        add_pages(forecast, &returned->today, today, true);
+    if (main || after.start < today.start)
+        add_pages(forecast, &returned->by_trim, after, main);
+    if (after.start < today.start)
+        add_pages(forecast, &returned->at_once, after, false);
+    forecast->after = forecast->today = (struct run){0, 0};
+}
+
+static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
+    struct forecast *forecast = context;
+    struct memscope_malloc_blocks *blocks = forecast->blocks;
+    const struct memscope_malloc_region *region;
+    bool free = kind == MEMSCOPE_CHUNK_FREE, doomed = false, fast = false;
+
+    if (kind == MEMSCOPE_CHUNK_TOP || kind == MEMSCOPE_CHUNK_MAIN_TOP) {
+        end_at_top(forecast, start, end, kind == MEMSCOPE_CHUNK_MAIN_TOP);
+        return;
+    }
+    if (kind == MEMSCOPE_CHUNK_FAST)
+        return;
+    if (kind == MEMSCOPE_CHUNK_IN_USE && (region = memscope_malloc_region_at(blocks, start + HEADER)) != NULL) {
+        size_t unit = memscope_unit_at(blocks, region, start + HEADER);
+
+        doomed = memscope_bit(blocks->doomed, unit);
+        fast = doomed && !memscope_bit(blocks->seen, unit);
+        forecast->cacheable += doomed && !fast && end - start <= LARGEST_CACHED;
+    }
+    if (free || doomed)
+        extend(forecast, &forecast->returned->by_trim, &forecast->after, start, end);
+    else
+        finish(forecast, &forecast->returned->by_trim, &forecast->after);
+    if (free || fast)
+        extend(forecast, &forecast->returned->today, &forecast->today, start, end);
+    else
+        finish(forecast, &forecast->returned->today, &forecast->today);
+}
+
+static void add_mapped_chunks(struct forecast *forecast) {
+    struct memscope_malloc_blocks *blocks = forecast->blocks;
+
+    for (size_t index = 0; index < blocks->region_count; index++) {
+        const struct memscope_malloc_region *region = &blocks->regions[index];
+
+        if (!region->is_chunk ||
+            !memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, region->start + HEADER)))
+            continue;
+        memscope_returned_add(blocks, &forecast->returned->by_trim, region->start, region->end, true);
+        memscope_returned_add(blocks, &forecast->returned->at_once, region->start, region->end, true);
+    }
+}
+
+/* Each chunk that stays in a cache keeps its page. */
+static void allow_for_the_cache(struct memscope_returned *returned, uint64_t cacheable) {
+    uint64_t kept = (cacheable < CACHE_SLOTS ? cacheable : CACHE_SLOTS) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    returned->least -= kept < returned->least ? kept : returned->least;
+    returned->private_least -= kept < returned->private_least ? kept : returned->private_least;
+}
+
+static void walk_heaps(struct forecast *forecast, struct memscope_chunk_walk *walk) {
+    struct memscope_chunk_totals main_heap = {0}, arenas = {0};
+
+    walk->visitor = mark_fast;
+    walk->visitor_context = forecast->blocks;
+    memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
+    walk->visitor = visit;
+    walk->visitor_context = forecast;
+    memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
+    finish(forecast, &forecast->returned->by_trim, &forecast->after);
+    finish(forecast, &forecast->returned->today, &forecast->today);
+}
+
+enum memscope_status memscope_glibc_blocks_returned(struct memscope_malloc_blocks *blocks,
+                                                    struct memscope_blocks_returned *returned) {
+    const struct memscope_ledger *ledger = blocks->ledger;
+    struct forecast forecast = {.blocks = blocks,
+                                .returned = returned,
+                                .kept = ledger->return_status != MEMSCOPE_OK || ledger->locked_bytes > 0};
+    struct memscope_own_memory memory;
+    struct memscope_chunk_walk walk;
+    struct memscope_scratch work;
+    enum memscope_status status = memscope_own_memory_open(&memory);
+
+    if (status == MEMSCOPE_OK)
+        status = memscope_scratch_open(&work);
+    if (status == MEMSCOPE_OK) {
+        if (memscope_chunk_walk_open(&walk, &memory, &ledger->residency, ledger->request->images, &work))
+            walk_heaps(&forecast, &walk);
+        else
+            status = MEMSCOPE_NO_MEMORY;
+        memscope_scratch_close(&work);
+    }
+    memscope_own_memory_close(&memory);
+    add_mapped_chunks(&forecast);
+    allow_for_the_cache(&returned->by_trim, forecast.cacheable);
+    return status;
+}

@@ -1,0 +1,251 @@
+#include <string.h>
+#include <unistd.h>
+
+#include "ledger/malloc_blocks_parts.h"
+#include "malloc/jemalloc_keys.h"
+
+/* Slabs asked about at once. */
+#define BATCH 64
+/* Blocks in the slabs that only caches keep, by how many bytes of them: 64 steps of 1 KiB. */
+#define STEPS 64
+#define STEP_BYTES 1024
+
+/* experimental.utilization.batch_query (5.2.0 and newer): for each block, of the extent that it is in. */
+struct utilization {
+    size_t free_regions, regions, bytes;
+};
+
+/* ---- geometry -------------------------------------------------------------------------------------------------- */
+
+static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const struct memscope_mib keys[3], size_t bin,
+                       struct memscope_slab_class *slab_class) {
+    struct memscope_mib mibs[3] = {keys[0], keys[1], keys[2]};
+    uint64_t region_bytes, slab_bytes, regions;
+
+    for (size_t key = 0; key < 3; key++)
+        mibs[key].parts[MEMSCOPE_MIB_CONSTANT] = bin;
+    if (!memscope_jemalloc_read_mib(jemalloc, &mibs[0], sizeof(size_t), &region_bytes) ||
+        !memscope_jemalloc_read_mib(jemalloc, &mibs[1], sizeof(size_t), &slab_bytes) ||
+        !memscope_jemalloc_read_mib(jemalloc, &mibs[2], sizeof(uint32_t), &regions))
+        return false;
+    *slab_class = (struct memscope_slab_class){(uint32_t)region_bytes, (uint32_t)slab_bytes, (uint32_t)regions};
+    return true;
+}
+
+/* Also resolves what the child asks by, whose first use would take a lock. */
+static bool find_utilization(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib) {
+    *mib = memscope_jemalloc_mib(jemalloc, "experimental.utilization.batch_query");
+    return mib->length != 0;
+}
+
+bool memscope_jemalloc_blocks_open(struct memscope_malloc_blocks *blocks) {
+    struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
+    struct memscope_mib keys[3], bins;
+    uint64_t count;
+
+    if (!jemalloc.by_mib || !jemalloc.block_size || blocks->ledger->jemalloc_status != MEMSCOPE_OK)
+        return false;
+    keys[0] = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.size");
+    keys[1] = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.slab_size");
+    keys[2] = memscope_jemalloc_mib(&jemalloc, "arenas.bin.0.nregs");
+    bins = memscope_jemalloc_mib(&jemalloc, "arenas.nbins");
+    if (!memscope_jemalloc_read_mib(&jemalloc, &bins, sizeof(unsigned), &count) || count > MEMSCOPE_SLAB_CLASSES)
+        return false;
+    for (; blocks->class_count < count; blocks->class_count++)
+        if (!read_class(&jemalloc, keys, blocks->class_count, &blocks->classes[blocks->class_count]))
+            return false;
+    return true;
+}
+
+size_t memscope_jemalloc_block_bytes(uintptr_t address) {
+    return memscope_jemalloc_binding().block_size((const void *)address, 0);
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------------- */
+
+static size_t class_of(const struct memscope_malloc_blocks *blocks, size_t bytes) {
+    size_t low = 0, high = blocks->class_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (blocks->classes[middle].region_bytes < bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/*
+ * The page on which the slab of this region begins; 0 if none fits. A slab is as many pages as the regions need to fill
+ * them exactly (sc.c, slab_size), the fewest such, so only one page is a multiple of the region's size away.
+ */
+static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t address, uintptr_t page) {
+    for (uintptr_t at = address & -page; address - at < slab_class->slab_bytes; at -= page)
+        if ((address - at) % slab_class->region_bytes == 0)
+            return at;
+    return 0;
+}
+
+/* A large block has a page run of its own, and with cache_oblivious one page more, in which its start is shifted. */
+static void count_large(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
+                        uintptr_t address, size_t bytes, uintptr_t page) {
+    uintptr_t start = address & -page, end = start + bytes + (address % page != 0 ? page : 0);
+    struct memscope_returned run = {0};
+
+    memscope_returned_add(blocks, &run, start, end < region->end ? end : region->end, true);
+    blocks->doomed_runs.count++;
+    blocks->doomed_runs.bytes += run.most;
+    blocks->doomed_private_bytes += run.private_most;
+}
+
+void memscope_jemalloc_block_count(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
+                                   uintptr_t address, size_t bytes, bool garbage) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start;
+    size_t index = class_of(blocks, bytes);
+    struct memscope_slab *slab;
+
+    if (index == blocks->class_count) {
+        if (garbage)
+            count_large(blocks, region, address, bytes, page);
+        return;
+    }
+    start = slab_at(&blocks->classes[index], address, page);
+    if (start < region->start)
+        return;
+    slab = &blocks->slabs[memscope_unit_at(blocks, region, start) * blocks->unit_bytes / page];
+    slab->slab_class = (uint8_t)index;
+    slab->garbage = (uint16_t)(slab->garbage + garbage);
+    slab->owned = (uint16_t)(slab->owned + !garbage);
+}
+
+/* ---- what a purge returns -------------------------------------------------------------------------------------- */
+
+struct forecast {
+    struct memscope_malloc_blocks *blocks;
+    struct memscope_blocks_returned *returned;
+    struct memscope_jemalloc_binding jemalloc;
+    struct memscope_mib query;
+    const void *addresses[BATCH];
+    const struct memscope_slab *slabs[BATCH];
+    size_t asked;
+    struct memscope_returned kept_by_caches[STEPS]; /* slabs, by the bytes that keep them */
+    uint64_t keeping_bytes[STEPS];
+    bool unanswered;
+};
+
+static void add_slab(struct forecast *forecast, size_t index, const struct utilization *utilization) {
+    const struct memscope_slab *slab = forecast->slabs[index];
+    const struct memscope_slab_class *slab_class = &forecast->blocks->classes[slab->slab_class];
+    uintptr_t start = (uintptr_t)forecast->addresses[index];
+    size_t used = utilization->regions - utilization->free_regions, others;
+
+    if (utilization->regions != slab_class->regions || utilization->free_regions > utilization->regions ||
+        used < slab->garbage)
+        return;
+    others = used - slab->garbage;
+    if (others == 0) {
+        memscope_returned_add(forecast->blocks, &forecast->returned->by_trim, start, start + slab_class->slab_bytes,
+                              true);
+    } else if (slab->owned == 0 && others * slab_class->region_bytes < STEPS * STEP_BYTES) {
+        size_t step = others * slab_class->region_bytes / STEP_BYTES;
+
+        forecast->keeping_bytes[step] += others * slab_class->region_bytes;
+        memscope_returned_add(forecast->blocks, &forecast->kept_by_caches[step], start, start + slab_class->slab_bytes,
+                              false);
+    }
+}
+
+static void ask(struct forecast *forecast) {
+    struct utilization answers[BATCH];
+    size_t length = forecast->asked * sizeof answers[0];
+
+    if (forecast->asked == 0)
+        return;
+    if (forecast->jemalloc.by_mib(forecast->query.parts, forecast->query.length, answers, &length,
+                                  (void *)forecast->addresses, forecast->asked * sizeof forecast->addresses[0]) != 0)
+        forecast->unanswered = true;
+    for (size_t index = 0; index < forecast->asked && !forecast->unanswered; index++)
+        add_slab(forecast, index, &answers[index]);
+    forecast->asked = 0;
+}
+
+static void add_slabs(struct forecast *forecast) {
+    struct memscope_malloc_blocks *blocks = forecast->blocks;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    for (size_t index = 0; index < blocks->region_count; index++) {
+        const struct memscope_malloc_region *region = &blocks->regions[index];
+        const struct memscope_slab *slab = &blocks->slabs[region->first_unit * blocks->unit_bytes / page];
+
+        for (uintptr_t start = region->start; start < region->end; start += page, slab++) {
+            if (slab->garbage == 0)
+                continue;
+            forecast->addresses[forecast->asked] = (const void *)start;
+            forecast->slabs[forecast->asked++] = slab;
+            if (forecast->asked == BATCH)
+                ask(forecast);
+        }
+    }
+    ask(forecast);
+}
+
+/* What threads' caches hold looks in use, and goes when they are flushed: at most as many slabs as they can fill. */
+static void add_kept_by_caches(struct forecast *forecast) {
+    const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
+    uint64_t cached = stats->tcache_bytes + stats->tcache_stashed_bytes;
+
+    for (size_t step = 0; step < STEPS && cached > 0; step++) {
+        struct memscope_returned *kept = &forecast->kept_by_caches[step];
+        uint64_t needed = forecast->keeping_bytes[step];
+        double share = needed <= cached ? 1 : (double)cached / (double)needed;
+
+        forecast->returned->by_trim.most += (uint64_t)((double)kept->most * share);
+        forecast->returned->by_trim.private_most += (uint64_t)((double)kept->private_most * share);
+        cached -= needed < cached ? needed : cached;
+    }
+}
+
+static uint64_t shared_bytes(const struct memscope_malloc_blocks *blocks) {
+    uint64_t bytes = 0;
+
+    for (size_t index = 0; index < blocks->region_count; index++) {
+        struct memscope_returned region = {0};
+
+        memscope_returned_add(blocks, &region, blocks->regions[index].start, blocks->regions[index].end, true);
+        bytes += region.most - region.private_most;
+    }
+    return bytes;
+}
+
+/* jemalloc does not tell where its unused pages are: of those that other processes map too, any may be unused. */
+static void add_unused(struct forecast *forecast) {
+    const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
+    int64_t untouched = forecast->blocks->ledger->bytes[MEMSCOPE_ROW_not_resident];
+    uint64_t unused = (stats->pdirty + stats->pmuzzy) * stats->page_bytes;
+    uint64_t least = (uint64_t)-untouched < unused ? unused - (uint64_t)-untouched : 0;
+    uint64_t shared = shared_bytes(forecast->blocks), own = least > shared ? least - shared : 0;
+
+    forecast->returned->today = (struct memscope_returned){least, unused, own, unused};
+    forecast->returned->by_trim.least += least;
+    forecast->returned->by_trim.private_least += own;
+    forecast->returned->by_trim.most += unused;
+    forecast->returned->by_trim.private_most += unused;
+}
+
+enum memscope_status memscope_jemalloc_blocks_returned(struct memscope_malloc_blocks *blocks,
+                                                       struct memscope_blocks_returned *returned) {
+    struct forecast forecast = {.blocks = blocks, .returned = returned, .jemalloc = memscope_jemalloc_binding()};
+
+    if (!find_utilization(&forecast.jemalloc, &forecast.query))
+        return MEMSCOPE_UNSUPPORTED;
+    returned->by_trim = (struct memscope_returned){blocks->doomed_runs.bytes, blocks->doomed_runs.bytes,
+                                                   blocks->doomed_private_bytes, blocks->doomed_private_bytes};
+    add_slabs(&forecast);
+    if (forecast.unanswered)
+        return MEMSCOPE_MALFORMED;
+    add_kept_by_caches(&forecast);
+    add_unused(&forecast);
+    return MEMSCOPE_OK;
+}

@@ -1,0 +1,257 @@
+#include "ledger/malloc_blocks_parts.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "kernel/sharing.h"
+
+/* jemalloc's smallest size class has 8 bytes (LG_TINY_MIN); glibc aligns to 16. */
+#define JEMALLOC_UNIT 8
+#define GLIBC_UNIT 16
+
+/* ---- regions --------------------------------------------------------------------------------------------------- */
+
+/* Regions begin with whole units, and with whole words of the marks, so that no two share a word. */
+static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end, bool is_chunk) {
+    const struct memscope_malloc_region *last = &blocks->regions[blocks->region_count - 1];
+    struct memscope_malloc_region *added = memscope_scratch_extend(&blocks->list, sizeof *added);
+
+    if (added == NULL)
+        return false;
+    *added = (struct memscope_malloc_region){.start = start, .end = end, .is_chunk = is_chunk};
+    if (blocks->region_count++ > 0)
+        added->first_unit = last->first_unit + (last->end - last->start) / blocks->unit_bytes;
+    return true;
+}
+
+static bool is_of_glibc(uint32_t row) {
+    return row == MEMSCOPE_ROW_arenas || row == MEMSCOPE_ROW_main_heap || row == MEMSCOPE_ROW_mmapped;
+}
+
+/* The parts of a mapping that no owner has claimed. */
+static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping,
+                          size_t *claim) {
+    const struct memscope_ledger *ledger = blocks->ledger;
+    uintptr_t at = mapping->start;
+
+    while (*claim < ledger->claim_count && ledger->claim_list[*claim].end <= at)
+        ++*claim;
+    for (size_t next = *claim; at < mapping->end; next++) {
+        bool claimed = next < ledger->claim_count && ledger->claim_list[next].start < mapping->end;
+        uintptr_t end = claimed ? ledger->claim_list[next].start : mapping->end;
+
+        if (end > at && !add_region(blocks, at, end, false))
+            return false;
+        at = claimed ? ledger->claim_list[next].end : mapping->end;
+    }
+    return true;
+}
+
+static bool is_main_heap(const struct memscope_ledger *ledger, const struct memscope_mapping *mapping) {
+    return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && strcmp(mapping->name, "[heap]") == 0;
+}
+
+/* In the order of addresses: claims of glibc's, and mappings that are the allocator's as a whole. */
+static bool find_regions(struct memscope_malloc_blocks *blocks) {
+    const struct memscope_ledger *ledger = blocks->ledger;
+    size_t claim = 0, gap_claim = 0;
+
+    for (size_t index = 0; index < ledger->mappings.count; index++) {
+        const struct memscope_mapping *mapping = &ledger->mappings.list[index];
+        bool whole = is_main_heap(ledger, mapping) || mapping->of_jemalloc;
+
+        if (whole && !add_unclaimed(blocks, mapping, &gap_claim))
+            return false;
+        for (; claim < ledger->claim_count && ledger->claim_list[claim].start < mapping->end; claim++) {
+            const struct memscope_claim *found = &ledger->claim_list[claim];
+
+            if (!whole && is_of_glibc(found->row) &&
+                !add_region(blocks, found->start, found->end, found->row == MEMSCOPE_ROW_mmapped))
+                return false;
+        }
+    }
+    return true;
+}
+
+const struct memscope_malloc_region *memscope_malloc_region_at(struct memscope_malloc_blocks *blocks,
+                                                               uintptr_t address) {
+    const struct memscope_malloc_region *region = &blocks->regions[blocks->last];
+
+    if (blocks->last < blocks->region_count && address >= region->start && address < region->end)
+        return region;
+    blocks->last = memscope_range_position(blocks->regions, blocks->region_count, sizeof *region, address);
+    region = &blocks->regions[blocks->last];
+    return blocks->last < blocks->region_count && address >= region->start ? region : NULL;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static bool add_range(struct memscope_scratch *scratch, struct memscope_residency *residency, uintptr_t start,
+                      uintptr_t end) {
+    struct memscope_range *added;
+
+    if (start >= end)
+        return true;
+    added = memscope_scratch_extend(scratch, sizeof *added);
+    if (added == NULL)
+        return false;
+    *added = (struct memscope_range){start, end};
+    residency->range_count++;
+    return true;
+}
+
+/* The resident ranges without the shared ones, both sorted. */
+static bool subtract(struct memscope_malloc_blocks *blocks, const struct memscope_range *shared, size_t count) {
+    const struct memscope_residency *all = &blocks->ledger->residency;
+    struct memscope_residency *own = &blocks->private_residency;
+    size_t next = 0;
+
+    *own = *all;
+    own->range_count = 0;
+    own->ranges = memscope_scratch_take(&blocks->list, 0);
+    if (own->ranges == NULL)
+        return false;
+    for (size_t index = 0; index < all->range_count; index++) {
+        uintptr_t at = all->ranges[index].start;
+
+        while (next < count && shared[next].start < all->ranges[index].end) {
+            if (!add_range(&blocks->list, own, at, shared[next].start))
+                return false;
+            at = shared[next++].end;
+        }
+        if (!add_range(&blocks->list, own, at, all->ranges[index].end))
+            return false;
+    }
+    return true;
+}
+
+static enum memscope_status find_private(struct memscope_malloc_blocks *blocks) {
+    const struct memscope_range *shared;
+    struct memscope_scratch work;
+    size_t count;
+    enum memscope_status status = memscope_scratch_open(&work);
+
+    if (status == MEMSCOPE_OK)
+        status = memscope_sharing_anonymous(&blocks->ledger->residency, &work, &shared, &count);
+    if (status == MEMSCOPE_OK && !subtract(blocks, shared, count))
+        status = MEMSCOPE_NO_MEMORY;
+    memscope_scratch_close(&work);
+    return status;
+}
+
+static bool take_marks(struct memscope_malloc_blocks *blocks) {
+    const struct memscope_malloc_region *last = &blocks->regions[blocks->region_count - 1];
+    size_t units, words;
+
+    if (blocks->region_count == 0)
+        return true;
+    units = last->first_unit + (last->end - last->start) / blocks->unit_bytes;
+    words = units / 64 + 1;
+    blocks->seen = memscope_scratch_take(&blocks->seen_memory, words * sizeof *blocks->seen);
+    if (blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC) {
+        blocks->doomed = memscope_scratch_take(&blocks->marks, words * sizeof *blocks->doomed);
+        return blocks->seen != NULL && blocks->doomed != NULL;
+    }
+    blocks->slabs = memscope_scratch_take(
+        &blocks->marks, (units * blocks->unit_bytes / (size_t)sysconf(_SC_PAGESIZE) + 1) * sizeof *blocks->slabs);
+    return blocks->seen != NULL && blocks->slabs != NULL;
+}
+
+enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *blocks,
+                                                 struct memscope_ledger *ledger) {
+    enum memscope_ledger_malloc allocator = ledger->request->malloc;
+    enum memscope_status status;
+
+    memset(blocks, 0, sizeof *blocks);
+    blocks->ledger = ledger;
+    blocks->unit_bytes = allocator == MEMSCOPE_LEDGER_MALLOC_GLIBC ? GLIBC_UNIT : JEMALLOC_UNIT;
+    if (allocator == MEMSCOPE_LEDGER_MALLOC_OTHER || ledger->residency.range_count == 0)
+        return MEMSCOPE_UNSUPPORTED;
+    if ((status = memscope_scratch_open(&blocks->list)) != MEMSCOPE_OK ||
+        (status = memscope_scratch_open(&blocks->marks)) != MEMSCOPE_OK ||
+        (status = memscope_scratch_open(&blocks->seen_memory)) != MEMSCOPE_OK)
+        return status;
+    if (allocator == MEMSCOPE_LEDGER_MALLOC_JEMALLOC && !memscope_jemalloc_blocks_open(blocks))
+        return MEMSCOPE_UNSUPPORTED;
+    blocks->regions = memscope_scratch_take(&blocks->list, 0);
+    if (blocks->regions == NULL || !find_regions(blocks) || !take_marks(blocks))
+        return MEMSCOPE_NO_MEMORY;
+    blocks->private_status = find_private(blocks);
+    return MEMSCOPE_OK;
+}
+
+void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger,
+                                    int inherited) {
+    struct memscope_scratch *const scratches[] = {&blocks->list, &blocks->marks, &blocks->seen_memory,
+                                                  &ledger->work, &ledger->list,  &ledger->claims};
+
+    for (size_t index = 0; index < sizeof scratches / sizeof scratches[0]; index++)
+        memscope_scratch_inherit(scratches[index], inherited);
+}
+
+void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks) {
+    memscope_scratch_close(&blocks->list);
+    memscope_scratch_close(&blocks->marks);
+    memscope_scratch_close(&blocks->seen_memory);
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------------- */
+
+size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr_t address, bool garbage) {
+    const struct memscope_malloc_region *region = memscope_malloc_region_at(blocks, address);
+    bool glibc = blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
+    size_t bytes, unit;
+
+    if (region == NULL || address % blocks->unit_bytes != 0)
+        return 0;
+    unit = memscope_unit_at(blocks, region, address);
+    if (memscope_bit(blocks->seen, unit))
+        return 0;
+    bytes = glibc ? memscope_glibc_block_bytes(region, address) : memscope_jemalloc_block_bytes(address);
+    if (bytes == 0 || bytes > region->end - address + GLIBC_UNIT)
+        return 0;
+    memscope_set_bit(blocks->seen, unit);
+    blocks->owned.count++;
+    blocks->owned.bytes += bytes;
+    if (garbage) {
+        blocks->garbage.count++;
+        blocks->garbage.bytes += bytes;
+    }
+    if (!glibc)
+        memscope_jemalloc_block_count(blocks, region, address, bytes, garbage);
+    else if (garbage)
+        memscope_set_bit(blocks->doomed, unit);
+    return bytes;
+}
+
+bool memscope_malloc_blocks_prove(struct memscope_malloc_blocks *blocks, uintptr_t address) {
+    return memscope_malloc_region_at(blocks, address) != NULL;
+}
+
+/* ---- what goes back -------------------------------------------------------------------------------------------- */
+
+void memscope_returned_add(const struct memscope_malloc_blocks *blocks, struct memscope_returned *returned,
+                           uintptr_t start, uintptr_t end, bool certain) {
+    uint64_t bytes = memscope_residency_between(&blocks->ledger->residency, start, end), own = 0;
+
+    if (blocks->private_status == MEMSCOPE_OK)
+        own = memscope_residency_between(&blocks->private_residency, start, end);
+    returned->most += bytes;
+    returned->private_most += own;
+    returned->least += certain ? bytes : 0;
+    returned->private_least += certain ? own : 0;
+}
+
+void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end,
+                             struct memscope_returned *bytes) {
+    *bytes = (struct memscope_returned){0};
+    memscope_returned_add(blocks, bytes, start, end, true);
+}
+
+enum memscope_status memscope_malloc_blocks_returned(struct memscope_malloc_blocks *blocks,
+                                                     struct memscope_blocks_returned *returned) {
+    memset(returned, 0, sizeof *returned);
+    if (blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC)
+        return memscope_glibc_blocks_returned(blocks, returned);
+    return memscope_jemalloc_blocks_returned(blocks, returned);
+}

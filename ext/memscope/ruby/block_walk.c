@@ -1,0 +1,224 @@
+#include "values.h"
+
+#include "ruby/block_walk.h"
+#include "ruby/object_blocks.h"
+#include "ruby/page_rule.h"
+#include "ruby/ruby_private.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct pass {
+    const struct memscope_heap_listing *listing;
+    struct memscope_malloc_blocks *blocks;
+    struct memscope_block_walk *walk;
+    struct memscope_held_walk asking;
+    bool garbage;            /* the current object */
+    uint64_t of_object;      /* bytes of its blocks */
+    uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven the allocator's */
+    uint64_t descriptions;   /* of pages that go, which were counted as garbage */
+};
+
+/* ---- an object's blocks ---------------------------------------------------------------------------------------- */
+
+static void count_block(struct memscope_owned_bytes *owned, size_t bytes, size_t wanted) {
+    owned->blocks++;
+    owned->bytes += bytes;
+    if (wanted > 0 && wanted < bytes)
+        owned->added_bytes += bytes - wanted;
+}
+
+static void show(const void *block, size_t wanted, void *data) {
+    struct pass *pass = data;
+    size_t bytes = memscope_malloc_blocks_add(pass->blocks, (uintptr_t)block, pass->garbage);
+
+    if (bytes == 0) {
+        pass->unproven_bytes +=
+            pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, (uintptr_t)block) ? wanted : 0;
+        return;
+    }
+    pass->of_object += bytes;
+    count_block(&pass->walk->all, bytes, wanted);
+    if (pass->garbage)
+        count_block(&pass->walk->garbage, bytes, wanted);
+}
+
+/* ---- objects that own more ------------------------------------------------------------------------------------- */
+
+static const char *kind_of(VALUE object) {
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_DATA:
+        return RTYPEDDATA_P(object) && RTYPEDDATA_TYPE(object)->wrap_struct_name != NULL
+                   ? RTYPEDDATA_TYPE(object)->wrap_struct_name
+                   : "untyped";
+    case RUBY_T_CLASS:
+    case RUBY_T_MODULE:
+    case RUBY_T_ICLASS:
+        return "class";
+    case RUBY_T_IMEMO:
+        return "code";
+    case RUBY_T_FILE:
+        return "io";
+    default:
+        return "other";
+    }
+}
+
+static struct memscope_unfollowed *unfollowed_at(struct memscope_block_walk *walk, const char *name) {
+    struct memscope_unfollowed *kind = walk->unfollowed;
+
+    for (; kind < walk->unfollowed + walk->unfollowed_count; kind++)
+        if (strncmp(kind->name, name, sizeof kind->name - 1) == 0)
+            return kind;
+    if (walk->unfollowed_count == MEMSCOPE_UNFOLLOWED_TYPES)
+        return kind - 1;
+    strncpy(kind->name, walk->unfollowed_count == MEMSCOPE_UNFOLLOWED_TYPES - 1 ? "other" : name,
+            sizeof kind->name - 1);
+    walk->unfollowed_count++;
+    return kind;
+}
+
+/* What an object says it holds beyond the blocks that are known. */
+static uint64_t said_to_hold(struct pass *pass, VALUE object, size_t slot_bytes) {
+    uint64_t before = pass->walk->said.bytes, said;
+
+    memscope_heap_held_visit(&pass->asking, object, slot_bytes);
+    said = pass->walk->said.bytes - before;
+    return said > pass->of_object ? said - pass->of_object : 0;
+}
+
+static void count_unfollowed(struct pass *pass, VALUE object, size_t slot_bytes) {
+    struct memscope_unfollowed *kind = unfollowed_at(pass->walk, kind_of(object));
+    uint64_t bytes = said_to_hold(pass, object, slot_bytes);
+
+    kind->objects++;
+    pass->walk->all.unfollowed_objects++;
+    pass->walk->all.unfollowed_bytes += bytes;
+    if (!pass->garbage)
+        return;
+    kind->garbage++;
+    pass->walk->garbage.unfollowed_objects++;
+    pass->walk->garbage.unfollowed_bytes += bytes;
+}
+
+static void walk_object(struct pass *pass, VALUE object, size_t slot_bytes) {
+    pass->of_object = 0;
+    pass->walk->all.objects++;
+    pass->walk->all.slot_bytes += slot_bytes;
+    pass->walk->garbage.objects += pass->garbage;
+    pass->walk->garbage.slot_bytes += pass->garbage ? slot_bytes : 0;
+    if (!memscope_object_blocks(object, show, pass))
+        count_unfollowed(pass, object, slot_bytes);
+}
+
+/* ---- Ruby's pages ---------------------------------------------------------------------------------------------- */
+
+static void add_page(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
+    struct memscope_emptied_pages *heap = &pass->walk->heap;
+    struct memscope_returned bytes;
+
+    heap->pages++;
+    heap->least += fate.surely;
+    heap->most += fate.maybe;
+    if (!fate.surely && !fate.maybe)
+        return;
+    memscope_resident_bytes(pass->blocks, page->start, page->start + pass->listing->page_bytes, &bytes);
+    heap->returned.least += fate.surely ? bytes.most : 0;
+    heap->returned.private_least += fate.surely ? bytes.private_most : 0;
+    heap->returned.most += fate.maybe ? bytes.most : 0;
+    heap->returned.private_most += fate.maybe ? bytes.private_most : 0;
+}
+
+/*
+ * What Ruby keeps of a page outside of it (struct heap_page), which is freed with it. It lies among the blocks of the
+ * objects that were made after the page, and would keep a page of malloc's.
+ */
+static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
+    bool goes = fate.surely && RUBY_API_VERSION_CODE < 30400; /* later Rubies keep some, and it is not known which */
+
+    memscope_malloc_blocks_add(pass->blocks, *(const uintptr_t *)page->start, goes);
+    pass->descriptions += goes;
+}
+
+/* A description that goes, and was not shown to, adds at most the page that it keeps. */
+static void allow_for_descriptions(struct pass *pass) {
+    uint64_t pages = pass->walk->heap.most, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t bytes = pages > pass->descriptions ? (pages - pass->descriptions) * page : 0;
+
+    pass->walk->returned.by_trim.most += bytes;
+    pass->walk->returned.by_trim.private_most += bytes;
+}
+
+static void scale(uint64_t *bytes, uint64_t pages, uint64_t limit) {
+    if (pages > limit)
+        *bytes = (uint64_t)((double)*bytes * (double)limit / (double)pages);
+}
+
+/* Which pages a limit leaves is not known; any of them is as resident as the average one. */
+static void limit_pages(struct memscope_emptied_pages *heap, uint64_t limit) {
+    scale(&heap->returned.least, heap->least, limit);
+    scale(&heap->returned.private_least, heap->least, limit);
+    scale(&heap->returned.most, heap->most, limit);
+    scale(&heap->returned.private_most, heap->most, limit);
+    heap->least = heap->least < limit ? heap->least : limit;
+    heap->most = heap->most < limit ? heap->most : limit;
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+/* A zombie waits for its finalizer and a forwarding address for nothing: both keep the page. */
+static bool is_object(VALUE slot) {
+    return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
+}
+
+static uint64_t thread_ns(void) {
+    struct timespec time;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const void *data) {
+    struct memscope_sweep sweep = {0};
+    uint32_t number = 0;
+
+    for (size_t index = 0; index < pass->listing->count; index++) {
+        const struct memscope_heap_page *page = &pass->listing->pages[index];
+        uintptr_t slot = page->start + page->slots_offset;
+        struct memscope_page_fate fate;
+        uint32_t kept = 0;
+
+        for (uint32_t left = page->slot_count; left > 0; left--, number++, slot += page->slot_bytes) {
+            if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
+                continue;
+            pass->garbage = is_garbage != NULL && is_garbage(number, data);
+            kept += !pass->garbage;
+            if (is_object((VALUE)slot))
+                walk_object(pass, (VALUE)slot, page->slot_bytes);
+        }
+        fate = memscope_sweep_page(&sweep, page->slot_bytes, page->slot_count, page->slot_count - kept);
+        add_description(pass, page, fate);
+        if (kept == 0)
+            add_page(pass, page, fate);
+    }
+    limit_pages(&pass->walk->heap,
+                memscope_sweep_limit(&sweep, pass->listing->allocatable_pages * sweep.smallest_slots));
+}
+
+void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
+                          memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk) {
+    struct pass pass = {.listing = listing, .blocks = blocks, .walk = walk};
+    uint64_t start = thread_ns();
+
+    memset(walk, 0, sizeof *walk);
+    memscope_heap_held_open(&pass.asking, &walk->said);
+    walk_pages(&pass, is_garbage, data);
+    memscope_heap_held_close(&pass.asking);
+    walk->private_known = blocks->private_status == MEMSCOPE_OK;
+    walk->status = memscope_malloc_blocks_returned(blocks, &walk->returned);
+    allow_for_descriptions(&pass);
+    walk->returned.by_trim.most += walk->garbage.unfollowed_bytes + pass.unproven_bytes;
+    walk->returned.by_trim.private_most += walk->garbage.unfollowed_bytes + pass.unproven_bytes;
+    walk->spent_ns = thread_ns() - start;
+}

@@ -1,0 +1,64 @@
+/*
+ * One pass over all slots of a listing for what their objects own through malloc, and what the process gives back when
+ * those of them that are garbage are freed.
+ */
+#ifndef MEMSCOPE_BLOCK_WALK_H
+#define MEMSCOPE_BLOCK_WALK_H
+
+#include "base/status.h"
+#include "ledger/malloc_blocks.h"
+#include "ruby/held_memory.h"
+#include "ruby/ruby_heap.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MEMSCOPE_UNFOLLOWED_TYPES 32
+
+/* Objects that own more than is known, by type. */
+struct memscope_unfollowed {
+    char name[64]; /* of a C extension's type, cut; or "class", "code", "io", "other" */
+    uint64_t objects, garbage;
+};
+
+/* Objects, of all or of the garbage. */
+struct memscope_owned_bytes {
+    uint64_t objects, slot_bytes;
+    uint64_t blocks, bytes; /* as malloc keeps them, with what it adds */
+    uint64_t added_bytes;   /* of them, what malloc rounds up and adds; of blocks of which it is known */
+    uint64_t unfollowed_objects;
+    uint64_t unfollowed_bytes; /* what these say they hold, beyond the blocks that are known */
+};
+
+/* Pages of Ruby's heap that hold garbage or nothing; those that GC.stat counts as empty already are not included. */
+struct memscope_emptied_pages {
+    uint64_t pages;                    /* that hold no object once the garbage is freed */
+    uint64_t least, most;              /* of them, those that Ruby returns, by its rule */
+    struct memscope_returned returned; /* resident bytes of those */
+};
+
+/* Holds no pointer, so a forked child can send it. */
+struct memscope_block_walk {
+    enum memscope_status status; /* of what is returned */
+    bool private_known;          /* which pages no other process maps */
+    struct memscope_owned_bytes all, garbage;
+    struct memscope_held_memory said; /* by unfollowed objects, as asked: which types were left out */
+    struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last is for types without a place */
+    size_t unfollowed_count;
+    struct memscope_emptied_pages heap;
+    struct memscope_blocks_returned returned;
+    uint64_t spent_ns;
+};
+
+/* Whether the object in this slot, counted over the pages of the listing in their order, is garbage. */
+typedef bool memscope_is_garbage(uint32_t slot, const void *data);
+
+/*
+ * GVL held, or the only thread of a forked child; no sweep under way, no other Ractor alive. Runs the dsize functions
+ * of C extensions for objects that are not garbage. NULL for is_garbage: nothing is. 20 to 60 ns an object, and what
+ * memscope_malloc_blocks_returned takes. Writes to `blocks` only.
+ */
+void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
+                          memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk);
+
+#endif

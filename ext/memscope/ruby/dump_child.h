@@ -1,0 +1,57 @@
+/*
+ * Writes a heap dump of this process, in a forked child: the references of all objects, their names, and the file.
+ */
+#ifndef MEMSCOPE_DUMP_CHILD_H
+#define MEMSCOPE_DUMP_CHILD_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "dump/heap_dump.h"
+#include "fork/forked_child.h"
+#include "ruby/ruby_heap.h"
+
+/* What a dump became. Holds no pointer, so a forked child can send it. */
+struct memscope_dump_result {
+    enum memscope_status status; /* of reading the heap */
+    int error;                   /* errno of writing the file; 0: none */
+    uint32_t objects, references;
+    uint64_t bytes;       /* of the file */
+    uint64_t child_bytes; /* memory that the child took for itself, at most */
+};
+
+struct memscope_dump_child {
+    /* Set before the start; listing and child stay where they are until the end. */
+    struct memscope_heap_listing *listing;
+    enum memscope_dump_format format;
+    int file; /* open for writing, in the parent */
+    enum memscope_size_rule sizes;
+    uint64_t time_ns;
+    const char *process;
+    unsigned deadline_ms;
+
+    struct memscope_forked_child child;
+    struct memscope_dump_result result;
+    size_t received;
+};
+
+/* To be called when the extension is loaded. */
+void memscope_dump_child_learn(void);
+
+/* What the child takes for itself: bytes and nanoseconds for so many slots, by measurement. */
+uint64_t memscope_dump_child_bytes(uint64_t slots);
+uint64_t memscope_dump_child_ns(uint64_t slots);
+
+/*
+ * Starts it; the GVL is held, and only for that. No garbage collection is under way, and no other Ractor alive. What
+ * fails and how is memscope_forked_child_start's.
+ */
+enum memscope_status memscope_dump_child_start(struct memscope_dump_child *child);
+
+/* Waits for the result, without the GVL; as memscope_forked_child_receive. */
+enum memscope_forked_progress memscope_dump_child_receive(struct memscope_dump_child *child);
+
+/* Idempotent. */
+void memscope_dump_child_end(struct memscope_dump_child *child);
+
+#endif

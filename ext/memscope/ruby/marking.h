@@ -1,0 +1,46 @@
+/*
+ * Which objects the roots reach, by the references that the mark phase would follow: a bit for each slot of a listing.
+ * What has no bit is garbage, before any collection.
+ */
+#ifndef MEMSCOPE_MARKING_H
+#define MEMSCOPE_MARKING_H
+
+#include "base/scratch.h"
+#include "base/status.h"
+#include "ruby/page_index.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct memscope_marking {
+    struct memscope_page_index pages;
+    uint32_t *first_slots; /* of each listed page, in scratch; slots are counted over the pages in their order */
+    uint64_t *marked;      /* a bit a slot */
+    uint64_t *open;        /* marked objects whose references were not followed yet */
+    size_t open_count, open_reserved;
+    enum memscope_status status;
+};
+
+/*
+ * Follows all references. Runs the mark functions of C extensions, as a garbage collection does; creates no object, and
+ * sweeps nothing. 60 to 150 ns an object. Caller holds the GVL, or is the only thread of a forked child; no collection
+ * is under way, and no other Ractor alive. NO_MEMORY; UNSUPPORTED where Ruby does not tell references. To be closed in
+ * any case.
+ */
+enum memscope_status memscope_marking_make(struct memscope_marking *marking,
+                                           const struct memscope_heap_listing *listing,
+                                           struct memscope_scratch *scratch);
+
+/* Begins with no object marked; marks one, without what it refers to. Of anything in no listed slot, false. */
+enum memscope_status memscope_marking_open(struct memscope_marking *marking,
+                                           const struct memscope_heap_listing *listing,
+                                           struct memscope_scratch *scratch);
+bool memscope_marking_add(struct memscope_marking *marking, uintptr_t object);
+
+static inline bool memscope_is_marked(const struct memscope_marking *marking, uint32_t slot) {
+    return (marking->marked[slot / 64] >> (slot % 64) & 1) != 0;
+}
+
+void memscope_marking_close(struct memscope_marking *marking);
+
+#endif

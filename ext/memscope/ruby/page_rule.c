@@ -1,0 +1,88 @@
+#include "ruby/page_rule.h"
+
+#include "ruby/ruby_private.h"
+
+#include <stdlib.h>
+
+/* gc.c, gc_sweep_step of 3.1 to 3.3. */
+#define UNLINKED_IN_A_STEP 3
+#define FREE_SLOTS_OF_A_STEP 2048
+/* Set aside for the next incremental marking: from 3.2 on as many slots in each step, before it one page in some. */
+#define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
+
+static struct memscope_page_rule rule;
+
+/* As gc.c does, ignores a value that is out of bounds or not a number (get_envparam_double, …_size). */
+static double ratio_from_environment(const char *name, double otherwise, double more_than, double at_most) {
+    const char *given = getenv(name);
+    char *end;
+    double ratio = given == NULL ? 0 : strtod(given, &end);
+
+    if (given == NULL || *given == '\0' || *end != '\0' || ratio <= more_than || ratio > at_most)
+        return otherwise;
+    return ratio;
+}
+
+static size_t slots_from_environment(const char *name, size_t otherwise) {
+    const char *given = getenv(name);
+    char *end;
+    long slots = given == NULL ? 0 : strtol(given, &end, 0);
+
+    return given == NULL || *given == '\0' || *end != '\0' || slots <= 0 ? otherwise : (size_t)slots;
+}
+
+void memscope_page_rule_learn(void) {
+    double least = ratio_from_environment("RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO", 0.20, 0.0, 1.0);
+
+    rule.free_slots_max_ratio = ratio_from_environment("RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO", 0.65, least, 1.0);
+    rule.free_slots_floor = slots_from_environment("RUBY_GC_HEAP_INIT_SLOTS", 10000);
+}
+
+const struct memscope_page_rule *memscope_page_rule(void) {
+    return &rule;
+}
+
+/* A step sets pages with `pooled` slots aside first, and ends once the others that it keeps have enough free slots. */
+static bool is_unlinked(struct memscope_sweep_step *step, uint32_t slots, uint32_t free_slots, uint32_t pooled) {
+    if (free_slots == slots && step->unlinked < UNLINKED_IN_A_STEP) {
+        step->unlinked++;
+        return true;
+    }
+    if (free_slots > 0 && step->pooled < pooled)
+        step->pooled += free_slots;
+    else if ((step->free_slots += free_slots) > FREE_SLOTS_OF_A_STEP)
+        *step = (struct memscope_sweep_step){0};
+    return false;
+}
+
+struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint32_t slot_bytes, uint32_t slots,
+                                              uint32_t free_slots) {
+    if (slot_bytes != sweep->slot_bytes) {
+        sweep->slot_bytes = slot_bytes;
+        sweep->fewest = sweep->most = (struct memscope_sweep_step){0};
+        sweep->heaps++;
+    }
+    sweep->slots += slots;
+    sweep->free_slots += free_slots;
+    if (slots > sweep->smallest_slots)
+        sweep->smallest_slots = slots;
+    if (RUBY_API_VERSION_CODE >= 30400) /* every page without objects is a candidate */
+        return (struct memscope_page_fate){free_slots == slots, free_slots == slots};
+    return (struct memscope_page_fate){.surely = is_unlinked(&sweep->fewest, slots, free_slots, POOLED_SLOTS + slots),
+                                       .maybe = is_unlinked(&sweep->most, slots, free_slots, POOLED_SLOTS)};
+}
+
+/*
+ * gc_marks_finish: of the slots that are free after it, those above both the ratio and the floor, in pages of the
+ * smallest slots. 3.2 and 3.3 return more than that.
+ */
+uint64_t memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
+    uint64_t slots = sweep->slots + allocatable_slots, free_slots = sweep->free_slots + allocatable_slots;
+    uint64_t kept = (uint64_t)((double)slots * rule.free_slots_max_ratio);
+    uint64_t floor = rule.free_slots_floor * (RUBY_API_VERSION_CODE >= 30400 ? sweep->heaps : 1);
+
+    if (RUBY_API_VERSION_CODE >= 30200 && RUBY_API_VERSION_CODE < 30400)
+        return UINT64_MAX;
+    kept = kept > floor ? kept : floor;
+    return sweep->smallest_slots > 0 && free_slots > kept ? (free_slots - kept) / sweep->smallest_slots : 0;
+}

@@ -1,0 +1,47 @@
+/* Ruby's rule for which of the pages without objects a garbage collection returns to the kernel. */
+#ifndef MEMSCOPE_PAGE_RULE_H
+#define MEMSCOPE_PAGE_RULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Its settings, as Ruby has read them from the environment; constant once learnt. */
+struct memscope_page_rule {
+    double free_slots_max_ratio; /* of all slots, so many stay free */
+    size_t free_slots_floor;     /* or so many, if that is more: in each heap from 3.4 on */
+};
+
+/* Called when the extension is loaded: what the program sets in ENV later has no effect on Ruby. */
+void memscope_page_rule_learn(void);
+const struct memscope_page_rule *memscope_page_rule(void);
+
+/* How far the sweep of a heap (the pages of one slot size) has come since it last let the program go on. */
+struct memscope_sweep_step {
+    uint32_t unlinked, pooled, free_slots;
+};
+
+/*
+ * A sweep of all pages, in the order in which they are listed, which is that of the heaps' own lists before 3.4. Since
+ * it is not known at which page a step of it begins, nor how many pages are set aside for the next incremental marking,
+ * two sweeps run: one that returns the fewest pages and one that returns the most.
+ */
+struct memscope_sweep {
+    uint32_t slot_bytes;
+    struct memscope_sweep_step fewest, most;
+    uint64_t slots, free_slots, smallest_slots; /* of all pages; and of a page of the smallest slots */
+    uint32_t heaps;
+};
+
+/* Whether a page is returned, if the number of pages is not limited further. */
+struct memscope_page_fate {
+    bool surely, maybe;
+};
+
+struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint32_t slot_bytes, uint32_t slots,
+                                              uint32_t free_slots);
+
+/* How many pages are returned at most once all are swept; allocatable_slots are those of pages yet to be added. */
+uint64_t memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots);
+
+#endif

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "command"
+require_relative "../dump"
+
+module Memscope
+  module CLI
+    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: of a Ruby
+    # program when it ends.
+    class DumpCommand < Command
+      NOTES = <<~TEXT
+        The dump has names of classes, constants and variables, and no contents. Perfetto's
+        opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools, objspace in
+        heapy and others. The process itself writes FILE, which must not exist yet.
+      TEXT
+      FILE = ["-o", "--output FILE", "default: memscope-PID.pftrace, or as the format has it"].freeze
+      FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
+                "by default as FILE ends, else perfetto"].freeze
+      FORMS = {
+        process: { summary: "write a heap dump of a process for other tools, without contents",
+                   example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,
+                   options: [*PROCESS, FORMAT, FILE, TEXT.first, ["--gc", "collect garbage first"]] },
+        program: { summary: "run a Ruby program and write a heap dump when it ends",
+                   example: "memscope dump -o heap.heapsnapshot -- ruby app.rb", notes: NOTES,
+                   options: [FORMAT, FILE, TEXT.first] }
+      }.freeze
+      private_constant :FORMS, :NOTES, :FILE, :FORMAT
+
+      private
+
+      def perform
+        dump = other? ? asking { of_other } : own
+        self.class.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
+      end
+
+      def own
+        say("this is the memscope process itself; for your program: memscope dump -- COMMAND")
+        Memscope.dump(path(Process.pid), format: format, **@given.slice(:gc))
+      rescue SystemCallError, Dump::Failed => e
+        failure(e.message)
+      end
+
+      def of_other = other.call(:dump, path: path(other.pid), format: format.name, **@given.slice(:gc))
+
+      def start(program)
+        refuse_other_programs(program, "write a dump")
+        if File.exist?(path(Process.pid))
+          failure("--output #{path(Process.pid)}: File exists; allowed: a file that does not exist yet")
+        end
+        environment = Launch::Environment.new(ENV)
+        order = { title: self.class.title, status: INPUT_OUTPUT, dump: path(Process.pid), format: format.name }
+        Launch::Handoff.write("report", environment, json: @given[:json], **order)
+        refuse_assignments(program, environment)
+        become(program, environment)
+      end
+
+      def format = @given[:format]&.to_sym || (output && Dump.format_of(output)) || :perfetto
+
+      # The process that writes it may be in another directory.
+      def path(pid) = File.expand_path(output || "memscope-#{pid}#{Dump::FORMATS.fetch(format).first}")
+    end
+  end
+end

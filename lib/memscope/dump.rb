@@ -1,0 +1,123 @@
+# frozen_string_literal: true
+
+require_relative "allocator"
+
+module Memscope
+  # A heap dump that was written: every object of Ruby's heap with its class, its size and its references, for tools
+  # that show who retains what.
+  #
+  # * :perfetto, for https://ui.perfetto.dev, which opens it in the Heapdump Explorer and uploads nothing
+  # * :heapsnapshot, for the Memory panel of Chrome's DevTools, and for editors and tools that read V8's format
+  # * :objspace, the lines of ObjectSpace.dump_all, for heapy, heap-profiler, sheap and others
+  #
+  # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
+  # constants and variables, which are code; a program that makes such names from data shows them. Sizes are rounded up
+  # to those that the allocator has. An object is known by its distance from BasicObject in the heap, the same in each
+  # dump of one process; after an object has gone, another one may have its place.
+  class Dump < Reading
+    # Nothing was written; the message says why.
+    class Failed < StandardError; end
+
+    # The formats, in the extension's order, with the endings of their files.
+    FORMATS = { perfetto: %w[.pftrace .perfetto-trace], heapsnapshot: %w[.heapsnapshot],
+                objspace: %w[.json .jsonl .ndjson] }.freeze
+    # The longest time that a dump may be given, in seconds.
+    LONGEST = 3600
+
+    # The extension's rules for sizes; those of jemalloc are the coarsest.
+    SIZES = { glibc: 1 }.tap { |sizes| sizes.default = 2 }.freeze
+    private_constant :SIZES
+
+    # @return [String]
+    field :path, :string, null: false
+    # @return [Symbol] one of FORMATS
+    field :format, :symbol, null: false, one_of: FORMATS.keys
+    # @return [Integer] objects in it, uncollected garbage included
+    field :objects, :count, null: false
+    # @return [Integer] references between them
+    field :references, :count, null: false
+    # @return [Integer] of the file
+    field :bytes, :bytes, null: false
+    # @return [Float, nil] milliseconds for which no Ruby thread ran; nil for a dump that was converted
+    field :pause_ms, :number
+    # @return [Integer, nil] memory that the child took for itself, at most; nil for a dump that was converted
+    field :child_bytes, :bytes
+    # @return [Boolean] whether it was written without contents
+    field :redacted?, :boolean, null: false
+
+    class << self
+      # (see Memscope.dump)
+      def write(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
+        check_choice(:format, format, FORMATS.keys)
+        check_choice(:contents, contents, [:none])
+        check_switch(:gc, gc)
+        check_deadline(deadline)
+        sizes = SIZES[Allocator.read.name]
+        create(path, format) do |file|
+          Native.dump(file.fileno, FORMATS.keys.index(format), sizes, gc, (deadline * 1000).ceil)
+        end
+      end
+
+      # Converts a dump of ObjectSpace.dump_all, by any Ruby since 2.7, without its contents.
+      #
+      # @param from [String] the path of that dump
+      # @param path [String] of a file that does not exist yet
+      # @param format [Symbol, nil] one of FORMATS; nil: as the path ends
+      # @return [Dump]
+      # @raise [ArgumentError] for an unknown format
+      # @raise [SystemCallError] if a file cannot be read or written; nothing of the new one is left then
+      # @raise [Failed] if the dump cannot be understood
+      def convert(from, path, format: nil)
+        format ||= format_of(path)
+        check_choice(:format, format, FORMATS.keys)
+        File.open(from, "rb") do |dump|
+          create(path, format) { |file| Native.convert_dump(dump.fileno, file.fileno, FORMATS.keys.index(format)) }
+        end
+      end
+
+      # @api private
+      # @param path [String]
+      # @return [Symbol, nil] the format of a file with this name; nil if its ending is of none
+      def format_of(path) = FORMATS.find { |_format, endings| path.to_s.end_with?(*endings) }&.first
+
+      private
+
+      # Nobody else may read the file, and nothing is left of one that could not be written in full.
+      def create(path, format)
+        path = File.path(path)
+        whole = nil
+        File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, 0o600) do |file|
+          whole = take(yield(file), path, format)
+        ensure
+          File.unlink(path) unless whole
+        end
+        whole
+      end
+
+      def take(result, path, format)
+        case result
+        when Hash then capture(result.update(path: path, format: format, redacted: true))
+        when Integer then raise SystemCallError.new(path, result)
+        else raise Failed, "no dump was written: #{Reasons.sentences(dump: result)[:dump]}"
+        end
+      end
+
+      def check_choice(name, given, allowed)
+        return if allowed.include?(given)
+
+        raise ArgumentError, "Memscope.dump: #{name}: given #{Field.excerpt(given)}, " \
+                             "allowed: #{allowed.map(&:inspect).join(', ')}"
+      end
+
+      def check_deadline(given)
+        return if given.is_a?(Numeric) && given.real? && given.positive? && given <= LONGEST
+
+        raise ArgumentError, "Memscope.dump: deadline: given #{Field.excerpt(given)}, " \
+                             "allowed: seconds above 0, up to #{LONGEST}"
+      end
+    end
+
+    # @api private
+    def known? = true
+  end
+end

@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+require_relative "page"
+
+module Memscope
+  module Report
+    # What was written, where, and what opens it.
+    class DumpPage < ReadingPage
+      OPENS = { perfetto: "open it at https://ui.perfetto.dev, which uploads nothing",
+                heapsnapshot: "load it in the Memory panel of Chrome's DevTools",
+                objspace: "read it with memscope heap FILE, heapy or sheap" }.freeze
+      private_constant :OPENS
+
+      private
+
+      def sections
+        [["  #{@reading.path}",
+          "  #{counted(@reading.objects, 'objects')}, #{counted(@reading.references, 'references')}, " \
+          "#{mebibytes(@reading.bytes)} MiB, no contents",
+          "  #{OPENS.fetch(@reading.format)}"]]
+      end
+
+      def footer = ["  #{written}"]
+
+      def written
+        wall = milliseconds(@reading.cost.wall_us)
+        return "written in #{wall}" unless @reading.pause_ms
+
+        "written in #{wall}, for #{milliseconds(@reading.pause_ms * 1000)} of which the program stood still"
+      end
+    end
+  end
+end

@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+require_relative "../ruby_heap"
+require_relative "garbage"
+
+module Memscope
+  class RubyHeap < Reading
+    # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
+    # and how much the process returns once that garbage is freed. Read in a forked child.
+    #
+    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and some
+    # of it is not malloc's. Here each block is looked up. Of objects of C extensions, classes, code and open files only
+    # some blocks are known: these are *unfollowed*.
+    #
+    # @api private
+    class Blocks < Reading
+      # Objects and what they own.
+      class Owned < Record
+        # @return [Integer]
+        field :objects, :count, null: false
+        # @return [Integer] bytes of their slots
+        field :slot_bytes, :bytes, null: false
+        # @return [Integer] number of malloc blocks that they are known to own
+        field :blocks, :count, null: false
+        # @return [Integer] bytes of these blocks, with what malloc rounds up and adds
+        field :block_bytes, :bytes, null: false
+        # @return [Integer] what malloc rounds up and adds, as far as it is known what an object needs of a block
+        field :added_bytes, :bytes, null: false
+        # @return [Integer] objects that own more than these blocks
+        field :unfollowed_objects, :count, null: false
+        # @return [Integer] how much more these say they hold; what a C extension does not report is missing
+        field :unfollowed_bytes, :bytes, null: false
+
+        # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report
+        def malloc_bytes = block_bytes + unfollowed_bytes
+      end
+
+      # Objects of a type that own more than is known.
+      class Unfollowed < Record
+        # @return [String] name of a C extension's type, or "class", "code", "io" or "other"
+        field :name, :string, null: false
+        # @return [Integer]
+        field :objects, :count, null: false
+        # @return [Integer] how many of them are garbage
+        field :garbage, :count, null: false
+
+        # @return [Symbol] the field that identifies it in a list
+        def self.identity = :name
+      end
+
+      # Resident memory that goes back to the kernel: at least and at most.
+      class Returned < Record
+        # @return [Integer]
+        field :bytes, :bytes, null: false
+        # @return [Integer]
+        field :max_bytes, :bytes, null: false
+        # @return [Integer, nil] the part of `bytes` on pages that no other process shares
+        field :private_bytes, :bytes
+        # @return [Integer, nil] the part of `max_bytes` on such pages
+        field :private_max_bytes, :bytes
+
+        # @return [Range<Integer>]
+        def range = bytes..max_bytes
+
+        # @return [Range<Integer>, nil]
+        def private_range = (private_bytes..private_max_bytes if private_bytes && private_max_bytes)
+      end
+
+      # @return [Owned, nil] of all objects; nil if there is no answer, with the reason
+      field :all, Owned
+      # @return [Owned, nil] of the objects that no root reaches
+      field :garbage, Owned
+      # @return [Array<Unfollowed>, nil]
+      field :unfollowed, [Unfollowed]
+      # @return [Integer, nil] pages of Ruby's heap that hold no object once the garbage is freed
+      field :emptied_pages, :count
+      # @return [Returned, nil] of them, what the next full GC returns by Ruby's rule
+      field :heap_pages, Returned
+      # @return [Returned, nil] malloc's memory that goes back as soon as the garbage is freed
+      field :at_once, Returned
+      # @return [Returned, nil] malloc's memory that goes back if it is then trimmed (glibc) or purged (jemalloc), with
+      #   what is free today
+      field :in_all, Returned
+      # @return [Integer, nil] microseconds for which forking the child stopped Ruby
+      field :pause_us, :count
+
+      # @return [Blocks]
+      def self.read = capture(Native.object_blocks(nil))
+
+      # @return [Array<Range, nil>] what a full GC returns, and the part of it that no other process shares; nil if that
+      #   is unknown
+      def returned_by_gc
+        return unless heap_pages && at_once
+
+        [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)]
+      end
+
+      # @return [Array<Range, nil>] the same of trimming or purging malloc's memory after it
+      def returned_after_gc
+        return unless in_all
+
+        [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)]
+      end
+
+      # @return [Integer, nil] malloc memory that objects own
+      def held_by_objects_bytes = all&.malloc_bytes
+
+      # @return [Integer, nil] the most that the garbage holds, slots included; what unfollowed garbage owns, and does
+      #   not report, is taken to be what data of C extensions owns at most on average
+      def garbage_max_bytes
+        garbage && (garbage.slot_bytes + garbage.malloc_bytes + (Garbage::UNCOUNTED * garbage.unfollowed_objects))
+      end
+
+      # @return [Array<Unfollowed>] those with garbage, most first
+      def unfollowed_garbage = unfollowed.to_a.select { |kind| kind.garbage.positive? }.sort_by { |kind| -kind.garbage }
+
+      private
+
+      def sum(one, other) = one && other && ((one.begin + other.begin)..(one.end + other.end))
+
+      # What goes at once is in both bounds of both.
+      def less(all, gone) = all && gone && ((all.begin - gone.begin).clamp(0, nil)..(all.end - gone.end).clamp(0, nil))
+    end
+  end
+end

@@ -1,0 +1,195 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/browser"
+require "json"
+require "tmpdir"
+
+# From a dump to an answer: in Chrome's DevTools, in memscope heap, and in the tools that read each format.
+class DumpAcceptanceTest < MemscopeTest
+  CARTS = 200
+  # Each Cart has a String of 5,000 bytes; together they are what the cache retains, with the Hash itself.
+  PROGRAM = <<~RUBY.freeze
+    require "objspace"
+    class Cart
+      CACHE = {}
+      def initialize = (@name = "x" * 5000)
+    end
+    #{CARTS}.times { |index| Cart::CACHE[index] = Cart.new }
+    case ARGV.first
+    when /objspace/ then ObjectSpace.dump_all(output: File.open(ARGV.first, "w"))
+    when /snapshot/ then Memscope.dump(ARGV.first, format: :heapsnapshot, gc: true)
+    else Memscope.dump(ARGV.first, format: :objspace, gc: true)
+    end
+  RUBY
+  NO_OBJECTS = %w[SHAPE ZOMBIE].freeze
+
+  def with_dump(name)
+    Dir.mktmpdir("memscope") do |directory|
+      path = "#{directory}/#{name}"
+      made = ChildProcess.run("ARGV.replace [#{path.dump}]\n#{PROGRAM}", requires: ["memscope"])
+
+      assert_predicate made, :success?, made
+      yield path
+    end
+  end
+
+  def memscope(*arguments)
+    ChildProcess.run_command(*ChildProcess.ruby(gems: true), File.join(ChildProcess::ROOT, "exe/memscope"), *arguments)
+  end
+
+  def test_the_answers_of_a_dump_that_ruby_wrote
+    with_dump("objspace.json") do |path|
+      graph = Memscope::HeapGraph.read(path, paths_to: "Cart")
+      carts = graph.retained.find { |row| row.name == "Cart" }
+      truth = File.foreach(path).grep(/"address"/).map { |line| JSON.parse(line.scrub) }
+      string = truth.select { |line| line["type"] == "STRING" && line["bytesize"] == 5000 }
+
+      assert_equal [CARTS, path], [carts.count, graph.source]
+      assert_equal carts.bytes + string.sum { |line| line["memsize"] }, carts.retained_bytes
+      assert_equal %w[Cart Hash Cart], graph.paths.first.steps.last(3).map(&:name)
+      assert_equal CARTS, graph.paths.first.count
+      assert_equal truth.count { |line| !NO_OBJECTS.include?(line["type"]) },
+                   graph.reachable_count + graph.garbage_count
+      assert_equal graph, Memscope::HeapGraph.from_json(graph.to_json)
+    end
+  end
+
+  # What is converted is read again with the same numbers.
+  def test_the_command_line
+    with_dump("objspace.json") do |path|
+      heap = memscope("heap", path, "--top", "3")
+      converted = memscope("convert", path, "-o", "#{path}.heapsnapshot", "--json")
+
+      assert_match(/Cart → Hash, holding 200 Cart/, heap.out)
+      assert_equal "heapsnapshot", converted.json["format"]
+      assert_equal 64, memscope("convert", path).status.exitstatus
+      assert_equal 74, memscope("convert", path, "-o", "#{path}.heapsnapshot").status.exitstatus
+      assert_equal 74, memscope("heap", __FILE__).status.exitstatus
+      assert_match(/no dump was written: not in the documented form/,
+                   memscope("convert", __FILE__, "-o", "#{path}.pftrace").err)
+    end
+  end
+
+  def test_a_dump_of_a_program
+    Dir.mktmpdir("memscope") do |directory|
+      path = "#{directory}/heap.json"
+      script = "class Cart; end; $carts = Array.new(7) { Cart.new }"
+      dumped = memscope("dump", "-o", path, "--", RbConfig.ruby, "-e", "#{script}; exit 3")
+
+      assert_equal 3, dumped.status.exitstatus
+      assert_match(/objects, .* references, .* no contents/, dumped.err)
+      assert_equal 7, Memscope::HeapGraph.read(path, top: 1000).retained.find { |row| row.name == "Cart" }.count
+      assert_match(/File exists/, memscope("dump", "-o", path, "--", RbConfig.ruby, "-e", "").err)
+    end
+  end
+
+  # DevTools' own loader, which Chromium brings, in a page of its origin. A second worker computes retained sizes.
+  LOAD = <<~JS
+    (async () => {
+      const worker = location.origin + "/devtools/entrypoints/heap_snapshot_worker/";
+      const { HeapSnapshotLoader } = await import(worker + "heap_snapshot_worker.js");
+      const loader = new HeapSnapshotLoader.HeapSnapshotLoader({ sendEvent() {} });
+      window.parts.forEach((part) => loader.write(part));
+      loader.close();
+      const second = new Worker(worker + "heap_snapshot_worker-entrypoint.js", { type: "module" });
+      await new Promise((ready) => { second.onmessage = ready; });
+      const { port1, port2 } = new MessageChannel();
+      second.postMessage({ disposition: "setupForSecondaryInit", objectId: 1, callId: 1 }, [port2]);
+      const snapshot = await loader.buildSnapshot(port1);
+      const classes = Object.values(snapshot.aggregatesWithFilter({}));
+      return { total: snapshot.rootNode().retainedSize(),
+               classes: classes.map((one) => [one.name, one.count, one.self, one.maxRet]) };
+    })().then((found) => { window.found = found; }, (error) => { window.found = { error: error.stack }; }) && 1
+  JS
+
+  # @return [Hash] what DevTools know of the file
+  def in_devtools(path)
+    Browser.page do |page|
+      page.go_to("#{Browser.devtools}/entrypoints/heap_snapshot_worker/heap_snapshot_worker-entrypoint.js")
+      page.evaluate("window.parts = [], 1")
+      File.read(path).chars.each_slice(1 << 18) do |part|
+        page.evaluate("window.parts.push(#{JSON.generate(part.join)}), 1")
+      end
+      page.evaluate(LOAD)
+      JSON.parse(page.until_found("snapshot") { page.evaluate("JSON.stringify(window.found)") })
+    end
+  end
+
+  def test_devtools_load_a_heapsnapshot
+    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
+    with_dump("heap.snapshot") do |path|
+      found = in_devtools(path)
+      flunk found["error"] if found["error"]
+      nodes = JSON.parse(File.read(path))["nodes"].each_slice(7).to_a
+      _name, count, own, retained = found["classes"].find { |name, *| name == "Cart" }
+
+      assert_equal nodes.sum { |node| node[3] }, found["total"]
+      assert_equal CARTS, count
+      assert_includes (CARTS * 5000)..(CARTS * 5200), retained - own
+    end
+  end
+
+  # The tools that each format is for, where the registries have them: TOOLS is a directory of theirs, with gems and
+  # node_modules. Run by rake battery:dumps.
+  TOOLS = ENV.fetch("MEMSCOPE_DUMP_TOOLS", nil)
+
+  def tool(*command, path)
+    skip "only in rake battery:dumps" unless TOOLS
+
+    gems = { "GEM_HOME" => "#{TOOLS}/gems", "GEM_PATH" => "#{TOOLS}/gems", "NODE_PATH" => "#{TOOLS}/node_modules" }
+    result = ChildProcess.run_command(*command, path, env: gems)
+
+    assert_predicate result, :success?, result
+    result
+  end
+
+  def test_heap_profiler_reads_the_lines
+    with_dump("heap.json") do |path|
+      assert_match(/^ +8\.00 kB  Cart$/, tool(RbConfig.ruby, "#{TOOLS}/gems/bin/heap-profiler", path).out)
+    end
+  end
+
+  def test_heapy_reads_the_lines
+    with_dump("heap.json") do |path|
+      objects = File.foreach(path).grep(/"address"/).size
+      said = tool(RbConfig.ruby, "#{TOOLS}/gems/bin/heapy", "read", path).out[/object count: (\d+)/, 1].to_i
+
+      assert_includes objects..(objects + 10), said # heapy counts lines of roots too
+    end
+  end
+
+  def test_sheap_finds_a_path
+    skip "sheap is for Ruby 3.2 and newer" if RUBY_VERSION < "3.2"
+    with_dump("heap.json") do |path|
+      script = <<~RUBY
+        require "sheap"
+        heap = Sheap::Heap.new(ARGV.first)
+        cart = heap.objects.find { |object| object.data["name"] == "Cart" }
+        of_class = heap.objects.select { |object| object.data["class"] == cart.data["address"] }
+        puts of_class.size, heap.find_path(of_class.first).map(&:inspect)
+      RUBY
+      count, *steps = tool(RbConfig.ruby, "-e", script, path).out.lines(chomp: true)
+
+      assert_equal CARTS, count.to_i
+      assert_match(/CLASS \S+ Cart/, steps[-3])
+    end
+  end
+
+  # Rust compiled for VS Code's viewer, which takes no field that it does not know.
+  def test_vs_codes_parser_reads_a_heapsnapshot
+    with_dump("heap.snapshot") do |path|
+      script = <<~JS
+        const parser = require("@vscode/v8-heap-parser");
+        const graph = parser.decode_bytes(require("fs").readFileSync(process.argv.at(-1)));
+        const groups = graph.get_class_groups(0, 100000, false);
+        const cart = groups.find((group) => group.name() === "Cart");
+        console.log(JSON.stringify([cart.children_len, Number(cart.self_size), Number(cart.retained_size)]));
+      JS
+      count, own, retained = tool("node", "-e", script, path).json
+
+      assert_equal CARTS, count
+      assert_includes (CARTS * 5000)..(CARTS * 5200), retained - own
+    end
+  end
+end

@@ -1,0 +1,214 @@
+#include "dump/objspace_reader.h"
+
+#include "dump/objspace_line.h"
+
+#include "../expect.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const lines[] = {
+    "{\"type\":\"ROOT\", \"root\":\"vm\", \"references\":[\"0x1000\", \"0x1028\", \"0x1028\"]}\n",
+    "{\"type\":\"ROOT\", \"root\":\"global_tbl\", \"references\":[\"0x1050\"]}\n",
+    "{\"type\":\"ROOT\", \"root\":\"vm\", \"references\":[\"0x1078\", \"0xdead\"]}\n",
+    "{\"address\":\"0x1000\", \"type\":\"CLASS\", \"class\":\"0x10a0\", \"name\":\"BasicObject\", \"memsize\":100}\n",
+    "{\"address\":\"0x1028\", \"type\":\"CLASS\", \"class\":\"0x10a0\", \"superclass\":\"0x1000\", "
+    "\"name\":\"Caf\\u00e9\\\"\", \"references\":[\"0x1000\", \"0x1000\"], \"memsize\":200}\n",
+    /* Its text looks like a line's end and like another field. */
+    "{\"address\":\"0x1050\", \"type\":\"STRING\", \"slot_size\":40, \"class\":\"0x10c8\", \"embedded\":true, "
+    "\"value\":\"\\\"}, \\\\\\\"memsize\\\":9, [{\", \"memsize\":40, \"flags\":{\"wb_protected\":true, "
+    "\"old\":true}}\n",
+    "{\"address\":\"0x1078\", \"type\":\"IMEMO\", \"class\":\"0x1028\", \"imemo_type\":\"env\", "
+    "\"references\":[\"0x1050\"], \"memsize\":4294967296}\n",
+    /* A singleton class of an anonymous subclass of Café", whose instance is last. */
+    "{\"address\":\"0x10a0\", \"type\":\"CLASS\", \"superclass\":\"0x1028\", \"singleton\":true, "
+    "\"real_class_name\":\"Class\", \"memsize\":80}\n",
+    "{\"address\":\"0x10c8\", \"type\":\"CLASS\", \"class\":\"0x10a0\", \"superclass\":\"0x1028\", \"unknown\":[{}, "
+    "\"x\", null, -1.5e3], \"memsize\":80}\n",
+    "{\"address\":\"0x10f0\", \"type\":\"SHAPE\", \"id\":1, \"edges\":3, \"memsize\":24}\n",
+    "{\"address\":\"0x1118\", \"type\":\"ARRAY\", \"class\":null, \"references\":[], \"memsize\":40}\n",
+};
+
+#define LINES (sizeof lines / sizeof *lines)
+#define OBJECTS 7
+
+static int write_file(const char *text, size_t length) {
+    int file = open("dump", O_RDWR | O_CREAT | O_TRUNC, 0600);
+
+    EXPECT(file >= 0 && write(file, text, length) == (ssize_t)length && lseek(file, 0, SEEK_SET) == 0);
+    return file;
+}
+
+static size_t join(char *into) {
+    size_t length = 0;
+
+    for (size_t line = 0; line < LINES; line++) {
+        strcpy(into + length, lines[line]);
+        length += strlen(lines[line]);
+    }
+    return length;
+}
+
+struct reading {
+    struct memscope_objspace_reader reader;
+    struct memscope_heap_graph graph;
+    struct memscope_heap_dump dump;
+    enum memscope_status status;
+};
+
+static void read_text(struct reading *reading, const char *text, size_t length) {
+    int file = write_file(text, length);
+
+    EXPECT(memscope_objspace_reader_open(&reading->reader, file) == MEMSCOPE_OK);
+    while (memscope_objspace_reader_continue(&reading->reader))
+        continue;
+    reading->status = memscope_objspace_reader_graph(&reading->reader, &reading->graph, &reading->dump);
+    close(file);
+}
+
+static bool is_named(const struct reading *reading, uint32_t name, const char *expected) {
+    size_t length;
+    const char *text = memscope_names_get(&reading->graph.names, name, &length);
+
+    return length == strlen(expected) && memcmp(text, expected, length) == 0;
+}
+
+static bool has_edges(const struct reading *reading, uint32_t node, uint32_t count, const uint32_t *edges) {
+    uint32_t first = reading->graph.first_edge[node];
+
+    return reading->graph.first_edge[node + 1] - first == count &&
+           (count == 0 || memcmp(reading->graph.edges + first, edges, count * sizeof *edges) == 0);
+}
+
+#define EDGES(...) sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), ((uint32_t[]){__VA_ARGS__})
+
+static void reads_what_ruby_writes(void) {
+    static const char *const labels[OBJECTS] = {
+        "Class", "Class", "Caf\xc3\xa9\" (anonymous subclass)", "imemo_env", "T_CLASS", "Class", "T_ARRAY"};
+    static const uint8_t types[OBJECTS] = {2, 2, 5, 0x1a, 2, 2, 7};
+    struct reading reading;
+    char text[8192];
+
+    read_text(&reading, text, join(text));
+    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == OBJECTS);
+    EXPECT(reading.graph.slot_count == OBJECTS && reading.graph.node_count == OBJECTS + 3);
+    EXPECT(memcmp(reading.graph.type, types, OBJECTS) == 0);
+    for (uint32_t node = 0; node < OBJECTS; node++)
+        EXPECT(is_named(&reading, reading.graph.node_class[node], labels[node]));
+    EXPECT(reading.graph.bytes[1] == 200 && reading.graph.bytes[3] == UINT32_MAX);
+    EXPECT(reading.graph.slot_bytes[2] == 40 && reading.graph.slot_bytes[0] == 0);
+    EXPECT(!reading.reader.truncated && reading.reader.unreadable_lines == 0 && reading.reader.missing_references == 1);
+    memscope_objspace_reader_close(&reading.reader);
+}
+
+static void finds_edges(void) {
+    struct reading reading;
+    char text[8192];
+
+    read_text(&reading, text, join(text));
+    EXPECT(has_edges(&reading, 0, EDGES(4)));
+    EXPECT(has_edges(&reading, 1, EDGES(0, 4))); /* once each, the class last */
+    EXPECT(has_edges(&reading, 2, EDGES(5)));
+    EXPECT(has_edges(&reading, 3, EDGES(2, 1)));
+    EXPECT(has_edges(&reading, 6, 0, NULL));
+    EXPECT(has_edges(&reading, 7, EDGES(0, 1, 3))); /* vm, from both of its lines */
+    EXPECT(has_edges(&reading, 8, EDGES(2)));
+    EXPECT(has_edges(&reading, 9, EDGES(7, 8)));
+    EXPECT(strcmp(reading.graph.categories[0], "vm") == 0 && strcmp(reading.graph.categories[1], "global_tbl") == 0);
+    EXPECT(reading.graph.edge_names[0] == MEMSCOPE_EDGE_CLASS);
+    EXPECT(reading.graph.edge_names[reading.graph.first_edge[3] + 1] ==
+           MEMSCOPE_EDGE_INTERNAL); /* no class of an imemo */
+    EXPECT(reading.graph.edge_count == reading.graph.first_edge[reading.graph.node_count]);
+    memscope_objspace_reader_close(&reading.reader);
+}
+
+static void numbers_slots_and_names_modules(void) {
+    struct reading reading;
+    char text[8192];
+
+    read_text(&reading, text, join(text));
+    EXPECT(reading.dump.ids != NULL && reading.dump.ids[0] == 1 && reading.dump.ids[1] == 3);
+    EXPECT(reading.dump.ids[2] == 2 * (0x50 / 32) + 1);
+    EXPECT(reading.dump.module_count == 4);
+    EXPECT(is_named(&reading, memscope_heap_dump_module(&reading.dump, 1)->name, "Caf\xc3\xa9\""));
+    EXPECT(memscope_heap_dump_module(&reading.dump, 4)->singleton);
+    EXPECT(memscope_heap_dump_module(&reading.dump, 2) == NULL);
+    memscope_objspace_reader_close(&reading.reader);
+}
+
+/* Cut anywhere, what was whole is there. */
+static void tolerates_a_cut(void) {
+    char text[8192];
+    size_t length = join(text);
+
+    for (size_t cut = 0; cut < length; cut += 3) {
+        struct reading reading;
+        bool between = cut == 0 || text[cut - 1] == '\n';
+
+        read_text(&reading, text, cut);
+        EXPECT(reading.reader.bytes == cut && reading.reader.unreadable_lines == 0);
+        EXPECT(reading.reader.truncated == (!between && text[cut] != '\n'));
+        EXPECT(reading.status == (reading.reader.object_count > 0 ? MEMSCOPE_OK : MEMSCOPE_MALFORMED));
+        memscope_objspace_reader_close(&reading.reader);
+    }
+}
+
+static void leaves_out_what_it_cannot_understand(void) {
+    static const char damaged[] =
+        "no JSON\n\n{\"address\":\"0x8\",\"type\":\"STRING\"\n{\"address\":\"8\",\"type\":\"STRING\"}\n"
+        "{\"address\":\"0x\",\"type\":\"STRING\"}\n{\"address\":\"0x12345678901234567\",\"type\":\"STRING\"}\n"
+        "{\"address\":\"0x10\",\"type\":\"STRING\",\"references\":[\"0x8\" \"]}\n"
+        "{\"address\":\"0x18\",\"type\":\"NEW\",\"memsize\":1}\n{\"type\":\"STRING\"}\n[1]\n\\\n\"\n";
+    struct reading reading;
+
+    read_text(&reading, damaged, sizeof damaged - 1);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == 1);
+    EXPECT(reading.graph.type[0] == MEMSCOPE_OBJSPACE_UNKNOWN_TYPE);
+    EXPECT(reading.reader.unreadable_lines == 9 && !reading.reader.truncated);
+    memscope_objspace_reader_close(&reading.reader);
+}
+
+/* A line that is longer than what is read at a time. */
+static void reads_a_long_line(void) {
+    static char text[3 << 20];
+    size_t length = (size_t)sprintf(text, "{\"address\":\"0x8\", \"type\":\"ARRAY\", \"references\":[\"0x8\"");
+    struct reading reading;
+
+    while (length < sizeof text - 64)
+        length += (size_t)sprintf(text + length, ", \"0x%zx\"", length);
+    length += (size_t)sprintf(text + length, "], \"memsize\":7}\n");
+    read_text(&reading, text, length);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == 1 && reading.graph.bytes[0] == 7);
+    EXPECT(has_edges(&reading, 0, EDGES(0)) && reading.reader.missing_references > 200000);
+    memscope_objspace_reader_close(&reading.reader);
+}
+
+static void reads_a_pipe_and_says_what_fails(void) {
+    struct memscope_objspace_reader reader;
+    int ends[2];
+
+    EXPECT(pipe(ends) == 0 && write(ends[1], lines[3], strlen(lines[3])) > 0);
+    close(ends[1]);
+    EXPECT(memscope_objspace_reader_open(&reader, ends[0]) == MEMSCOPE_OK);
+    while (memscope_objspace_reader_continue(&reader))
+        continue;
+    EXPECT(reader.status == MEMSCOPE_OK && reader.object_count == 1);
+    memscope_objspace_reader_close(&reader);
+    close(ends[0]);
+    EXPECT(memscope_objspace_reader_open(&reader, ends[0]) == MEMSCOPE_OK);
+    EXPECT(!memscope_objspace_reader_continue(&reader) && reader.status == MEMSCOPE_IO);
+    memscope_objspace_reader_close(&reader);
+    memscope_objspace_reader_close(&reader);
+}
+
+int main(void) {
+    reads_what_ruby_writes();
+    finds_edges();
+    numbers_slots_and_names_modules();
+    tolerates_a_cut();
+    leaves_out_what_it_cannot_understand();
+    reads_a_long_line();
+    reads_a_pipe_and_says_what_fails();
+    return 0;
+}

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# The forecast of a garbage collection, and of what returns malloc's memory after it, against what the process loses.
+class ForecastTest < MemscopeTest
+  COUNT = ChildProcess::BRIEF ? 400_000 : 1_000_000
+
+  DROP = <<~RUBY
+    require "memscope"
+    require "json"
+
+    def private_bytes = Memscope.process_memory.uss_bytes
+    def made(count)
+      random = Random.new(1)
+      Array.new(count) do |index|
+        case index % 4
+        when 0 then "x" * (24 + random.rand(400))
+        when 1 then Array.new(4 + random.rand(30), index)
+        when 2 then "y" * random.rand(2000)
+        else { index => 1, 2 => 3 }
+        end
+      end
+    end
+    def drop(count, kept_one_in)
+      Thread.new do
+        objects = made(count)
+        KEPT.concat(objects.values_at(*(0...count).step(kept_one_in))) if kept_one_in
+        nil
+      end.join
+    end
+    KEPT = []
+    LEVERS = Memscope.allocator.name == :jemalloc ? %i[gc tcache purge] : %i[gc trim]
+    Memscope.purge(*LEVERS) # loads what it needs
+  RUBY
+
+  # @return [Array] the forecast and the truth, of what no other process shares
+  def forecast_and_truth(preload, kept_one_in)
+    child_json(<<~RUBY, preload: preload)
+      #{DROP}
+      GC.disable
+      drop(#{COUNT}, #{kept_one_in.inspect})
+      runs = GC.count
+      forecast = Memscope.purge(*LEVERS, dry_run: true)
+      raise "a dry run has collected" unless GC.count == runs
+      GC.enable
+      before = private_bytes
+      Memscope.purge(*LEVERS)
+      puts JSON.generate([forecast.predicted_private.minmax, before - private_bytes,
+                          forecast.levers.map { |lever| [lever.name, lever.reason] }])
+    RUBY
+  end
+
+  both_allocators "garbage of mixed sizes within a tenth" do |preload|
+    skip_under_sanitizer
+    (least, most), truth, reasons = forecast_and_truth(preload, nil)
+
+    assert_operator truth, :>, COUNT * 150
+    [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
+  end
+
+  # One in fifty keeps its page.
+  both_allocators "garbage between what is kept" do |preload|
+    skip_under_sanitizer
+    (least, most), truth, reasons = forecast_and_truth(preload, 50)
+
+    assert_operator truth, :>, COUNT * 80
+    [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
+  end
+
+  def test_without_a_collection_the_forecast_reads_no_garbage
+    levers = Memscope.purge(:gc, dry_run: true).levers
+
+    assert_equal [:gc], levers.map(&:name)
+    skip_under_sanitizer
+
+    assert_operator levers.first.predicted_bytes, :>=, 0
+  end
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require "google/protobuf"
+require "google/protobuf/descriptor_pb"
+
+# The messages of Perfetto that make a heap graph, as google-protobuf reads them, in a pool of their own: the judge of
+# what a dump writes. Numbers of fields as in perfetto/protos, trace_packet.proto and profiling/heap_graph.proto.
+module HeapGraphProto
+  PACKAGE = "perfetto.protos"
+  # Name => { field => [number, type] }; a type in an Array is repeated.
+  FIELDS = {
+    Process: { pid: [1, :int32], ppid: [2, :int32], cmdline: [3, [:string]] },
+    ProcessTree: { processes: [1, [:Process]] },
+    InternedString: { iid: [1, :uint64], str: [2, :string] },
+    HeapGraphRoot: { object_ids: [1, [:uint64]], root_type: [2, :int32] },
+    HeapGraphType: { id: [1, :uint64], location_id: [2, :uint64], class_name: [3, :string], object_size: [4, :uint64],
+                     superclass_id: [5, :uint64], reference_field_id: [6, [:uint64]], kind: [7, :int32],
+                     classloader_id: [8, :uint64] },
+    HeapGraphObject: { id: [1, :uint64], id_delta: [7, :uint64], type_id: [2, :uint64], self_size: [3, :uint64],
+                       reference_field_id_base: [6, :uint64], reference_field_id: [4, [:uint64]],
+                       reference_object_id: [5, [:uint64]], native_allocation_registry_size_field: [8, :int64],
+                       heap_type_delta: [9, :int32], runtime_internal_object_id: [10, [:uint64]] },
+    HeapGraph: { pid: [1, :int32], objects: [2, [:HeapGraphObject]], field_names: [4, [:InternedString]],
+                 continued: [5, :bool], index: [6, :uint64], roots: [7, [:HeapGraphRoot]],
+                 location_names: [8, [:InternedString]], types: [9, [:HeapGraphType]],
+                 heap_bytes_allocated: [10, :uint64] },
+    TracePacket: { process_tree: [2, :ProcessTree], timestamp: [8, :uint64],
+                   trusted_packet_sequence_id: [10, :uint32], heap_graph: [56, :HeapGraph] },
+    Trace: { packet: [1, [:TracePacket]] }
+  }.freeze
+  private_constant :PACKAGE, :FIELDS
+
+  class << self
+    private
+
+    def field(name, number, type)
+      repeated = type.is_a?(Array)
+      type = type.first if repeated
+      message = FIELDS.key?(type)
+      Google::Protobuf::FieldDescriptorProto.new(
+        name: name.name, number: number, label: repeated ? :LABEL_REPEATED : :LABEL_OPTIONAL,
+        type: message ? :TYPE_MESSAGE : :"TYPE_#{type.upcase}",
+        **(message ? { type_name: ".#{PACKAGE}.#{type}" } : {})
+      )
+    end
+
+    def pool
+      messages = FIELDS.map do |message, types|
+        Google::Protobuf::DescriptorProto.new(name: message.name,
+                                              field: types.map { |name, (number, type)| field(name, number, type) })
+      end
+      file = Google::Protobuf::FileDescriptorProto.new(name: "memscope/heap_graph.proto", package: PACKAGE,
+                                                       syntax: "proto3", message_type: messages)
+      Google::Protobuf::DescriptorPool.new.tap do |made|
+        made.add_serialized_file(Google::Protobuf::FileDescriptorProto.encode(file))
+      end
+    end
+  end
+
+  POOL = pool
+  private_constant :POOL
+  FIELDS.each_key { |name| const_set(name, POOL.lookup("#{PACKAGE}.#{name}").msgclass) }
+end
