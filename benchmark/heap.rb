@@ -3,8 +3,8 @@
 # Memscope.heap_graph of one heap, from the call to the answer, against what Ruby has for the same questions: a file by
 # ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. And for how long it stops
 # Ruby, against one bare fork of this process and the end of a garbage collection that is under way. All in one run, in
-# turns. OBJECTS=5000000, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are installed into
-# PEERS=tmp/peers; of one that cannot be, the line says "not run".
+# turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are installed
+# into PEERS=tmp/peers; of one that cannot be, the line says "not run".
 #
 # The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
 
@@ -15,6 +15,7 @@ require "objspace"
 OBJECTS = Integer(ENV.fetch("OBJECTS", "5000000"))
 ROUNDS = Integer(ENV.fetch("ROUNDS", "9"))
 READERS = Integer(ENV.fetch("READERS", "1"))
+GIGABYTES = Float(ENV.fetch("GIGABYTES", "1"))
 FORK = Floor.function("fork", "floor_fork", [], Fiddle::TYPE_LONG_LONG)
 FASTER = 25 # than dump_all and heapy
 PAUSE = 1.2 # times the floor
@@ -29,7 +30,16 @@ PEERS = {
 
 Item = Struct.new(:number, :text, :tags)
 
-# An eighth are Strings of 200 bytes, so that the process has about 1 GB at five million objects.
+# Memory of no object, up to a resident size of GIGABYTES: a fork takes longer the more of it there is.
+def fill_up
+  bytes = (GIGABYTES * 1e9).to_i - Memscope.rss
+  return unless bytes.positive?
+
+  memset = Fiddle::Function.new(Fiddle::Handle::DEFAULT["memset"],
+                                [Fiddle::TYPE_VOIDP, Fiddle::TYPE_INT, Fiddle::TYPE_SIZE_T], Fiddle::TYPE_VOIDP)
+  memset.call(Fiddle.malloc(bytes), 1, bytes)
+end
+
 def make(objects)
   Array.new(objects / 8) do |number|
     [Item.new(number, "text #{number}", { number => "tag #{number}" }), ["x" * 200], number * 1.5]
@@ -108,6 +118,7 @@ def say_peers(own, files, peers)
 end
 
 kept = make(OBJECTS)
+fill_up
 GC.start
 peers = PEERS.keys.select { |peer| installed?(peer) }
 graph # the first one reads what memscope needs to know of this Ruby
