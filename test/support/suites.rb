@@ -28,9 +28,9 @@ module Suites
   # Tests of what another Ruby alone may change, in less than a minute: what memscope knows about Ruby's internals, and
   # what relies on that.
   OF_RUBY = files("test/{memscope,ruby_heap,census,snapshot,purge,loading}_test.rb",
-                  "test/{purge,ruby_heap}/*_test.rb", "test/ruby/census_test.rb",
+                  "test/{purge,ruby_heap}/*_test.rb", "test/ruby/{census,heap_references,named_references}_test.rb",
                   "test/engine/sampling/*_test.rb",
-                  "test/acceptance/{closed_sum,compaction,trap,fork,doctor}_test.rb")
+                  "test/acceptance/{closed_sum,compaction,trap,fork,doctor,heap_graph,heap_hostile}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.
   SMOKE = files("test/acceptance/smoke_test.rb")

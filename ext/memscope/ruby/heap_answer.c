@@ -624,8 +624,8 @@ static bool answer_in_child(void *argument, int answer) {
     struct memscope_scratch scratch;
     struct memscope_statm statm;
 
-    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
-        return false;
+    if ((child->found.status = memscope_scratch_open(&scratch)) != MEMSCOPE_OK)
+        return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
     if (memscope_statm_read(&statm) != MEMSCOPE_OK)
         statm.resident_bytes = UINT64_MAX;
     memscope_heap_answer(child->question, child->listing, &scratch, child->room, &child->found);

@@ -46,16 +46,15 @@ static size_t slots_of(const struct memscope_heap_listing *listing) {
 uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
     const struct memscope_heap_page *page;
     size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(&references->pages, object);
-    uintptr_t offset, first;
+    uint32_t slot;
 
     if (at == MEMSCOPE_NO_PAGE)
         return MEMSCOPE_NO_NODE;
     page = &references->pages.listing->pages[at];
-    first = page->start + page->slots_offset;
-    offset = object - first;
-    if (object < first || offset / page->slot_bytes >= page->slot_count)
+    if (object < page->start + page->slots_offset)
         return MEMSCOPE_NO_NODE;
-    return references->first_nodes[at] + (uint32_t)(offset / page->slot_bytes);
+    slot = (uint32_t)(object - page->start - page->slots_offset) / (uint32_t)page->slot_bytes;
+    return slot < page->slot_count ? references->first_nodes[at] + slot : MEMSCOPE_NO_NODE;
 }
 
 VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {

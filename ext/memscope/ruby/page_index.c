@@ -3,7 +3,7 @@
 #include <string.h>
 
 static void add(struct memscope_page_index *index, size_t page) {
-    uintptr_t number = index->listing->pages[page].start / index->listing->page_bytes;
+    uintptr_t number = index->listing->pages[page].start >> index->page_shift;
     size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
 
     while (index->table[place] != 0)
@@ -17,7 +17,8 @@ bool memscope_page_index_open(struct memscope_page_index *index, const struct me
 
     while (size < listing->count * 2)
         size *= 2;
-    *index = (struct memscope_page_index){.listing = listing, .mask = size - 1};
+    *index = (struct memscope_page_index){
+        .listing = listing, .mask = size - 1, .page_shift = (unsigned)__builtin_ctzll(listing->page_bytes)};
     index->table = memscope_scratch_take(scratch, size * sizeof *index->table);
     if (index->table == NULL)
         return false;

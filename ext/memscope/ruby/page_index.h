@@ -14,6 +14,7 @@ struct memscope_page_index {
     const struct memscope_heap_listing *listing;
     uint32_t *table; /* in scratch */
     size_t mask;
+    unsigned page_shift; /* log2 of listing->page_bytes */
 };
 
 /* False if there is no memory. Both listing and scratch must outlive the index. */
@@ -22,11 +23,11 @@ bool memscope_page_index_open(struct memscope_page_index *index, const struct me
 
 /* The page's place in the listing, for any address on the page; MEMSCOPE_NO_PAGE if it is not listed. */
 static inline size_t memscope_page_of(const struct memscope_page_index *index, uintptr_t address) {
-    uintptr_t number = address / index->listing->page_bytes;
+    uintptr_t number = address >> index->page_shift;
     size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
 
     for (; index->table[place] != 0; place = (place + 1) & index->mask)
-        if (index->listing->pages[index->table[place] - 1].start == number * index->listing->page_bytes)
+        if (index->listing->pages[index->table[place] - 1].start == number << index->page_shift)
             return index->table[place] - 1;
     return MEMSCOPE_NO_PAGE;
 }

@@ -162,6 +162,7 @@ static _Noreturn void live(memscope_forked_work *work, void *argument, int answe
     offer_to_the_oom_killer();
     leave_no_core();
     setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE);
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); /* Ruby forbids huge pages to its process, and so to this one */
     prctl(PR_SET_NAME, "memscope");
     _exit(work(argument, answer) ? 0 : 1);
 }
@@ -232,6 +233,12 @@ static void reap(struct memscope_forked_child *child) {
     memscope_descriptor_close(child->answer);
 }
 
+/* At the deadline, the child's own timer may end it before this thread notices the time. */
+static enum memscope_forked_progress ended(struct memscope_forked_child *child) {
+    memscope_forked_child_end(child);
+    return ns_of(CLOCK_MONOTONIC) < child->deadline_ns ? MEMSCOPE_FORKED_ENDED : MEMSCOPE_FORKED_TOO_SLOW;
+}
+
 enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,
                                                             size_t size, size_t *received) {
     while (*received < size) {
@@ -250,10 +257,8 @@ enum memscope_forked_progress memscope_forked_child_receive(struct memscope_fork
         count = read(child->answer, (char *)bytes + *received, size - *received);
         if (count < 0 && errno == EINTR)
             return MEMSCOPE_FORKED_INTERRUPTED;
-        if (count <= 0) {
-            memscope_forked_child_end(child);
-            return MEMSCOPE_FORKED_ENDED;
-        }
+        if (count <= 0)
+            return ended(child);
         *received += (size_t)count;
     }
     reap(child);

@@ -72,6 +72,21 @@ static VALUE host_deny_madvise(VALUE self) {
     return answer(SYS_madvise, SECCOMP_RET_ERRNO | EPERM);
 }
 
+/* Host.deny_fork!(errno) -> nil: every fork of a process that has no exit signal fails so. */
+static VALUE host_deny_fork(VALUE self, VALUE error) {
+    struct sock_filter instructions[] = {
+        LOAD(nr),
+        SKIP_UNLESS(SYS_clone, 3),
+        LOAD(args[0]),
+        SKIP_UNLESS(0, 1),
+        ANSWER(SECCOMP_RET_ERRNO | (NUM2UINT(error) & SECCOMP_RET_DATA)),
+        ANSWER(SECCOMP_RET_ALLOW),
+    };
+
+    install_filter(instructions, sizeof instructions / sizeof *instructions);
+    return Qnil;
+}
+
 /* Host.lock_memory! -> true; false if this process may not lock so much. */
 static VALUE host_lock_memory(VALUE self) {
     return mlockall(MCL_CURRENT) == 0 ? Qtrue : Qfalse;
@@ -123,6 +138,7 @@ void init_kernel(VALUE host) {
     rb_define_singleton_method(host, "forbid_process_vm_readv!", host_forbid_process_vm_readv, 0);
     rb_define_singleton_method(host, "deny_memfd_create!", host_deny_memfd_create, 0);
     rb_define_singleton_method(host, "deny_madvise!", host_deny_madvise, 0);
+    rb_define_singleton_method(host, "deny_fork!", host_deny_fork, 1);
     rb_define_singleton_method(host, "lock_memory!", host_lock_memory, 0);
     rb_define_singleton_method(host, "block_break!", host_block_break, 0);
     rb_define_singleton_method(host, "pin", host_pin, 1);

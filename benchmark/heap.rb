@@ -1,0 +1,144 @@
+# frozen_string_literal: true
+
+# Memscope.heap_graph of one heap, from the call to the answer, against what Ruby has for the same questions: a file by
+# ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. And for how long it stops
+# Ruby, against one bare fork of this process and the end of a garbage collection that is under way. All in one run, in
+# turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are installed
+# into PEERS=tmp/peers; of one that cannot be, the line says "not run".
+#
+# The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
+
+require_relative "floor/floor"
+require "memscope"
+require "objspace"
+
+OBJECTS = Integer(ENV.fetch("OBJECTS", "5000000"))
+ROUNDS = Integer(ENV.fetch("ROUNDS", "9"))
+READERS = Integer(ENV.fetch("READERS", "1"))
+GIGABYTES = Float(ENV.fetch("GIGABYTES", "1"))
+FORK = Floor.function("fork", "floor_fork", [], Fiddle::TYPE_LONG_LONG)
+FASTER = 25 # than dump_all and heapy
+PAUSE = 1.2 # times the floor
+CHILD_BYTES = 120 # an object
+# On an idle machine, at 1 GB and two million objects.
+PAUSE_MS = 25
+PEERS_HOME = File.expand_path(ENV.fetch("PEERS", "tmp/peers"))
+PEERS = {
+  "heapy" => ["#{PEERS_HOME}/bin/heapy", "read", "%s"],
+  "sheap" => [RbConfig.ruby, "-rsheap", "-e", "Sheap::Heap.new(ARGV.first).inverse_references", "%s"]
+}.freeze
+
+Item = Struct.new(:number, :text, :tags)
+
+# Memory of no object, up to a resident size of GIGABYTES: a fork takes longer the more of it there is.
+def fill_up
+  bytes = (GIGABYTES * 1e9).to_i - Memscope.rss
+  return unless bytes.positive?
+
+  memset = Fiddle::Function.new(Fiddle::Handle::DEFAULT["memset"],
+                                [Fiddle::TYPE_VOIDP, Fiddle::TYPE_INT, Fiddle::TYPE_SIZE_T], Fiddle::TYPE_VOIDP)
+  memset.call(Fiddle.malloc(bytes), 1, bytes)
+end
+
+def make(objects)
+  Array.new(objects / 8) do |number|
+    [Item.new(number, "text #{number}", { number => "tag #{number}" }), ["x" * 200], number * 1.5]
+  end
+end
+
+# Without the Bundler of this process.
+def outside(*command)
+  environment = %w[RUBYOPT RUBYLIB BUNDLE_GEMFILE].to_h { |name| [name, nil] }
+  system(environment.merge("GEM_HOME" => PEERS_HOME, "GEM_PATH" => PEERS_HOME), *command, out: File::NULL)
+end
+
+def installed?(peer)
+  outside("gem", "list", "--exact", "--installed", peer) || outside("gem", "install", "--no-document", peer)
+end
+
+# The CPU time of this process and of all children that it has waited for, in seconds.
+def cpu_seconds = Process.times.sum
+
+# Seconds, and seconds of CPU time.
+def spent(&)
+  cpu = cpu_seconds
+  [Floor.time(&) / 1e9, cpu_seconds - cpu]
+end
+
+# What it takes to write a file of all objects, its size, and what each peer takes to read it.
+def read_by_others(peers)
+  Dir.mktmpdir do |directory|
+    path = File.join(directory, "heap.json")
+    dump = spent { File.open(path, "w") { |file| ObjectSpace.dump_all(output: file) } }
+    reads = peers.to_h do |peer|
+      command = PEERS.fetch(peer).map { |part| part == "%s" ? path : part }
+      [peer, spent { outside(*command) || abort("#{peer} failed") }]
+    end
+    [dump, File.size(path), reads]
+  end
+end
+
+def bare_fork_ms = FORK.call / 1e6
+
+# The milliseconds that GC.disable takes: it finishes a collection that has marked, but not swept.
+def finish_ms
+  GC.start(immediate_sweep: false)
+  spent { GC.disable }.first * 1000
+ensure
+  GC.enable
+end
+
+# A graph during a collection, what it took, and, in milliseconds, for how long Ruby was stopped, a bare fork and the
+# end of such a collection.
+def graph
+  finish = finish_ms
+  before = bare_fork_ms
+  GC.start(immediate_sweep: false)
+  found = nil
+  took = spent { found = Memscope.heap_graph }
+  found.reachable_count || abort("no answer: #{found.reasons}")
+  [found, took, found.cost.gvl_us / 1000.0, (before + bare_fork_ms) / 2, finish]
+end
+
+def median_of(rows) = rows.transpose.map { |column| Floor.median(column) }
+
+def say_peers(own, files, peers)
+  dump = median_of(files.map(&:first))
+  puts format("dump_all %<dump>.2f s, %<size>.0f MB", dump: dump.first, size: files.first[1] / 1e6)
+  PEERS.keys.map do |peer|
+    next puts("#{peer}: not run (cannot be installed)") unless peers.include?(peer)
+
+    totals = median_of(files.map { |_, _, reads| reads.fetch(peer) }).zip(dump).map(&:sum)
+    ratio, cpu_ratio = totals.zip(own).map { |theirs, ours| theirs / ours }
+    goal = peer == "heapy" ? FASTER : "none"
+    Floor.say("dump_all + #{peer}", ratio, "times a graph", goal)
+    Floor.say("", cpu_ratio, "times its CPU time", goal)
+    peer != "heapy" || ratio >= FASTER
+  end
+end
+
+kept = make(OBJECTS)
+fill_up
+GC.start
+peers = PEERS.keys.select { |peer| installed?(peer) }
+graph # the first one reads what memscope needs to know of this Ruby
+graphs = []
+files = []
+[ROUNDS, READERS].max.times do |round|
+  graphs << graph if round < ROUNDS
+  files << read_by_others(peers) if round < READERS
+end
+found = graphs.last.first
+objects = found.reachable_count + found.garbage_count
+own = median_of(graphs.map { |row| row[1] })
+puts format("%<objects>d objects, RSS %<rss>.2f GB: heap_graph %<wall>.3f s, %<each>.0f ns of CPU time an object",
+            objects: objects, rss: Memscope.rss / 1e9, wall: own.first, each: own.last * 1e9 / objects)
+passed = say_peers(own, files, peers)
+pause, bare, finish = median_of(graphs.map { |row| row.last(3) })
+puts format("paused %<pause>.1f ms; a bare fork %<bare>.1f ms, the end of a collection %<finish>.1f ms",
+            pause: pause, bare: bare, finish: finish)
+ratio = Floor.median(graphs.map { |row| row[2] / row.last(2).sum })
+Floor.say("pause", ratio, "times those", PAUSE)
+Floor.say("pause", pause - finish, "ms without the collection", "#{PAUSE_MS} at 1 GB, 2 M objects, idle")
+Floor.say("child", found.child_bytes.to_f / objects, "B an object", CHILD_BYTES)
+exit passed.none?(false) && ratio <= PAUSE && found.child_bytes <= CHILD_BYTES * objects && kept.size.positive?

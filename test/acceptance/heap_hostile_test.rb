@@ -1,0 +1,286 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# A heap graph or a census in a process that makes it hard: an answer or a clear reason, and nothing is left behind.
+#
+# `rake battery:heap` takes a thousand graphs in a row, and has each allocation run a full collection, not a minor one.
+class HeapHostileTest < MemscopeTest
+  parallelize_me!
+
+  def self.waits? = false
+
+  LONG = ENV.key?("GRAPHS")
+  GRAPHS = Integer(ENV.fetch("GRAPHS", "20"))
+
+  # The 2,000 orders are to be found by each graph.
+  PROLOGUE = <<~RUBY
+    require "json"
+    require "objspace"
+
+    class Order; def initialize(number) = @text = "order \#{number}"; end
+    module Bus; ORDERS = Array.new(2_000) { |number| Order.new(number) }; end
+    Memscope.rss # opens a file that stays open
+
+    def graph(**options) = Memscope.heap_graph(paths_to: Order, top: 1, **options)
+
+    # Of any kind.
+    def children = Dir["/proc/self/task/*/children"].sum { |path| File.read(path).split.size }
+    def files = Dir.children("/proc/self/fd").size
+    def answer(**found) = puts(JSON.generate({ children: children }.merge(found)))
+
+    # What a graph found, or why it found nothing.
+    def found(graph)
+      return graph.reasons.transform_values(&:to_s) unless graph.reachable_count
+
+      [graph.target_count, graph.paths.first.to_s]
+    end
+
+    def orders(census) = census.total_count ? census.classes.find { |row| row.name == "Order" }.count : census.reasons
+
+    # In a thread, which waits for an object that takes so long to tell its size.
+    def held_for(seconds)
+      $slow = Host.sized(1, (seconds * 1_000_000_000).to_i)
+      before = children
+      asking = Thread.new { graph }
+      sleep 0.002 until children > before
+      asking
+    end
+  RUBY
+
+  FOUND = [2_000, "Bus::ORDERS → Array → Order"].freeze
+
+  def ask(script, **options) = child_json("#{PROLOGUE}\n#{script}", requires: ["memscope_test"], **options)
+
+  def assert_nothing_left(answer) = assert_equal(0, answer["children"], answer)
+
+  def refute_answered(graph, reason)
+    assert_kind_of Hash, graph
+    assert_match reason, graph["reachable_count"]
+  end
+
+  # ---- while Ruby is busy with its heap ----
+
+  def test_under_gc_stress
+    answer = ask(<<~RUBY, timeout: 300)
+      GC.stress = #{LONG ? true : 3} # 3: no major collection, and lazy sweeping
+      asked = [graph, graph(in: :process), Memscope.census]
+      GC.stress = false
+      answer(graphs: asked.first(2).map { |one| found(one) }, orders: orders(asked.last))
+    RUBY
+
+    assert_equal [FOUND] * 2, answer["graphs"]
+    assert_equal 2_000, answer["orders"]
+    assert_nothing_left answer
+  end
+
+  both_allocators "beside threads that allocate, and compaction" do |preload|
+    answer = ask(<<~RUBY, preload: preload)
+      GC.auto_compact = true if #{Memscope::Purge.missing[:compact].nil?}
+      stop = false
+      busy = Array.new(3) { Thread.new { kept = []; kept = (kept << ["text \#{kept.size}"] * 3).last(500) until stop } }
+      asked = Array.new(4) { |round| [graph(in: round.odd? ? :process : :fork), Memscope.census] }
+      GC.compact if GC.respond_to?(:auto_compact) && GC.auto_compact
+      stop = true
+      busy.each(&:join)
+      answer(graphs: asked.map { |one, _| found(one) }.uniq, orders: asked.map { |_, one| orders(one) }.uniq,
+             alive: Bus::ORDERS.map(&:class).uniq.size)
+    RUBY
+
+    assert_equal [FOUND], answer["graphs"]
+    assert_equal [2_000], answer["orders"]
+    assert_equal 1, answer["alive"]
+    assert_nothing_left answer
+  end
+
+  def test_beside_a_ractor
+    answer = ask(<<~RUBY, ruby_args: ["-W:no-experimental"])
+      ractor = Ractor.new { Ractor.receive }
+      graphs = [graph, graph(in: :process)].map { |one| found(one) }
+      census = orders(Memscope.census)
+      answer(graphs: graphs, census: census)
+      $stdout.flush
+      exit!(ractor ? 0 : 1)
+    RUBY
+
+    answer["graphs"].each { |graph| refute_answered(graph, /other Ractors are alive: references/) }
+    assert_match(/other Ractors are alive/, answer["census"]["total_count"])
+    assert_nothing_left answer
+  end
+
+  # ---- a child that ends early ----
+
+  both_allocators "a child that is killed, one too slow, and one that nobody waits for" do |preload|
+    answer = ask(<<~RUBY, preload: preload)
+      require "timeout"
+      before = files
+      asking = held_for(8)
+      Process.kill(:KILL, Dir["/proc/self/task/*/children"].map { |path| File.read(path) }.join(" ").to_i)
+      killed = found(asking.value)
+      slow = found(graph(deadline: 0.2))
+      raised = begin
+        Timeout.timeout(0.2) { graph }
+      rescue Timeout::Error => error
+        error.class.name
+      end
+      held_for(8).kill.join
+      $slow = nil
+      GC.start
+      answer(killed: killed, slow: slow, raised: raised, files: files - before)
+    RUBY
+
+    refute_answered answer["killed"], /the child ended before its answer/
+    refute_answered answer["slow"], /the child took longer than 0\.2 s/
+    assert_equal "Timeout::Error", answer["raised"]
+    assert_equal 0, answer["files"]
+    assert_nothing_left answer
+  end
+
+  # ---- a system that refuses ----
+
+  # The limit of processes does not apply to root.
+  def test_no_more_processes
+    answer = ask(<<~RUBY)
+      if Process.uid.zero?
+        Process::GID.change_privilege(65_534)
+        Process::UID.change_privilege(65_534)
+      end
+      Process.setrlimit(:NPROC, 0)
+      before = files
+      answer(forked: found(graph), inside: found(graph(in: :process)), files: files - before)
+    RUBY
+
+    refute_answered answer["forked"], /no child could be forked: a limit of processes is reached/
+    assert_equal FOUND, answer["inside"]
+    assert_equal 0, answer["files"]
+  end
+
+  { EPERM: "refused by the kernel", ENOMEM: "no scratch memory" }.each do |error, reason|
+    define_method("test_a_fork_that_fails_with_#{error}") do
+      answer = ask("Host.deny_fork!(Errno::#{error}::Errno); answer(forked: found(graph), gc: GC.disable)")
+
+      refute_answered answer["forked"], /no child could be forked: .*#{reason}/
+      refute answer["gc"], "GC is enabled again"
+    end
+  end
+
+  # With more and more address space: reasons first, then answers, and nothing that is raised.
+  both_allocators "without address space" do |preload|
+    answer = ask(<<~RUBY, preload: preload)
+      graph
+      GC.start
+      mapped = File.read("/proc/self/statm").split.first.to_i * 4096
+      asked = [24, 48, 66, 70, 80, 100, 1_000].map do |mebibytes|
+        Process.setrlimit(:AS, mapped + (mebibytes << 20), Process::RLIM_INFINITY)
+        [found(graph), orders(Memscope.census)]
+      end
+      answer(graphs: asked.map(&:first), censuses: asked.map(&:last))
+    RUBY
+    refused, answered = answer["graphs"].partition { |one| one.is_a?(Hash) }
+
+    assert_equal answer["graphs"], refused + answered, "more room helps"
+    assert_operator refused.size, :>=, 2
+    refused.each { |graph| refute_answered(graph, /no (scratch )?memory/) }
+    assert_equal [FOUND], answered.uniq
+    assert_equal 2_000, answer["censuses"].last
+    assert_nothing_left answer
+  end
+
+  # ---- a host with ways of its own ----
+
+  # As Unicorn's master; and libraries that run code around a fork, as gRPC does.
+  def test_the_host_sees_nothing_of_children
+    skip_without "fiddle"
+    answer = ask(<<~RUBY)
+      require "fiddle"
+      around = []
+      register = Fiddle::Handle::DEFAULT["__register_atfork"] rescue nil
+      before_fork = Fiddle::Closure::BlockCaller.new(Fiddle::TYPE_VOID, []) { around << :atfork }
+      register &&= Fiddle::Function.new(register, [Fiddle::TYPE_VOIDP] * 4, Fiddle::TYPE_INT)
+      register&.call(before_fork, nil, nil, nil)
+      Process.singleton_class.prepend(Module.new { define_method(:_fork) { around << :ruby; super() } })
+      trapped = 0
+      trap(:CHLD) { trapped += 1 }
+      waited = Queue.new
+      waiting = Thread.new { loop { waited << (Process.wait(-1) rescue nil); sleep 0.001 } }
+      graphs = Array.new(10) { found(graph) }.uniq
+      waiting.kill.join
+      answer(graphs: graphs, around: around.uniq, trapped: trapped, status: $?.inspect,
+             waited: Array.new(waited.size) { waited.pop }.compact)
+    RUBY
+
+    assert_equal [FOUND], answer["graphs"]
+    assert_equal [[], 0, "nil", []], answer.values_at("around", "trapped", "status", "waited")
+    assert_nothing_left answer
+  end
+
+  # All that is left without a parent becomes its child.
+  def test_as_the_first_process
+    skip "only root can make a PID namespace" unless Process.uid.zero?
+    skip "no PID namespaces here" unless system("unshare", "--pid", "--fork", "--mount-proc", "true", err: File::NULL)
+
+    script = "#{PROLOGUE}\ngraphs = Array.new(3) { found(graph) }.uniq; answer(pid: $$, graphs: graphs)"
+    answer = ChildProcess.run_command("unshare", "--pid", "--fork", "--mount-proc", *ChildProcess.ruby,
+                                      "-rmemscope", "-rmemscope_test", "-e", script).json
+
+    assert_equal [1, [FOUND]], answer.values_at("pid", "graphs")
+    assert_nothing_left answer
+  end
+
+  # A response after which the connection is closed, a pipe to a command, and a lock end when the host lets go of them.
+  both_allocators "what the host closes ends while the child is held" do |preload|
+    answer = ask(<<~RUBY, preload: preload)
+      require "socket"
+      require "tempfile"
+      server = TCPServer.new("127.0.0.1", 0)
+      client = TCPSocket.new("127.0.0.1", server.addr[1])
+      connection = server.accept
+      command = IO.popen(["cat"], "r+")
+      locked = Tempfile.create("lock")
+      locked.flock(File::LOCK_EX)
+      asking = held_for(6)
+      start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      connection.write("HTTP/1.1 200 OK\\r\\nConnection: close\\r\\n\\r\\nbody")
+      connection.close
+      body = client.read.lines.last
+      command.write("through cat")
+      command.close_write
+      through = command.read
+      locked.close
+      free = File.open(locked.path) { |file| file.flock(File::LOCK_EX | File::LOCK_NB) }
+      seconds = Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
+      meanwhile = children
+      asking.kill.join
+      command.close
+      File.unlink(locked.path)
+      answer(read: [body, through, free], seconds: seconds, meanwhile: meanwhile)
+    RUBY
+
+    assert_equal ["body", "through cat", 0], answer["read"]
+    assert_operator answer["seconds"], :<, 4
+    assert_equal 2, answer["meanwhile"], "cat and the child"
+    assert_nothing_left answer
+  end
+
+  # ---- many ----
+
+  both_allocators "many in a row leak nothing" do |preload|
+    skip_under_sanitizer
+    answer = ask(<<~RUBY, preload: preload, timeout: 60 + GRAPHS)
+      def left
+        GC.start
+        [files, File.foreach("/proc/self/maps").count, Memscope.process_memory.uss_bytes]
+      end
+      3.times { graph; Memscope.census; left }
+      before = left
+      #{GRAPHS}.times { graph; Memscope.census }
+      answer(before: before, after: left)
+    RUBY
+    files, maps, bytes = answer["after"].zip(answer["before"]).map { |after, before| after - before }
+
+    assert_equal 0, files
+    assert_operator maps, :<=, 20
+    assert_operator bytes, :<=, 2 << 20
+    assert_nothing_left answer
+  end
+end
