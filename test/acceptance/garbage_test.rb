@@ -76,7 +76,7 @@ class GarbageTest < MemscopeTest
     assert_in_delta read["lost"], read["unshared"], 2 * MEBIBYTE
   end
 
-  # A dry run cannot predict what gc frees and later levers return; it says so. With --gc, it can.
+  # A dry run marks in a forked child what gc would free, so it predicts the trim after it: as much as --gc makes it.
   def test_a_dry_run
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])
@@ -88,8 +88,9 @@ class GarbageTest < MemscopeTest
     RUBY
     plain, collected = read["predicted"]
 
-    assert_match(/Up to [\d.]+ MiB in use may be garbage, which gc frees/, read["plain"].gsub(/\s+/, " "))
+    refute_match(/may be garbage/, read["plain"])
     assert_match(/Garbage was collected first, in/, read["collected"])
-    assert_operator collected, :>, plain + (20 * MEBIBYTE)
+    assert_operator plain, :>, 20 * MEBIBYTE
+    assert_in_delta collected, plain, collected / 5
   end
 end

@@ -10,7 +10,7 @@ class EngineSymbolsTest < MemscopeTest
   parallelize_me!
 
   SOURCES = %w[elf/symbols.c elf/functions.c elf/elf_reading.c elf/shared_objects.c base/scratch.c base/own_memory.c
-               base/status.c].freeze
+               base/descriptors.c base/status.c].freeze
   OFFSETS = [0, 15, 16, 31, 32, 63, 64, 127, 128, 191].freeze
   WHOLE = %w[outer+0 outer+15 inner+0 inner+15 outer+32 outer+63].freeze
   EXPORTED = %w[outer+0 outer+15 outer+16 outer+31 outer+32 outer+63].freeze

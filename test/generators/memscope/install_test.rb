@@ -39,7 +39,7 @@ class GeneratorTest < MemscopeTest
     out = succeed(application.run("bin/rails", "--tasks", "memscope")).out
     found = succeed(application.run("bin/rails", "runner", SEEN, env: { "RAILS_ENV" => "production" })).out
 
-    assert_equal %w[arenas census doctor metrics purge report size_classes], out.scan(/^\S+ memscope:(\w+)/).flatten
+    assert_equal %w[arenas census doctor heap metrics purge report size_classes], out.scan(/^\S+ memscope:(\w+)/).flatten
     assert_equal "[false, nil, true]", found.lines.last.chomp
   end
 

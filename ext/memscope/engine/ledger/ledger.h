@@ -58,7 +58,8 @@ struct memscope_ledger {
     struct memscope_mappings mappings;
     struct memscope_ledger_owner *owners; /* sorted by the mapping's address */
     size_t owner_count;
-    const struct memscope_claim *claim_list; /* sorted and disjoint; what the kernel names, such as [heap], is in none */
+    const struct memscope_claim
+        *claim_list; /* sorted and disjoint; what the kernel names, such as [heap], is in none */
     size_t claim_count;
     uint64_t unmapped_bytes; /* resident outside every listed mapping: mapped after the list was read */
 
