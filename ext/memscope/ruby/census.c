@@ -5,11 +5,9 @@
 #include "ruby/heap_pins.h"
 #include "ruby/ruby_private.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* The rest of the extension is compiled for its size. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -25,24 +23,14 @@
 /* ---- what it takes --------------------------------------------------------------------------------------------- */
 
 /* Nanoseconds of a thousand slots: first as measured on an idle machine, then what the last census took. */
-static _Atomic(uint64_t) ns_of_1000_slots = 12000;
-/* Fewer say little about a thousand. */
-#define TELLING_SLOTS 100000
+static memscope_slot_rate ns_of_1000_slots = 12000;
 
-static void learn(const struct memscope_census *census) {
-    if (census->slots >= TELLING_SLOTS && census->spent_ns >= census->slots / 1000) /* a coarse clock may say 0 */
-        atomic_store(&ns_of_1000_slots, census->spent_ns / (census->slots / 1000));
+void memscope_census_took(const struct memscope_census *census) {
+    memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
 }
 
 uint64_t memscope_census_predicted_ns(uint64_t slots) {
-    return slots * atomic_load(&ns_of_1000_slots) / 1000;
-}
-
-static uint64_t thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+    return memscope_slot_rate_predict(&ns_of_1000_slots, slots);
 }
 
 /* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
@@ -286,7 +274,6 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
         if (!visit_page(pass, page, &all, &old))
             return false;
         add_page(pass, page->slot_bytes, &all, &old);
-        pass->census->slots += page->slot_count;
     }
     return true;
 }
@@ -487,7 +474,7 @@ static bool name_rows(struct pass *pass) {
 void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
                           struct memscope_census *census) {
     struct pass pass = {.scratch = scratch, .census = census};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     size_t used = scratch->used;
 
     memset(census, 0, sizeof *census);
@@ -496,8 +483,9 @@ void memscope_census_take(const struct memscope_heap_listing *listing, struct me
         census->refusal = "no_memory";
     memscope_heap_held_close(&pass.held);
     census->scratch_bytes = scratch->used - used;
-    census->spent_ns = thread_ns() - start;
-    learn(census);
+    census->slots = listing->slots;
+    census->spent_ns = memscope_thread_ns() - start;
+    memscope_census_took(census);
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
@@ -539,18 +527,7 @@ enum memscope_status memscope_census_child_start(struct memscope_census_child *c
     memscope_scratch_inherit(pages, true);
     status = memscope_forked_child_start(&child->process, take_and_answer, child, -1, DEADLINE_MS);
     memscope_scratch_inherit(pages, false);
-    if (status == MEMSCOPE_OK)
-        memscope_fork_took(child->process.cpu_ns);
     return status;
-}
-
-enum memscope_forked_progress memscope_census_child_receive(struct memscope_census_child *child) {
-    enum memscope_forked_progress progress =
-        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
-
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
-        learn(&child->found);
-    return progress;
 }
 
 void memscope_census_child_end(struct memscope_census_child *child) {

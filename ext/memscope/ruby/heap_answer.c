@@ -7,16 +7,13 @@
 #include "ruby/heap_references.h"
 #include "ruby/named_references.h"
 
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* Of address space. A thousand rows of each list, with paths, take a tenth. */
 #define ROOM_BYTES ((size_t)64 << 20)
 
-static _Atomic(uint64_t) ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
-#define TELLING_SLOTS 100000
+static memscope_slot_rate ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
 
 struct work {
     const struct memscope_heap_question *question;
@@ -544,37 +541,19 @@ static enum memscope_status answer_all(struct work *work) {
     return answer_holders(work);
 }
 
-static uint64_t thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
-static uint64_t slots_of(const struct memscope_heap_listing *listing) {
-    uint64_t slots = 0;
-
-    for (size_t page = 0; page < listing->count; page++)
-        slots += listing->pages[page].slot_count;
-    return slots;
-}
-
-static void learn(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
-    uint64_t slots = slots_of(listing);
-
-    if (slots >= TELLING_SLOTS && answer->spent_ns >= slots / 1000) /* a coarse clock may say 0 */
-        atomic_store(&ns_of_1000_slots, answer->spent_ns / (slots / 1000));
+void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
+    memscope_slot_rate_learn(&ns_of_1000_slots, listing->slots, answer->spent_ns);
 }
 
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots) {
-    return slots * atomic_load(&ns_of_1000_slots) / 1000;
+    return memscope_slot_rate_predict(&ns_of_1000_slots, slots);
 }
 
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_answer_room *room,
                           struct memscope_heap_answer *answer) {
     struct work work = {.question = question, .room = room, .answer = answer};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     enum memscope_status status;
 
     memset(answer, 0, sizeof *answer);
@@ -586,14 +565,14 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
     memscope_dominators_close(&work.dominators);
     memscope_shortest_paths_close(&work.paths);
     memscope_heap_references_close(&work.references);
-    answer->spent_ns = thread_ns() - start;
-    learn(listing, answer);
+    answer->spent_ns = memscope_thread_ns() - start;
+    memscope_heap_answer_took(listing, answer);
 }
 
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer) {
     struct work work = {.question = question, .room = room, .answer = answer, .dump = dump};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     enum memscope_status status;
 
     memset(answer, 0, sizeof *answer);
@@ -604,7 +583,7 @@ void memscope_heap_answer_of_dump(const struct memscope_heap_question *question,
     *dump->graph = work.references.graph; /* names may have moved */
     memscope_dominators_close(&work.dominators);
     memscope_shortest_paths_close(&work.paths);
-    answer->spent_ns = thread_ns() - start;
+    answer->spent_ns = memscope_thread_ns() - start;
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
@@ -640,18 +619,7 @@ enum memscope_status memscope_answer_child_start(struct memscope_answer_child *c
     memscope_scratch_inherit(pages, true);
     status = memscope_forked_child_start(&child->process, answer_in_child, child, -1, deadline_ms);
     memscope_scratch_inherit(pages, false);
-    if (status == MEMSCOPE_OK)
-        memscope_fork_took(child->process.cpu_ns);
     return status;
-}
-
-enum memscope_forked_progress memscope_answer_child_receive(struct memscope_answer_child *child) {
-    enum memscope_forked_progress progress =
-        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
-
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
-        learn(child->listing, &child->found);
-    return progress;
 }
 
 void memscope_answer_child_end(struct memscope_answer_child *child) {
