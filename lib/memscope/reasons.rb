@@ -59,6 +59,7 @@ module Memscope
       dump_unread: "the dump could not be read: %s",
       dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
       dump_cut: "the dump was cut: its last line has no end",
+      dump_lacks_objects: "%d references lead to objects that are not in the dump",
       dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
       census_beside_ractors: "other Ractors are alive: objects cannot be walked",
@@ -77,6 +78,7 @@ module Memscope
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
       walk_left_out: "left out, since a walk of the heap stops Ruby for about %d ms and a child cannot make it (%s): " \
                      "Memscope.ruby_heap and Memscope.ledger(objects: true) walk it all the same",
+      objects_saturated: "at least: each of the %d objects of 4 GiB and more counts as 4 GiB",
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
       # The ledger.

@@ -205,6 +205,9 @@ void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE
     else if (file->reader.unreadable_lines > 0)
         memscope_hash_set(reasons, key,
                           memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines)));
+    else if (file->reader.missing_references > 0)
+        memscope_hash_set(reasons, key,
+                          memscope_reason_of("dump_lacks_objects", ULL2NUM(file->reader.missing_references)));
 }
 
 void memscope_dump_file_close(struct memscope_dump_file *file) {

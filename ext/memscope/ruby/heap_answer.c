@@ -94,10 +94,13 @@ static enum memscope_status answer_classes(struct work *work) {
     if (status != MEMSCOPE_OK)
         return status;
     answer->retained = class_rows(work, rows, answer->retained_count);
+    answer->retained_count = answer->retained == NULL ? 0 : answer->retained_count;
     status = memscope_garbage_by_class(graph, &work->paths, rows, top, &answer->garbage_class_count);
-    if (status == MEMSCOPE_OK)
-        answer->garbage_classes = class_rows(work, rows, answer->garbage_class_count);
-    return status;
+    if (status != MEMSCOPE_OK)
+        return status;
+    answer->garbage_classes = class_rows(work, rows, answer->garbage_class_count);
+    answer->garbage_class_count = answer->garbage_classes == NULL ? 0 : answer->garbage_class_count;
+    return MEMSCOPE_OK;
 }
 
 static void answer_roots(struct work *work) {
@@ -524,6 +527,14 @@ static enum memscope_status find_shortest_paths(struct work *work) {
     return memscope_shortest_paths_find(&work->paths, &work->references.graph, &search);
 }
 
+static uint64_t count_saturated(const struct memscope_heap_graph *graph) {
+    uint64_t count = 0;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++)
+        count += graph->bytes[node] == UINT32_MAX;
+    return count;
+}
+
 /* The graph is there. */
 static enum memscope_status answer_all(struct work *work) {
     enum memscope_status status = find_shortest_paths(work);
@@ -539,6 +550,7 @@ static enum memscope_status answer_all(struct work *work) {
     answer_roots(work);
     work->answer->reachable = work->paths.reachable;
     work->answer->garbage = work->paths.garbage;
+    work->answer->saturated_count = count_saturated(&work->references.graph);
     work->answer->reference_count = work->references.graph.edge_count;
     work->answer->held = work->references.held;
     return answer_holders(work);

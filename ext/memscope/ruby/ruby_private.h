@@ -330,6 +330,18 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_UNTYPED_DATA(object) NULL
 #endif
 
+/*
+ * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; 4.1dev keeps that to itself. Its tables
+ * have their bins and their entries in one block (st.c).
+ */
+#if RUBY_API_VERSION_CODE < 40100
+#define MEMSCOPE_KNOWS_PATTERNS 1
+#define MEMSCOPE_BINS_OF_TABLE(table) ((table)->bins)
+#else
+#define MEMSCOPE_KNOWS_PATTERNS 0
+#define MEMSCOPE_BINS_OF_TABLE(table) NULL
+#endif
+
 /* Whether what is no plain object has variables in a table of the VM; from 4.0 on they are in an imemo_fields. */
 #if RUBY_API_VERSION_CODE < 40000
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
