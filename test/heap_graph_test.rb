@@ -64,6 +64,22 @@ class HeapGraphTest < MemscopeTest
                   ["one BasicObject", 1, "HELD → Array [0] → BasicObject"]], found
   end
 
+  # Before Ruby 3.3, whoever asks for the address of a young Array's elements moves them by malloc.
+  def test_young_arrays_stay_where_they_are
+    skip_without "fiddle"
+    moved = child_json(<<~RUBY, requires: %w[json fiddle])
+      class Order; end
+      GC.disable
+      KEPT = [Array.new(10) { Order.new }]
+      words = -> { Fiddle::Pointer.new(Fiddle.dlwrap(KEPT.first))[0, 40].unpack("Q*") }
+      before = words.()
+      paths = Memscope.heap_graph(paths_to: Order, in: :process).paths.map(&:to_s)
+      puts JSON.generate(moved: words.() != before, paths: paths)
+    RUBY
+
+    assert_equal({ "moved" => false, "paths" => ["KEPT → Array ×2 → Order"] }, moved)
+  end
+
   def test_duplicate_strings_are_counted_and_not_shown
     graph = child_json(<<~RUBY, requires: %w[json])
       KEPT = Array.new(500) { "secret content " * 20 } + Array.new(10) { |n| "unlike \#{n} " * 20 }

@@ -87,7 +87,9 @@ module Memscope
         path = File.path(path)
         whole = nil
         File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, 0o600) do |file|
-          whole = take(yield(file), path, format)
+          result = yield(file)
+          file.close # may be where a write fails
+          whole = take(result, path, format)
         ensure
           File.unlink(path) unless whole
         end

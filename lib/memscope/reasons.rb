@@ -100,8 +100,8 @@ module Memscope
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
-      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem, as exact but slower",
-      own_memory_unread: "memfd: %s; /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are unattributed",
+      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, as exact but slower",
+      own_memory_unread: "memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
       pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
       pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping: in a mapping of several " \
                         "owners, bytes without a certain owner are unattributed",

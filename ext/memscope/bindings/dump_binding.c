@@ -231,7 +231,7 @@ static void *write_out(void *argument) {
 
 /* Not interrupted: a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.dump.sizes = MEMSCOPE_SIZES_OF_GLIBC;
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* whose malloc they are of is not known */
     conversion->file.dump.time_ns = now_since_1970();
     conversion->file.dump.pid = 1;
     if (memscope_dump_output_open(&conversion->output, conversion->to))

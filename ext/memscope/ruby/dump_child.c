@@ -128,7 +128,6 @@ static enum memscope_status prepare(struct source *source, const struct memscope
     source->dump.sizes = child->sizes;
     source->dump.pid = (uint32_t)getppid();
     source->dump.time_ns = child->time_ns;
-    source->dump.process = child->process;
     return source->places != NULL && describe_modules(source) && number_slots(source) ? MEMSCOPE_OK
                                                                                       : MEMSCOPE_NO_MEMORY;
 }

@@ -27,7 +27,6 @@ struct memscope_dump_child {
     int file; /* open for writing, in the parent */
     enum memscope_size_rule sizes;
     uint64_t time_ns;
-    const char *process;
     unsigned deadline_ms;
 
     struct memscope_forked_child child;
