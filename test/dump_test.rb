@@ -44,12 +44,11 @@ class DumpTest < MemscopeTest
     end
   end
 
-  # Bytes are rounded up to glibc's sizes.
   def assert_same_objects(expected, objects)
     assert_equal expected.objects.keys.sort, objects.keys.sort
     expected.objects.each do |number, entry|
       assert_equal entry.references, objects[number].references, entry
-      assert_includes entry.bytes..(entry.bytes + 24), objects[number].bytes
+      assert_equal entry.bytes, objects[number].bytes
       assert_equal entry.label, objects[number].label if entry.label && !entry.label.start_with?("Singleton")
     end
   end

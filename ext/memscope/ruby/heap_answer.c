@@ -298,7 +298,8 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count,
+/* ranked: those whose ends retain most come first, not those of the first nodes. */
+static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count, bool ranked,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
     const struct memscope_path_question question = {.graph = &work->references.graph,
@@ -306,6 +307,7 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
                                                     .dominators = &work->dominators,
                                                     .nodes = nodes,
                                                     .node_count = count,
+                                                    .ranked = ranked,
                                                     .namer = name_edge_of,
                                                     .context = work};
 
@@ -324,7 +326,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
     struct memscope_alike_paths alike;
     struct memscope_paths_found found;
-    enum memscope_status status = find_paths(work, &holder->node, 1, &alike, 1, &found);
+    enum memscope_status status = find_paths(work, &holder->node, 1, false, &alike, 1, &found);
 
     *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
                                                  .held = pile->held,
@@ -394,7 +396,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
     struct memscope_paths_found found;
     enum memscope_status status =
-        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, alike, top, &found);
+        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, suspects == NULL, alike, top, &found);
 
     if (status == MEMSCOPE_OK) {
         answer->paths = take(work, found.alike_count, sizeof *answer->paths);
