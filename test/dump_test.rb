@@ -184,9 +184,10 @@ class DumpTest < MemscopeTest
   # Names of formats are added to those of the dump.
   def test_a_dump_of_many_classes
     in_directory do |directory|
-      File.write("#{directory}/heap.json", (1..5000).map { |number|
+      lines = (1..5000).map do |number|
         %({"address":"0x#{(8 * number).to_s(16)}", "type":"CLASS", "class":"0x8", "name":"Shop::Class#{number}"}\n)
-      }.join)
+      end
+      File.write("#{directory}/heap.json", lines.join)
 
       assert_equal 5000, Dump.convert("#{directory}/heap.json", "#{directory}/heap.pftrace").objects
       assert_equal 5000, Dump.convert("#{directory}/heap.json", "#{directory}/heap.heapsnapshot").objects

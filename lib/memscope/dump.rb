@@ -12,8 +12,9 @@ module Memscope
   #
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
   # constants and variables, which are code; a program that makes such names from data shows them. Sizes are rounded up
-  # to those that the allocator has; in a dump that was converted, they are as they were. An object is known by its distance from BasicObject in the heap, the same in each
-  # dump of one process; after an object has gone, another one may have its place.
+  # to those that the allocator has; in a dump that was converted, they are as they were. An object is known by its
+  # distance from BasicObject in the heap, the same in each dump of one process; after an object has gone, another one
+  # may have its place.
   class Dump < Reading
     # Nothing was written; the message says why.
     class Failed < StandardError; end

@@ -80,7 +80,8 @@ struct memscope_heap_page_header {
 /*
  * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
  * mark functions; allocates nothing. Must not run during a GC or while other Ractors are alive. Exported from 3.1 to
- * 4.1dev.
+ * 4.1dev, where it frees call caches of a class that have become invalid: in a forked child, that waits for its
+ * deadline if another thread held malloc's lock at the fork.
  */
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);

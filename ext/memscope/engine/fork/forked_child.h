@@ -9,9 +9,7 @@
  * closes them. A timer kills it at its deadline.
  *
  * Another thread may have held any lock at the fork, so the work allocates by mmap (base/scratch.h) and never by
- * malloc, calls no Ruby method, and only reads: nothing is swept, finalised or freed. One exception is Ruby's:
- * in 4.1dev, rb_objspace_reachable_objects_from frees the call caches of a class that have become invalid. If that
- * waits for a lock of malloc's, the deadline ends the child.
+ * malloc, calls no Ruby method, and only reads: nothing is swept, finalised or freed.
  */
 #ifndef MEMSCOPE_FORKED_CHILD_H
 #define MEMSCOPE_FORKED_CHILD_H
