@@ -64,6 +64,22 @@ class HeapGraphTest < MemscopeTest
                   ["one BasicObject", 1, "HELD → Array [0] → BasicObject"]], found
   end
 
+  # Before Ruby 3.3, whoever asks for the address of a young Array's elements moves them by malloc.
+  def test_young_arrays_stay_where_they_are
+    skip_without "fiddle"
+    moved = child_json(<<~RUBY, requires: %w[json fiddle])
+      class Order; end
+      GC.disable
+      KEPT = [Array.new(10) { Order.new }]
+      words = -> { Fiddle::Pointer.new(Fiddle.dlwrap(KEPT.first))[0, 40].unpack("Q*") }
+      before = words.()
+      paths = Memscope.heap_graph(paths_to: Order, in: :process).paths.map(&:to_s)
+      puts JSON.generate(moved: words.() != before, paths: paths)
+    RUBY
+
+    assert_equal({ "moved" => false, "paths" => ["KEPT → Array ×2 → Order"] }, moved)
+  end
+
   # Strings are everywhere: what holds most of them is not at the first of their addresses.
   def test_paths_that_hold_most_come_first
     graph = Memscope::HeapGraph.from_h(child_json(<<~RUBY, requires: %w[json memscope]))

@@ -12,8 +12,9 @@ module Memscope
   #
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
   # constants and variables, which are code; a program that makes such names from data shows them. Sizes are rounded up
-  # to those that the allocator has. An object is known by its distance from BasicObject in the heap, the same in each
-  # dump of one process; after an object has gone, another one may have its place.
+  # to those that the allocator has; in a dump that was converted, they are as they were. An object is known by its
+  # distance from BasicObject in the heap, the same in each dump of one process; after an object has gone, another one
+  # may have its place.
   class Dump < Reading
     # Nothing was written; the message says why.
     class Failed < StandardError; end
@@ -87,7 +88,9 @@ module Memscope
         path = File.path(path)
         whole = nil
         File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, 0o600) do |file|
-          whole = take(yield(file), path, format)
+          result = yield(file)
+          file.close # may be where a write fails
+          whole = take(result, path, format)
         ensure
           File.unlink(path) unless whole
         end

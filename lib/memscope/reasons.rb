@@ -59,6 +59,7 @@ module Memscope
       dump_unread: "the dump could not be read: %s",
       dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
       dump_cut: "the dump was cut: its last line has no end",
+      dump_lacks_objects: "%d references lead to objects that are not in the dump",
       dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
       census_beside_ractors: "other Ractors are alive: objects cannot be walked",
@@ -77,6 +78,7 @@ module Memscope
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
       walk_left_out: "left out, since a walk of the heap stops Ruby for about %d ms and a child cannot make it (%s): " \
                      "Memscope.ruby_heap and Memscope.ledger(objects: true) walk it all the same",
+      objects_saturated: "at least: each of the %d objects of 4 GiB and more counts as 4 GiB",
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
       # The ledger.
@@ -98,8 +100,8 @@ module Memscope
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
-      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem, as exact but slower",
-      own_memory_unread: "memfd: %s; /proc/self/mem: %s; arenas, mmapped blocks and thread stacks are unattributed",
+      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, as exact but slower",
+      own_memory_unread: "memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
       pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
       pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping: in a mapping of several " \
                         "owners, bytes without a certain owner are unattributed",

@@ -176,6 +176,9 @@ void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE
     else if (file->reader.unreadable_lines > 0)
         memscope_hash_set(reasons, key,
                           memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines)));
+    else if (file->reader.missing_references > 0)
+        memscope_hash_set(reasons, key,
+                          memscope_reason_of("dump_lacks_objects", ULL2NUM(file->reader.missing_references)));
 }
 
 void memscope_dump_file_close(struct memscope_dump_file *file) {
@@ -199,7 +202,7 @@ static void *write_out(void *argument) {
 
 /* Not interrupted: a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.dump.sizes = MEMSCOPE_SIZES_OF_GLIBC;
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* whose malloc they are of is not known */
     conversion->file.dump.time_ns = now_since_1970();
     conversion->file.dump.pid = 1;
     if (memscope_dump_output_open(&conversion->output, conversion->to))

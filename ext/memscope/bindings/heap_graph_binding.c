@@ -311,15 +311,20 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
 }
 
 static VALUE reasons_hash(const struct graph_scan *scan) {
+    static const char *const keys[] = {"reachable_count", "garbage_count", "retained"};
     VALUE reasons = rb_hash_new();
 
     if (!NIL_P(scan->refusal))
         memscope_hash_set(reasons, "reachable_count", scan->refusal);
     else
         memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
+    if (scan->answer.saturated_count > 0)
+        memscope_hash_set(reasons, "reachable_bytes",
+                          memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
     if (scan->of_file && NIL_P(scan->refusal)) {
         memscope_set_reason(reasons, "paths", "dump_without_names");
-        memscope_dump_file_set_reasons(&scan->file, reasons, "reachable_count");
+        for (size_t index = 0; index < sizeof keys / sizeof keys[0]; index++)
+            memscope_dump_file_set_reasons(&scan->file, reasons, keys[index]);
     } else if (!scan->of_file && !scan->constants_named) {
         memscope_set_reason(reasons, "paths", "constants_unnamed");
     }

@@ -511,6 +511,14 @@ static enum memscope_status find_shortest_paths(struct work *work) {
     return memscope_shortest_paths_find(&work->paths, &work->references.graph, &search);
 }
 
+static uint64_t count_saturated(const struct memscope_heap_graph *graph) {
+    uint64_t count = 0;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++)
+        count += graph->bytes[node] == UINT32_MAX;
+    return count;
+}
+
 /* The graph is there. */
 static enum memscope_status answer_all(struct work *work) {
     enum memscope_status status = find_shortest_paths(work);
@@ -526,6 +534,7 @@ static enum memscope_status answer_all(struct work *work) {
     answer_roots(work);
     work->answer->reachable = work->paths.reachable;
     work->answer->garbage = work->paths.garbage;
+    work->answer->saturated_count = count_saturated(&work->references.graph);
     work->answer->reference_count = work->references.graph.edge_count;
     work->answer->held = work->references.held;
     return answer_holders(work);

@@ -87,10 +87,10 @@ static void add_root(const char *category, VALUE object, void *data) {
 
 bool memscope_may_be_finalizers(VALUE object) {
     if (RB_BUILTIN_TYPE(object) != RUBY_T_ARRAY || RBASIC_CLASS(object) != 0 || RARRAY_LEN(object) < 2 ||
-        !RB_INTEGER_TYPE_P(rb_array_const_ptr(object)[0]))
+        !RB_INTEGER_TYPE_P(RARRAY_AREF(object, 0)))
         return false;
     for (long index = 1; index < RARRAY_LEN(object); index++)
-        if (RB_SPECIAL_CONST_P(rb_array_const_ptr(object)[index]))
+        if (RB_SPECIAL_CONST_P(RARRAY_AREF(object, index)))
             return false;
     return true;
 }

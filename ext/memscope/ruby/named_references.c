@@ -185,12 +185,10 @@ static void tell_element(const struct naming *naming, VALUE element, long index)
 
 /* An Array that shares the elements of another refers to that one only. */
 static void tell_elements(const struct naming *naming, VALUE array) {
-    const VALUE *elements = rb_array_const_ptr(array);
-
     if (!RB_FL_TEST_RAW(array, RARRAY_EMBED_FLAG) && RB_FL_TEST_RAW(array, RUBY_ELTS_SHARED))
         return;
     for (long index = 0; index < RARRAY_LEN(array); index++)
-        tell_element(naming, elements[index], index);
+        tell_element(naming, RARRAY_AREF(array, index), index);
 }
 
 static void tell_members(const struct naming *naming, VALUE structure) {

@@ -32,13 +32,14 @@ static uintptr_t word(VALUE object, size_t index) {
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
 
 static void show_table(const struct showing *showing, const st_table *table, bool inside) {
-    size_t entries = ((size_t)1 << table->entry_power) * 3 * sizeof(st_data_t), all = st_memsize(table);
+    const void *bins = MEMSCOPE_BINS_OF_TABLE(table);
+    size_t all = st_memsize(table) - sizeof *table;
+    size_t entries = bins == NULL ? all : ((size_t)1 << table->entry_power) * 3 * sizeof(st_data_t);
 
     if (!inside)
         show(showing, table, sizeof *table);
     show(showing, table->entries, entries);
-    if (table->bins != NULL)
-        show(showing, table->bins, all > sizeof *table + entries ? all - sizeof *table - entries : 0);
+    show(showing, bins, all - entries);
 }
 
 /* Variables are an array of values, or a table where there were too many shapes. */
@@ -117,7 +118,8 @@ static bool show_bignum(const struct showing *showing, VALUE number) {
     return true;
 }
 
-static void show_match(const struct showing *showing, VALUE match) {
+#if MEMSCOPE_KNOWS_PATTERNS
+static bool show_match(const struct showing *showing, VALUE match) {
 #ifdef RMATCH_EXT
     const rb_matchext_t *found = RMATCH_EXT(match);
 #else
@@ -125,26 +127,37 @@ static void show_match(const struct showing *showing, VALUE match) {
 
     show(showing, found, sizeof *found);
     if (found == NULL)
-        return;
+        return true;
 #endif
     show(showing, found->regs.beg, (size_t)found->regs.allocated * sizeof *found->regs.beg);
     show(showing, found->regs.end, (size_t)found->regs.allocated * sizeof *found->regs.end);
     show(showing, found->char_offset, (size_t)found->char_offset_num_allocated * sizeof *found->char_offset);
+    return true;
 }
 
 /* Of its names, and of what the options of a pattern add, nothing. */
-static void show_regexp(const struct showing *showing, VALUE regexp) {
+static bool show_regexp(const struct showing *showing, VALUE regexp) {
     const struct re_pattern_buffer *pattern = RREGEXP(regexp)->ptr;
 
     show(showing, pattern, sizeof *pattern);
     if (pattern == NULL)
-        return;
+        return true;
     show(showing, pattern->p, pattern->alloc);
     show(showing, pattern->exact, 0);
     show(showing, pattern->int_map, 0);
     show(showing, pattern->int_map_backward, 0);
     show(showing, pattern->repeat_range, 0);
+    return true;
 }
+#else
+static bool show_match(const struct showing *showing, VALUE match) {
+    return false;
+}
+
+static bool show_regexp(const struct showing *showing, VALUE regexp) {
+    return false;
+}
+#endif
 
 /* Variables of what is no plain object. */
 static bool show_generic_variables(const struct showing *showing, VALUE object) {
@@ -223,11 +236,9 @@ static bool show_own(const struct showing *showing, VALUE object) {
     case RUBY_T_BIGNUM:
         return show_bignum(showing, object);
     case RUBY_T_MATCH:
-        show_match(showing, object);
-        return true;
+        return show_match(showing, object);
     case RUBY_T_REGEXP:
-        show_regexp(showing, object);
-        return true;
+        return show_regexp(showing, object);
     case RUBY_T_FILE:
         show(showing, RFILE(object)->fptr, 0);
         return RFILE(object)->fptr == NULL;

@@ -80,7 +80,8 @@ struct memscope_heap_page_header {
 /*
  * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
  * mark functions; allocates nothing. Must not run during a GC or while other Ractors are alive. Exported from 3.1 to
- * 4.1dev.
+ * 4.1dev, where it frees call caches of a class that have become invalid: in a forked child, that waits for its
+ * deadline if another thread held malloc's lock at the fork.
  */
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
@@ -328,6 +329,18 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #else
 #define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) RUBY_NEVER_FREE
 #define MEMSCOPE_UNTYPED_DATA(object) NULL
+#endif
+
+/*
+ * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; 4.1dev keeps that to itself. Its tables
+ * have their bins and their entries in one block (st.c).
+ */
+#if RUBY_API_VERSION_CODE < 40100
+#define MEMSCOPE_KNOWS_PATTERNS 1
+#define MEMSCOPE_BINS_OF_TABLE(table) ((table)->bins)
+#else
+#define MEMSCOPE_KNOWS_PATTERNS 0
+#define MEMSCOPE_BINS_OF_TABLE(table) NULL
 #endif
 
 /* Whether what is no plain object has variables in a table of the VM; from 4.0 on they are in an imemo_fields. */

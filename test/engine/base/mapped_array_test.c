@@ -1,8 +1,11 @@
 #include "../expect.h"
 #include "base/mapped_array.h"
 
-#include <stdint.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void test_grows_and_keeps(void) {
     uint32_t *array = memscope_array_map(1000, sizeof *array);
@@ -21,6 +24,39 @@ static void test_grows_and_keeps(void) {
     memscope_array_unmap(array);
 }
 
+/* The flag of the mapping that the array lies in, in smaps: "hg" asks for huge pages, "nh" forbids them. */
+static bool is_flagged(const void *array, const char *flag) {
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    bool here = false, found = false;
+    uintptr_t start, end;
+    char line[512];
+
+    while (smaps != NULL && fgets(line, sizeof line, smaps) != NULL)
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2)
+            here = (uintptr_t)array >= start && (uintptr_t)array < end;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            found = strstr(line, flag) != NULL;
+    if (smaps != NULL)
+        fclose(smaps);
+    return found;
+}
+
+/* A host keeps its own way; a forked child takes huge pages, but not for what is hardly written. */
+static void test_huge_pages(void) {
+    void *before = memscope_array_map(8 << 20, 1), *sparse, *after;
+
+    memscope_array_prefer_huge_pages();
+    sparse = memscope_array_map_sparse(8 << 20, 1);
+    after = memscope_array_map(8 << 20, 1);
+    EXPECT(before != NULL && sparse != NULL && after != NULL);
+    EXPECT(!is_flagged(before, " hg") && !is_flagged(sparse, " hg"));
+    if (access("/sys/kernel/mm/transparent_hugepage", R_OK) == 0 && access("/proc/self/smaps", R_OK) == 0)
+        EXPECT(is_flagged(after, " hg"));
+    memscope_array_unmap(before);
+    memscope_array_unmap(sparse);
+    memscope_array_unmap(after);
+}
+
 static void test_refuses_what_cannot_be(void) {
     EXPECT(memscope_array_map(SIZE_MAX, 1) == NULL);
     EXPECT(memscope_array_map(SIZE_MAX / 4, 8) == NULL);
@@ -31,5 +67,6 @@ static void test_refuses_what_cannot_be(void) {
 int main(void) {
     test_grows_and_keeps();
     test_refuses_what_cannot_be();
+    test_huge_pages();
     return 0;
 }

@@ -169,6 +169,20 @@ static void leaves_out_what_it_cannot_understand(void) {
     memscope_objspace_reader_close(&reading.reader);
 }
 
+/* More names than there was room for: the graph's arrays of them move. */
+static void keeps_names_that_are_added(void) {
+    struct reading reading;
+    char text[8192], name[16];
+
+    read_text(&reading, text, join(text));
+    for (int added = 0; added < 20000; added++)
+        memscope_names_add(&reading.graph.names, name, (size_t)sprintf(name, "added%d", added));
+    EXPECT(is_named(&reading, reading.graph.node_class[3], "imemo_env") && reading.graph.names.count > 20000);
+    memscope_objspace_reader_close(&reading.reader);
+    EXPECT(reading.graph.names.text == NULL);
+    memscope_objspace_reader_close(&reading.reader);
+}
+
 /* A line that is longer than what is read at a time. */
 static void reads_a_long_line(void) {
     static char text[3 << 20];
@@ -208,6 +222,7 @@ int main(void) {
     numbers_slots_and_names_modules();
     tolerates_a_cut();
     leaves_out_what_it_cannot_understand();
+    keeps_names_that_are_added();
     reads_a_long_line();
     reads_a_pipe_and_says_what_fails();
     return 0;

@@ -18,15 +18,27 @@ static bool size_mapping(size_t count, size_t item_size, size_t *size) {
     return true;
 }
 
-static void *map(size_t size) {
+static bool prefers_huge_pages;
+
+void memscope_array_prefer_huge_pages(void) {
+    prefers_huge_pages = true;
+}
+
+#if defined(MADV_HUGEPAGE) && defined(MADV_NOHUGEPAGE)
+#define ADVICE (prefers_huge_pages ? MADV_HUGEPAGE : MADV_NORMAL)
+#define ADVICE_FOR_SPARSE MADV_NOHUGEPAGE
+#else
+#define ADVICE MADV_NORMAL
+#define ADVICE_FOR_SPARSE MADV_NORMAL
+#endif
+
+static void *map(size_t size, int advice) {
     char *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (base == MAP_FAILED)
         return NULL;
-#ifdef MADV_HUGEPAGE
-    if (size >= LARGE)
-        madvise(base, size, MADV_HUGEPAGE); /* by the kernel's default, this asks for them; it may refuse */
-#endif
+    if (size >= LARGE && advice != MADV_NORMAL)
+        madvise(base, size, advice); /* by the kernel's default, this asks for them; it may refuse */
     *(size_t *)base = size;
     return base + HEADER;
 }
@@ -34,7 +46,13 @@ static void *map(size_t size) {
 void *memscope_array_map(size_t count, size_t item_size) {
     size_t size;
 
-    return size_mapping(count, item_size, &size) ? map(size) : NULL;
+    return size_mapping(count, item_size, &size) ? map(size, ADVICE) : NULL;
+}
+
+void *memscope_array_map_sparse(size_t count, size_t item_size) {
+    size_t size;
+
+    return size_mapping(count, item_size, &size) ? map(size, ADVICE_FOR_SPARSE) : NULL;
 }
 
 void *memscope_array_grow(void *array, size_t count, size_t item_size) {
@@ -52,7 +70,7 @@ void *memscope_array_grow(void *array, size_t count, size_t item_size) {
     *(size_t *)base = size;
     return base + HEADER;
 #else
-    char *larger = map(size);
+    char *larger = map(size, ADVICE);
 
     if (larger == NULL)
         return NULL;

@@ -13,6 +13,12 @@
 /* Zeroed, aligned to 64 bytes; the caller's until unmapped. NULL if the kernel refuses. */
 void *memscope_array_map(size_t count, size_t item_size);
 
+/* The same for one of which little will be written, here and there: huge pages would make it much larger. */
+void *memscope_array_map_sparse(size_t count, size_t item_size);
+
+/* From now on, large arrays in this process have huge pages: for a forked child, whose memory is gone soon. */
+void memscope_array_prefer_huge_pages(void);
+
 /* Room for count items, the new ones zeroed. It may move. NULL if the kernel refuses: the array is then as it was. */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 

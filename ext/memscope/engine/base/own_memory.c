@@ -29,9 +29,24 @@ static bool read_through_window(const struct memscope_own_memory *memory, uintpt
     return true;
 }
 
+/* The pipe is empty before and after. It takes what it has room for, and whole pages before one that cannot be read. */
+static bool read_through_pipe(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
+    for (size_t done = 0; done < size;) {
+        size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;
+        long written = syscall(SYS_write, memory->pipe_in, address + done, wanted);
+
+        if (written <= 0 || read(memory->descriptor, into + done, (size_t)written) != written)
+            return false;
+        done += (size_t)written;
+    }
+    return true;
+}
+
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size) {
     if (memory->window != NULL)
         return read_through_window(memory, address, into, size);
+    if (memory->pipe_in >= 0)
+        return read_through_pipe(memory, address, into, size);
     return pread(memory->descriptor, into, size, (off_t)address) == (ssize_t)size;
 }
 
@@ -70,15 +85,32 @@ static enum memscope_status open_file_of_memory(struct memscope_own_memory *memo
     return reads(memory) ? MEMSCOPE_OK : MEMSCOPE_IO;
 }
 
+/* Neither a limit on files nor who may look into this process applies to it. */
+static enum memscope_status open_pipe(struct memscope_own_memory *memory) {
+    int ends[2];
+
+    if (!memscope_descriptors_of_pipe(ends))
+        return memscope_status_of_errno(errno);
+    memory->descriptor = ends[0];
+    memory->pipe_in = ends[1];
+    if (fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0)
+        return memscope_status_of_errno(errno);
+    return reads(memory) ? MEMSCOPE_OK : MEMSCOPE_IO;
+}
+
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory) {
     enum memscope_status status;
 
-    *memory = (struct memscope_own_memory){.descriptor = -1};
+    *memory = (struct memscope_own_memory){.descriptor = -1, .pipe_in = -1};
     memory->refusal = open_window(memory);
     if (memory->refusal == MEMSCOPE_OK)
         return MEMSCOPE_OK;
     memscope_own_memory_close(memory);
     status = open_file_of_memory(memory);
+    if (status == MEMSCOPE_OK)
+        return MEMSCOPE_OK;
+    memscope_own_memory_close(memory);
+    status = open_pipe(memory);
     if (status != MEMSCOPE_OK)
         memscope_own_memory_close(memory);
     return status;
@@ -89,8 +121,10 @@ void memscope_own_memory_close(struct memscope_own_memory *memory) {
         munmap((void *)memory->window, WINDOW_BYTES);
     if (memory->descriptor >= 0)
         memscope_descriptor_close(memory->descriptor);
+    if (memory->pipe_in >= 0)
+        memscope_descriptor_close(memory->pipe_in);
     memory->window = NULL;
-    memory->descriptor = -1;
+    memory->descriptor = memory->pipe_in = -1;
 }
 
 struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory) {
@@ -102,7 +136,7 @@ struct memscope_range memscope_own_memory_window(const struct memscope_own_memor
 #else
 
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory) {
-    *memory = (struct memscope_own_memory){.descriptor = -1, .refusal = MEMSCOPE_UNSUPPORTED};
+    *memory = (struct memscope_own_memory){.descriptor = -1, .pipe_in = -1, .refusal = MEMSCOPE_UNSUPPORTED};
     return MEMSCOPE_UNSUPPORTED;
 }
 

@@ -16,20 +16,24 @@
 #include "base/range.h"
 #include "base/status.h"
 
-/* A memfd and its mapping, or /proc/self/mem if the kernel or a sandbox refuses those. For one thread at a time. */
+/*
+ * A memfd and its mapping, or /proc/self/mem if the kernel or a sandbox refuses those, or a pipe if that is refused
+ * too. For one thread at a time.
+ */
 struct memscope_own_memory {
-    int descriptor;               /* of the memfd or of /proc/self/mem; -1 if neither can be used */
-    const char *window;           /* the memfd, mapped; NULL without one */
+    int descriptor;     /* of the memfd, of /proc/self/mem or of the pipe's end to read; -1 if there is none */
+    int pipe_in;        /* the pipe's other end; -1 without one */
+    const char *window; /* the memfd, mapped; NULL without one */
     enum memscope_status refusal; /* why there is no memfd; MEMSCOPE_OK when there is */
 };
 
-/* Fails if neither way works. Call memscope_own_memory_close in any case. */
+/* Fails if no way works. Call memscope_own_memory_close in any case. */
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory);
 void memscope_own_memory_close(struct memscope_own_memory *memory);
 
 /*
  * Reads all size bytes or returns false. Through the memfd, takes one system call per 64 KiB and twice the time of
- * memcpy; through /proc/self/mem, four times.
+ * memcpy; through /proc/self/mem, four times. The pipe takes two system calls.
  */
 bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size);
 

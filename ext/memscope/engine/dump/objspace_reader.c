@@ -9,6 +9,8 @@
 
 /* What is read at a time; a longer line makes it more. */
 #define PIECE ((size_t)1 << 20)
+/* No object has so many references that its line is longer. */
+#define LONGEST_LINE ((size_t)1 << 30)
 /* Between two calls, the caller looks whether it is to stop. */
 #define PIECES_OF_A_CALL 64
 /* {"address":"0x8","type":""}: fewer bytes make no object, nor a line of roots. */
@@ -207,6 +209,10 @@ static void take_last_line(struct memscope_objspace_reader *reader) {
 static bool read_piece(struct memscope_objspace_reader *reader) {
     ssize_t count;
 
+    if (reader->text_length > LONGEST_LINE) {
+        reader->status = MEMSCOPE_MALFORMED;
+        return false;
+    }
     if (!memscope_growing_array_reserve(&reader->text, reader->text_length + PIECE + MEMSCOPE_OBJSPACE_PADDING)) {
         reader->status = MEMSCOPE_NO_MEMORY;
         return false;
@@ -474,7 +480,11 @@ static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address
 static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, uint64_t to, uint64_t class_of_node) {
     const uint64_t *references = edges->reader->references.list;
     uint64_t all = edges->reader->reference_count;
+    bool is_imemo = ((const uint8_t *)edges->reader->types.list)[node] == (HAS_CLASS | MEMSCOPE_TYPE_IMEMO);
 
+    /* What Ruby 3.1 says is the class of an imemo need not be an object. */
+    if (is_imemo && find(edges->lookup, references[to - 1])->address == 0)
+        to--;
     for (uint64_t index = from; index < to; index++) {
         uint64_t address = references[index];
 
@@ -562,6 +572,7 @@ static void set_graph(struct memscope_objspace_reader *reader, const struct edge
     for (uint32_t category = 0; category < graph->category_count; category++)
         graph->categories[category] = reader->category_text[category];
     graph->names = reader->names;
+    reader->graph = graph;
 }
 
 static enum memscope_status resolve(struct memscope_objspace_reader *reader, struct memscope_heap_graph *graph,
@@ -616,5 +627,6 @@ void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
 
     for (size_t index = 0; index < sizeof arrays / sizeof *arrays; index++)
         memscope_growing_array_close(arrays[index]);
-    memscope_names_close(&reader->names);
+    memscope_names_close(reader->graph == NULL ? &reader->names : &reader->graph->names);
+    memset(reader, 0, sizeof *reader);
 }

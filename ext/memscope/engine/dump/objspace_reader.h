@@ -43,7 +43,8 @@ struct memscope_objspace_reader {
     uint64_t root_reference_count;
     char category_text[MEMSCOPE_ROOT_CATEGORIES][32];
 
-    struct memscope_names names; /* the graph's, while it is read */
+    struct memscope_names names;       /* until the graph has them */
+    struct memscope_heap_graph *graph; /* NULL until it is made */
     struct memscope_growing_array edge_names, ids, table;
 };
 
@@ -58,7 +59,8 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
 
 /*
  * Makes the graph, once, when all is read: half a second for five million objects. It lies in the reader's memory, and
- * so does what belongs to it in a dump. MALFORMED if there is no object in the file.
+ * so does what belongs to it in a dump. Names may be added to the graph, which stays where it is until the reader is
+ * closed. MALFORMED if there is no object in the file.
  */
 enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_reader *reader,
                                                     struct memscope_heap_graph *graph, struct memscope_heap_dump *dump);

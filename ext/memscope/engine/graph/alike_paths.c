@@ -46,7 +46,7 @@ struct path_scan {
 /* ---- Memory */
 
 static uint32_t *map_nodes(const struct path_scan *scan) {
-    return memscope_array_map(scan->graph->node_count, sizeof(uint32_t));
+    return memscope_array_map_sparse(scan->graph->node_count, sizeof(uint32_t));
 }
 
 static bool map_scan(struct path_scan *scan) {

@@ -29,7 +29,7 @@ static bool map_edges(struct memscope_graph_builder *builder, unsigned parts) {
     struct memscope_heap_graph *graph = builder->graph;
 
     graph->edges = memscope_array_map(builder->edges_reserved, sizeof *graph->edges);
-    builder->marks = memscope_array_map(graph->slot_count + 1, sizeof *builder->marks);
+    builder->marks = memscope_array_map_sparse(graph->slot_count + 1, sizeof *builder->marks);
     builder->roots = memscope_array_map(FIRST_ROOTS, sizeof *builder->roots);
     builder->roots_reserved = FIRST_ROOTS;
     if (graph->edges == NULL || builder->marks == NULL || builder->roots == NULL)

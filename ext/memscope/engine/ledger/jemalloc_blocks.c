@@ -32,12 +32,7 @@ static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const s
     return true;
 }
 
-/* Also resolves what the child asks by, whose first use would take a lock. */
-static bool find_utilization(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib) {
-    *mib = memscope_jemalloc_mib(jemalloc, "experimental.utilization.batch_query");
-    return mib->length != 0;
-}
-
+/* A name is resolved here, since a forked child must not: its first use takes a lock. */
 bool memscope_jemalloc_blocks_open(struct memscope_malloc_blocks *blocks) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
     struct memscope_mib keys[3], bins;
@@ -54,6 +49,7 @@ bool memscope_jemalloc_blocks_open(struct memscope_malloc_blocks *blocks) {
     for (; blocks->class_count < count; blocks->class_count++)
         if (!read_class(&jemalloc, keys, blocks->class_count, &blocks->classes[blocks->class_count]))
             return false;
+    blocks->batch_query = memscope_jemalloc_mib(&jemalloc, "experimental.utilization.batch_query");
     return true;
 }
 
@@ -126,7 +122,6 @@ struct forecast {
     struct memscope_malloc_blocks *blocks;
     struct memscope_blocks_returned *returned;
     struct memscope_jemalloc_binding jemalloc;
-    struct memscope_mib query;
     const void *addresses[BATCH];
     const struct memscope_slab *slabs[BATCH];
     size_t asked;
@@ -158,13 +153,14 @@ static void add_slab(struct forecast *forecast, size_t index, const struct utili
 }
 
 static void ask(struct forecast *forecast) {
+    const struct memscope_mib *query = &forecast->blocks->batch_query;
     struct utilization answers[BATCH];
     size_t length = forecast->asked * sizeof answers[0];
 
     if (forecast->asked == 0)
         return;
-    if (forecast->jemalloc.by_mib(forecast->query.parts, forecast->query.length, answers, &length,
-                                  (void *)forecast->addresses, forecast->asked * sizeof forecast->addresses[0]) != 0)
+    if (forecast->jemalloc.by_mib(query->parts, query->length, answers, &length, (void *)forecast->addresses,
+                                  forecast->asked * sizeof forecast->addresses[0]) != 0)
         forecast->unanswered = true;
     for (size_t index = 0; index < forecast->asked && !forecast->unanswered; index++)
         add_slab(forecast, index, &answers[index]);
@@ -238,7 +234,7 @@ enum memscope_status memscope_jemalloc_blocks_returned(struct memscope_malloc_bl
                                                        struct memscope_blocks_returned *returned) {
     struct forecast forecast = {.blocks = blocks, .returned = returned, .jemalloc = memscope_jemalloc_binding()};
 
-    if (!find_utilization(&forecast.jemalloc, &forecast.query))
+    if (blocks->batch_query.length == 0)
         return MEMSCOPE_UNSUPPORTED;
     returned->by_trim = (struct memscope_returned){blocks->doomed_runs.bytes, blocks->doomed_runs.bytes,
                                                    blocks->doomed_private_bytes, blocks->doomed_private_bytes};

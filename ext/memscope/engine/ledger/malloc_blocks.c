@@ -11,16 +11,24 @@
 
 /* ---- regions --------------------------------------------------------------------------------------------------- */
 
-/* Regions begin with whole units, and with whole words of the marks, so that no two share a word. */
+/* Of all regions; the units of each follow those of the one before. */
+static size_t count_units(const struct memscope_malloc_blocks *blocks) {
+    const struct memscope_malloc_region *last;
+
+    if (blocks->region_count == 0)
+        return 0;
+    last = &blocks->regions[blocks->region_count - 1];
+    return last->first_unit + (last->end - last->start) / blocks->unit_bytes;
+}
+
 static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end, bool is_chunk) {
-    const struct memscope_malloc_region *last = &blocks->regions[blocks->region_count - 1];
     struct memscope_malloc_region *added = memscope_scratch_extend(&blocks->list, sizeof *added);
 
     if (added == NULL)
         return false;
-    *added = (struct memscope_malloc_region){.start = start, .end = end, .is_chunk = is_chunk};
-    if (blocks->region_count++ > 0)
-        added->first_unit = last->first_unit + (last->end - last->start) / blocks->unit_bytes;
+    *added = (struct memscope_malloc_region){
+        .start = start, .end = end, .first_unit = count_units(blocks), .is_chunk = is_chunk};
+    blocks->region_count++;
     return true;
 }
 
@@ -140,13 +148,10 @@ static enum memscope_status find_private(struct memscope_malloc_blocks *blocks) 
 }
 
 static bool take_marks(struct memscope_malloc_blocks *blocks) {
-    const struct memscope_malloc_region *last = &blocks->regions[blocks->region_count - 1];
-    size_t units, words;
+    size_t units = count_units(blocks), words = units / 64 + 1;
 
-    if (blocks->region_count == 0)
+    if (units == 0)
         return true;
-    units = last->first_unit + (last->end - last->start) / blocks->unit_bytes;
-    words = units / 64 + 1;
     blocks->seen = memscope_scratch_take(&blocks->seen_memory, words * sizeof *blocks->seen);
     if (blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC) {
         blocks->doomed = memscope_scratch_take(&blocks->marks, words * sizeof *blocks->doomed);
