@@ -352,7 +352,8 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
     else
         memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
     if (scan->of_file && NIL_P(scan->refusal)) {
-        memscope_set_reason(reasons, "paths", "dump_without_names");
+        memscope_set_reason(reasons, "paths",
+                            scan->file.reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
         memscope_dump_file_set_reasons(&scan->file, reasons, "reachable_count");
     } else if (!scan->of_file && !scan->constants_named) {
         memscope_set_reason(reasons, "paths", "constants_unnamed");
