@@ -59,6 +59,7 @@ module Memscope
       dump_unread: "the dump could not be read: %s",
       dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
       dump_with_some_names: "a dump of memscope names constants and variables, but not global ones, indexes and keys",
+      class_without_objects: "there is no object of a class of that name",
       dump_cut: "the dump was cut: its last line has no end",
       dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",

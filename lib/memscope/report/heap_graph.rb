@@ -44,9 +44,7 @@ module Memscope
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
 
       def unreached
-        return "there is no object of a class of that name" unless @reading.unreachable_target_count&.positive?
-
-        "#{counted(@reading.unreachable_target_count, 'objects')} are garbage"
+        @reading.reasons[:target_count] || "#{counted(@reading.unreachable_target_count, 'objects')} are garbage"
       end
 
       def sought
