@@ -295,13 +295,14 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count,
+static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
     const struct memscope_path_question question = {.graph = &work->references.graph,
                                                     .paths = &work->paths,
                                                     .dominators = &work->dominators,
                                                     .nodes = nodes,
+                                                    .weights = weights,
                                                     .node_count = count,
                                                     .namer = name_edge_of,
                                                     .context = work};
@@ -321,7 +322,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
     struct memscope_alike_paths alike;
     struct memscope_paths_found found;
-    enum memscope_status status = find_paths(work, &holder->node, 1, &alike, 1, &found);
+    enum memscope_status status = find_paths(work, &holder->node, NULL, 1, &alike, 1, &found);
 
     *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
                                                  .held = pile->held,
@@ -384,14 +385,14 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
 }
 
 /* The paths that were asked for; those to suspects come with what each holds. */
-static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count,
-                                         const struct pile *piles, const struct memscope_suspect *suspects) {
+static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights,
+                                         size_t count, const struct pile *piles) {
     struct memscope_heap_answer *answer = work->answer;
     size_t top = work->question->top;
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
     struct memscope_paths_found found;
     enum memscope_status status =
-        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, alike, top, &found);
+        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, weights, count, alike, top, &found);
 
     if (status == MEMSCOPE_OK) {
         answer->paths = take(work, found.alike_count, sizeof *answer->paths);
@@ -404,11 +405,10 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
         uint32_t end = alike[index].steps[alike[index].step_count - 1].last;
 
         answer_path(work, &alike[index], &answer->paths[index]);
+        answer->paths[index].accumulated_bytes = alike[index].weight;
         for (size_t at = 0; piles != NULL && at < count; at++)
-            if (piles[at].node == end) {
+            if (piles[at].node == end)
                 answer->paths[index].held = piles[at].held;
-                answer->paths[index].accumulated_bytes = suspects[at].accumulated;
-            }
     }
     memscope_array_unmap(alike);
     return status;
@@ -447,7 +447,7 @@ static enum memscope_status answer_asked_paths(struct work *work) {
                 nodes[count++] = node;
     }
     if (count > 0)
-        status = answer_paths(work, nodes, count, NULL, NULL);
+        status = answer_paths(work, nodes, NULL, count, NULL);
     memscope_array_unmap(nodes);
     return status;
 }
@@ -455,10 +455,13 @@ static enum memscope_status answer_asked_paths(struct work *work) {
 static enum memscope_status answer_suspects(struct work *work, const struct memscope_suspect *suspects,
                                             const struct pile *piles, size_t count) {
     uint32_t nodes[MEMSCOPE_MOST_ROWS];
+    uint64_t weights[MEMSCOPE_MOST_ROWS];
 
-    for (size_t index = 0; index < count; index++)
+    for (size_t index = 0; index < count; index++) {
         nodes[index] = suspects[index].node;
-    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, count, piles, suspects);
+        weights[index] = suspects[index].accumulated;
+    }
+    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count, piles);
 }
 
 static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,
