@@ -274,6 +274,7 @@ module Memscope
         if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?
           body[:reasons][:target_count] = :class_without_objects
         end
+        body[:reasons][:names] = :names_from_code if body[:reachable_count]
         capture(body.update(paths_to: paths_to))
       end
 

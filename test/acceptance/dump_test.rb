@@ -92,12 +92,14 @@ class DumpAcceptanceTest < MemscopeTest
       converted = memscope("convert", path, "-o", "#{path}.heapsnapshot", "--json")
 
       assert_match(/Cart → Hash, holding 200 Cart/, heap.out)
+      assert_match(/\Amemscope \S+ · dump #{path}$/, heap.out)
+      refute_match(/pid|ruby \d/, heap.out + memscope("convert", path, "-o", "#{path}.pftrace").out)
       assert_equal "heapsnapshot", converted.json["format"]
       assert_equal 64, memscope("convert", path).status.exitstatus
       assert_equal 74, memscope("convert", path, "-o", "#{path}.heapsnapshot").status.exitstatus
       assert_equal 74, memscope("heap", __FILE__).status.exitstatus
       assert_match(/no dump was written: not in the documented form/,
-                   memscope("convert", __FILE__, "-o", "#{path}.pftrace").err)
+                   memscope("convert", __FILE__, "-o", "#{path}.perfetto-trace").err)
     end
   end
 

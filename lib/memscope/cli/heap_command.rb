@@ -15,6 +15,8 @@ module Memscope
         A forked child of the process follows all references between its objects: a
         second for a few million, in which the process goes on. Its memory, and the time
         for which the fork stops Ruby, are printed. No content of any object is shown.
+        What a class or an object retains is what would be free without it: its own
+        bytes, and those of all that only it leads to. These overlap.
         --paths-to prints who holds the instances of a class, not those of its
         subclasses; without it, paths lead to where memory has accumulated.
         With DUMP, a file that ObjectSpace.dump_all wrote, the same is printed of that.

@@ -27,6 +27,8 @@ module Memscope
 
       def sections = @reading.known? ? [lede, table] : []
 
+      def reasons = @reading.known? ? sentences : super
+
       def lede
         whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
                 "#{size(@reading.total_memsize_bytes)} with malloc"
@@ -63,6 +65,9 @@ module Memscope
     # What grew between two censuses, one row a line.
     class CensusGrowthPage < CensusPage
       private
+
+      # It was made of two readings, and not read.
+      def footer = []
 
       def lede
         ["  in #{format('%.1f', @reading.seconds)} s: #{signed(@reading.total_count)} objects, " \
