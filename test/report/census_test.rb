@@ -53,6 +53,13 @@ class CensusReportTest < MemscopeTest
     assert_match(/Garbage is counted in the earlier and the later census/, said)
   end
 
+  def test_growth_of_memscopes_own_classes_is_one_row_at_the_end
+    said = text(census(row("Memscope::A", 9, 5), row("Memscope::B", 8, 2), row("Order", 1, 1)) - census, limit: 1)
+
+    assert_match(/class\n.* Order\n +\+17\.0 .* \+7 .*  memscope's own classes$/, said)
+    refute_match(/Memscope::/, said)
+  end
+
   def test_an_unknown_census_says_why
     said = text(census(total_count: nil, reasons: { total_count: :census_beside_ractors }))
 

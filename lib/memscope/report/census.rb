@@ -20,10 +20,13 @@ module Memscope
         super(reading, **display)
         @by = by
         @limit = limit
-        @rows = reading.by(by)
+        @rows, @own = split(reading.by(by))
       end
 
       private
+
+      # The rows, and those that are summed up as memscope's own.
+      def split(rows) = [rows, []]
 
       def sections = @reading.known? ? [lede, table] : []
 
@@ -41,10 +44,9 @@ module Memscope
       def table
         shown = @rows.first(@limit)
         rest = @rows.drop(@limit)
-        rows = shown.map { |row| cells(row) }
-        rows << sums(rest) if rest.any?
-        heading, *lines = @page.table(headings, rows)
-        names = [*shown.map { |row| name(row) }, *(counted(rest.size, "others") if rest.any?)]
+        summed = { counted(rest.size, "others") => rest, "memscope's own classes" => @own }.reject { |_, rows| rows.empty? }
+        heading, *lines = @page.table(headings, [*shown.map { |row| cells(row) }, *summed.each_value.map { sums(_1) }])
+        names = [*shown.map { |row| name(row) }, *summed.keys]
         ["#{heading}  #{NAMES.fetch(@by)}",
          *lines.zip(names).map { |line, name| @page.cut("#{line}  #{name}", @page.width).rstrip }]
       end
@@ -65,6 +67,9 @@ module Memscope
     # What grew between two censuses, one row a line.
     class CensusGrowthPage < CensusPage
       private
+
+      # memscope loads code when it is first asked, and what it keeps is no growth of the program's.
+      def split(rows) = rows.partition { |row| !row.name.match?(/\AMemscope\b/) }
 
       # It was made of two readings, and not read.
       def footer = []
