@@ -328,6 +328,7 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     static const char *const reachable[] = {"reachable_count", "reachable_slot_bytes", "reachable_bytes"};
     static const char *const garbage[] = {"garbage_count", "garbage_slot_bytes", "garbage_bytes"};
     const struct memscope_heap_answer *found = &scan->answer;
+    uint64_t pause_us = scan->child.process.pause_ns / 1000;
     bool known = NIL_P(scan->refusal), forked = scan->child.process.pause_ns > 0;
 
     set_part(hash, reachable, &found->reachable, known);
@@ -339,8 +340,7 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(found) : Qnil);
     memscope_hash_set(hash, "walked_in",
                       known && !scan->of_file ? memscope_symbol(scan->in_process ? "process" : "child") : Qnil);
-    memscope_hash_set(hash, "pause_ms",
-                      known && forked ? rb_float_new((double)(scan->child.process.pause_ns / 1000) / 1000) : Qnil);
+    memscope_hash_set(hash, "pause_ms", known && forked ? rb_float_new((double)pause_us / 1000) : Qnil);
     memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
 }
 

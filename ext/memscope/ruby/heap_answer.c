@@ -295,6 +295,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
+/* Those paths first whose ends weigh most, or without weights retain most; not those of the first nodes. */
 static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
@@ -304,6 +305,7 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
                                                     .nodes = nodes,
                                                     .weights = weights,
                                                     .node_count = count,
+                                                    .ranked = true,
                                                     .namer = name_edge_of,
                                                     .context = work};
 

@@ -44,7 +44,8 @@ module Memscope
       def table
         shown = @rows.first(@limit)
         rest = @rows.drop(@limit)
-        summed = { counted(rest.size, "others") => rest, "memscope's own classes" => @own }.reject { |_, rows| rows.empty? }
+        summed = { counted(rest.size, "others") => rest, "memscope's own classes" => @own }
+        summed.delete_if { |_name, rows| rows.empty? }
         heading, *lines = @page.table(headings, [*shown.map { |row| cells(row) }, *summed.each_value.map { sums(_1) }])
         names = [*shown.map { |row| name(row) }, *summed.keys]
         ["#{heading}  #{NAMES.fetch(@by)}",
