@@ -297,15 +297,34 @@ class DumpTest < MemscopeTest
   def test_no_contents
     in_directory do |directory|
       %w[heap.pftrace heap.heapsnapshot heap.json].each do |name|
-        path, = live_dump(directory, name, CANARIES)
+        path, said = live_dump(directory, name, CANARIES)
         bytes = File.binread(path)
         found = bytes.scan(/.{0,20}canary.{0,20}/i).grep_v(/canaries|canary_caller|canary_free/)
 
         assert_empty found
+        assert_match(/names of classes, constants and variables are shown/, said.fetch("reasons")["names"])
         ["/etc/hostname", "hostname", ((2**70) + 271_828_182_845_904_523).to_s, "618033988749", "987654321", directory]
           .each { |text| refute_includes bytes, text }
       end
     end
+  end
+
+  # Made at run time: they are code for all that memscope can tell, and the reading says so.
+  def test_names_made_from_data_are_shown_with_a_reason
+    names = ChildProcess.run(<<~RUBY, requires: %w[memscope json]).json
+      class Holder; end
+      Holder.const_set("CANARYCONST", [Holder.new, "canary content"])
+      Holder.instance_variable_set("@canary_ivar", [Object.new])
+      readings = [Memscope.heap_graph(paths_to: Holder), Memscope.census]
+      readings.each { |reading| reading.to_s }
+      puts JSON.generate(readings.map { |reading| [reading.reasons[:names], reading.to_json] })
+    RUBY
+
+    names.each do |reason, json|
+      assert_match(/shown, as names from code/, reason)
+      refute_includes json, "canary content"
+    end
+    assert_includes names.first.last.scan(/CANARY\w+/), "CANARYCONST"
   end
 
   # Failures: -------------------------------------------------------------------------------------------------------

@@ -80,6 +80,25 @@ class HeapGraphTest < MemscopeTest
     assert_equal({ "moved" => false, "paths" => ["KEPT → Array ×2 → Order"] }, moved)
   end
 
+  def test_what_has_accumulated_is_of_all_alike
+    found = child_json(<<~RUBY, requires: %w[json])
+      class Keeper; def initialize = @list = Array.new(1_500) { Object.new }; end
+      KEEPERS = Array.new(12) { Keeper.new }
+      BIG = Array.new(6_000) { Object.new }
+      paths = Memscope.heap_graph(top: 50).paths
+      puts JSON.generate(paths.map { |path| [path.to_s, path.count, path.accumulated_bytes, path.retained_bytes] })
+    RUBY
+    alike = found.find { |text,| text == "KEEPERS → Array → Keeper @list → Array" }
+
+    assert_equal 12, alike[1]
+    assert_equal alike[3], alike[2]
+    assert_operator alike[2], :>=, 12 * 1_500 * 40
+    assert_operator found.index(alike), :<, found.map(&:first).index("BIG → Array")
+    accumulated = found.map { |row| row[2] }
+
+    assert_equal accumulated.sort.reverse, accumulated
+  end
+
   # Strings are everywhere: what holds most of them is not at the first of their addresses.
   def test_paths_that_hold_most_come_first
     graph = Memscope::HeapGraph.from_h(child_json(<<~RUBY, requires: %w[json memscope]))

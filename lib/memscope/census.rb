@@ -102,6 +102,7 @@ module Memscope
 
       def of(body)
         GROUPINGS.each_value { |rows| body[rows].sort_by! { |row| [-row[:memsize_bytes], row[:name]] } }
+        body[:reasons][:names] = :names_from_code if body[:total_count]
         capture(body)
       end
     end

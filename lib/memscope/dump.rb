@@ -99,7 +99,9 @@ module Memscope
 
       def take(result, path, format)
         case result
-        when Hash then capture(result.update(path: path, format: format, redacted: true))
+        when Hash
+          result[:reasons][:names] = :names_from_code
+          capture(result.update(path: path, format: format, redacted: true))
         when Integer then raise SystemCallError.new(path, result)
         else raise Failed, "no dump was written: #{Reasons.sentences(dump: result)[:dump]}"
         end

@@ -246,11 +246,11 @@ module Memscope
         kind, target, named = target_of(options[:paths_to])
         body = Native.heap_graph(options[:top], kind, target, options[:strings], options[:in] == :process,
                                  (options[:deadline] * 1000).ceil)
-        capture(body.update(paths_to: named))
+        answered(body, named)
       end
 
       # Answers the same of a dump that ObjectSpace.dump_all wrote, by any Ruby since 2.7: 0.5 to 1 s a gigabyte. Such a
-      # dump does not say by which names objects refer to others.
+      # dump does not say by which names objects refer to others; one that Memscope.dump wrote does.
       #
       # @param path [String]
       # @param top [Integer] rows of each list
@@ -264,11 +264,19 @@ module Memscope
         check_name(paths_to) if paths_to
         File.open(path, "rb") do |file|
           body = Native.heap_graph_of_dump(file.fileno, top, paths_to)
-          capture(body.update(paths_to: paths_to, source: File.path(path)))
+          answered(body.update(source: File.path(path)), paths_to)
         end
       end
 
       private
+
+      def answered(body, paths_to)
+        if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?
+          body[:reasons][:target_count] = :class_without_objects
+        end
+        body[:reasons][:names] = :names_from_code if body[:reachable_count]
+        capture(body.update(paths_to: paths_to))
+      end
 
       def checked(given)
         unknown = given.keys - OPTIONS.keys

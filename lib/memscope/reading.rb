@@ -415,9 +415,9 @@ module Memscope
         require_relative "loader"
         Loader.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
         from_h(JSON.parse(Field.text(json)))
-      rescue JSON::ParserError => e
-        raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON " \
-                             "(#{e.message.lines.first.to_s.strip[0, 120]}), allowed: the text of to_json"
+      rescue JSON::ParserError # its message has a part of the text, which may be any file's
+        raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON, " \
+                             "allowed: the text of to_json"
       end
 
       # @return [Array<Symbol>] names of the fields outside the envelope

@@ -58,6 +58,10 @@ module Memscope
       # Ruby's heap.
       dump_unread: "the dump could not be read: %s",
       dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
+      dump_with_some_names: "a dump of memscope names constants and variables, but not global ones, indexes and keys",
+      class_without_objects: "there is no object of a class of that name",
+      names_from_code: "names of classes, constants and variables are shown, as names from code: if a program makes " \
+                       "such names from data, that data is in them",
       dump_cut: "the dump was cut: its last line has no end",
       dump_lacks_objects: "%d references lead to objects that are not in the dump",
       dump_lines_unreadable: "%d lines of the dump could not be understood",

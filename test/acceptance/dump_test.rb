@@ -55,6 +55,36 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
+  NAMED = <<~RUBY
+    class Order; end
+    SECOND = [Order.new]
+    class Shop
+      @@lost = { 1 => Order.new }
+      @kept = Struct.new(:order).new(Order.new)
+    end
+    captured = [Order.new]
+    BLOCK = proc { captured }
+    # heap
+    Memscope.dump(ARGV.first, format: :objspace)
+    puts Memscope.heap_graph(paths_to: "Order").paths.map(&:to_s)
+  RUBY
+
+  # Indexes and keys are left out.
+  def test_the_paths_of_our_own_dump_are_named_as_in_the_process
+    Dir.mktmpdir("memscope") do |directory|
+      path = "#{directory}/heap.json"
+      live = ChildProcess.run("ARGV.replace [#{path.dump}]\n#{NAMED}", requires: ["memscope"])
+      [path, "#{directory}/again.json"].each do |file|
+        Memscope::Dump.convert(path, file) unless File.exist?(file)
+        read = Memscope::HeapGraph.read(file, paths_to: "Order")
+
+        assert_equal live.out.gsub(/ (\{\w+\}|\[\d+\])/, "").lines(chomp: true).sort, read.paths.map(&:to_s).sort
+        assert_includes read.paths.map(&:to_s), "SECOND → Array → Order"
+        assert_match(/names constants and variables, but not global ones/, read.reasons[:paths])
+      end
+    end
+  end
+
   # What is converted is read again with the same numbers.
   def test_the_command_line
     with_dump("objspace.json") do |path|
@@ -62,12 +92,14 @@ class DumpAcceptanceTest < MemscopeTest
       converted = memscope("convert", path, "-o", "#{path}.heapsnapshot", "--json")
 
       assert_match(/Cart → Hash, holding 200 Cart/, heap.out)
+      assert_match(/\Amemscope \S+ · dump #{path}$/, heap.out)
+      refute_match(/pid|ruby \d/, heap.out + memscope("convert", path, "-o", "#{path}.pftrace").out)
       assert_equal "heapsnapshot", converted.json["format"]
       assert_equal 64, memscope("convert", path).status.exitstatus
       assert_equal 74, memscope("convert", path, "-o", "#{path}.heapsnapshot").status.exitstatus
       assert_equal 74, memscope("heap", __FILE__).status.exitstatus
       assert_match(/no dump was written: not in the documented form/,
-                   memscope("convert", __FILE__, "-o", "#{path}.pftrace").err)
+                   memscope("convert", __FILE__, "-o", "#{path}.perfetto-trace").err)
     end
   end
 

@@ -58,6 +58,16 @@ class CLICensusTest < MemscopeTest
       end
   end
 
+  def test_no_contents_of_a_file_that_is_no_census
+    file = File.join(@directory, "secrets")
+    File.write(file, "password: 1234")
+    err = StringIO.new
+
+    assert_equal 64, Memscope::CLI.run(["census", "--since", file], out: StringIO.new, err: err)
+    assert_match(/given 14 bytes of invalid or truncated JSON, allowed: the text of to_json$/, err.string)
+    refute_includes err.string, "password"
+  end
+
   def test_a_file_of_another_reading
     file = File.join(@directory, "ledger.json")
     File.write(file, Memscope.rss.to_json)

@@ -4,6 +4,7 @@ require_relative "../test_helper"
 require_relative "../support/listening"
 require "memscope/cli"
 require "stringio"
+require "tmpdir"
 
 class CLIHeapTest < MemscopeTest
   include Listening
@@ -21,7 +22,6 @@ class CLIHeapTest < MemscopeTest
     assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_match(/paths to Leaked \(9,000 objects\): 1 kind$/,
                  memscope("--pid", process.pid.to_s, "--paths-to", "Leaked"))
-    assert_match(/no path leads to Lost: there is no object/, memscope("--pid", process.pid.to_s, "--paths-to", "Lost"))
   end
 
   def test_json_and_in_the_process
@@ -48,6 +48,50 @@ class CLIHeapTest < MemscopeTest
       assert_equal 64, Memscope::CLI.run(["heap", *arguments], out: StringIO.new, err: err)
       assert_equal message, err.string.chomp
     end
+  end
+
+  def refused(*arguments)
+    out = StringIO.new
+    err = StringIO.new
+    status = Memscope::CLI.run(arguments, out: out, err: err)
+
+    assert_empty out.string
+    [status, err.string.lines.last.chomp]
+  end
+
+  def test_a_class_without_objects
+    pid = listening(LEAK).pid
+
+    assert_equal [64, "memscope heap: --paths-to Laeked (did you mean Leaked?): " \
+                      "there is no object of a class of that name"],
+                 refused("heap", "--pid", pid.to_s, "--paths-to", "Laeked")
+    assert_equal "there is no object of a class of that name",
+                 Memscope.heap_graph(paths_to: "Laeked").reasons[:target_count]
+  end
+
+  def test_files_that_are_no_dump_it_reads
+    Dir.mktmpdir("memscope") do |directory|
+      File.write("#{directory}/heap.heapsnapshot", '{"snapshot":{')
+      reads = "; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace"
+      { "heap.heapsnapshot" => "the dump could not be read: not in the documented form#{reads}; " \
+                               "memscope writes heapsnapshot, and does not read it",
+        "none" => "No such file or directory#{reads}", "." => "Is a directory#{reads}" }.each do |name, why|
+        assert_equal [74, "memscope heap: #{directory}/#{name}: #{why}"], refused("heap", "#{directory}/#{name}")
+        status, said = refused("convert", "#{directory}/#{name}", "-o", "#{directory}/to.pftrace")
+
+        assert_equal 74, status
+        assert_match(/\Amemscope convert: #{Regexp.escape(directory)}.*#{Regexp.escape(reads)}/, said)
+      end
+      assert_equal ["heap.heapsnapshot"], Dir.children(directory)
+    end
+  end
+
+  def test_files_to_write
+    assert_equal [74, "memscope dump: --output #{File.expand_path(__FILE__)}: File exists; " \
+                      "allowed: a file that does not exist yet, in a directory that can be written to"],
+                 refused("dump", "-o", __FILE__, "--format", "objspace")
+    assert_match(/memscope dump: --output x.weird: of no known format; allowed: --format, .*\.heapsnapshot/,
+                 refused("dump", "-o", "x.weird").last)
   end
 
   def test_refuses_what_is_no_name_of_a_class_from_another_process

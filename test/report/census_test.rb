@@ -49,7 +49,15 @@ class CensusReportTest < MemscopeTest
     assert_match(/^   \+MiB  in slots  \+objects  \+old  objects  class$/, said)
     assert_match(/^  \+15.0       0.0      \+400  \+200      500  Order$/, said)
     assert_match(/^   -2.0       0.0        -8    -4        1  Old$/, said)
-    assert_match(/garbage is counted in the earlier and the later census/, said)
+    refute_match(/read in/, said)
+    assert_match(/Garbage is counted in the earlier and the later census/, said)
+  end
+
+  def test_growth_of_memscopes_own_classes_is_one_row_at_the_end
+    said = text(census(row("Memscope::A", 9, 5), row("Memscope::B", 8, 2), row("Order", 1, 1)) - census, limit: 1)
+
+    assert_match(/class\n.* Order\n +\+17\.0 .* \+7 .*  memscope's own classes$/, said)
+    refute_match(/Memscope::/, said)
   end
 
   def test_an_unknown_census_says_why

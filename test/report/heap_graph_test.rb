@@ -57,6 +57,14 @@ class HeapGraphReportTest < MemscopeTest
                     "reachable_count: a child may need 900 MiB, and 8 MiB are free"
   end
 
+  def test_reasons_are_sentences
+    said = text(graph(reasons: { reachable_bytes: "at least: objects are left out", names: :names_from_code }))
+
+    assert_match(/^  Bytes are a lower bound: objects are left out\.$/, said)
+    assert_match(/retained: what would be free without these objects/, said)
+    refute_match(/reachable_bytes|names:/, said)
+  end
+
   def test_strings
     strings = { count: 9, bytes: 900, duplicate_count: 4, saved_bytes: 2 * MEBIBYTE,
                 duplicates: [{ name: "String", length: 300, count: 5, saved_bytes: 2 * MEBIBYTE }] }

@@ -322,7 +322,8 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
         memscope_hash_set(reasons, "reachable_bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
     if (scan->of_file && NIL_P(scan->refusal)) {
-        memscope_set_reason(reasons, "paths", "dump_without_names");
+        memscope_set_reason(reasons, "paths",
+                            scan->file.reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
         for (size_t index = 0; index < sizeof keys / sizeof keys[0]; index++)
             memscope_dump_file_set_reasons(&scan->file, reasons, keys[index]);
     } else if (!scan->of_file && !scan->constants_named) {

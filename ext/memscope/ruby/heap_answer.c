@@ -281,15 +281,17 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count, bool ranked,
+/* Those paths first whose ends weigh most, or without weights retain most; not those of the first nodes. */
+static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
     const struct memscope_path_question question = {.graph = &work->references.graph,
                                                     .paths = &work->paths,
                                                     .dominators = &work->dominators,
                                                     .nodes = nodes,
+                                                    .weights = weights,
                                                     .node_count = count,
-                                                    .ranked = ranked,
+                                                    .ranked = true,
                                                     .namer = work->dump == NULL ? name_live_edge : NULL,
                                                     .context = work};
 
@@ -308,7 +310,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
     struct memscope_alike_paths alike;
     struct memscope_paths_found found;
-    enum memscope_status status = find_paths(work, &holder->node, 1, false, &alike, 1, &found);
+    enum memscope_status status = find_paths(work, &holder->node, NULL, 1, &alike, 1, &found);
 
     *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
                                                  .held = pile->held,
@@ -370,15 +372,15 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
-/* The paths that were asked for; those to suspects come in their order, with what each holds. */
-static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count,
-                                         const struct pile *piles, const struct memscope_suspect *suspects) {
+/* The paths that were asked for; those to suspects come with what each holds. */
+static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights,
+                                         size_t count, const struct pile *piles) {
     struct memscope_heap_answer *answer = work->answer;
     size_t top = work->question->top;
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
     struct memscope_paths_found found;
     enum memscope_status status =
-        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, suspects == NULL, alike, top, &found);
+        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, weights, count, alike, top, &found);
 
     if (status == MEMSCOPE_OK) {
         answer->paths = take(work, found.alike_count, sizeof *answer->paths);
@@ -391,11 +393,10 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
         uint32_t end = alike[index].steps[alike[index].step_count - 1].last;
 
         answer_path(work, &alike[index], &answer->paths[index]);
+        answer->paths[index].accumulated_bytes = alike[index].weight;
         for (size_t at = 0; piles != NULL && at < count; at++)
-            if (piles[at].node == end) {
+            if (piles[at].node == end)
                 answer->paths[index].held = piles[at].held;
-                answer->paths[index].accumulated_bytes = suspects[at].accumulated;
-            }
     }
     memscope_array_unmap(alike);
     return status;
@@ -434,7 +435,7 @@ static enum memscope_status answer_asked_paths(struct work *work) {
                 nodes[count++] = node;
     }
     if (count > 0)
-        status = answer_paths(work, nodes, count, NULL, NULL);
+        status = answer_paths(work, nodes, NULL, count, NULL);
     memscope_array_unmap(nodes);
     return status;
 }
@@ -442,10 +443,13 @@ static enum memscope_status answer_asked_paths(struct work *work) {
 static enum memscope_status answer_suspects(struct work *work, const struct memscope_suspect *suspects,
                                             const struct pile *piles, size_t count) {
     uint32_t nodes[MEMSCOPE_MOST_ROWS];
+    uint64_t weights[MEMSCOPE_MOST_ROWS];
 
-    for (size_t index = 0; index < count; index++)
+    for (size_t index = 0; index < count; index++) {
         nodes[index] = suspects[index].node;
-    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, count, piles, suspects);
+        weights[index] = suspects[index].accumulated;
+    }
+    return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count, piles);
 }
 
 static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,

@@ -233,7 +233,11 @@ module Memscope
         end
       rescue SystemCallError => e
         File.unlink(output) if created
-        failure("--output #{output}: #{e.class.new.message}; allowed: a file that does not exist yet, " \
+        refuse_output(output, e)
+      end
+
+      def refuse_output(path, error)
+        failure("--output #{path}: #{error.class.new.message}; allowed: a file that does not exist yet, " \
                 "in a directory that can be written to")
       end
 

@@ -1,12 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "../dump"
+require_relative "dump_files"
 
 module Memscope
   module CLI
     # `memscope convert IN -o OUT`: a dump that ObjectSpace.dump_all wrote, for other tools and without its contents.
     class ConvertCommand < Command
+      include DumpFiles
+
       NOTES = <<~TEXT
         DUMP is what ObjectSpace.dump_all writes, by any Ruby from 2.7 on; `-` is standard
         input. Its contents, such as strings, are left out.
@@ -16,7 +18,8 @@ module Memscope
                    example: "memscope convert --output heap.pftrace heap.json", notes: NOTES,
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),
-                              "perfetto, heapsnapshot or objspace;", "by default as FILE ends"], TEXT.first] }
+                              "perfetto, heapsnapshot or objspace;", "default: what the ending of FILE says"],
+                             TEXT.first] }
       }.freeze
       private_constant :FORMS, :NOTES
 
@@ -31,15 +34,17 @@ module Memscope
 
       def perform
         usage_error("no --output given; allowed: -o FILE") unless output
-        deliver_dump(Dump.convert(@dump == "-" ? "/dev/stdin" : @dump, output, format: format))
-      rescue SystemCallError, Dump::Failed => e
-        failure(e.message)
+        from = @dump == "-" ? "/dev/stdin" : @dump
+        check_dump(from)
+        deliver_dump(Dump.convert(from, output, format: format))
+      rescue SystemCallError => e
+        refuse_output(output, e)
+      rescue Dump::Failed => e
+        refuse_dump(@dump, e.message)
       end
 
       def format
-        @given[:format]&.to_sym || Dump.format_of(output) ||
-          usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
-                      "#{Dump::FORMATS.values.flatten.join(', ')}")
+        @given[:format]&.to_sym || format_of_output
       end
 
       def deliver_dump(dump)

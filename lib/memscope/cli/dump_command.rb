@@ -1,21 +1,23 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "../dump"
+require_relative "dump_files"
 
 module Memscope
   module CLI
     # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: of a Ruby
     # program when it ends.
     class DumpCommand < Command
+      include DumpFiles
+
       NOTES = <<~TEXT
         The dump has names of classes, constants and variables, and no contents. Perfetto's
         opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools, objspace in
         heapy and others. The process itself writes FILE, which must not exist yet.
       TEXT
-      FILE = ["-o", "--output FILE", "default: memscope-PID.pftrace, or as the format has it"].freeze
+      FILE = ["-o", "--output FILE", "default: memscope-PID with the ending of", "the format, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
-                "by default as FILE ends, else perfetto"].freeze
+                "default: what the ending of FILE says,", "perfetto without --output"].freeze
       FORMS = {
         process: { summary: "write a heap dump of a process for other tools, without contents",
                    example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,
@@ -36,17 +38,23 @@ module Memscope
       def own
         say("this is the memscope process itself; for your program: memscope dump -- COMMAND")
         Memscope.dump(path(Process.pid), format: format, **@given.slice(:gc))
-      rescue SystemCallError, Dump::Failed => e
+      rescue SystemCallError => e
+        refuse_output(path(Process.pid), e)
+      rescue Dump::Failed => e
         failure(e.message)
       end
 
-      def of_other = other.call(:dump, path: path(other.pid), format: format.name, **@given.slice(:gc))
+      # The process writes it; but that FILE exists can be seen from here too.
+      def of_other
+        refuse_output(path(other.pid), Errno::EEXIST.new) if File.exist?(path(other.pid))
+        other.call(:dump, path: path(other.pid), format: format.name, **@given.slice(:gc))
+      rescue Client::Failed => e
+        failure(e.message.sub(/ @ rb_\w+ - /, ": "))
+      end
 
       def start(program)
         refuse_other_programs(program, "write a dump")
-        if File.exist?(path(Process.pid))
-          failure("--output #{path(Process.pid)}: File exists; allowed: a file that does not exist yet")
-        end
+        refuse_output(path(Process.pid), Errno::EEXIST.new) if File.exist?(path(Process.pid))
         environment = Launch::Environment.new(ENV)
         order = { title: self.class.title, status: INPUT_OUTPUT, dump: path(Process.pid), format: format.name }
         Launch::Handoff.write("report", environment, json: @given[:json], **order)
@@ -54,7 +62,7 @@ module Memscope
         become(program, environment)
       end
 
-      def format = @given[:format]&.to_sym || (output && Dump.format_of(output)) || :perfetto
+      def format = @given[:format]&.to_sym || (output ? format_of_output : :perfetto)
 
       # The process that writes it may be in another directory.
       def path(pid) = File.expand_path(output || "memscope-#{pid}#{Dump::FORMATS.fetch(format).first}")

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "report_command"
+require_relative "dump_files"
 require_relative "../heap_graph"
 
 module Memscope
@@ -8,10 +9,14 @@ module Memscope
     # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: of one that ObjectSpace.dump_all has
     # dumped; `memscope heap -- COMMAND`: of a Ruby program when it ends.
     class HeapCommand < ReportCommand
+      include DumpFiles
+
       NOTES = <<~TEXT
         A forked child of the process follows all references between its objects: a
         second for a few million, in which the process goes on. Its memory, and the time
         for which the fork stops Ruby, are printed. No content of any object is shown.
+        What a class or an object retains is what would be free without it: its own
+        bytes, and those of all that only it leads to. These overlap.
         --paths-to prints who holds the instances of a class, not those of its
         subclasses; without it, paths lead to where memory has accumulated.
         With DUMP, a file that ObjectSpace.dump_all wrote, the same is printed of that.
@@ -39,7 +44,7 @@ module Memscope
       def take(operands)
         @dump, *others = operands
         refuse("unexpected argument: #{others.first}") if others.any?
-        refuse("DUMP and --#{excluded.name} exclude each other") if @dump && excluded
+        usage_error("a DUMP takes no --#{excluded.name}") if @dump && excluded
       end
 
       def excluded = (@given.keys & %i[pid socket strings]).first
@@ -50,14 +55,29 @@ module Memscope
                   else
                     other? ? asking { other.call(:heap_graph, **asked) } : own
                   end
+        refuse_class(reading) if reading.reasons.key?(:target_count)
         deliver_readings([reading])
         reading.known? ? FINE : INPUT_OUTPUT
       end
 
       def of_dump
-        asking { HeapGraph.read(@dump, **@given.slice(:top, :paths_to)) }
+        check_dump(@dump)
+        reading = asking { HeapGraph.read(@dump, **@given.slice(:top, :paths_to)) }
+        reading.known? ? reading : refuse_dump(@dump, reading.reasons[:reachable_count])
       rescue SystemCallError => e
-        failure(e.message)
+        refuse_dump(@dump, e.class.new.message)
+      end
+
+      # No class is named so, or it has no instances.
+      def refuse_class(reading)
+        given = @given[:paths_to]
+        usage_error("--paths-to #{CLI.questioned(given, names_of_classes)}: #{reading.reasons[:target_count]}")
+      end
+
+      def names_of_classes
+        return HeapGraph.read(@dump, top: HeapGraph::TOP.max).retained.map(&:name) if @dump
+
+        (other? ? asking { other.call(:census) } : Memscope.census).classes.map(&:name)
       end
 
       def own

@@ -20,12 +20,17 @@ module Memscope
         super(reading, **display)
         @by = by
         @limit = limit
-        @rows = reading.by(by)
+        @rows, @own = split(reading.by(by))
       end
 
       private
 
+      # The rows, and those that are summed up as memscope's own.
+      def split(rows) = [rows, []]
+
       def sections = @reading.known? ? [lede, table] : []
+
+      def reasons = @reading.known? ? sentences : super
 
       def lede
         whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
@@ -39,10 +44,10 @@ module Memscope
       def table
         shown = @rows.first(@limit)
         rest = @rows.drop(@limit)
-        rows = shown.map { |row| cells(row) }
-        rows << sums(rest) if rest.any?
-        heading, *lines = @page.table(headings, rows)
-        names = [*shown.map { |row| name(row) }, *(counted(rest.size, "others") if rest.any?)]
+        summed = { counted(rest.size, "others") => rest, "memscope's own classes" => @own }
+        summed.delete_if { |_name, rows| rows.empty? }
+        heading, *lines = @page.table(headings, [*shown.map { |row| cells(row) }, *summed.each_value.map { sums(_1) }])
+        names = [*shown.map { |row| name(row) }, *summed.keys]
         ["#{heading}  #{NAMES.fetch(@by)}",
          *lines.zip(names).map { |line, name| @page.cut("#{line}  #{name}", @page.width).rstrip }]
       end
@@ -63,6 +68,12 @@ module Memscope
     # What grew between two censuses, one row a line.
     class CensusGrowthPage < CensusPage
       private
+
+      # memscope loads code when it is first asked, and what it keeps is no growth of the program's.
+      def split(rows) = rows.partition { |row| !row.name.match?(/\AMemscope\b/) }
+
+      # It was made of two readings, and not read.
+      def footer = []
 
       def lede
         ["  in #{format('%.1f', @reading.seconds)} s: #{signed(@reading.total_count)} objects, " \

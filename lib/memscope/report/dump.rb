@@ -13,6 +13,11 @@ module Memscope
 
       private
 
+      # Which process a file that was converted is of, it does not say.
+      def title = @reading.pause_ms ? super : "memscope #{@reading.memscope}"
+
+      def reasons = sentences([])
+
       def sections
         [["  #{@reading.path}",
           "  #{counted(@reading.objects, 'objects')}, #{counted(@reading.references, 'references')}, " \

@@ -41,12 +41,12 @@ module Memscope
          *@reading.paths.flat_map { |path| path_lines(path.accumulated_bytes || path.retained_bytes, path) }]
       end
 
+      def reasons = @reading.known? ? sentences : super
+
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
 
       def unreached
-        return "there is no object of a class of that name" unless @reading.unreachable_target_count&.positive?
-
-        "#{counted(@reading.unreachable_target_count, 'objects')} are garbage"
+        @reading.reasons[:target_count] || "#{counted(@reading.unreachable_target_count, 'objects')} are garbage"
       end
 
       def sought
@@ -70,7 +70,9 @@ module Memscope
         rows = @reading.retained.map do |row|
           [mebibytes(row.retained_bytes).rjust(12), mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
         end
-        listed("retained MiB  own MiB     objects  class", rows)
+        note = "retained: what would be free without these objects. What one class retains may be within what " \
+               "another does, so the rows do not add up."
+        [*listed("retained MiB  own MiB     objects  class", rows), *(@page.wrapped(note) if rows.any?)]
       end
 
       def dominators
@@ -119,6 +121,13 @@ module Memscope
       end
 
       def footer = [@page.wrapped(cost)]
+
+      # Which process a dump is of, it does not say.
+      def title
+        return super unless @reading.source
+
+        @page.joined(["memscope #{@reading.memscope}", "dump #{@reading.source}"])
+      end
     end
   end
 end

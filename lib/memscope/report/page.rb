@@ -178,6 +178,13 @@ module Memscope
 
       def reasons = explained(@reading.reasons)
 
+      # Reasons as sentences, without the fields that they are about. That names are shown is for what is passed on.
+      def sentences(hidden = %i[names target_count])
+        @reading.reasons.except(*hidden).values.uniq.map do |why|
+          @page.wrapped(why.sub(/\Aat least: /, "Bytes are a lower bound: ").sub(/\A[a-z]/, &:upcase).concat("."))
+        end
+      end
+
       def footer = ["  #{cost}"]
 
       def cost

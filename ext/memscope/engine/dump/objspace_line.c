@@ -227,6 +227,14 @@ static inline const char *skip_flags(const char *text) {
     return *text == '{' && *end == '}' ? end + 1 : skip_value(text);
 }
 
+static inline const char *read_whole(const char *text, struct memscope_objspace_text *into) {
+    const char *end = skip_value(text);
+
+    if (end != NULL)
+        *into = (struct memscope_objspace_text){text, (size_t)(end - text)};
+    return end;
+}
+
 /* A class may be null. */
 static inline const char *read_address_or_null(const char *text, uint64_t *address) {
     return *text == '"' ? read_address(text, address) : skip_value(text);
@@ -266,6 +274,8 @@ static inline const char *read_value(const char *key, size_t length, const char 
     case 10:
         if (IS("references"))
             return read_references(text, references, &line->reference_count);
+        if (IS("edge_names"))
+            return read_whole(text, &line->edge_names);
         if (IS("imemo_type"))
             return read_text(text, &line->imemo_type);
         if (IS("superclass"))
@@ -291,7 +301,7 @@ static inline void clear(struct memscope_objspace_line *line) {
     line->bytes = line->slot_bytes = 0;
     line->type = 0;
     line->root = line->singleton = false;
-    line->category.length = line->name.length = line->imemo_type.length = 0;
+    line->category.length = line->name.length = line->imemo_type.length = line->edge_names.length = 0;
     line->reference_count = 0;
 }
 
@@ -319,6 +329,24 @@ const char *memscope_objspace_line_read(const char *text, struct memscope_objspa
             return NULL;
     }
     return text + 1;
+}
+
+/* Nothing reads past the line: the value ends before its newline. */
+bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
+                                      struct memscope_objspace_text *name) {
+    const char *text = edge_names->start, *end = text + edge_names->length;
+
+    if (edge_names->length == 0 || (*text != '{' && *text != ','))
+        return false;
+    text = skip_blanks(text + 1);
+    if (*text != '"' || (text = read_number(text + 1, index)) == NULL || *text != '"')
+        return false;
+    text = skip_blanks(text + 1);
+    if (*text != ':' || (text = read_text(skip_blanks(text + 1), name)) == NULL)
+        return false;
+    text = skip_blanks(text);
+    *edge_names = (struct memscope_objspace_text){text, text < end ? (size_t)(end - text) : 0};
+    return true;
 }
 
 /* ---- escapes --------------------------------------------------------------------------------------------------- */

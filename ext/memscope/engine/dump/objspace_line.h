@@ -28,6 +28,7 @@ struct memscope_objspace_line {
     struct memscope_objspace_text category; /* of roots */
     struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
     struct memscope_objspace_text imemo_type;
+    struct memscope_objspace_text edge_names; /* {"0":"HANDLERS"}: only in dumps that memscope wrote */
     uint32_t reference_count;
 };
 
@@ -37,6 +38,16 @@ struct memscope_objspace_line {
  */
 #define MEMSCOPE_OBJSPACE_REFERENCE 5
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);
+
+/* The least bytes of a name among edge_names: "0":"a", */
+#define MEMSCOPE_OBJSPACE_EDGE_NAME 8
+
+/*
+ * Takes the first name from edge_names: by which constant or variable an object refers to the reference at index.
+ * False if there are no more.
+ */
+bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
+                                      struct memscope_objspace_text *name);
 
 /* "STRING" for 5; "UNKNOWN" for what is no type of an object. */
 const char *memscope_objspace_type_name(uint8_t type);

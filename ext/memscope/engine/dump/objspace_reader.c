@@ -27,6 +27,11 @@ struct class_line {
     bool singleton;
 };
 
+struct named_reference {
+    uint64_t reference; /* its place among all */
+    memscope_edge_name name;
+};
+
 struct root_line {
     uint64_t first;
     uint32_t count, category;
@@ -70,6 +75,32 @@ static uint32_t saturated(uint64_t number) {
     return number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
 }
 
+static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspace_text name) {
+    if (name.length > 0 && *name.start == '@')
+        return name.length > 1 && name.start[1] == '@' ? MEMSCOPE_EDGE_CVAR : MEMSCOPE_EDGE_IVAR;
+    return type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE || type == MEMSCOPE_TYPE_ICLASS
+               ? MEMSCOPE_EDGE_CONSTANT
+               : MEMSCOPE_EDGE_LOCAL;
+}
+
+/* Before its references count. Names in another order than the references' are left out. */
+static void add_edge_names(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
+    struct named_reference *list = reader->named_references.list;
+    struct memscope_objspace_text rest = line->edge_names, name;
+    uint64_t index, next = 0;
+
+    while (memscope_objspace_edge_name_take(&rest, &index, &name)) {
+        uint32_t number = name_of(reader, name);
+
+        if (index < next || index >= line->reference_count || number == 0)
+            continue;
+        next = index + 1;
+        list[reader->named_count++] =
+            (struct named_reference){.reference = reader->reference_count + index,
+                                     .name = MEMSCOPE_EDGE_NAME(kind_of_name(line->type, name), number)};
+    }
+}
+
 /* Its references are already at the end of the others. */
 static void add_object(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     uint32_t node = reader->object_count;
@@ -80,6 +111,7 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     ((uint32_t *)reader->slot_bytes.list)[node] = saturated(line->slot_bytes);
     ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
     reader->tells_slot_bytes |= line->slot_bytes > 0;
+    add_edge_names(reader, line);
     reader->reference_count += line->reference_count;
     if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
         add_class(reader, line);
@@ -161,6 +193,8 @@ static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
            reserve(&reader->labels, objects, sizeof(uint32_t)) &&
            reserve(&reader->first_references, objects + 1, sizeof(uint64_t)) &&
            reserve(&reader->references, references, sizeof(uint64_t)) &&
+           reserve(&reader->named_references, reader->named_count + bytes / MEMSCOPE_OBJSPACE_EDGE_NAME + 1,
+                   sizeof(struct named_reference)) &&
            reserve(&reader->classes, reader->class_count + lines, sizeof(struct class_line)) &&
            reserve(&reader->root_lines, reader->root_line_count + lines, sizeof(struct root_line));
 }
@@ -457,6 +491,7 @@ struct edges {
     uint32_t *list;
     memscope_edge_name *names;
     uint32_t count;
+    uint64_t named; /* the next of the named references */
 };
 
 static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address, memscope_edge_name name) {
@@ -471,6 +506,14 @@ static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address
     entry->seen = from + 1;
     edges->names[edges->count] = name;
     edges->list[edges->count++] = entry->node;
+}
+
+static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t reference) {
+    const struct named_reference *list = edges->reader->named_references.list;
+
+    if (edges->named == edges->reader->named_count || list[edges->named].reference != reference)
+        return MEMSCOPE_EDGE_INTERNAL;
+    return list[edges->named++].name;
 }
 
 /*
@@ -490,8 +533,10 @@ static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, 
 
         if (index + AHEAD < all)
             __builtin_prefetch(&edges->lookup->entries[position_of(edges->lookup, references[index + AHEAD])], 1);
+        memscope_edge_name name = name_of_reference(edges, index);
+
         if (address != class_of_node)
-            add_edge(edges, node, address, MEMSCOPE_EDGE_INTERNAL);
+            add_edge(edges, node, address, name);
     }
     if (class_of_node != 0)
         add_edge(edges, node, class_of_node, MEMSCOPE_EDGE_CLASS);
@@ -619,10 +664,11 @@ enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_rea
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
     struct memscope_growing_array *arrays[] = {
-        &reader->text,       &reader->addresses,       &reader->types,      &reader->bytes_of,
-        &reader->slot_bytes, &reader->labels,          &reader->references, &reader->first_references,
-        &reader->classes,    &reader->root_lines,      &reader->edge_names, &reader->ids,
-        &reader->table,      &reader->root_references,
+        &reader->text,       &reader->addresses,        &reader->types,
+        &reader->bytes_of,   &reader->slot_bytes,       &reader->labels,
+        &reader->references, &reader->first_references, &reader->classes,
+        &reader->root_lines, &reader->edge_names,       &reader->ids,
+        &reader->table,      &reader->root_references,  &reader->named_references,
     };
 
     for (size_t index = 0; index < sizeof arrays / sizeof *arrays; index++)

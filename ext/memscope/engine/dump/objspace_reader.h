@@ -3,8 +3,9 @@
  * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
  * left out and counted. No GVL, no malloc; for one thread at a time.
  *
- * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. It tells no empty
- * slots: each slot of the graph holds an object, in the order of the file.
+ * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. Only those that
+ * memscope wrote have names of constants and variables, but global ones. A dump tells no empty slots: each slot of the
+ * graph holds an object, in the order of the file.
  */
 #ifndef MEMSCOPE_OBJSPACE_READER_H
 #define MEMSCOPE_OBJSPACE_READER_H
@@ -35,6 +36,8 @@ struct memscope_objspace_reader {
     struct memscope_growing_array addresses, types, bytes_of, slot_bytes, labels, first_references;
     struct memscope_growing_array references; /* as addresses; the class of an object that has one is the last */
     uint64_t reference_count;
+    struct memscope_growing_array named_references; /* ascending by reference */
+    uint64_t named_count;
 
     struct memscope_growing_array classes; /* a line of each */
     uint32_t class_count;

@@ -1,6 +1,7 @@
 /*
  * The lines of ObjectSpace.dump_all, as far as they have no contents and no address. What stands for an address is a
- * slot's distance from BasicObject, so that tools that compare two dumps by it find the same objects.
+ * slot's distance from BasicObject, so that tools that compare two dumps by it find the same objects. What Ruby's own
+ * lines lack is "edge_names", which other tools pass over: {"2":"HANDLERS"} if the third reference is by that constant.
  */
 #include "dump/heap_dump.h"
 
@@ -17,6 +18,7 @@ struct writer {
     const struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
     struct memscope_growing_array names;
+    const memscope_edge_name *edge_names; /* of the node that is written */
 };
 
 static void put_address(const struct writer *writer, uint32_t node) {
@@ -50,6 +52,40 @@ static void put_references(const struct writer *writer, uint32_t node, uint32_t 
         memscope_dump_put_text(writer->output, "]");
 }
 
+/* What names a constant or a variable; 0 for other edges. */
+static uint32_t name_of_edge(memscope_edge_name name) {
+    switch (MEMSCOPE_EDGE_KIND(name)) {
+    case MEMSCOPE_EDGE_CONSTANT:
+    case MEMSCOPE_EDGE_IVAR:
+    case MEMSCOPE_EDGE_CVAR:
+    case MEMSCOPE_EDGE_LOCAL:
+        return MEMSCOPE_EDGE_NUMBER(name);
+    default:
+        return 0;
+    }
+}
+
+/* By the places of the references that put_references writes. The names are those of class_edge. */
+static void put_edge_names(const struct writer *writer, uint32_t node, uint32_t left_out) {
+    const memscope_edge_name *names = writer->edge_names;
+    uint32_t first = writer->graph->first_edge[node], place = 0;
+    bool any = false;
+
+    for (uint32_t edge = first; names != NULL && edge < writer->graph->first_edge[node + 1]; edge++) {
+        if (edge == left_out || writer->graph->edges[edge] >= writer->graph->slot_count)
+            continue;
+        if (name_of_edge(names[edge - first]) != 0) {
+            memscope_dump_put_text(writer->output, any ? ", \"" : ", \"edge_names\":{\"");
+            memscope_dump_put_decimal(writer->output, place);
+            put_name(writer, "\":", name_of_edge(names[edge - first]));
+            any = true;
+        }
+        place++;
+    }
+    if (any)
+        memscope_dump_put_text(writer->output, "}");
+}
+
 static void put_roots(const struct writer *writer, uint32_t category) {
     const char *name = writer->graph->categories[category];
 
@@ -64,6 +100,7 @@ static uint32_t class_edge(struct writer *writer, uint32_t node) {
     const memscope_edge_name *names = memscope_heap_dump_edges(writer->dump, node, &writer->names);
     uint32_t first = writer->graph->first_edge[node];
 
+    writer->edge_names = names;
     for (uint32_t edge = first; names != NULL && edge < writer->graph->first_edge[node + 1]; edge++)
         if (names[edge - first] == MEMSCOPE_EDGE_CLASS)
             return edge;
@@ -113,6 +150,7 @@ static void put_object(struct writer *writer, uint32_t node) {
     if (type == MEMSCOPE_TYPE_IMEMO)
         put_imemo_type(writer, node);
     put_references(writer, node, edge);
+    put_edge_names(writer, node, edge);
     memscope_dump_put_text(writer->output, ", \"memsize\":");
     memscope_dump_put_decimal(writer->output, memscope_heap_dump_bytes(writer->dump, node));
     memscope_dump_put_text(writer->output, "}\n");

@@ -22,9 +22,10 @@ struct signature {
     /* Of the targets whose paths have it: */
     uint32_t count;
     uint32_t shortest; /* a target */
-    uint32_t length;   /* of the path to it */
-    uint32_t first;    /* the smallest place of one in the list of nodes, counted from 1 */
-    uint32_t end;      /* positions below are dominated by one of them */
+    uint64_t weight;
+    uint32_t length; /* of the path to it */
+    uint32_t first;  /* the smallest place of one in the list of nodes, counted from 1 */
+    uint32_t end;    /* positions below are dominated by one of them */
     uint64_t retained;
 };
 
@@ -247,6 +248,8 @@ static uint32_t add_target(struct path_scan *scan, uint32_t node) {
     }
     if (scan->place_of[node] < signature->first)
         signature->first = scan->place_of[node];
+    if (scan->asked->weights != NULL)
+        signature->weight += scan->asked->weights[scan->place_of[node] - 1];
     return number;
 }
 
@@ -376,6 +379,14 @@ static void describe(struct path_scan *scan, uint32_t target, struct memscope_al
     }
 }
 
+static uint64_t rank_of(const struct path_scan *scan, const struct signature *signature) {
+    if (scan->asked->weights != NULL)
+        return signature->weight + 1;
+    if (scan->asked->ranked)
+        return signature->retained + 1;
+    return UINT32_MAX - (uint64_t)signature->first;
+}
+
 static size_t take_largest(struct path_scan *scan, struct memscope_largest *largest, struct memscope_alike_paths *alike,
                            struct memscope_paths_found *found) {
     for (uint32_t number = 1; number < scan->signature_count; number++) {
@@ -384,8 +395,7 @@ static size_t take_largest(struct path_scan *scan, struct memscope_largest *larg
         if (signature->count == 0)
             continue;
         found->all_alike++;
-        memscope_largest_offer(
-            largest, scan->asked->ranked ? signature->retained + 1 : UINT32_MAX - (uint64_t)signature->first, number);
+        memscope_largest_offer(largest, rank_of(scan, signature), number);
     }
     memscope_largest_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
@@ -393,6 +403,7 @@ static size_t take_largest(struct path_scan *scan, struct memscope_largest *larg
 
         memset(&alike[index], 0, sizeof alike[index]);
         alike[index].count = signature->count;
+        alike[index].weight = signature->weight;
         alike[index].retained = signature->retained;
         describe(scan, signature->shortest, &alike[index]);
     }

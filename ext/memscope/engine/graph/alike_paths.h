@@ -24,6 +24,7 @@ struct memscope_path_step {
 
 struct memscope_alike_paths {
     uint32_t count;    /* of objects */
+    uint64_t weight;   /* of these objects together */
     uint64_t retained; /* by these objects together; other paths may lead to objects within them */
 
     /* The shortest of the paths. If it is too long, as many steps from its middle are left out. */
@@ -40,6 +41,7 @@ struct memscope_path_question {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     const uint32_t *nodes;
+    const uint64_t *weights; /* of the nodes, or NULL; those paths first whose ends weigh most */
     size_t node_count;
     bool ranked;               /* those paths first whose ends retain most; else in the order of the nodes */
     memscope_name_edge *namer; /* NULL: as the graph has them */

@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+require_relative "../dump"
+
+module Memscope
+  module CLI
+    # The files of commands that read or write heap dumps.
+    module DumpFiles
+      private
+
+      # Refuses a file that is no dump which memscope reads; of one in a format that it writes, it says so.
+      def refuse_dump(path, why)
+        written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
+        failure("#{path}: #{why}; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace" \
+                "#{"; memscope writes #{written}, and does not read it" if written}")
+      end
+
+      # What the ending of FILE says.
+      def format_of_output
+        Dump.format_of(output) ||
+          usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
+                      "#{Dump::FORMATS.values.flatten.join(', ')}")
+      end
+
+      # A FIFO must not be opened to be tried: its writer would lose its reader.
+      def check_dump(path)
+        refuse_dump(path, Errno::EISDIR.new.message) if File.directory?(path)
+        return if File.readable?(path)
+
+        refuse_dump(path, (File.exist?(path) ? Errno::EACCES : Errno::ENOENT).new.message)
+      end
+    end
+  end
+end
