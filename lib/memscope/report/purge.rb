@@ -39,11 +39,17 @@ module Memscope
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
         unless before && after
-          return [*("  RSS #{mebibytes(before)} MiB; nothing was changed" if before), *gained, *garbage]
+          return [*("  RSS #{mebibytes(before)} MiB; #{changed}" if before), *gained, *garbage]
         end
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
          "#{mebibytes(@reading.returned_bytes)} returned", *gained, *settled]
+      end
+
+      def changed
+        return "nothing was changed" unless @reading.finished_gc?
+
+        "a garbage collection under way was finished, nothing else was changed"
       end
 
       def gained
