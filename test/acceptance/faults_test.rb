@@ -121,7 +121,7 @@ class FaultsTest < MemscopeTest
         assert_in_delta purged.returned_bytes, bound, purged.returned_bytes / 10, dry.to_s
       end
       assert_operator purged.returned_bytes, :>, 100 * MEBIBYTE
-      assert_operator purged.returned_bytes, :<=, found.recoverable_max_bytes + (before.evidence.ledger[:malloc].bytes / 10)
+      assert_operator purged.returned_bytes, :<=, found.recoverable_max_bytes + (found.affected_bytes / 10)
       refute_includes diagnose(pid, "--gc").map(&:id), :possible_garbage
     end
   end

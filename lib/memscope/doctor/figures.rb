@@ -90,12 +90,12 @@ module Memscope
       #   were left out
       def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
 
-      # @return [Integer, nil] bytes in use in malloc beyond what objects report holding; nil if some objects were
-      #   left out
+      # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, beyond what objects report
+      #   holding; nil if some objects were left out. jemalloc counts blocks never written to, such as threads' VM stacks
       def untracked_bytes
         in_use = detail(:malloc, :in_use_bytes)
         held = ledger.held_by_objects_bytes unless objects_left_out?
-        in_use && held && [in_use - held, 0].max
+        in_use && held && [[in_use, bytes(:malloc)].min - held, 0].max
       end
 
       # @return [Integer, nil] bytes of live slots and of malloc memory in use

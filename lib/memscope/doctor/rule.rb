@@ -174,6 +174,9 @@ module Memscope
            *("#{since}#{kept.grown_class} grew most: by #{size(kept.grown_bytes)}." if since)]
         end
 
+        # Growth of seconds says nothing about an hour.
+        def rate(bytes, seconds) = (": #{per_hour(bytes / seconds * 3600)}" if seconds >= 120)
+
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
         # A sentence on how much of the memory in use is garbage; if that is unknown, on how much may be. nil if it is

@@ -10,6 +10,7 @@ module Memscope
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
     # A full GC, and the levers whose forecast depends on what it frees before them.
     OF_GARBAGE = %i[gc purge trim].freeze
+    FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
     UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
@@ -28,7 +29,7 @@ module Memscope
         # @return [Forecast]
         def of(lever, arena, ledger, collect:, heap: nil)
           case lever
-          when :gc then new(nil, nil, "not predicted before a run: a dry run finds the garbage, in a forked child")
+          when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
           when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
           when :decay then decay(arena, ledger)
@@ -130,6 +131,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :OF_GARBAGE
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :OF_GARBAGE, :FOUND_BY_DRY_RUN
   end
 end

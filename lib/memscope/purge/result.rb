@@ -66,11 +66,11 @@ module Memscope
       field :allocator, :symbol, null: false
       # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
-      # @return [Boolean, nil] whether a dry run finished a garbage collection that was under way, since what it frees is
-      #   not known before; nil unless a dry run looked for garbage
+      # @return [Boolean, nil] whether a dry run finished a garbage collection that was under way, since what it frees
+      #   is not known before; nil unless a dry run looked for garbage
       field :finished_gc?, :boolean, sparse: true
-      # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers: one
-      #   of them returns them
+      # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers;
+      #   they are returned once
       field :uncounted_bytes, :bytes, sparse: true
       # @return [Integer, nil] index of the only arena to purge; nil for all arenas
       field :arena, :count

@@ -23,7 +23,14 @@ module Memscope
         return ["  no levers to run"] if @reading.levers.empty?
 
         [line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms]),
-         *@reading.levers.map { |lever| lever_line(lever) }]
+         *@reading.levers.map { |lever| lever_line(lever) }, *total]
+      end
+
+      # What several levers return together in a dry run, if all of it is predicted.
+      def total
+        return [] unless @reading.dry_run? && @reading.levers.size > 1 && @reading.levers.all?(&:predicted)
+
+        [line("in all", range_cell(@reading.predicted), [])]
       end
 
       def lever_line(lever)

@@ -96,21 +96,21 @@ module Memscope
       def returned_by_gc
         return unless heap_pages && at_once
 
-        [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)].map { open(_1) }
+        [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)].map { widen(_1) }
       end
 
       # @return [Array<Range, nil>] the same of trimming or purging malloc's memory after it
       def returned_after_gc
         return unless in_all
 
-        [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)].map { open(_1) }
+        [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)].map { widen(_1) }
       end
 
       # @return [Array<Range, nil>] the same of both together
       def returned
         return unless heap_pages && in_all
 
-        [sum(heap_pages.range, in_all.range), sum(heap_pages.private_range, in_all.private_range)].map { open(_1) }
+        [sum(heap_pages.range, in_all.range), sum(heap_pages.private_range, in_all.private_range)].map { widen(_1) }
       end
 
       # @return [Integer, nil] malloc memory that objects own
@@ -138,7 +138,7 @@ module Memscope
 
       private
 
-      def open(range) = range && (range.begin..(range.end + uncounted_bytes))
+      def widen(range) = range && (range.begin..(range.end + uncounted_bytes))
 
       def sum(one, other) = one && other && ((one.begin + other.begin)..(one.end + other.end))
 

@@ -47,8 +47,8 @@ module Memscope
             [[collect(f), *(heap(f) if growing), profile(f)].join("\n"), [*(WALKING if growing), PROFILING].join("; ")]
           end
         },
-        # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as memory that is still
-        # held: only a collection tells them apart.
+        # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
+        # only a collection tells them apart.
         possible_garbage: {
           subject: "garbage that counts as in use",
           affected: :garbage_bytes,
