@@ -64,6 +64,18 @@ class HeapGraphTest < MemscopeTest
                   ["one BasicObject", 1, "HELD → Array [0] → BasicObject"]], found
   end
 
+  # Strings are everywhere: what holds most of them is not at the first of their addresses.
+  def test_paths_that_hold_most_come_first
+    graph = Memscope::HeapGraph.from_h(child_json(<<~RUBY, requires: %w[json memscope]))
+      HOARD = Array.new(20_000) { |number| "kept \#{number} " * 40 }
+      puts Memscope.heap_graph(paths_to: String, top: 5).to_json
+    RUBY
+    retained = graph.paths.map(&:retained_bytes)
+
+    assert_equal "HOARD → Array → String", graph.paths.first.to_s
+    assert_equal retained.sort.reverse, retained
+  end
+
   def test_duplicate_strings_are_counted_and_not_shown
     graph = child_json(<<~RUBY, requires: %w[json])
       KEPT = Array.new(500) { "secret content " * 20 } + Array.new(10) { |n| "unlike \#{n} " * 20 }

@@ -1,14 +1,11 @@
+#include "bindings/child_wait.h"
 #include "bindings/held_memory_reason.h"
 
-#include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/census.h"
 #include "ruby/ruby_private.h"
 
-#include <ruby/thread.h>
 #include <string.h>
-
-static VALUE symbol_live_slots, symbol_free_slots;
 
 struct census_scan {
     struct memscope_heap_listing listing;
@@ -30,53 +27,30 @@ static VALUE left_out(const struct census_scan *scan, VALUE why) {
     return memscope_reason_of("census_left_out", ULL2NUM((scan->census_ns + 999999) / 1000000), why);
 }
 
-struct reception {
-    struct memscope_census_child *child;
-    enum memscope_forked_progress progress;
-};
-
-static void *receive(void *argument) {
-    struct reception *reception = argument;
-
-    reception->progress = memscope_census_child_receive(reception->child);
-    return NULL;
-}
-
-/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
-static enum memscope_forked_progress await(struct census_scan *scan) {
-    struct reception reception = {.child = &scan->child};
-    uint64_t start = memscope_now_ns();
-
-    do {
-        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
-        rb_thread_check_ints();
-    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
-    scan->without_gvl_ns += memscope_now_ns() - start;
-    return reception.progress;
-}
-
 static void take_in_child(struct census_scan *scan) {
+    VALUE without_room = memscope_reason_without_room(&scan->room);
     enum memscope_status status;
     enum memscope_forked_progress progress;
 
-    if (scan->room.free_bytes < scan->room.needed_bytes) {
-        scan->refusal = left_out(scan, memscope_reason_of("child_without_room", ULL2NUM(scan->room.needed_bytes >> 20),
-                                                          ULL2NUM(scan->room.free_bytes >> 20)));
+    if (!NIL_P(without_room)) {
+        scan->refusal = left_out(scan, without_room);
         return;
     }
     scan->child.listing = &scan->listing;
     status = memscope_census_child_start(&scan->child);
     if (status != MEMSCOPE_OK) {
-        scan->refusal = left_out(scan, memscope_reason_of("child_refused", memscope_status_reason(status)));
+        scan->refusal = left_out(scan, memscope_reason_child_refused(status));
         return;
     }
     scan->in_child = true;
-    progress = await(scan);
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
-        scan->census = scan->child.found;
-    else
-        scan->refusal =
-            left_out(scan, memscope_reason(progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended"));
+    progress =
+        memscope_child_wait(&scan->child.process, &scan->child.found, sizeof scan->child.found, &scan->without_gvl_ns);
+    if (progress != MEMSCOPE_FORKED_ANSWERED) {
+        scan->refusal = left_out(scan, memscope_reason_unanswered(progress));
+        return;
+    }
+    scan->census = scan->child.found;
+    memscope_census_took(&scan->census);
 }
 
 /* ---- the census ------------------------------------------------------------------------------------------------ */
@@ -90,7 +64,7 @@ static void read_room(void *argument) {
 
 /* Predicts both ways while the GVL is still free, so from the number of slots that GC.stat knows. */
 static void predict(struct census_scan *scan) {
-    scan->census_ns = memscope_census_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots));
+    scan->census_ns = memscope_census_predicted_ns(memscope_heap_slots());
     if (scan->census_ns > scan->budget_ns)
         scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
 }
@@ -101,17 +75,13 @@ static bool belongs_in_child(const struct census_scan *scan) {
 
 /* Without a sweep under way, no object refers to a class that is gone. */
 static void collect_or_finish(struct census_scan *scan) {
-    uint64_t start = memscope_now_ns();
-
     if (scan->collect) {
         rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
         memscope_heap_finish_gc(); /* GC.start may switch threads at its end, and another may begin the next one */
         return;
     }
-    if (scan->bounded) {
-        memscope_heap_await_gc();
-        scan->without_gvl_ns += memscope_now_ns() - start;
-    }
+    if (scan->bounded)
+        scan->without_gvl_ns += memscope_heap_await_gc();
     scan->finished_gc = memscope_heap_finish_gc();
 }
 
@@ -236,7 +206,5 @@ static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
 }
 
 void Init_memscope_census(void) {
-    symbol_live_slots = memscope_symbol("heap_live_slots");
-    symbol_free_slots = memscope_symbol("heap_free_slots");
     rb_define_module_function(rb_mMemscopeNative, "census", native_census, 2);
 }

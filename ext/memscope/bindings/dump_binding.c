@@ -1,7 +1,6 @@
+#include "bindings/child_wait.h"
 #include "bindings/dump_file.h"
-#include "bindings/reasons.h"
 
-#include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/dump_child.h"
 #include "ruby/named_references.h"
@@ -9,8 +8,6 @@
 #include <errno.h>
 #include <ruby/thread.h>
 #include <time.h>
-
-static VALUE symbol_live_slots, symbol_free_slots;
 
 static uint64_t now_since_1970(void) {
     struct timespec now;
@@ -38,52 +35,26 @@ static void read_room(void *argument) {
 }
 
 static bool has_room(struct dumping *dumping) {
-    dumping->slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+    dumping->slots = memscope_heap_slots();
     dumping->without_gvl_ns += memscope_without_gvl(read_room, dumping);
-    if (dumping->room.free_bytes >= dumping->room.needed_bytes)
-        return true;
-    dumping->refusal = memscope_reason_of("child_without_room", ULL2NUM(dumping->room.needed_bytes >> 20),
-                                          ULL2NUM(dumping->room.free_bytes >> 20));
-    return false;
+    dumping->refusal = memscope_reason_without_room(&dumping->room);
+    return NIL_P(dumping->refusal);
 }
 
 static void collect_or_finish(struct dumping *dumping) {
-    uint64_t start = memscope_now_ns();
-
-    if (dumping->collect) {
+    if (dumping->collect)
         rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
-    } else {
-        memscope_heap_await_gc();
-        dumping->without_gvl_ns += memscope_now_ns() - start;
-    }
+    else
+        dumping->without_gvl_ns += memscope_heap_await_gc();
     memscope_heap_finish_gc();
 }
 
-struct reception {
-    struct memscope_dump_child *child;
-    enum memscope_forked_progress progress;
-};
-
-static void *receive(void *argument) {
-    struct reception *reception = argument;
-
-    reception->progress = memscope_dump_child_receive(reception->child);
-    return NULL;
-}
-
-/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
 static void await(struct dumping *dumping) {
-    struct reception reception = {.child = &dumping->child};
-    uint64_t start = memscope_now_ns();
+    enum memscope_forked_progress progress = memscope_child_wait(
+        &dumping->child.child, &dumping->child.result, sizeof dumping->child.result, &dumping->without_gvl_ns);
 
-    do {
-        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
-        rb_thread_check_ints();
-    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
-    dumping->without_gvl_ns += memscope_now_ns() - start;
-    if (reception.progress != MEMSCOPE_FORKED_ANSWERED)
-        dumping->refusal =
-            memscope_reason(reception.progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended");
+    if (progress != MEMSCOPE_FORKED_ANSWERED)
+        dumping->refusal = memscope_reason_unanswered(progress);
     else if (dumping->child.result.status != MEMSCOPE_OK)
         dumping->refusal = memscope_unread("objects", dumping->child.result.status);
     else
@@ -108,7 +79,7 @@ static void dump_in_child(struct dumping *dumping) {
     if (status == MEMSCOPE_OK)
         await(dumping);
     else
-        dumping->refusal = memscope_reason_of("child_refused", memscope_status_reason(status));
+        dumping->refusal = memscope_reason_child_refused(status);
 }
 
 static VALUE written_hash(uint32_t objects, uint32_t references, uint64_t bytes) {
@@ -273,8 +244,6 @@ static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format)
 }
 
 void Init_memscope_dump(void) {
-    symbol_live_slots = memscope_symbol("heap_live_slots");
-    symbol_free_slots = memscope_symbol("heap_free_slots");
     rb_define_module_function(rb_mMemscopeNative, "dump", native_dump, 5);
     rb_define_module_function(rb_mMemscopeNative, "convert_dump", native_convert_dump, 3);
 }

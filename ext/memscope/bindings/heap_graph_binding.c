@@ -1,19 +1,15 @@
+#include "bindings/child_wait.h"
 #include "bindings/dump_file.h"
 #include "bindings/held_memory_reason.h"
 
-#include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/heap_answer.h"
 #include "ruby/named_references.h"
 
-#include <ruby/thread.h>
-#include <stdatomic.h>
 #include <string.h>
 
-static VALUE symbol_live_slots, symbol_free_slots;
-
 /* What a child took for a slot, and its answer: first as measured, then as the last one said. */
-static _Atomic(uint64_t) bytes_of_1000_slots = 110000;
+static memscope_slot_rate bytes_of_1000_slots = 110000;
 
 struct graph_scan {
     struct memscope_heap_listing listing;
@@ -66,31 +62,6 @@ static void list_globals(struct graph_scan *scan) {
 
 /* ---- in a child ------------------------------------------------------------------------------------------------ */
 
-struct reception {
-    struct memscope_answer_child *child;
-    enum memscope_forked_progress progress;
-};
-
-static void *receive(void *argument) {
-    struct reception *reception = argument;
-
-    reception->progress = memscope_answer_child_receive(reception->child);
-    return NULL;
-}
-
-/* The GVL is free meanwhile. Raises what interrupts this thread; rb_ensure then ends the child. */
-static enum memscope_forked_progress await(struct graph_scan *scan) {
-    struct reception reception = {.child = &scan->child};
-    uint64_t start = memscope_now_ns();
-
-    do {
-        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
-        rb_thread_check_ints();
-    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
-    scan->without_gvl_ns += memscope_now_ns() - start;
-    return reception.progress;
-}
-
 static void enable_gc(struct graph_scan *scan) {
     if (scan->gc_is_disabled && !scan->gc_was_disabled)
         rb_gc_enable();
@@ -106,16 +77,19 @@ static void answer_in_child(struct graph_scan *scan) {
     status = memscope_answer_child_start(&scan->child, scan->deadline_ms);
     enable_gc(scan);
     if (status != MEMSCOPE_OK) {
-        scan->refusal = memscope_reason_of("child_refused", memscope_status_reason(status));
+        scan->refusal = memscope_reason_child_refused(status);
         return;
     }
-    progress = await(scan);
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
+    progress =
+        memscope_child_wait(&scan->child.process, &scan->child.found, sizeof scan->child.found, &scan->without_gvl_ns);
+    if (progress == MEMSCOPE_FORKED_ANSWERED) {
         scan->answer = scan->child.found;
-    else
+        memscope_heap_answer_took(&scan->listing, &scan->answer);
+    } else {
         scan->refusal = progress == MEMSCOPE_FORKED_TOO_SLOW
                             ? memscope_reason_of("child_over_deadline", rb_float_new((double)scan->deadline_ms / 1000))
-                            : memscope_reason("child_ended");
+                            : memscope_reason_unanswered(progress);
+    }
 }
 
 /* ---- before ---------------------------------------------------------------------------------------------------- */
@@ -128,26 +102,20 @@ static void read_memory(void *argument) {
 
 /* While the GVL is still free, so from the number of slots that GC.stat knows. */
 static bool has_memory(struct graph_scan *scan) {
-    uint64_t slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+    uint64_t slots = memscope_heap_slots();
 
     if (scan->in_process)
         return true;
     scan->child_ns = memscope_heap_answer_predicted_ns(slots);
     scan->without_gvl_ns += memscope_without_gvl(read_memory, scan);
-    scan->memory.needed_bytes += slots * atomic_load(&bytes_of_1000_slots) / 1000;
-    if (scan->memory.free_bytes >= scan->memory.needed_bytes)
-        return true;
-    scan->refusal = memscope_reason_of("child_without_room", ULL2NUM(scan->memory.needed_bytes >> 20),
-                                       ULL2NUM(scan->memory.free_bytes >> 20));
-    return false;
+    scan->memory.needed_bytes += memscope_slot_rate_predict(&bytes_of_1000_slots, slots);
+    scan->refusal = memscope_reason_without_room(&scan->memory);
+    return NIL_P(scan->refusal);
 }
 
 /* No garbage collection begins from here until the objects are walked, or the child is forked. */
 static void finish_gc(struct graph_scan *scan) {
-    uint64_t start = memscope_now_ns();
-
-    memscope_heap_await_gc();
-    scan->without_gvl_ns += memscope_now_ns() - start;
+    scan->without_gvl_ns += memscope_heap_await_gc();
     scan->finished_gc = memscope_heap_finish_gc();
     scan->gc_was_disabled = RTEST(rb_gc_disable());
     scan->gc_is_disabled = true;
@@ -166,10 +134,8 @@ static bool list_objects(struct graph_scan *scan) {
 }
 
 static void learn(const struct graph_scan *scan) {
-    uint64_t slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
-
-    if (slots >= 100000 && scan->answer.child_bytes > slots) /* fewer say little about a thousand */
-        atomic_store(&bytes_of_1000_slots, scan->answer.child_bytes / (slots / 1000));
+    if (scan->answer.child_bytes > scan->listing.slots)
+        memscope_slot_rate_learn(&bytes_of_1000_slots, scan->listing.slots, scan->answer.child_bytes);
 }
 
 static void answer(struct graph_scan *scan) {
@@ -328,6 +294,7 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     static const char *const reachable[] = {"reachable_count", "reachable_slot_bytes", "reachable_bytes"};
     static const char *const garbage[] = {"garbage_count", "garbage_slot_bytes", "garbage_bytes"};
     const struct memscope_heap_answer *found = &scan->answer;
+    uint64_t pause_us = scan->child.process.pause_ns / 1000;
     bool known = NIL_P(scan->refusal), forked = scan->child.process.pause_ns > 0;
 
     set_part(hash, reachable, &found->reachable, known);
@@ -339,8 +306,7 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(found) : Qnil);
     memscope_hash_set(hash, "walked_in",
                       known && !scan->of_file ? memscope_symbol(scan->in_process ? "process" : "child") : Qnil);
-    memscope_hash_set(hash, "pause_ms",
-                      known && forked ? rb_float_new((double)(scan->child.process.pause_ns / 1000) / 1000) : Qnil);
+    memscope_hash_set(hash, "pause_ms", known && forked ? rb_float_new((double)pause_us / 1000) : Qnil);
     memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
 }
 
@@ -449,8 +415,6 @@ static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE 
 }
 
 void Init_memscope_heap_graph(void) {
-    symbol_live_slots = memscope_symbol("heap_live_slots");
-    symbol_free_slots = memscope_symbol("heap_free_slots");
     rb_define_module_function(rb_mMemscopeNative, "heap_graph", native_heap_graph, 6);
     rb_define_module_function(rb_mMemscopeNative, "heap_graph_of_dump", native_heap_graph_of_dump, 3);
 }

@@ -2,16 +2,14 @@
  * Memscope::Native.object_blocks: what objects own through malloc, which of them are garbage, and what the process
  * returns when that is freed. The ledger is read without the GVL; the objects are marked and walked in a forked child.
  */
+#include "bindings/child_wait.h"
 #include "bindings/ledger_binding.h"
 
-#include "fork/fork_cost.h"
-#include "fork/forked_child.h"
 #include "init.h"
 #include "ruby/block_walk.h"
 #include "ruby/marking.h"
 #include "ruby/object_blocks.h"
 
-#include <ruby/thread.h>
 #include <string.h>
 
 #define DEADLINE_MS 30000
@@ -30,8 +28,6 @@ struct blocks_call {
     struct memscope_scratch marks;
     struct memscope_forked_child child;
     struct memscope_block_walk found;
-    size_t received;
-    enum memscope_forked_progress progress;
     uint64_t without_gvl_ns;
 };
 
@@ -55,11 +51,8 @@ static bool is_garbage(uint32_t slot, const void *data) {
 
 static void read_ledger(void *argument) {
     struct blocks_call *call = argument;
-    size_t slots = 0;
 
-    for (size_t page = 0; page < call->ledger.listing.count; page++)
-        slots += call->ledger.listing.pages[page].slot_count;
-    memscope_fork_room_read(slots * NS_OF_A_SLOT, &call->room);
+    memscope_fork_room_read(call->ledger.listing.slots * NS_OF_A_SLOT, &call->room);
     call->status = memscope_ledger_read(&call->ledger.request, &call->ledger.ledger);
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
@@ -96,10 +89,7 @@ static bool finish_gc(struct blocks_call *call) {
  * They are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
  */
 static void prepare(struct blocks_call *call) {
-    uint64_t start = memscope_now_ns();
-
-    memscope_heap_await_gc();
-    call->without_gvl_ns += memscope_now_ns() - start;
+    call->without_gvl_ns += memscope_heap_await_gc();
     finish_gc(call);
     read_malloc(call);
     if (call->status != MEMSCOPE_OK || !finish_gc(call))
@@ -126,24 +116,6 @@ static void inherit(struct blocks_call *call, int inherited) {
     memscope_malloc_blocks_inherit(&call->blocks, &call->ledger.ledger, inherited);
 }
 
-static void *receive(void *argument) {
-    struct blocks_call *call = argument;
-
-    call->progress = memscope_forked_child_receive(&call->child, &call->found, sizeof call->found, &call->received);
-    return NULL;
-}
-
-/* Raises what interrupts this thread; rb_ensure then ends the child. */
-static void await(struct blocks_call *call) {
-    uint64_t start = memscope_now_ns();
-
-    do {
-        rb_thread_call_without_gvl(receive, call, RUBY_UBF_IO, NULL);
-        rb_thread_check_ints();
-    } while (call->progress == MEMSCOPE_FORKED_INTERRUPTED);
-    call->without_gvl_ns += memscope_now_ns() - start;
-}
-
 static bool plant_all(struct blocks_call *call, VALUE planted) {
     call->planted = !NIL_P(planted);
     if (!call->planted)
@@ -157,13 +129,12 @@ static bool plant_all(struct blocks_call *call, VALUE planted) {
 
 /* Returns why there is no answer, or nil. The GVL is held from the end of the collection to the fork. */
 static VALUE walk(struct blocks_call *call, VALUE planted) {
-    static const char *const why[] = {
-        [MEMSCOPE_FORKED_ENDED] = "child_ended", [MEMSCOPE_FORKED_TOO_SLOW] = "child_too_slow"};
+    VALUE without_room = memscope_reason_without_room(&call->room);
+    enum memscope_forked_progress progress;
     enum memscope_status status;
 
-    if (call->room.free_bytes < call->room.needed_bytes)
-        return memscope_reason_of("child_without_room", ULL2NUM(call->room.needed_bytes >> 20),
-                                  ULL2NUM(call->room.free_bytes >> 20));
+    if (!NIL_P(without_room))
+        return without_room;
     finish_gc(call);
     if (memscope_other_ractors())
         return memscope_reason("objects_unwalked");
@@ -176,10 +147,9 @@ static VALUE walk(struct blocks_call *call, VALUE planted) {
     status = memscope_forked_child_start(&call->child, work, call, -1, DEADLINE_MS);
     inherit(call, false);
     if (status != MEMSCOPE_OK)
-        return memscope_reason_of("child_refused", memscope_status_reason(status));
-    memscope_fork_took(call->child.cpu_ns);
-    await(call);
-    return call->progress == MEMSCOPE_FORKED_ANSWERED ? Qnil : memscope_reason(why[call->progress]);
+        return memscope_reason_child_refused(status);
+    progress = memscope_child_wait(&call->child, &call->found, sizeof call->found, &call->without_gvl_ns);
+    return progress == MEMSCOPE_FORKED_ANSWERED ? Qnil : memscope_reason_unanswered(progress);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------ */

@@ -1,16 +1,15 @@
+#include "bindings/child_wait.h"
 #include "bindings/held_memory_reason.h"
 
-#include "fork/fork_cost.h"
 #include "init.h"
 #include "ruby/heap_walk.h"
 #include "ruby/page_rule.h"
 #include "ruby/pin_survey.h"
 #include "ruby/ruby_private.h"
 
-#include <ruby/thread.h>
 #include <string.h>
 
-static VALUE symbol_old_objects, symbol_allocatable_pages, symbol_live_slots, symbol_free_slots;
+static VALUE symbol_old_objects, symbol_allocatable_pages;
 
 /* Where the slots were walked. FROM_HEADERS: nowhere; the numbers of live slots are from the page headers. */
 enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
@@ -53,35 +52,10 @@ static void take_headers(struct heap_scan *scan, enum left_out why) {
     scan->walked_in = FROM_HEADERS;
 }
 
-struct reception {
-    struct memscope_walk_child *child;
-    enum memscope_forked_progress progress;
-};
-
-static void *receive(void *argument) {
-    struct reception *reception = argument;
-
-    reception->progress = memscope_walk_child_receive(reception->child);
-    return NULL;
-}
-
-/* Waits without the GVL. May raise what interrupts this thread; rb_ensure then ends the child. */
-static enum memscope_forked_progress await(struct heap_scan *scan) {
-    struct reception reception = {.child = &scan->child};
-    uint64_t start = memscope_now_ns();
-
-    do {
-        rb_thread_call_without_gvl(receive, &reception, RUBY_UBF_IO, NULL);
-        rb_thread_check_ints();
-    } while (reception.progress == MEMSCOPE_FORKED_INTERRUPTED);
-    scan->without_gvl_ns += memscope_now_ns() - start;
-    return reception.progress;
-}
-
 static void walk_in_child(struct heap_scan *scan) {
     enum memscope_forked_progress progress;
 
-    if (scan->room.free_bytes < scan->room.needed_bytes) {
+    if (!NIL_P(memscope_reason_without_room(&scan->room))) {
         take_headers(scan, WITHOUT_ROOM);
         return;
     }
@@ -92,13 +66,15 @@ static void walk_in_child(struct heap_scan *scan) {
         take_headers(scan, CHILD_REFUSED);
         return;
     }
-    progress = await(scan);
+    progress =
+        memscope_child_wait(&scan->child.process, &scan->child.found, sizeof scan->child.found, &scan->without_gvl_ns);
     memscope_walk_child_end(&scan->child);
     if (progress != MEMSCOPE_FORKED_ANSWERED) {
         take_headers(scan, progress == MEMSCOPE_FORKED_TOO_SLOW ? CHILD_TOO_SLOW : CHILD_ENDED);
         return;
     }
     scan->walk = scan->child.found;
+    memscope_heap_walk_took(&scan->walk, scan->subjects);
     scan->walked_in = IN_CHILD;
 }
 
@@ -111,8 +87,7 @@ static void read_room(void *argument) {
 
 /* Releases the GVL, so it must come before the heap is listed; therefore the number of slots is GC.stat's. */
 static void predict(struct heap_scan *scan) {
-    scan->walk_ns =
-        memscope_heap_walk_predicted_ns(rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots), scan->subjects);
+    scan->walk_ns = memscope_heap_walk_predicted_ns(memscope_heap_slots(), scan->subjects);
     if (scan->walk_ns <= scan->budget_ns)
         return;
     scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
@@ -138,8 +113,6 @@ static void walk(struct heap_scan *scan) {
 }
 
 static void collect_or_finish(struct heap_scan *scan) {
-    uint64_t start = memscope_now_ns();
-
     if (scan->collect) {
         rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
         memscope_heap_finish_gc(); /* at its end, GC.start may switch to a thread that begins the next GC */
@@ -147,10 +120,8 @@ static void collect_or_finish(struct heap_scan *scan) {
     }
     if (MEMSCOPE_WALKS_DURING_GC && belongs_in_child(scan))
         return;
-    if (scan->bounded) {
-        memscope_heap_await_gc();
-        scan->without_gvl_ns += memscope_now_ns() - start;
-    }
+    if (scan->bounded)
+        scan->without_gvl_ns += memscope_heap_await_gc();
     scan->finished_gc = memscope_heap_finish_gc();
 }
 
@@ -221,10 +192,9 @@ static VALUE milliseconds(uint64_t ns) {
 static VALUE why_no_child(const struct heap_scan *scan) {
     switch (scan->left_out) {
     case WITHOUT_ROOM:
-        return memscope_reason_of("child_without_room", ULL2NUM(scan->room.needed_bytes >> 20),
-                                  ULL2NUM(scan->room.free_bytes >> 20));
+        return memscope_reason_without_room(&scan->room);
     case CHILD_REFUSED:
-        return memscope_reason_of("child_refused", memscope_status_reason(scan->fork_status));
+        return memscope_reason_child_refused(scan->fork_status);
     case CHILD_TOO_SLOW:
         return memscope_reason("child_too_slow");
     default:
@@ -334,8 +304,6 @@ void Init_memscope_ruby_heap(void) {
     memscope_held_memory_learn();
     memscope_pin_survey_learn();
     rb_gc_stat(stat);
-    symbol_live_slots = memscope_symbol("heap_live_slots");
-    symbol_free_slots = memscope_symbol("heap_free_slots");
     symbol_old_objects = memscope_symbol("old_objects");
     symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
     if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages))) /* gone in 3.4 */

@@ -6,7 +6,6 @@
 #include "ruby/ruby_private.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct pass {
@@ -172,13 +171,6 @@ static bool is_object(VALUE slot) {
     return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
 }
 
-static uint64_t thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const void *data) {
     struct memscope_sweep sweep = {0};
     uint32_t number = 0;
@@ -209,7 +201,6 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
                           memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk) {
     struct pass pass = {.listing = listing, .blocks = blocks, .walk = walk};
-    uint64_t start = thread_ns();
 
     memset(walk, 0, sizeof *walk);
     memscope_heap_held_open(&pass.asking, &walk->said);
@@ -220,5 +211,4 @@ void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct me
     allow_for_descriptions(&pass);
     walk->returned.by_trim.most += walk->garbage.unfollowed_bytes + pass.unproven_bytes;
     walk->returned.by_trim.private_most += walk->garbage.unfollowed_bytes + pass.unproven_bytes;
-    walk->spent_ns = thread_ns() - start;
 }

@@ -47,7 +47,6 @@ struct memscope_block_walk {
     size_t unfollowed_count;
     struct memscope_emptied_pages heap;
     struct memscope_blocks_returned returned;
-    uint64_t spent_ns;
 };
 
 /* Whether the object in this slot, counted over the pages of the listing in their order, is garbage. */

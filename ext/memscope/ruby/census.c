@@ -2,14 +2,13 @@
 
 #include "fork/fork_cost.h"
 #include "ruby/census.h"
+#include "ruby/class_names.h"
 #include "ruby/heap_pins.h"
 #include "ruby/ruby_private.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* The rest of the extension is compiled for its size. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -19,30 +18,18 @@
 #define DEADLINE_MS 10000
 /* The most that a child answers with, in bytes of address space: more than a million rows. */
 #define SHARED_BYTES ((size_t)64 << 20)
-/* The longest name of a class that is kept: Module#set_temporary_name takes any length. */
-#define LONGEST_NAME 512
 
 /* ---- what it takes --------------------------------------------------------------------------------------------- */
 
 /* Nanoseconds of a thousand slots: first as measured on an idle machine, then what the last census took. */
-static _Atomic(uint64_t) ns_of_1000_slots = 12000;
-/* Fewer say little about a thousand. */
-#define TELLING_SLOTS 100000
+static memscope_slot_rate ns_of_1000_slots = 12000;
 
-static void learn(const struct memscope_census *census) {
-    if (census->slots >= TELLING_SLOTS && census->spent_ns >= census->slots / 1000) /* a coarse clock may say 0 */
-        atomic_store(&ns_of_1000_slots, census->spent_ns / (census->slots / 1000));
+void memscope_census_took(const struct memscope_census *census) {
+    memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
 }
 
 uint64_t memscope_census_predicted_ns(uint64_t slots) {
-    return slots * atomic_load(&ns_of_1000_slots) / 1000;
-}
-
-static uint64_t thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+    return memscope_slot_rate_predict(&ns_of_1000_slots, slots);
 }
 
 /* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
@@ -286,7 +273,6 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
         if (!visit_page(pass, page, &all, &old))
             return false;
         add_page(pass, page->slot_bytes, &all, &old);
-        pass->census->slots += page->slot_count;
     }
     return true;
 }
@@ -296,140 +282,55 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
 /* Classes may share a name: those without one, and those that were defined anew. */
 struct naming {
     struct memscope_census *census;
-    struct memscope_scratch *scratch;
-    uint32_t *table; /* row indices plus one, by name; 0 is free */
-    size_t mask;
+    struct memscope_names names;
+    struct memscope_class_names class_names;
+    uint32_t *rows; /* by name and grouping: row indices plus one; 0: none yet */
 };
 
-static uint32_t hash_of(const char *name, size_t bytes) {
-    uint32_t hash = 2166136261u;
-
-    for (size_t index = 0; index < bytes; index++)
-        hash = (hash ^ (unsigned char)name[index]) * 16777619u;
-    return hash ^ hash >> 15;
-}
-
-static bool is_named(const struct memscope_census *census, const struct memscope_census_row *row, const char *name,
-                     size_t bytes) {
-    return row->name_bytes == bytes && memcmp(census->names + row->name, name, bytes) == 0;
-}
-
-static bool name_row(struct naming *naming, struct memscope_census_row *row, const char *name, size_t bytes) {
+/* To the row of this name, which is added if there is none. False if there is no memory: the name is 0 then. */
+static bool add_to_row(struct naming *naming, enum memscope_census_grouping grouping, uint32_t name,
+                       const struct memscope_census_sums *sums) {
     struct memscope_census *census = naming->census;
-    char *text = memscope_scratch_extend(naming->scratch, bytes);
+    uint32_t *row = &naming->rows[(size_t)name * MEMSCOPE_CENSUS_GROUPINGS + grouping];
+    const uint32_t *start = &naming->names.starts[name];
 
-    if (text == NULL)
+    if (name == 0)
         return false;
-    memcpy(text, name, bytes);
-    row->name = (uint32_t)census->names_bytes;
-    row->name_bytes = (uint32_t)bytes;
-    census->names_bytes += bytes;
+    if (*row == 0) {
+        census->rows[census->row_count] =
+            (struct memscope_census_row){.grouping = grouping, .name = start[0], .name_bytes = start[1] - start[0]};
+        *row = (uint32_t)++census->row_count;
+    }
+    add(&census->rows[*row - 1].sums, sums);
     return true;
 }
 
-/* The row of this name, which is added if there is none; NULL if there is no memory. */
-static struct memscope_census_row *row_of(struct naming *naming, enum memscope_census_grouping grouping,
-                                          const char *name, size_t bytes) {
-    struct memscope_census *census = naming->census;
-    size_t place = hash_of(name, bytes) & naming->mask;
-    struct memscope_census_row *row;
-
-    for (; naming->table[place] != 0; place = (place + 1) & naming->mask) {
-        row = &census->rows[naming->table[place] - 1];
-        if (row->grouping == (uint32_t)grouping && is_named(census, row, name, bytes))
-            return row;
-    }
-    row = &census->rows[census->row_count];
-    *row = (struct memscope_census_row){.grouping = grouping};
-    if (!name_row(naming, row, name, bytes))
-        return NULL;
-    naming->table[place] = (uint32_t)++census->row_count;
-    return row;
-}
-
-static bool add_to_row(struct naming *naming, enum memscope_census_grouping grouping, const char *name,
-                       const struct memscope_census_sums *sums) {
-    struct memscope_census_row *row = row_of(naming, grouping, name, strlen(name));
-
-    if (row != NULL)
-        add(&row->sums, sums);
-    return row != NULL;
-}
-
-/* ---- names ----------------------------------------------------------------------------------------------------- */
-
-static const char *type_name(int type) {
-    static const char *const names[] = {
-        [RUBY_T_OBJECT] = "T_OBJECT", [RUBY_T_CLASS] = "T_CLASS",     [RUBY_T_MODULE] = "T_MODULE",
-        [RUBY_T_FLOAT] = "T_FLOAT",   [RUBY_T_STRING] = "T_STRING",   [RUBY_T_REGEXP] = "T_REGEXP",
-        [RUBY_T_ARRAY] = "T_ARRAY",   [RUBY_T_HASH] = "T_HASH",       [RUBY_T_STRUCT] = "T_STRUCT",
-        [RUBY_T_BIGNUM] = "T_BIGNUM", [RUBY_T_FILE] = "T_FILE",       [RUBY_T_DATA] = "T_DATA",
-        [RUBY_T_MATCH] = "T_MATCH",   [RUBY_T_COMPLEX] = "T_COMPLEX", [RUBY_T_RATIONAL] = "T_RATIONAL",
-        [RUBY_T_SYMBOL] = "T_SYMBOL", [RUBY_T_IMEMO] = "T_IMEMO",     [RUBY_T_NODE] = "T_NODE",
-        [RUBY_T_ICLASS] = "T_ICLASS", [RUBY_T_ZOMBIE] = "T_ZOMBIE",   [RUBY_T_MOVED] = "T_MOVED",
-    };
-
-    return (size_t)type < sizeof names / sizeof names[0] && names[type] != NULL ? names[type] : "T_UNKNOWN";
-}
-
-/*
- * The class's own name, which rb_mod_name returns without allocating; nil if it has none, and for a class in an
- * anonymous module, whose name would begin with an address: "#<Module:0x0000…>::C".
- */
-static VALUE own_name(VALUE class) {
-    VALUE name = rb_mod_name(class);
-
-    return NIL_P(name) || RSTRING_LEN(name) == 0 || RSTRING_PTR(name)[0] == '#' ? Qnil : name;
-}
-
-/* A class without a name is known by the nearest of its ancestors that has one. BasicObject always has one. */
-static void write_class_name(VALUE class, char *text, size_t size) {
-    VALUE named = class, name;
-
-    while (NIL_P(name = own_name(named)) && RCLASS_SUPER(named) != 0)
-        named = rb_class_real(RCLASS_SUPER(named));
-    if (NIL_P(name))
-        snprintf(text, size, "anonymous");
-    else
-        snprintf(text, size, "%.*s%s", (int)(RSTRING_LEN(name) < LONGEST_NAME ? RSTRING_LEN(name) : LONGEST_NAME),
-                 RSTRING_PTR(name), named == class ? "" : " (anonymous subclass)");
-}
-
-static void write_imemo_name(int kind, char *text, size_t size) {
-    snprintf(text, size, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
+static bool add_to_text(struct naming *naming, enum memscope_census_grouping grouping, const char *text,
+                        const struct memscope_census_sums *sums) {
+    return add_to_row(naming, grouping, memscope_names_add(&naming->names, text, strlen(text)), sums);
 }
 
 /* An object that Ruby code cannot reach is known by its type or kind. */
-static void write_name(const struct cell *cell, char *text, size_t size) {
-    if (cell->class != 0)
-        write_class_name(cell->class, text, size);
-    else if (cell->type == RUBY_T_IMEMO && cell->owner == 0)
-        write_imemo_name(cell->kind, text, size);
-    else
-        snprintf(text, size, "%s", type_name(cell->owner != 0 ? cell->owner : cell->type));
-}
-
 static bool name_class(struct naming *naming, const struct cell *cell) {
+    struct memscope_class_names *names = &naming->class_names;
     struct memscope_census_sums sums = cell->sums;
-    char text[LONGEST_NAME + 64];
+    uint32_t name = cell->class != 0
+                        ? memscope_name_of_module(names, cell->class)
+                        : memscope_name_of_type(names, cell->owner != 0 ? cell->owner : cell->type, cell->kind);
 
-    write_name(cell, text, sizeof text);
     if (cell->owner != 0)
         sums.count = sums.old_count = 0;
-    return add_to_row(naming, MEMSCOPE_BY_CLASS, text, &sums);
+    return add_to_row(naming, MEMSCOPE_BY_CLASS, name, &sums);
 }
 
 static bool name_type(struct naming *naming, const struct cell *cell) {
-    return add_to_row(naming, MEMSCOPE_BY_TYPE, type_name(cell->type), &cell->sums);
+    return add_to_text(naming, MEMSCOPE_BY_TYPE, memscope_type_name(cell->type), &cell->sums);
 }
 
 static bool name_imemo(struct naming *naming, const struct cell *cell) {
-    char text[64];
-
-    if (cell->type != RUBY_T_IMEMO)
-        return true;
-    write_imemo_name(cell->kind, text, sizeof text);
-    return add_to_row(naming, MEMSCOPE_BY_IMEMO, text, &cell->sums);
+    return cell->type != RUBY_T_IMEMO ||
+           add_to_row(naming, MEMSCOPE_BY_IMEMO, memscope_name_of_type(&naming->class_names, cell->type, cell->kind),
+                      &cell->sums);
 }
 
 static bool name_cells(struct naming *naming, const struct cells *cells,
@@ -445,7 +346,7 @@ static bool name_sizes(struct naming *naming, const struct pass *pass) {
         char text[24];
 
         snprintf(text, sizeof text, "%zu", pass->slot_bytes[at]);
-        if (!add_to_row(naming, MEMSCOPE_BY_SLOT_SIZE, text, &pass->sizes[at]))
+        if (!add_to_text(naming, MEMSCOPE_BY_SLOT_SIZE, text, &pass->sizes[at]))
             return false;
     }
     return true;
@@ -457,37 +358,47 @@ static bool name_ages(struct naming *naming, const struct pass *pass) {
                                                .slot_bytes = total->slot_bytes - old->slot_bytes,
                                                .memsize_bytes = total->memsize_bytes - old->memsize_bytes};
 
-    return add_to_row(naming, MEMSCOPE_BY_AGE, "young", &young) && add_to_row(naming, MEMSCOPE_BY_AGE, "old", old);
+    return add_to_text(naming, MEMSCOPE_BY_AGE, "young", &young) && add_to_text(naming, MEMSCOPE_BY_AGE, "old", old);
 }
 
 static bool open_naming(struct naming *naming, struct pass *pass) {
     /* at most one for each cell by class, and in all other groupings together */
-    size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2, size = 256;
+    size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2;
+    size_t bytes = (most + 1) * MEMSCOPE_CENSUS_GROUPINGS * sizeof *naming->rows;
 
-    while (size < most * 2)
-        size *= 2;
-    *naming = (struct naming){.census = pass->census, .scratch = pass->scratch, .mask = size - 1};
-    naming->table = memscope_scratch_take(pass->scratch, size * sizeof *naming->table);
+    naming->rows = memscope_scratch_take(pass->scratch, bytes);
     pass->census->rows = memscope_scratch_take(pass->scratch, most * sizeof *pass->census->rows);
-    pass->census->names = memscope_scratch_take(pass->scratch, 0);
-    if (naming->table == NULL || pass->census->rows == NULL || pass->census->names == NULL)
+    if (naming->rows == NULL || pass->census->rows == NULL || memscope_names_open(&naming->names) != MEMSCOPE_OK)
         return false;
-    memset(naming->table, 0, size * sizeof *naming->table);
-    return true;
+    memset(naming->rows, 0, bytes);
+    return memscope_class_names_open(&naming->class_names, &naming->names) == MEMSCOPE_OK;
+}
+
+static bool keep_texts(struct naming *naming, struct pass *pass) {
+    struct memscope_census *census = pass->census;
+
+    census->names_bytes = naming->names.starts[naming->names.count];
+    census->names = memscope_scratch_take(pass->scratch, census->names_bytes);
+    if (census->names != NULL)
+        memcpy(census->names, naming->names.text, census->names_bytes);
+    return census->names != NULL;
 }
 
 static bool name_rows(struct pass *pass) {
-    struct naming naming;
+    struct naming naming = {.census = pass->census};
+    bool named = open_naming(&naming, pass) && name_cells(&naming, &pass->cells, name_class) &&
+                 name_cells(&naming, &pass->cells, name_type) && name_cells(&naming, &pass->cells, name_imemo) &&
+                 name_sizes(&naming, pass) && name_ages(&naming, pass) && keep_texts(&naming, pass);
 
-    return open_naming(&naming, pass) && name_cells(&naming, &pass->cells, name_class) &&
-           name_cells(&naming, &pass->cells, name_type) && name_cells(&naming, &pass->cells, name_imemo) &&
-           name_sizes(&naming, pass) && name_ages(&naming, pass);
+    memscope_class_names_close(&naming.class_names);
+    memscope_names_close(&naming.names);
+    return named;
 }
 
 void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
                           struct memscope_census *census) {
     struct pass pass = {.scratch = scratch, .census = census};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     size_t used = scratch->used;
 
     memset(census, 0, sizeof *census);
@@ -496,8 +407,9 @@ void memscope_census_take(const struct memscope_heap_listing *listing, struct me
         census->refusal = "no_memory";
     memscope_heap_held_close(&pass.held);
     census->scratch_bytes = scratch->used - used;
-    census->spent_ns = thread_ns() - start;
-    learn(census);
+    census->slots = listing->slots;
+    census->spent_ns = memscope_thread_ns() - start;
+    memscope_census_took(census);
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
@@ -539,18 +451,7 @@ enum memscope_status memscope_census_child_start(struct memscope_census_child *c
     memscope_scratch_inherit(pages, true);
     status = memscope_forked_child_start(&child->process, take_and_answer, child, -1, DEADLINE_MS);
     memscope_scratch_inherit(pages, false);
-    if (status == MEMSCOPE_OK)
-        memscope_fork_took(child->process.cpu_ns);
     return status;
-}
-
-enum memscope_forked_progress memscope_census_child_receive(struct memscope_census_child *child) {
-    enum memscope_forked_progress progress =
-        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
-
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
-        learn(&child->found);
-    return progress;
 }
 
 void memscope_census_child_end(struct memscope_census_child *child) {

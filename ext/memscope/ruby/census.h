@@ -59,12 +59,14 @@ void memscope_census_take(const struct memscope_heap_listing *listing, struct me
 /* What a census of so many slots will take in the process, by what the last one took. */
 uint64_t memscope_census_predicted_ns(uint64_t slots);
 
+/* Called with what a child answered. */
+void memscope_census_took(const struct memscope_census *census);
+
 /* A census in a forked child. Rows and names come through a mapping that both share. */
 struct memscope_census_child {
     const struct memscope_heap_listing *listing;
     struct memscope_forked_child process;
-    struct memscope_census found;
-    size_t received;
+    struct memscope_census found; /* the answer; rows and names last until the end */
     char *shared;
 };
 
@@ -73,9 +75,6 @@ struct memscope_census_child {
  * fails and how is memscope_forked_child_start's, and NO_MEMORY where nothing can be shared.
  */
 enum memscope_status memscope_census_child_start(struct memscope_census_child *child);
-
-/* Waits for the answer, without the GVL; as memscope_forked_child_receive. Rows and names last until the end. */
-enum memscope_forked_progress memscope_census_child_receive(struct memscope_census_child *child);
 
 /* Idempotent. */
 void memscope_census_child_end(struct memscope_census_child *child);

@@ -141,8 +141,7 @@ uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE
     return known->key == module ? known->number : remember(class_names, module, look_up_module(class_names, module));
 }
 
-/* Of an object that is known by its kind or type. */
-static uint32_t name_of_type(struct memscope_class_names *class_names, int type, int kind) {
+uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind) {
     uint64_t key = (uint64_t)(type << 8 | kind) << 3 | 6; /* unlike any class, or class + 2 */
     const struct memscope_known_name *known = place_of(class_names, key);
     char text[64];
@@ -163,15 +162,16 @@ uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VAL
     const struct memscope_known_name *known;
 
     if (type == RUBY_T_IMEMO)
-        return name_of_type(class_names, type, MEMSCOPE_IMEMO_KIND(object));
+        return memscope_name_of_type(class_names, type, MEMSCOPE_IMEMO_KIND(object));
     if (type == RUBY_T_ICLASS || type == RUBY_T_NODE || class == 0)
-        return name_of_type(class_names, type, 0);
+        return memscope_name_of_type(class_names, type, 0);
     known = place_of(class_names, class + 2); /* class itself: its own name */
     if (known->key == class + 2)
         return known->number;
     real = rb_class_real(class);
     return remember(class_names, class + 2,
-                    real == 0 ? name_of_type(class_names, type, 0) : memscope_name_of_module(class_names, real));
+                    real == 0 ? memscope_name_of_type(class_names, type, 0)
+                              : memscope_name_of_module(class_names, real));
 }
 
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id) {

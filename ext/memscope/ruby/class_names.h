@@ -33,6 +33,9 @@ void memscope_class_names_close(struct memscope_class_names *class_names);
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);
 
+/* "T_ARRAY", or "imemo_env" of that kind. */
+uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind);
+
 /* A class's or module's own name, as above; of a singleton class "#<Class:Owner>". */
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module);
 

@@ -1,7 +1,6 @@
 #include "ruby/dump_child.h"
 
 #include "base/mapped_array.h"
-#include "fork/fork_cost.h"
 #include "ruby/heap_references.h"
 #include "ruby/named_references.h"
 #include "ruby/ruby_private.h"
@@ -128,7 +127,6 @@ static enum memscope_status prepare(struct source *source, const struct memscope
     source->dump.sizes = child->sizes;
     source->dump.pid = (uint32_t)getppid();
     source->dump.time_ns = child->time_ns;
-    source->dump.process = child->process;
     return source->places != NULL && describe_modules(source) && number_slots(source) ? MEMSCOPE_OK
                                                                                       : MEMSCOPE_NO_MEMORY;
 }
@@ -181,13 +179,7 @@ enum memscope_status memscope_dump_child_start(struct memscope_dump_child *child
     memscope_scratch_inherit(&child->listing->scratch, true);
     status = memscope_forked_child_start(&child->child, dump_and_answer, child, child->file, child->deadline_ms);
     memscope_scratch_inherit(&child->listing->scratch, false);
-    if (status == MEMSCOPE_OK)
-        memscope_fork_took(child->child.cpu_ns);
     return status;
-}
-
-enum memscope_forked_progress memscope_dump_child_receive(struct memscope_dump_child *child) {
-    return memscope_forked_child_receive(&child->child, &child->result, sizeof child->result, &child->received);
 }
 
 void memscope_dump_child_end(struct memscope_dump_child *child) {

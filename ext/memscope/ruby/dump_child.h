@@ -27,12 +27,10 @@ struct memscope_dump_child {
     int file; /* open for writing, in the parent */
     enum memscope_size_rule sizes;
     uint64_t time_ns;
-    const char *process;
     unsigned deadline_ms;
 
     struct memscope_forked_child child;
-    struct memscope_dump_result result;
-    size_t received;
+    struct memscope_dump_result result; /* the answer */
 };
 
 /* What the child takes for itself: bytes and nanoseconds for so many slots, by measurement. */
@@ -44,9 +42,6 @@ uint64_t memscope_dump_child_ns(uint64_t slots);
  * fails and how is memscope_forked_child_start's.
  */
 enum memscope_status memscope_dump_child_start(struct memscope_dump_child *child);
-
-/* Waits for the result, without the GVL; as memscope_forked_child_receive. */
-enum memscope_forked_progress memscope_dump_child_receive(struct memscope_dump_child *child);
 
 /* Idempotent. */
 void memscope_dump_child_end(struct memscope_dump_child *child);

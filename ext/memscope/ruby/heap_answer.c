@@ -7,16 +7,13 @@
 #include "ruby/heap_references.h"
 #include "ruby/named_references.h"
 
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 /* Of address space. A thousand rows of each list, with paths, take a tenth. */
 #define ROOM_BYTES ((size_t)64 << 20)
 
-static _Atomic(uint64_t) ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
-#define TELLING_SLOTS 100000
+static memscope_slot_rate ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
 
 struct work {
     const struct memscope_heap_question *question;
@@ -70,11 +67,13 @@ static struct memscope_text text_of(struct work *work, uint32_t name) {
 
 /* ---- by class -------------------------------------------------------------------------------------------------- */
 
+/* No rows if there is no room. */
 static struct memscope_class_answer *class_rows(struct work *work, const struct memscope_class_row *rows,
-                                                size_t count) {
-    struct memscope_class_answer *answers = take(work, count, sizeof *answers);
+                                                size_t *count) {
+    struct memscope_class_answer *answers = take(work, *count, sizeof *answers);
 
-    for (size_t index = 0; answers != NULL && index < count; index++)
+    *count = answers == NULL ? 0 : *count;
+    for (size_t index = 0; index < *count; index++)
         answers[index] = (struct memscope_class_answer){.name = text_of(work, rows[index].class_name),
                                                         .count = rows[index].count,
                                                         .slot_bytes = rows[index].slot_bytes,
@@ -93,10 +92,10 @@ static enum memscope_status answer_classes(struct work *work) {
 
     if (status != MEMSCOPE_OK)
         return status;
-    answer->retained = class_rows(work, rows, answer->retained_count);
+    answer->retained = class_rows(work, rows, &answer->retained_count);
     status = memscope_garbage_by_class(graph, &work->paths, rows, top, &answer->garbage_class_count);
     if (status == MEMSCOPE_OK)
-        answer->garbage_classes = class_rows(work, rows, answer->garbage_class_count);
+        answer->garbage_classes = class_rows(work, rows, &answer->garbage_class_count);
     return status;
 }
 
@@ -237,15 +236,8 @@ static memscope_edge_name name_of_global(struct work *work, uint32_t category, V
     return MEMSCOPE_EDGE_INTERNAL;
 }
 
-/* As the dump has it. */
-static memscope_edge_name name_dumped_edge(const struct memscope_heap_graph *graph, uint32_t from, uint32_t to) {
-    for (uint32_t edge = graph->first_edge[from]; edge < graph->first_edge[from + 1]; edge++)
-        if (graph->edges[edge] == to)
-            return graph->edge_names[edge];
-    return MEMSCOPE_EDGE_INTERNAL;
-}
-
-static memscope_edge_name name_live_edge(struct work *work, uint32_t from, uint32_t to) {
+static memscope_edge_name name_live_edge(void *context, uint32_t from, uint32_t to) {
+    struct work *work = context;
     const struct memscope_heap_graph *graph = &work->references.graph;
     struct search search = {.to = memscope_object_of(&work->references, to), .name = MEMSCOPE_EDGE_INTERNAL};
 
@@ -255,12 +247,6 @@ static memscope_edge_name name_live_edge(struct work *work, uint32_t from, uint3
     memscope_each_named_reference(memscope_object_of(&work->references, from), match, &work->references.class_names,
                                   &search);
     return search.name;
-}
-
-static memscope_edge_name name_edge_of(void *context, uint32_t from, uint32_t to) {
-    const struct work *work = context;
-
-    return work->dump != NULL ? name_dumped_edge(&work->references.graph, from, to) : name_live_edge(context, from, to);
 }
 
 static struct memscope_text text_of_node(struct work *work, uint32_t node) {
@@ -295,7 +281,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count,
+static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, size_t count, bool ranked,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
     const struct memscope_path_question question = {.graph = &work->references.graph,
@@ -303,7 +289,8 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
                                                     .dominators = &work->dominators,
                                                     .nodes = nodes,
                                                     .node_count = count,
-                                                    .namer = name_edge_of,
+                                                    .ranked = ranked,
+                                                    .namer = work->dump == NULL ? name_live_edge : NULL,
                                                     .context = work};
 
     return memscope_alike_paths_find(&question, alike, top, found);
@@ -321,7 +308,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
     struct memscope_alike_paths alike;
     struct memscope_paths_found found;
-    enum memscope_status status = find_paths(work, &holder->node, 1, &alike, 1, &found);
+    enum memscope_status status = find_paths(work, &holder->node, 1, false, &alike, 1, &found);
 
     *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
                                                  .held = pile->held,
@@ -383,7 +370,7 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
-/* The paths that were asked for; those to suspects come with what each holds. */
+/* The paths that were asked for; those to suspects come in their order, with what each holds. */
 static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, size_t count,
                                          const struct pile *piles, const struct memscope_suspect *suspects) {
     struct memscope_heap_answer *answer = work->answer;
@@ -391,7 +378,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
     struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
     struct memscope_paths_found found;
     enum memscope_status status =
-        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, alike, top, &found);
+        alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, count, suspects == NULL, alike, top, &found);
 
     if (status == MEMSCOPE_OK) {
         answer->paths = take(work, found.alike_count, sizeof *answer->paths);
@@ -544,37 +531,19 @@ static enum memscope_status answer_all(struct work *work) {
     return answer_holders(work);
 }
 
-static uint64_t thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
-static uint64_t slots_of(const struct memscope_heap_listing *listing) {
-    uint64_t slots = 0;
-
-    for (size_t page = 0; page < listing->count; page++)
-        slots += listing->pages[page].slot_count;
-    return slots;
-}
-
-static void learn(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
-    uint64_t slots = slots_of(listing);
-
-    if (slots >= TELLING_SLOTS && answer->spent_ns >= slots / 1000) /* a coarse clock may say 0 */
-        atomic_store(&ns_of_1000_slots, answer->spent_ns / (slots / 1000));
+void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
+    memscope_slot_rate_learn(&ns_of_1000_slots, listing->slots, answer->spent_ns);
 }
 
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots) {
-    return slots * atomic_load(&ns_of_1000_slots) / 1000;
+    return memscope_slot_rate_predict(&ns_of_1000_slots, slots);
 }
 
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_answer_room *room,
                           struct memscope_heap_answer *answer) {
     struct work work = {.question = question, .room = room, .answer = answer};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     enum memscope_status status;
 
     memset(answer, 0, sizeof *answer);
@@ -586,14 +555,14 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
     memscope_dominators_close(&work.dominators);
     memscope_shortest_paths_close(&work.paths);
     memscope_heap_references_close(&work.references);
-    answer->spent_ns = thread_ns() - start;
-    learn(listing, answer);
+    answer->spent_ns = memscope_thread_ns() - start;
+    memscope_heap_answer_took(listing, answer);
 }
 
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer) {
     struct work work = {.question = question, .room = room, .answer = answer, .dump = dump};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     enum memscope_status status;
 
     memset(answer, 0, sizeof *answer);
@@ -604,7 +573,7 @@ void memscope_heap_answer_of_dump(const struct memscope_heap_question *question,
     *dump->graph = work.references.graph; /* names may have moved */
     memscope_dominators_close(&work.dominators);
     memscope_shortest_paths_close(&work.paths);
-    answer->spent_ns = thread_ns() - start;
+    answer->spent_ns = memscope_thread_ns() - start;
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
@@ -640,18 +609,7 @@ enum memscope_status memscope_answer_child_start(struct memscope_answer_child *c
     memscope_scratch_inherit(pages, true);
     status = memscope_forked_child_start(&child->process, answer_in_child, child, -1, deadline_ms);
     memscope_scratch_inherit(pages, false);
-    if (status == MEMSCOPE_OK)
-        memscope_fork_took(child->process.cpu_ns);
     return status;
-}
-
-enum memscope_forked_progress memscope_answer_child_receive(struct memscope_answer_child *child) {
-    enum memscope_forked_progress progress =
-        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
-
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
-        learn(child->listing, &child->found);
-    return progress;
 }
 
 void memscope_answer_child_end(struct memscope_answer_child *child) {

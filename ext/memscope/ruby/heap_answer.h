@@ -133,6 +133,9 @@ void memscope_heap_answer_of_dump(const struct memscope_heap_question *question,
 /* What an answer takes of so many slots: by the last one. */
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
 
+/* Called with what a child answered. */
+void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer);
+
 /* In a forked child. */
 struct memscope_answer_child {
     const struct memscope_heap_question *question;
@@ -140,7 +143,6 @@ struct memscope_answer_child {
     struct memscope_answer_room *room;
     struct memscope_forked_child process;
     struct memscope_heap_answer found;
-    size_t received;
 };
 
 /*
@@ -148,9 +150,6 @@ struct memscope_answer_child {
  * fails and how is memscope_forked_child_start's.
  */
 enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms);
-
-/* Waits for the answer, without the GVL; as memscope_forked_child_receive. */
-enum memscope_forked_progress memscope_answer_child_receive(struct memscope_answer_child *child);
 
 /* Idempotent. */
 void memscope_answer_child_end(struct memscope_answer_child *child);

@@ -18,61 +18,6 @@ struct filling {
     bool of_fields, has_finalizers;
 };
 
-/* ---- nodes ----------------------------------------------------------------------------------------------------- */
-
-static bool number_pages(struct memscope_heap_references *references, struct memscope_scratch *scratch) {
-    const struct memscope_heap_listing *listing = references->pages.listing;
-    uint64_t next = 0;
-
-    references->first_nodes = memscope_scratch_take(scratch, (listing->count + 1) * sizeof *references->first_nodes);
-    if (references->first_nodes == NULL)
-        return false;
-    for (size_t page = 0; page < listing->count; page++) {
-        references->first_nodes[page] = (uint32_t)next;
-        next += listing->pages[page].slot_count;
-    }
-    references->first_nodes[listing->count] = (uint32_t)next;
-    return true;
-}
-
-static size_t slots_of(const struct memscope_heap_listing *listing) {
-    size_t slots = 0;
-
-    for (size_t page = 0; page < listing->count; page++)
-        slots += listing->pages[page].slot_count;
-    return slots;
-}
-
-uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
-    const struct memscope_heap_page *page;
-    size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(&references->pages, object);
-    uint32_t slot;
-
-    if (at == MEMSCOPE_NO_PAGE)
-        return MEMSCOPE_NO_NODE;
-    page = &references->pages.listing->pages[at];
-    if (object < page->start + page->slots_offset)
-        return MEMSCOPE_NO_NODE;
-    slot = (uint32_t)(object - page->start - page->slots_offset) / (uint32_t)page->slot_bytes;
-    return slot < page->slot_count ? references->first_nodes[at] + slot : MEMSCOPE_NO_NODE;
-}
-
-VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
-    const struct memscope_heap_page *page;
-    size_t low = 0, high = references->pages.listing->count;
-
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-
-        if (references->first_nodes[middle] <= node)
-            low = middle;
-        else
-            high = middle;
-    }
-    page = &references->pages.listing->pages[low];
-    return page->start + page->slots_offset + (VALUE)(node - references->first_nodes[low]) * page->slot_bytes;
-}
-
 /* ---- what each slot is ----------------------------------------------------------------------------------------- */
 
 /* A zombie waits for its finalizer, and a forwarding address for its page: neither is an object. */
@@ -103,7 +48,7 @@ static void each_object(struct filling *filling,
 
         for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes)
             if (is_object(slot))
-                visit(filling, slot, references->first_nodes[at] + index, page->slot_bytes);
+                visit(filling, slot, references->pages.first_slots[at] + index, page->slot_bytes);
     }
 }
 
@@ -173,11 +118,11 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    const struct memscope_heap_listing *listing,
                                                    struct memscope_scratch *scratch) {
     struct filling filling = {.references = references};
-    size_t slots = slots_of(listing);
+    size_t slots = (size_t)listing->slots;
     enum memscope_status status;
 
     memset(references, 0, sizeof *references);
-    if (!memscope_page_index_open(&references->pages, listing, scratch) || !number_pages(references, scratch))
+    if (!memscope_page_index_open(&references->pages, listing, scratch))
         return MEMSCOPE_NO_MEMORY;
     status = memscope_graph_open(&filling.builder, &references->graph, slots, slots * EDGES_OF_AN_OBJECT,
                                  MEMSCOPE_GRAPH_SLOT_BYTES);
@@ -197,14 +142,6 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    struct memscope_scratch *scratch) {
     memset(references, 0, sizeof *references);
     return MEMSCOPE_UNSUPPORTED;
-}
-
-uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
-    return MEMSCOPE_NO_NODE;
-}
-
-VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
-    return Qnil;
 }
 
 #endif

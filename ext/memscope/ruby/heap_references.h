@@ -17,7 +17,6 @@ struct memscope_heap_references {
     struct memscope_heap_graph graph;
     struct memscope_class_names class_names; /* over graph.names */
     struct memscope_page_index pages;
-    uint32_t *first_nodes; /* of each listed page; in scratch */
     struct memscope_held_memory held;
 };
 
@@ -38,10 +37,14 @@ void memscope_heap_references_close(struct memscope_heap_references *references)
 /* Whether an object has the form of what the table of finalizers holds: see MEMSCOPE_ROOTS_LACK_FINALIZERS. */
 bool memscope_may_be_finalizers(VALUE object);
 
-/* MEMSCOPE_NO_NODE for what is in no listed slot: special constants, foreign addresses. */
-uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object);
+/* The node of an object is its slot; MEMSCOPE_NO_NODE for what is in none that is listed. */
+static inline uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
+    return memscope_slot_of(&references->pages, object);
+}
 
 /* The slot of a node below graph.slot_count. */
-VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node);
+static inline VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
+    return memscope_object_in_slot(&references->pages, node);
+}
 
 #endif

@@ -5,9 +5,7 @@
 #include "ruby/pin_survey.h"
 #include "ruby/ruby_private.h"
 
-#include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 /*
  * A walk takes tens of milliseconds; on a busy machine, at low priority and with pages to copy on write, many times
@@ -16,27 +14,14 @@
 #define DEADLINE_MS 10000
 
 /* Nanoseconds per thousand slots, by subjects: at first as measured on an idle machine, then as the last walk took. */
-static _Atomic(uint64_t) ns_of_1000_slots[] = {4000, 16000, 10000, 24000};
-/* With fewer slots, fixed costs would distort the time per thousand. */
-#define TELLING_SLOTS 100000
+static memscope_slot_rate ns_of_1000_slots[] = {4000, 16000, 10000, 24000};
 
-/* ---- how long a walk takes ------------------------------------------------------------------------------------- */
-
-static uint64_t slots_of(const struct memscope_heap_listing *listing) {
-    uint64_t slots = 0;
-
-    for (size_t index = 0; index < listing->count; index++)
-        slots += listing->pages[index].slot_count;
-    return slots;
-}
-
-static void learn(const struct memscope_heap_walk *walk, unsigned subjects) {
-    if (walk->slots >= TELLING_SLOTS && walk->spent_ns >= walk->slots / 1000) /* a coarse clock may say 0 */
-        atomic_store(&ns_of_1000_slots[subjects], walk->spent_ns / (walk->slots / 1000));
+void memscope_heap_walk_took(const struct memscope_heap_walk *walk, unsigned subjects) {
+    memscope_slot_rate_learn(&ns_of_1000_slots[subjects], walk->slots, walk->spent_ns);
 }
 
 uint64_t memscope_heap_walk_predicted_ns(uint64_t slots, unsigned subjects) {
-    return slots * atomic_load(&ns_of_1000_slots[subjects]) / 1000;
+    return memscope_slot_rate_predict(&ns_of_1000_slots[subjects], slots);
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
@@ -80,18 +65,11 @@ static void walk_page(struct pass *pass, size_t index) {
     }
 }
 
-static uint64_t thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk) {
     struct pass pass = {.listing = listing, .subjects = subjects};
     struct memscope_heap_pins pins = {0};
-    uint64_t start = thread_ns();
+    uint64_t start = memscope_thread_ns();
     size_t used = scratch->used;
 
     memset(walk, 0, sizeof *walk);
@@ -108,9 +86,9 @@ void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_s
     memscope_slot_sizes_sum(listing->pages, listing->count, &pins, MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST, &walk->sizes);
     walk->pins_refusal = pins.refusal;
     walk->scratch_bytes = scratch->used - used;
-    walk->slots = slots_of(listing);
-    walk->spent_ns = thread_ns() - start;
-    learn(walk, subjects);
+    walk->slots = listing->slots;
+    walk->spent_ns = memscope_thread_ns() - start;
+    memscope_heap_walk_took(walk, subjects);
 }
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
@@ -131,18 +109,7 @@ enum memscope_status memscope_walk_child_start(struct memscope_walk_child *child
     memscope_scratch_inherit(&child->listing->scratch, true);
     status = memscope_forked_child_start(&child->process, walk_and_answer, child, -1, DEADLINE_MS);
     memscope_scratch_inherit(&child->listing->scratch, false);
-    if (status == MEMSCOPE_OK)
-        memscope_fork_took(child->process.cpu_ns);
     return status;
-}
-
-enum memscope_forked_progress memscope_walk_child_receive(struct memscope_walk_child *child) {
-    enum memscope_forked_progress progress =
-        memscope_forked_child_receive(&child->process, &child->found, sizeof child->found, &child->received);
-
-    if (progress == MEMSCOPE_FORKED_ANSWERED)
-        learn(&child->found, child->subjects);
-    return progress;
 }
 
 void memscope_walk_child_end(struct memscope_walk_child *child) {

@@ -37,13 +37,15 @@ void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_s
 /* Predicts how long a walk of so many slots takes, from the last walk for these subjects, in the process or a child. */
 uint64_t memscope_heap_walk_predicted_ns(uint64_t slots, unsigned subjects);
 
+/* Called with what a child found. */
+void memscope_heap_walk_took(const struct memscope_heap_walk *walk, unsigned subjects);
+
 /* A walk in a forked child. */
 struct memscope_walk_child {
     struct memscope_heap_listing *listing;
     unsigned subjects;
     struct memscope_forked_child process;
-    struct memscope_heap_walk found;
-    size_t received;
+    struct memscope_heap_walk found; /* the answer */
 };
 
 /*
@@ -51,9 +53,6 @@ struct memscope_walk_child {
  * memscope_walk_child_end. Fails as memscope_forked_child_start does.
  */
 enum memscope_status memscope_walk_child_start(struct memscope_walk_child *child);
-
-/* Waits for the answer; call without the GVL. Returns what memscope_forked_child_receive returns. */
-enum memscope_forked_progress memscope_walk_child_receive(struct memscope_walk_child *child);
 
 /* Idempotent. */
 void memscope_walk_child_end(struct memscope_walk_child *child);

@@ -8,48 +8,26 @@
 
 #include <string.h>
 
-#define NO_SLOT UINT64_MAX
 #define FIRST_RESERVED ((size_t)1 << 16)
 
 /* ---- slots ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t slot_of(const struct memscope_marking *marking, uintptr_t object) {
-    const struct memscope_heap_page *page;
-    size_t at = RB_SPECIAL_CONST_P((VALUE)object) ? MEMSCOPE_NO_PAGE : memscope_page_of(&marking->pages, object);
-    uintptr_t first;
-
-    if (at == MEMSCOPE_NO_PAGE)
-        return NO_SLOT;
-    page = &marking->pages.listing->pages[at];
-    first = page->start + page->slots_offset;
-    if (object < first || (object - first) / page->slot_bytes >= page->slot_count)
-        return NO_SLOT;
-    return marking->first_slots[at] + (object - first) / page->slot_bytes;
-}
-
 enum memscope_status memscope_marking_open(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch) {
-    uint64_t slots = 0;
-
     memset(marking, 0, sizeof *marking);
-    marking->first_slots = memscope_scratch_take(scratch, (listing->count + 1) * sizeof *marking->first_slots);
-    if (marking->first_slots == NULL || !memscope_page_index_open(&marking->pages, listing, scratch))
+    if (!memscope_page_index_open(&marking->pages, listing, scratch))
         return MEMSCOPE_NO_MEMORY;
-    for (size_t page = 0; page < listing->count; page++) {
-        marking->first_slots[page] = (uint32_t)slots;
-        slots += listing->pages[page].slot_count;
-    }
-    if (slots > UINT32_MAX)
+    if (listing->slots > UINT32_MAX)
         return MEMSCOPE_TRUNCATED;
-    marking->marked = memscope_array_map((size_t)slots / 64 + 1, sizeof *marking->marked);
+    marking->marked = memscope_array_map((size_t)listing->slots / 64 + 1, sizeof *marking->marked);
     return marking->marked != NULL ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
 }
 
 bool memscope_marking_add(struct memscope_marking *marking, uintptr_t object) {
-    uint64_t slot = slot_of(marking, object);
+    uint32_t slot = memscope_slot_of(&marking->pages, object);
 
-    if (slot == NO_SLOT || memscope_is_marked(marking, (uint32_t)slot))
+    if (slot == MEMSCOPE_NO_SLOT || memscope_is_marked(marking, slot))
         return false;
     marking->marked[slot / 64] |= UINT64_C(1) << (slot % 64);
     return true;

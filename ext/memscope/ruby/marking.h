@@ -14,9 +14,8 @@
 
 struct memscope_marking {
     struct memscope_page_index pages;
-    uint32_t *first_slots; /* of each listed page, in scratch; slots are counted over the pages in their order */
-    uint64_t *marked;      /* a bit a slot */
-    uint64_t *open;        /* marked objects whose references were not followed yet */
+    uint64_t *marked; /* a bit a slot */
+    uint64_t *open;   /* marked objects whose references were not followed yet */
     size_t open_count, open_reserved;
     enum memscope_status status;
 };

@@ -66,7 +66,7 @@ static bool show_hash(const struct showing *showing, VALUE hash) {
     if (MEMSCOPE_HASH_TABLE_IS_INSIDE || RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_IS_TRANSIENT))
         return true;
     if (knows_small_hashes)
-        show(showing, *(const void *const *)place, MEMSCOPE_PAIRS_OF_SMALL_HASH * 2 * sizeof(VALUE));
+        show(showing, *(const void *const *)place, sizeof(VALUE) * 2 * MEMSCOPE_PAIRS_OF_SMALL_HASH);
     return knows_small_hashes;
 }
 
@@ -285,7 +285,7 @@ static void learn_structs(void) {
 static void learn_bignums(void) {
     enum { BYTES = 800 };
     VALUE small = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(65));
-    VALUE large = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(8 * BYTES));
+    VALUE large = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(8L * BYTES));
     const char *digits;
 
     large = rb_funcall(large, rb_intern("+"), 1, INT2FIX(4711));

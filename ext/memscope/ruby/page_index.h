@@ -1,23 +1,30 @@
-/* Finds a listed heap page by the address of an object on it. */
+/*
+ * Finds a listed heap page by the address of an object on it, and numbers slots: over the pages in the order of the
+ * listing, from 0 on.
+ */
 #ifndef MEMSCOPE_PAGE_INDEX_H
 #define MEMSCOPE_PAGE_INDEX_H
 
+#include <ruby.h>
 #include <stdint.h>
 
 #include "base/scratch.h"
 #include "ruby/ruby_heap.h"
 
 #define MEMSCOPE_NO_PAGE SIZE_MAX
+#define MEMSCOPE_NO_SLOT UINT32_MAX
 
 /* An open-addressing hash table of listing indices plus one; 0 is empty. */
 struct memscope_page_index {
     const struct memscope_heap_listing *listing;
-    uint32_t *table; /* in scratch */
+    uint32_t *table;       /* in scratch */
+    uint32_t *first_slots; /* the number of each page's first slot, in scratch */
     size_t mask;
     unsigned page_shift; /* log2 of listing->page_bytes */
 };
 
-/* False if there is no memory. Both listing and scratch must outlive the index. */
+/* False if there is no memory. Numbers are right only up to UINT32_MAX slots. Both listing and scratch must outlive the
+ * index. */
 bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch);
 
@@ -31,5 +38,23 @@ static inline size_t memscope_page_of(const struct memscope_page_index *index, u
             return index->table[place] - 1;
     return MEMSCOPE_NO_PAGE;
 }
+
+/* MEMSCOPE_NO_SLOT for what is in no listed slot: special constants, foreign addresses. */
+static inline uint32_t memscope_slot_of(const struct memscope_page_index *index, VALUE object) {
+    size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(index, object);
+    const struct memscope_heap_page *page;
+    uint32_t slot;
+
+    if (at == MEMSCOPE_NO_PAGE)
+        return MEMSCOPE_NO_SLOT;
+    page = &index->listing->pages[at];
+    if (object < page->start + page->slots_offset)
+        return MEMSCOPE_NO_SLOT;
+    slot = (uint32_t)(object - page->start - page->slots_offset) / page->slot_bytes;
+    return slot < page->slot_count ? index->first_slots[at] + slot : MEMSCOPE_NO_SLOT;
+}
+
+/* What is in a slot that is listed. */
+VALUE memscope_object_in_slot(const struct memscope_page_index *index, uint32_t slot);
 
 #endif

@@ -12,7 +12,7 @@
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
 static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_allocatable_pages, symbol_empty_pages,
-    symbol_state, symbol_none, symbol_sweeping;
+    symbol_live_slots, symbol_free_slots, symbol_state, symbol_none, symbol_sweeping;
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
 
@@ -58,6 +58,7 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
     page->slot_count = (uint32_t)(size / stride);
     page->live_count = 0;
     listing->count++;
+    listing->slots += page->slot_count;
     return 0;
 }
 
@@ -148,6 +149,10 @@ static void count_slots(struct memscope_heap_listing *listing, enum memscope_slo
     }
 }
 
+uint64_t memscope_heap_slots(void) {
+    return rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+}
+
 bool memscope_counts_empty_pages(void) {
     return symbol_empty_pages != Qnil;
 }
@@ -172,6 +177,7 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
         listing->refusal = refusal;
     if (listing->refusal != NULL) {
         listing->count = 0;
+        listing->slots = 0;
         return;
     }
     listing->page_bytes = heap_page_bytes;
@@ -207,7 +213,7 @@ static void rest(void *argument) {
     nanosleep(&step, NULL);
 }
 
-void memscope_heap_await_gc(void) {
+uint64_t memscope_heap_await_gc(void) {
     uint64_t start = memscope_now_ns();
     size_t allocated = rb_gc_stat(symbol_allocated_objects);
 
@@ -215,11 +221,12 @@ void memscope_heap_await_gc(void) {
         size_t before = allocated;
 
         if (memscope_now_ns() - start > LONGEST_WAIT_NS)
-            return;
+            break;
         memscope_without_gvl(rest, NULL);
         allocated = rb_gc_stat(symbol_allocated_objects);
         idle = allocated == before ? idle + 1 : 0;
     }
+    return memscope_now_ns() - start;
 }
 
 void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
@@ -312,6 +319,8 @@ void memscope_ruby_heap_learn(void) {
 
     symbol_allocated_objects = memscope_symbol("total_allocated_objects");
     symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
+    symbol_live_slots = memscope_symbol("heap_live_slots");
+    symbol_free_slots = memscope_symbol("heap_free_slots");
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");

@@ -24,6 +24,7 @@ struct memscope_heap_listing {
     struct memscope_scratch scratch;
     struct memscope_heap_page *pages;
     size_t count;
+    uint64_t slots;           /* of all pages */
     size_t page_bytes;        /* size of a heap page; 0 if this Ruby's GC has none, or none that can be listed */
     size_t empty_pages;       /* as GC.stat counts them */
     size_t allocatable_pages; /* that Ruby may add before it collects again; 0 from 3.4 on, which does not say */
@@ -42,14 +43,18 @@ struct memscope_heap_listing {
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 
+/* How many slots there are, live or free, by GC.stat. GVL held. */
+uint64_t memscope_heap_slots(void);
+
 /* Whether GC.stat of this Ruby counts pages without objects; listing->empty_pages is 0 otherwise. */
 bool memscope_counts_empty_pages(void);
 
 /*
  * Waits without the GVL until no garbage collection is in progress: for up to two seconds as long as other threads
- * allocate, which advances the collection; otherwise for 20 ms. Caller holds the GVL, and may be interrupted.
+ * allocate, which advances the collection; otherwise for 20 ms. Caller holds the GVL, and may be interrupted. Returns
+ * the nanoseconds that it took.
  */
-void memscope_heap_await_gc(void);
+uint64_t memscope_heap_await_gc(void);
 
 /*
  * Ends an incremental mark or lazy sweep in progress, as the next allocations would (26 to 43 ms at 1.5 M objects), so

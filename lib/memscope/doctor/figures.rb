@@ -91,7 +91,7 @@ module Memscope
       def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
 
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, beyond what objects report
-      #   holding; nil if some objects were left out. jemalloc counts blocks never written to, such as threads' VM stacks
+      #   holding; nil if some objects were left out. jemalloc counts blocks never written to, as in threads' VM stacks
       def untracked_bytes
         in_use = detail(:malloc, :in_use_bytes)
         held = ledger.held_by_objects_bytes unless objects_left_out?

@@ -60,8 +60,20 @@ static void test_room(void) {
 
 #endif
 
+static void test_slot_rate(void) {
+    memscope_slot_rate rate = 2000;
+
+    EXPECT(memscope_slot_rate_predict(&rate, 1000000) == 2000000);
+    memscope_slot_rate_learn(&rate, 1000000, 5000000);
+    EXPECT(memscope_slot_rate_predict(&rate, 3000) == 15000);
+    memscope_slot_rate_learn(&rate, 99999, 1000000);
+    memscope_slot_rate_learn(&rate, 1000000, 0);
+    EXPECT(memscope_slot_rate_predict(&rate, 3000) == 15000);
+}
+
 int main(void) {
     test_parse_meminfo();
+    test_slot_rate();
     test_prediction();
     test_room();
     return 0;

@@ -4,15 +4,32 @@
 static struct memscope_alike_paths alike[8];
 static struct memscope_paths_found found;
 
-static void ask(struct planted *planted, const char *class_name, const uint32_t *nodes, size_t node_count, size_t top) {
+static void ask(struct planted *planted, const uint32_t *nodes, size_t node_count, bool ranked, size_t top) {
     struct memscope_path_question question = {.graph = &planted->graph,
                                               .paths = &planted->paths,
                                               .dominators = &planted->dominators,
-                                              .class_name = planted_class(planted, class_name),
                                               .nodes = nodes,
-                                              .node_count = node_count};
+                                              .node_count = node_count,
+                                              .ranked = ranked};
 
     EXPECT(memscope_alike_paths_find(&question, alike, top, &found) == MEMSCOPE_OK);
+}
+
+static uint32_t instances[PLANTED_MANY];
+
+static size_t find_instances(const struct planted *planted, const char *class_name) {
+    uint32_t class = planted_class(planted, class_name);
+    size_t count = 0;
+
+    for (uint32_t slot = 0; slot < planted->graph.slot_count; slot++)
+        if (planted->graph.type[slot] != 0 && planted->graph.node_class[slot] == class)
+            instances[count++] = slot;
+    return count;
+}
+
+/* Of all objects of a class: the paths whose ends retain most first. */
+static void ask_class(struct planted *planted, const char *class_name, size_t top) {
+    ask(planted, instances, find_instances(planted, class_name), true, top);
 }
 
 static void append(char *text, size_t room, const char *more, size_t length) {
@@ -72,25 +89,25 @@ static void test_paths_by_constants(void) {
     garbage = grow("Session", 3);
     harvest(&planted);
 
-    ask(&planted, "Session", NULL, 0, 8);
+    ask_class(&planted, "Session", 8);
     EXPECT(found.alike_count == 2 && found.all_alike == 2 && found.targets == 1010 && found.not_reached == 1);
     EXPECT(found.retained == 410000);
     expect_alike(&planted, 0,
                  "1000 retain 400000: vm → Class → Bus Class → HANDLERS Array → index Proc → env → Session");
     expect_alike(&planted, 1, "10 retain 10000: vm → Class → Tram Class → HANDLERS Array → index Proc → env → Session");
-    ask(&planted, "Session", NULL, 0, 1);
+    ask_class(&planted, "Session", 1);
     EXPECT(found.alike_count == 1 && found.all_alike == 2 && alike[0].count == 1000);
-    ask(&planted, "Array", NULL, 0, 8);
+    ask_class(&planted, "Array", 8);
     expect_alike(&planted, 0, "1 retain 500100: vm → Class → Bus Class → HANDLERS Array");
-    ask(&planted, "Class", NULL, 0, 8);
+    ask_class(&planted, "Class", 8);
     EXPECT(found.targets == 3 && found.retained == planted.dominators.retained[object]);
 
     /* Nodes, in their order: the garbage has no path. */
-    ask(&planted, "", (const uint32_t[]){1012, 3, garbage, UINT32_MAX}, 4, 8);
+    ask(&planted, (const uint32_t[]){1012, 3, garbage, UINT32_MAX}, 4, false, 8);
     EXPECT(planted.graph.node_count > 3012 && found.targets == 2 && found.not_reached == 1);
-    ask(&planted, "", (const uint32_t[]){garbage}, 1, 8);
+    ask(&planted, (const uint32_t[]){garbage}, 1, false, 8);
     EXPECT(found.alike_count == 0 && found.targets == 0 && found.not_reached == 1 && found.retained == 0);
-    ask(&planted, "NoSuchClass", NULL, 0, 8);
+    ask_class(&planted, "NoSuchClass", 8);
     EXPECT(found.alike_count == 0 && found.targets == 0 && found.not_reached == 0);
     uproot(&planted);
 }
@@ -99,11 +116,11 @@ static void test_nodes_come_in_their_order(void) {
     struct planted planted;
 
     plant(&planted, 6, "0 Class 1 1@A 2@B\n1 Array 1 3 4\n2 Hash 1000 5\n3 String 5\n4 String 6\n5 String 70\nvm 0");
-    ask(&planted, "", (const uint32_t[]){4, 5, 3}, 3, 8);
+    ask(&planted, (const uint32_t[]){4, 5, 3}, 3, false, 8);
     EXPECT(found.alike_count == 2 && found.targets == 3 && found.retained == 81);
     expect_alike(&planted, 0, "2 retain 11: vm → Class → A Array → String");
     expect_alike(&planted, 1, "1 retain 70: vm → Class → B Hash → String");
-    ask(&planted, "String", NULL, 0, 8);
+    ask_class(&planted, "String", 8);
     expect_alike(&planted, 0, "1 retain 70: vm → Class → B Hash → String");
     uproot(&planted);
 }
@@ -141,7 +158,7 @@ static void test_nodes_are_ranked(void) {
         EXPECT(memscope_alike_paths_find(&question, alike, 1, &found) == MEMSCOPE_OK);
         EXPECT(found.all_alike == 2 && alike[0].retained == (asked_for == 30 ? 1900 : 18005));
     }
-    ask(&planted, "String", NULL, 0, 8);
+    ask_class(&planted, "String", 8);
     EXPECT(found.targets == 201 && found.retained == 20005);
     uproot(&planted);
 }
@@ -151,14 +168,14 @@ static void test_targets_in_targets(void) {
     struct planted planted;
 
     plant(&planted, 6, "0 Class 1 1\n1 Tree 10 2\n2 Hash 100 3 4\n3 Tree 1000\n4 Tree 2000 5\n5 Tree 5\nvm 0");
-    ask(&planted, "Tree", NULL, 0, 8);
+    ask_class(&planted, "Tree", 8);
     EXPECT(found.targets == 4 && found.retained == 3115 && found.all_alike == 2);
     expect_alike(&planted, 0, "1 retain 3115: vm → Class → Tree");
     expect_alike(&planted, 1, "3 retain 3005: vm → Class → Tree → Hash → Tree");
-    ask(&planted, "", (const uint32_t[]){5, 1, 1}, 3, 8);
+    ask(&planted, (const uint32_t[]){5, 1, 1}, 3, false, 8);
     EXPECT(found.targets == 2 && found.retained == 3115);
     expect_alike(&planted, 0, "1 retain 5: vm → Class → Tree → Hash → Tree ×2");
-    ask(&planted, "", (const uint32_t[]){5, 3, 4}, 3, 8);
+    ask(&planted, (const uint32_t[]){5, 3, 4}, 3, false, 8);
     EXPECT(found.targets == 3 && found.all_alike == 1 && found.retained == 3005);
     expect_alike(&planted, 0, "3 retain 3005: vm → Class → Tree → Hash → Tree");
     uproot(&planted);
@@ -177,7 +194,7 @@ static void test_paths_by_variables(void) {
         grow_on(array, "String", 100);
     }
     harvest(&planted);
-    ask(&planted, "String", NULL, 0, 8);
+    ask_class(&planted, "String", 8);
     EXPECT(found.all_alike == 3);
     expect_alike(&planted, 0, "3 retain 300: vm → Service → @even Array → String");
     expect_alike(&planted, 1, "2 retain 200: vm → Service → @odd Array → String");
@@ -202,13 +219,13 @@ static void test_a_list_of_any_length(void) {
     }
     grow_on(last, "String", 100);
     harvest(&planted);
-    ask(&planted, "Node", NULL, 0, 8);
+    ask_class(&planted, "Node", 8);
     EXPECT(found.all_alike == 1);
     expect_alike(&planted, 0, "30000 retain 4200000: vm → Class → @head Node");
-    ask(&planted, "String", NULL, 0, 8);
+    ask_class(&planted, "String", 8);
     EXPECT(found.all_alike == 1);
     expect_alike(&planted, 0, "30000 retain 3000000: vm → Class → @head Node → String");
-    ask(&planted, "", &last, 1, 8);
+    ask(&planted, &last, 1, false, 8);
     expect_alike(&planted, 0, "1 retain 140: vm → Class → @head Node ×30000");
     EXPECT(alike[0].steps[2].last == last && alike[0].steps[2].node == 1);
     uproot(&planted);
@@ -225,10 +242,10 @@ static void test_a_list_with_something_between(void) {
         at = grow_on(at, round[index % 3], 40);
     grow_on(at, "String", 7);
     harvest(&planted);
-    ask(&planted, "Hash", NULL, 0, 8);
+    ask_class(&planted, "Hash", 8);
     EXPECT(found.all_alike == 1);
     expect_alike(&planted, 0, "1000 retain 119927: vm → Class → Node → Array → Hash");
-    ask(&planted, "String", NULL, 0, 8);
+    ask_class(&planted, "String", 8);
     EXPECT(found.all_alike == 1 && alike[0].step_count == MEMSCOPE_PATH_STEPS);
     EXPECT(alike[0].steps_left_out == 3003 - MEMSCOPE_PATH_STEPS);
     EXPECT(alike[0].steps[MEMSCOPE_PATH_STEPS - 1].node == 3001 &&
@@ -268,7 +285,8 @@ static void test_names_are_asked_for(void) {
     question.graph = &planted.graph;
     question.paths = &planted.paths;
     question.dominators = &planted.dominators;
-    question.class_name = planted_class(&planted, "String");
+    question.nodes = instances;
+    question.node_count = find_instances(&planted, "String");
     question.context = &planted.graph;
     EXPECT(memscope_alike_paths_find(&question, alike, 8, &found) == MEMSCOPE_OK);
     EXPECT(found.all_alike == 2 && asked[PLANTED_ARRAY] == 2);

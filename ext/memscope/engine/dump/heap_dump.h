@@ -48,8 +48,7 @@ struct memscope_heap_dump {
 
     enum memscope_size_rule sizes;
     uint32_t pid;
-    uint64_t time_ns;    /* since 1970 */
-    const char *process; /* its name */
+    uint64_t time_ns; /* since 1970 */
 };
 
 enum memscope_dump_format { MEMSCOPE_DUMP_PERFETTO, MEMSCOPE_DUMP_HEAPSNAPSHOT, MEMSCOPE_DUMP_OBJSPACE };

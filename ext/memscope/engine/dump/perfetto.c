@@ -152,10 +152,10 @@ static void put_packet(struct writer *writer) {
 
 /* TracePacket.process_tree = 2, ProcessTree.processes = 1: pid = 1, cmdline = 3 */
 static void put_process(struct writer *writer) {
-    const char *name = writer->dump->process == NULL ? "ruby" : writer->dump->process;
+    static const char name[] = "ruby";
 
     put_number(&writer->item, 1, writer->dump->pid);
-    put_text(writer, &writer->item, 3, name, strlen(name));
+    put_text(writer, &writer->item, 3, name, sizeof name - 1);
     put_message(&writer->fields, 1, &writer->item);
     put_number(&writer->packet, 8, writer->dump->time_ns);
     put_number(&writer->packet, 10, SEQUENCE);

@@ -1,8 +1,8 @@
 #include "fork/fork_cost.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/text_file.h"
 #include "kernel/cgroup.h"
@@ -14,6 +14,7 @@
 #define BYTES_OF_A_TABLE_BYTE 512
 /* In a smaller process, the fixed costs of a fork would hide the cost per page. */
 #define LEAST_MEBIBYTES 16
+#define TELLING_SLOTS 100000
 
 static _Atomic(uint64_t) ns_of_a_mebibyte = FIRST_NS_OF_A_MEBIBYTE;
 
@@ -34,6 +35,22 @@ void memscope_fork_took(uint64_t ns) {
 
     if (mebibytes >= LEAST_MEBIBYTES && ns >= mebibytes) /* a coarse clock may say 0 */
         atomic_store(&ns_of_a_mebibyte, ns / mebibytes);
+}
+
+uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots) {
+    return slots * atomic_load(rate) / 1000;
+}
+
+void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took) {
+    if (slots >= TELLING_SLOTS && took >= slots / 1000) /* a coarse clock may say 0 */
+        atomic_store(rate, took / (slots / 1000));
+}
+
+uint64_t memscope_thread_ns(void) {
+    struct timespec time;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
 enum memscope_status memscope_fork_parse_meminfo(const char *text, uint64_t *available_bytes) {

@@ -1,7 +1,11 @@
-/* What a fork of this process costs: how long it stops the process, and how much memory it may take. */
+/*
+ * What a fork of this process costs: how long it stops the process, and how much memory it may take; and what the work
+ * costs that is done in the child, or in the process instead.
+ */
 #ifndef MEMSCOPE_FORK_COST_H
 #define MEMSCOPE_FORK_COST_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -13,7 +17,7 @@
  */
 uint64_t memscope_fork_predicted_ns(void);
 
-/* Called by the parent after a fork, with the CPU time that the fork took. */
+/* Called by memscope_forked_child_start, with the CPU time that the fork took. */
 void memscope_fork_took(uint64_t ns);
 
 struct memscope_fork_room {
@@ -28,6 +32,17 @@ struct memscope_fork_room {
  * needed.
  */
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room);
+
+/* What work on a thousand slots of Ruby's heap takes, in nanoseconds or bytes: by the last such work. */
+typedef _Atomic(uint64_t) memscope_slot_rate;
+
+uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots);
+
+/* Ignores work on fewer than 100,000 slots, which says little about a thousand. */
+void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took);
+
+/* CPU time of this thread. */
+uint64_t memscope_thread_ns(void);
 
 /* The reader's parser, for the NUL-terminated text of /proc/meminfo. */
 enum memscope_status memscope_fork_parse_meminfo(const char *text, uint64_t *available_bytes);

@@ -5,6 +5,7 @@
 #ifdef __linux__
 
 #include "base/descriptors.h"
+#include "fork/fork_cost.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -220,6 +221,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
         memset(child, 0, sizeof *child);
         return refusal(error);
     }
+    memscope_fork_took(child->cpu_ns);
     child->answer = ends[0];
     child->deadline_ns = start + (uint64_t)deadline_ms * 1000000;
     return MEMSCOPE_OK;

@@ -35,7 +35,7 @@ struct path_scan {
 
     uint32_t *signature_of; /* each node on the way; 0: not known yet */
     uint32_t *length_of;    /* the steps from the root to it */
-    uint32_t *place_of;     /* each of the nodes asked for in their list, one more; NULL if a class is */
+    uint32_t *place_of;     /* each of the nodes asked for in their list, one more */
     uint32_t *way;          /* a path, from its end on */
     struct signature *signatures;
     uint32_t signature_count, signatures_reserved; /* number 0 is none */
@@ -52,7 +52,7 @@ static uint32_t *map_nodes(const struct path_scan *scan) {
 static bool map_scan(struct path_scan *scan) {
     scan->signature_of = map_nodes(scan);
     scan->length_of = map_nodes(scan);
-    scan->place_of = scan->asked->nodes == NULL ? NULL : map_nodes(scan);
+    scan->place_of = map_nodes(scan);
     scan->way = map_nodes(scan);
     scan->signatures_reserved = FIRST_SIGNATURES;
     scan->signatures = memscope_array_map(FIRST_SIGNATURES, sizeof *scan->signatures);
@@ -60,7 +60,7 @@ static bool map_scan(struct path_scan *scan) {
     scan->table_mask = 2 * FIRST_SIGNATURES - 1;
     scan->table = memscope_array_map((size_t)2 * FIRST_SIGNATURES, sizeof *scan->table);
     return scan->signature_of != NULL && scan->length_of != NULL && scan->way != NULL && scan->signatures != NULL &&
-           scan->table != NULL && (scan->asked->nodes == NULL || scan->place_of != NULL);
+           scan->table != NULL && scan->place_of != NULL;
 }
 
 static void close_scan(struct path_scan *scan) {
@@ -245,16 +245,13 @@ static uint32_t add_target(struct path_scan *scan, uint32_t node) {
         signature->shortest = node;
         signature->length = length;
     }
-    if (scan->place_of != NULL && scan->place_of[node] < signature->first)
+    if (scan->place_of[node] < signature->first)
         signature->first = scan->place_of[node];
     return number;
 }
 
 static bool is_target(const struct path_scan *scan, uint32_t node) {
-    if (node >= scan->graph->slot_count)
-        return false;
-    return scan->place_of != NULL ? scan->place_of[node] != 0
-                                  : scan->graph->node_class[node] == scan->asked->class_name;
+    return node < scan->graph->slot_count && scan->place_of[node] != 0;
 }
 
 /* In preorder, so that what a target dominates follows it. */
@@ -328,7 +325,7 @@ static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found 
 }
 
 static void note_places(struct path_scan *scan) {
-    for (size_t index = scan->place_of == NULL ? 0 : scan->asked->node_count; index > 0; index--)
+    for (size_t index = scan->asked->node_count; index > 0; index--)
         if (scan->asked->nodes[index - 1] < scan->graph->slot_count)
             scan->place_of[scan->asked->nodes[index - 1]] = (uint32_t)index;
 }
@@ -381,16 +378,14 @@ static void describe(struct path_scan *scan, uint32_t target, struct memscope_al
 
 static size_t take_largest(struct path_scan *scan, struct memscope_largest *largest, struct memscope_alike_paths *alike,
                            struct memscope_paths_found *found) {
-    bool ranked = scan->place_of == NULL || scan->asked->ranked;
-
     for (uint32_t number = 1; number < scan->signature_count; number++) {
         const struct signature *signature = &scan->signatures[number];
 
         if (signature->count == 0)
             continue;
         found->all_alike++;
-        memscope_largest_offer(largest, ranked ? signature->retained + 1 : UINT32_MAX - (uint64_t)signature->first,
-                               number);
+        memscope_largest_offer(
+            largest, scan->asked->ranked ? signature->retained + 1 : UINT32_MAX - (uint64_t)signature->first, number);
     }
     memscope_largest_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
@@ -414,7 +409,7 @@ enum memscope_status memscope_alike_paths_find(const struct memscope_path_questi
 
     memset(found, 0, sizeof *found);
     if (status == MEMSCOPE_OK && map_scan(&scan)) {
-        bool few = question->nodes != NULL && question->node_count <= FEW_TARGETS;
+        bool few = question->node_count <= FEW_TARGETS;
 
         note_places(&scan);
         if (few ? add_few_targets(&scan, found) : add_targets(&scan, found))

@@ -34,15 +34,14 @@ struct memscope_alike_paths {
 /* How `from` refers to `to`. */
 typedef memscope_edge_name memscope_name_edge(void *context, uint32_t from, uint32_t to);
 
-/* Who holds all objects of a class that are reached, or these nodes? */
+/* Who holds those of these nodes that are reached? */
 struct memscope_path_question {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
-    uint32_t class_name;
-    const uint32_t *nodes; /* NULL: of the class */
+    const uint32_t *nodes;
     size_t node_count;
-    bool ranked;               /* nodes too: those paths first whose ends retain most */
+    bool ranked;               /* those paths first whose ends retain most; else in the order of the nodes */
     memscope_name_edge *namer; /* NULL: as the graph has them */
     void *context;
 };
@@ -51,14 +50,14 @@ struct memscope_paths_found {
     size_t alike_count;   /* in the caller's array */
     uint32_t all_alike;   /* how many there are */
     uint32_t targets;     /* objects that are reached */
-    uint32_t not_reached; /* garbage of the class, or among the nodes */
+    uint32_t not_reached; /* garbage among the nodes */
     uint64_t retained;    /* by all targets together */
 };
 
 /*
- * At most `top`, those that retain most first; for nodes that are not ranked, in their order. An edge on the way to
- * the targets is named once, and one out of arrays, hashes, structs and Ruby's internal objects only if it is in the
- * answer. Maps 16 bytes a node, and 110 for each path unlike the others, while it looks.
+ * At most `top`. An edge on the way to the targets is named once, and one out of arrays, hashes, structs and Ruby's
+ * internal objects only if it is in the answer. Maps 16 bytes a node, and 110 for each path unlike the others, while it
+ * looks.
  */
 enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
                                                struct memscope_alike_paths *alike, size_t top,

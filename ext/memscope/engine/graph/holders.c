@@ -1,7 +1,6 @@
 #include "graph/holders.h"
 
 #include "base/mapped_array.h"
-#include "base/merge_sort.h"
 #include "graph/largest.h"
 
 #include <string.h>
@@ -123,65 +122,11 @@ uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
 
 /* ---- The largest */
 
-static bool by_position(const void *left, const void *right) {
-    return ((const struct memscope_weighed *)left)->number <= ((const struct memscope_weighed *)right)->number;
-}
-
-static bool by_retained(const void *left, const void *right) {
-    return ((const struct memscope_holder *)left)->retained >= ((const struct memscope_holder *)right)->retained;
-}
-
-static uint32_t count_children(const struct memscope_dominators *dominators, uint32_t position) {
-    uint32_t end = position + dominators->dominated[position], count = 0;
-
-    for (uint32_t child = position + 1; child < end; child += dominators->dominated[child])
-        count++;
-    return count;
-}
-
 static struct memscope_holder describe(const struct memscope_dominators *dominators, uint32_t position) {
     uint32_t node = dominators->order[position];
 
-    return (struct memscope_holder){.node = node,
-                                    .dominator = dominators->dominator[node],
-                                    .within = MEMSCOPE_NO_NODE,
-                                    .child_count = count_children(dominators, position),
-                                    .object_count = dominators->dominated[position],
-                                    .retained = dominators->retained[node]};
-}
-
-/* Holders by position: `around` is the number of the one that each is in, found from the one before it upwards. */
-static void nest(const struct memscope_dominators *dominators, const struct memscope_weighed *items, uint32_t *around,
-                 struct memscope_holder *holders, size_t count) {
-    for (uint32_t index = 0; index < count; index++) {
-        uint32_t other = index == 0 ? MEMSCOPE_NO_NODE : index - 1;
-
-        while (other != MEMSCOPE_NO_NODE &&
-               items[other].number + dominators->dominated[items[other].number] <= items[index].number)
-            other = around[other];
-        around[index] = other;
-        if (other != MEMSCOPE_NO_NODE)
-            holders[index].within = holders[other].node;
-    }
-}
-
-static enum memscope_status take_largest_holders(const struct memscope_dominators *dominators,
-                                                 struct memscope_largest *largest, struct memscope_holder *holders) {
-    size_t count = largest->count;
-    struct memscope_holder *buffer = memscope_array_map(count, sizeof *buffer);
-    uint32_t *around = memscope_array_map(count, sizeof *around);
-    bool mapped = buffer != NULL && around != NULL;
-
-    if (mapped) {
-        memscope_merge_sort((char *)largest->items, count, sizeof *largest->items, (char *)buffer, by_position);
-        for (size_t index = 0; index < count; index++)
-            holders[index] = describe(dominators, largest->items[index].number);
-        nest(dominators, largest->items, around, holders, count);
-        memscope_merge_sort((char *)holders, count, sizeof *holders, (char *)buffer, by_retained);
-    }
-    memscope_array_unmap(buffer);
-    memscope_array_unmap(around);
-    return mapped ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
+    return (struct memscope_holder){
+        .node = node, .object_count = dominators->dominated[position], .retained = dominators->retained[node]};
 }
 
 enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *graph,
@@ -198,10 +143,9 @@ enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *
         if (node < graph->slot_count && memscope_previous_in_list(graph, dominators, node, 1.1) == MEMSCOPE_NO_NODE)
             memscope_largest_offer(&largest, dominators->retained[node], position);
     }
-    if (status == MEMSCOPE_OK)
-        status = take_largest_holders(dominators, &largest, holders);
-    if (status == MEMSCOPE_OK)
-        *count = largest.count;
+    memscope_largest_sort(&largest);
+    for (; *count < largest.count; ++*count)
+        holders[*count] = describe(dominators, largest.items[*count].number);
     memscope_largest_close(&largest);
     return status;
 }

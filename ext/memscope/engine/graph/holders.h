@@ -28,9 +28,6 @@ enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph 
 
 struct memscope_holder {
     uint32_t node;
-    uint32_t dominator;    /* the immediate one; a root's node if it is no slot */
-    uint32_t within;       /* the nearest among these holders that dominates it, or MEMSCOPE_NO_NODE */
-    uint32_t child_count;  /* of the objects that it dominates immediately */
     uint32_t object_count; /* of all that it dominates, itself included */
     uint64_t retained;
 };

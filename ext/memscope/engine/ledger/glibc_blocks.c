@@ -13,7 +13,7 @@
 
 /* A freed chunk up to this size may wait in the tcache of the thread that frees it: 7 of each of 64 sizes. */
 #define LARGEST_CACHED (64 * HEADER + HEADER)
-#define CACHE_SLOTS (7 * 64)
+#define CACHE_SLOTS ((uint64_t)7 * 64)
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 

@@ -148,7 +148,7 @@ static void add_slab(struct forecast *forecast, size_t index, const struct utili
     if (others == 0) {
         memscope_returned_add(forecast->blocks, &forecast->returned->by_trim, start, start + slab_class->slab_bytes,
                               true);
-    } else if (slab->owned == 0 && others * slab_class->region_bytes < STEPS * STEP_BYTES) {
+    } else if (slab->owned == 0 && others * slab_class->region_bytes < (uint64_t)STEPS * STEP_BYTES) {
         size_t step = others * slab_class->region_bytes / STEP_BYTES;
 
         forecast->keeping_bytes[step] += others * slab_class->region_bytes;

@@ -15,9 +15,9 @@ module Memscope
       # Whether a collection, and a trim or purge, return most of the RSS, or far more than Ruby usually leaves between
       # two collections.
       MUCH_GARBAGE = lambda do |f|
-        least = f.garbage_gain&.begin
+        least = f.garbage_gain&.begin or next
         (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, 2 * FLOOR)) ||
-          (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room)) if least
+          (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room))
       end
       # The ledger rows that grow, the fastest first, for people.
       FASTEST = lambda do |f|

@@ -1,0 +1,26 @@
+/* What bindings do with a forked child that reads for them: whether there is room for it, and its answer. */
+#ifndef MEMSCOPE_CHILD_WAIT_H
+#define MEMSCOPE_CHILD_WAIT_H
+
+#include "bindings/reasons.h"
+
+#include "fork/fork_cost.h"
+#include "fork/forked_child.h"
+
+/* Why there is no room, or nil if there is. */
+VALUE memscope_reason_without_room(const struct memscope_fork_room *room);
+
+/* Why there is no child. */
+VALUE memscope_reason_child_refused(enum memscope_status status);
+
+/*
+ * Waits without the GVL, and adds the time to *without_gvl_ns. Never INTERRUPTED: raises what interrupts this thread,
+ * and the caller's rb_ensure then ends the child.
+ */
+enum memscope_forked_progress memscope_child_wait(struct memscope_forked_child *child, void *answer, size_t size,
+                                                  uint64_t *without_gvl_ns);
+
+/* Why a child that has not answered did not. */
+VALUE memscope_reason_unanswered(enum memscope_forked_progress progress);
+
+#endif
