@@ -100,7 +100,7 @@ module Memscope
       objects_left_out: "at least: objects with slow size functions are left out: %s",
       objects_unasked: "at least: only the slots count of %s",
       classes_unasked: "Class or Module (not asked from Ruby 4.0 on)",
-      stacks_unasked: "Fiber or Thread (what they say includes stacks outside malloc)",
+      stacks_unasked: "Fiber or Thread (what they say includes whole stacks)",
       objects_of_other_types: "%d of other types",
       objects_of_type: "%d of %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",

@@ -76,4 +76,49 @@ class ForecastTest < MemscopeTest
 
     assert_operator levers.first.predicted_bytes, :>=, 0
   end
+
+  # The lazy sweep of the last collection frees what the allocator's figures must already count as free.
+  both_allocators "a collection under way is finished first" do |preload|
+    skip_under_sanitizer
+    (least, most), truth, finished, text = child_json(<<~RUBY, preload: preload)
+      #{DROP}
+      Thread.new { 200_000.times { |index| "x" * (30 + (index % 900)) } }.join
+      GC.disable
+      Thread.new { 200_000.times { |index| "x" * (30 + (index % 900)) } }.join
+      GC.start(immediate_sweep: false)
+      forecast = Memscope.purge(*LEVERS, dry_run: true)
+      GC.enable
+      before = private_bytes
+      Memscope.purge(*LEVERS)
+      puts JSON.generate([forecast.predicted_private.minmax, before - private_bytes, forecast.finished_gc?,
+                          forecast.to_s])
+    RUBY
+
+    assert finished
+    assert_match(/a garbage collection under way was finished, nothing else was changed/, text)
+    assert_operator truth, :>, 50 * 1_048_576
+    [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, text }
+  end
+
+  # Data whose type does not say how much it holds.
+  both_allocators "garbage of an extension that reports nothing" do |preload|
+    skip_under_sanitizer
+    (least, most), truth, unfollowed = child_json(<<~RUBY, preload: preload, requires: %w[openssl])
+      #{DROP}
+      pem = OpenSSL::PKey::RSA.new(2048).to_pem
+      GC.start
+      GC.disable
+      Thread.new { 5_000.times { OpenSSL::PKey.read(pem) } }.join
+      forecast = Memscope.purge(*LEVERS, dry_run: true)
+      GC.enable
+      before = private_bytes
+      Memscope.purge(*LEVERS)
+      puts JSON.generate([forecast.predicted_private.minmax, before - private_bytes, forecast.uncounted_bytes])
+    RUBY
+
+    assert_operator truth, :>, 4 * 1_048_576
+    assert_operator least, :<=, truth
+    assert_operator most, :>=, truth
+    assert_operator most, :<=, least + unfollowed + (4 * 1_048_576)
+  end
 end

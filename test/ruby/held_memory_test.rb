@@ -115,4 +115,18 @@ class HeldMemoryTest < MemscopeTest
 
     assert_equal %w[unknown] * 3, checks.values_at("native_memory", "native_growth", "object_growth")
   end
+
+  # Of a thread's stack of 1 MiB, hardly anything is resident.
+  def test_stacks_of_sleeping_threads
+    grown = child_json(<<~RUBY, requires: %w[json memscope])
+      held = -> { Memscope.ledger(objects: true).held_by_objects_bytes }
+      held.call
+      before = held.call
+      threads = Array.new(100) { Thread.new { sleep } }
+      Thread.pass until threads.all?(&:stop?)
+      puts JSON.generate(held.call - before)
+    RUBY
+
+    assert_operator grown, :<, 8 * 1_048_576
+  end
 end

@@ -22,6 +22,7 @@ struct blocks_call {
     enum memscope_status status;
     struct memscope_fork_room room;
     struct memscope_heap_listing listing;
+    bool finished_gc;
     bool planted;
     struct memscope_marking marking; /* of what is not garbage; if planted, of what is */
     struct memscope_scratch marks;
@@ -57,7 +58,7 @@ static void read_ledger(void *argument) {
         call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
 }
 
-static void prepare(struct blocks_call *call) {
+static void read_malloc(struct blocks_call *call) {
     struct memscope_ledger_call *ledger = &call->ledger;
 
     memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
@@ -66,7 +67,35 @@ static void prepare(struct blocks_call *call) {
     ledger->request = (struct memscope_ledger_request){
         .malloc = memscope_ledger_malloc_kind(), .ruby = &ledger->layout, .images = &ledger->images};
     call->without_gvl_ns += memscope_without_gvl(read_ledger, call);
+}
+
+static void close_malloc(struct blocks_call *call) {
+    memscope_malloc_blocks_close(&call->blocks);
+    memscope_heap_listing_close(&call->ledger.listing);
+    memscope_ledger_close(&call->ledger.ledger);
+    memset(&call->blocks, 0, sizeof call->blocks);
+    memset(&call->ledger, 0, sizeof call->ledger);
+}
+
+static bool finish_gc(struct blocks_call *call) {
+    bool finished = memscope_heap_finish_gc();
+
+    call->finished_gc |= finished;
+    return finished;
+}
+
+/*
+ * What a sweep under way frees is free memory in the allocator's figures only if it is finished before they are read.
+ * They are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
+ */
+static void prepare(struct blocks_call *call) {
     call->without_gvl_ns += memscope_heap_await_gc();
+    finish_gc(call);
+    read_malloc(call);
+    if (call->status != MEMSCOPE_OK || !finish_gc(call))
+        return;
+    close_malloc(call);
+    read_malloc(call);
 }
 
 static bool work(void *argument, int answer) {
@@ -106,7 +135,7 @@ static VALUE walk(struct blocks_call *call, VALUE planted) {
 
     if (!NIL_P(without_room))
         return without_room;
-    memscope_heap_finish_gc();
+    finish_gc(call);
     if (memscope_other_ractors())
         return memscope_reason("objects_unwalked");
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_UNCOUNTED);
@@ -165,10 +194,13 @@ static VALUE unfollowed_list(const struct memscope_block_walk *walk) {
 static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call) {
     const struct memscope_block_walk *walk = &call->found;
     bool known = walk->status == MEMSCOPE_OK;
+    uint64_t in_use = walk->returned.in_use_bytes;
 
     memscope_hash_set(hash, "all", owned_hash(&walk->all));
     memscope_hash_set(hash, "garbage", owned_hash(&walk->garbage));
     memscope_hash_set(hash, "unfollowed", unfollowed_list(walk));
+    if (memscope_ledger_malloc_in_use(&call->ledger.ledger, &in_use) || known)
+        memscope_hash_set(hash, "unowned_bytes", ULL2NUM(in_use > walk->all.bytes ? in_use - walk->all.bytes : 0));
     memscope_hash_set(hash, "emptied_pages", ULL2NUM(walk->heap.pages));
     memscope_hash_set(hash, "heap_pages", returned_hash(&walk->heap.returned, walk->private_known));
     memscope_hash_set(hash, "at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil);
@@ -197,6 +229,7 @@ static VALUE read_blocks(VALUE argument) {
         set_answer(hash, reasons, call);
     else
         memscope_hash_set(reasons, "all", why);
+    memscope_hash_set(hash, "finished_gc", call->finished_gc ? Qtrue : Qfalse);
     memscope_hash_set(hash, "reasons", reasons);
     memscope_hash_set(hash, "cost",
                       memscope_cost("T3", wall_ns, wall_ns - call->without_gvl_ns,
@@ -211,9 +244,7 @@ static VALUE close_blocks(VALUE argument) {
     memscope_heap_listing_close(&call->listing);
     memscope_marking_close(&call->marking);
     memscope_scratch_close(&call->marks);
-    memscope_malloc_blocks_close(&call->blocks);
-    memscope_heap_listing_close(&call->ledger.listing);
-    memscope_ledger_close(&call->ledger.ledger);
+    close_malloc(call);
     return Qnil;
 }
 

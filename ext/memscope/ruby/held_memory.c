@@ -94,12 +94,12 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * The dsize functions of fibers, and of threads before 3.3, count the VM stack, which lies in a mapped stack and not in
- * malloc memory (cont.c, vm.c: thread_alloc and rb_ec_initialize_vm_stack).
+ * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. It lies in a mapped stack and
+ * not in malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack). A thread's comes from malloc since 3.3
+ * (thread_pthread.c: native_thread_create_dedicated), but only what the thread has used of it is resident.
  */
-static bool counts_a_mapped_stack(VALUE object) {
-    return RTYPEDDATA_TYPE(object) == fiber_type ||
-           (RUBY_API_VERSION_CODE < 30300 && RTYPEDDATA_TYPE(object) == thread_type);
+static bool counts_a_stack(VALUE object) {
+    return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;
 }
 
 static size_t ask_class(struct memscope_held_walk *walk, VALUE object) {
@@ -112,7 +112,7 @@ static size_t ask_class(struct memscope_held_walk *walk, VALUE object) {
 static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
     if (!RTYPEDDATA_P(object))
         return rb_obj_memsize_of(object);
-    if (!counts_a_mapped_stack(object))
+    if (!counts_a_stack(object))
         return ask_typed(walk, object);
     walk->held->unasked_stacks++;
     return 0;

@@ -25,7 +25,7 @@ struct memscope_held_memory {
     uint64_t bytes; /* a lower bound if objects were left out */
     uint64_t left_out_objects;
     uint64_t unasked_classes; /* from Ruby 4.0 on: asking one that is under construction may crash */
-    uint64_t unasked_stacks;  /* fibers, and threads before 3.3: what they say includes stacks outside malloc */
+    uint64_t unasked_stacks;  /* fibers and threads: what they say includes whole stacks */
     struct memscope_left_out left_out[MEMSCOPE_LEFT_OUT_NAMES]; /* the first types left out */
     size_t left_out_count;
 };

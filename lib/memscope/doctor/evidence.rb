@@ -9,6 +9,7 @@ require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
+require_relative "garbage"
 require_relative "growth"
 require_relative "objects"
 
@@ -38,6 +39,8 @@ module Memscope
       field :growth, Growth, sparse: true
       # @return [Objects, nil] nil unless a heap graph, or two censuses, were taken on the process's pages
       field :objects, Objects, sparse: true
+      # @return [Garbage, nil] nil if it is unknown what is garbage
+      field :garbage, Garbage, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
@@ -59,14 +62,14 @@ module Memscope
         Diagnosis.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        heap, ledger = of_objects(gc)
+        heap, ledger, garbage = of_objects(gc)
         snapshot = Snapshot.read
         arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
         cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
-        capture({ **parts, **changes(worker), total_cost: cost,
+        capture({ **parts, **changes(worker), garbage: garbage, total_cost: cost,
                                               arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
@@ -76,7 +79,7 @@ module Memscope
         collected = RubyHeap::Garbage.collect if gc
         blocks = RubyHeap::Blocks.read
         heap = RubyHeap.bounded(objects: blocks.all.nil?)
-        [heap, Ledger.with_objects_of(blocks.all ? blocks : heap, collected)]
+        [heap, Ledger.with_objects_of(blocks.all ? blocks : heap, collected), Garbage.of(blocks)]
       end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]

@@ -26,7 +26,7 @@ module Memscope
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :growth,
-                     :objects
+                     :objects, :garbage
       def_delegators :lint, :environment
 
       # @param evidence [Diagnosis::Evidence]
@@ -90,12 +90,12 @@ module Memscope
       #   were left out
       def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
 
-      # @return [Integer, nil] bytes in use in malloc beyond what objects report holding; nil if some objects were
-      #   left out
+      # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, beyond what objects report
+      #   holding; nil if some objects were left out. jemalloc counts blocks never written to, as in threads' VM stacks
       def untracked_bytes
         in_use = detail(:malloc, :in_use_bytes)
         held = ledger.held_by_objects_bytes unless objects_left_out?
-        in_use && held && [in_use - held, 0].max
+        in_use && held && [[in_use, bytes(:malloc)].min - held, 0].max
       end
 
       # @return [Integer, nil] bytes of live slots and of malloc memory in use
@@ -106,6 +106,19 @@ module Memscope
 
       # @return [Integer] bytes by which malloc has grown since the last major GC, as Ruby counts it
       def unjudged_increase_bytes = snapshot.gc[:oldmalloc_increase_bytes] || 0
+
+      # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most that may be
+      def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
+
+      # @return [Range, nil] what the machine gains by a collection, and by a trim or purge after it
+      def garbage_gain
+        return unless garbage
+
+        own = garbage.returned_private_bytes
+        return own..garbage.returned_private_max_bytes if own
+
+        (environment.forked? ? 0 : garbage.returned_bytes)..garbage.returned_max_bytes
+      end
 
       # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance
       def ruby?(series) = ledger.ruby.start_with?("#{series}.")

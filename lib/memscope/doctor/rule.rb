@@ -174,11 +174,19 @@ module Memscope
            *("#{since}#{kept.grown_class} grew most: by #{size(kept.grown_bytes)}." if since)]
         end
 
+        # Growth of seconds says nothing about an hour.
+        def rate(bytes, seconds) = (": #{per_hour(bytes / seconds * 3600)}" if seconds >= 120)
+
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
-        # A sentence on how much of the memory in use may be garbage; nil below 1 MiB, as right after a collection.
+        # A sentence on how much of the memory in use is garbage; if that is unknown, on how much may be. nil if it is
+        # too little to matter, as right after a collection.
         def unjudged(figures)
-          bytes = figures.garbage_max_bytes
+          bytes = figures.garbage_bytes
+          if figures.garbage
+            return ("#{size(bytes)} of what is in use is garbage that Ruby has not collected." if bytes >= FLOOR)
+          end
+
           "Up to #{size(bytes)} of what is in use may be garbage." if bytes && bytes >= MEBIBYTE
         end
 

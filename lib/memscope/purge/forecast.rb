@@ -8,8 +8,9 @@ module Memscope
   module Purge
     # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
-    # Levers whose forecast depends on what a full GC before them frees.
-    AFTER_GC = %i[purge trim].freeze
+    # A full GC, and the levers whose forecast depends on what it frees before them.
+    OF_GARBAGE = %i[gc purge trim].freeze
+    FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
     UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
@@ -28,7 +29,7 @@ module Memscope
         # @return [Forecast]
         def of(lever, arena, ledger, collect:, heap: nil)
           case lever
-          when :gc then new(nil, nil, "not predicted before a run: a dry run finds the garbage, in a forked child")
+          when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
           when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
           when :decay then decay(arena, ledger)
@@ -41,7 +42,7 @@ module Memscope
         # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
         # @return [Forecast, nil] of a full GC, or of what returns malloc's memory after it; nil for other levers
         def of_garbage(lever, arena, blocks)
-          return unless blocks && (lever == :gc || (AFTER_GC.include?(lever) && arena.nil?))
+          return unless blocks && OF_GARBAGE.include?(lever) && (lever == :gc || arena.nil?)
 
           range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
           return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
@@ -130,6 +131,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :AFTER_GC
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :OF_GARBAGE, :FOUND_BY_DRY_RUN
   end
 end

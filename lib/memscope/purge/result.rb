@@ -66,6 +66,12 @@ module Memscope
       field :allocator, :symbol, null: false
       # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
+      # @return [Boolean, nil] whether a dry run finished a garbage collection that was under way, since what it frees
+      #   is not known before; nil unless a dry run looked for garbage
+      field :finished_gc?, :boolean, sparse: true
+      # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers;
+      #   they are returned once
+      field :uncounted_bytes, :bytes, sparse: true
       # @return [Integer, nil] index of the only arena to purge; nil for all arenas
       field :arena, :count
       # @return [Integer, Float] seconds from the last lever to the ledger `settled`; 0 without one
@@ -101,16 +107,21 @@ module Memscope
       def all_reasons = { **reasons, **levers.to_h { |lever| [lever.name, lever.reason] }.compact }
 
       # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
-      def predicted
-        known = levers.filter_map(&:predicted)
-        known.sum(&:begin)..known.sum(&:end)
-      end
+      def predicted = sum_of(levers.filter_map(&:predicted))
 
       # @return [Range<Integer>, nil] sum of the levers' `predicted_private`; nil if that is unknown for a lever with a
       #   prediction
       def predicted_private
         known = levers.select(&:predicted).map(&:predicted_private)
-        known.sum(&:begin)..known.sum(&:end) unless known.include?(nil)
+        sum_of(known) unless known.include?(nil)
+      end
+
+      private
+
+      def sum_of(ranges)
+        repeated = (levers.map(&:name) & OF_GARBAGE).size - 1
+        least = ranges.sum(&:begin)
+        least..[ranges.sum(&:end) - ((uncounted_bytes || 0) * [repeated, 0].max), least].max
       end
     end
 

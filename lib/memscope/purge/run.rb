@@ -54,10 +54,12 @@ module Memscope
       private
 
       def predict
-        ledger = read(@levers, gc: @collect)
-        blocks = RubyHeap::Blocks.read if @levers.include?(:gc)
+        # The garbage is looked for once a collection has ended, which it finishes: both come before the ledger.
+        ledger = read(@levers, gc: true) if @collect
+        @blocks = RubyHeap::Blocks.read if @levers.include?(:gc)
+        ledger ||= read(@levers)
         @levers.map do |name|
-          lever(name, Forecast.of_garbage(name, @arena, blocks) ||
+          lever(name, Forecast.of_garbage(name, @arena, @blocks) ||
                       Forecast.of(name, @arena, ledger, collect: @collect))
         end
       end
@@ -137,7 +139,8 @@ module Memscope
         before = @ledgers.first
         after = @ledgers.last unless @dry_run
         { allocator: before.allocator.name, dry_run: @dry_run, arena: @arena,
-          settle_seconds: settled ? @settle : 0, levers: @done,
+          settle_seconds: settled ? @settle : 0, levers: @done, finished_gc: @blocks&.finished_gc?,
+          uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
           returned_bytes: (fall(before, after) if after),
           returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,

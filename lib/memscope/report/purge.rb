@@ -23,7 +23,14 @@ module Memscope
         return ["  no levers to run"] if @reading.levers.empty?
 
         [line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms]),
-         *@reading.levers.map { |lever| lever_line(lever) }]
+         *@reading.levers.map { |lever| lever_line(lever) }, *total]
+      end
+
+      # What several levers return together in a dry run, if all of it is predicted.
+      def total
+        return [] unless @reading.dry_run? && @reading.levers.size > 1 && @reading.levers.all?(&:predicted)
+
+        [line("in all", range_cell(@reading.predicted), [])]
       end
 
       def lever_line(lever)
@@ -39,11 +46,17 @@ module Memscope
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
         unless before && after
-          return [*("  RSS #{mebibytes(before)} MiB; nothing was changed" if before), *gained, *garbage]
+          return [*("  RSS #{mebibytes(before)} MiB; #{changed}" if before), *gained, *garbage]
         end
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
          "#{mebibytes(@reading.returned_bytes)} returned", *gained, *settled]
+      end
+
+      def changed
+        return "nothing was changed" unless @reading.finished_gc?
+
+        "a garbage collection under way was finished, nothing else was changed"
       end
 
       def gained

@@ -72,6 +72,10 @@ module Memscope
       field :garbage, Owned
       # @return [Array<Unfollowed>, nil]
       field :unfollowed, [Unfollowed]
+      # @return [Integer, nil] malloc memory in use, less the known blocks
+      field :unowned_bytes, :bytes
+      # @return [Boolean] whether a collection was under way, which was finished before anything was read
+      field :finished_gc?, :boolean, null: false
       # @return [Integer, nil] pages of Ruby's heap that hold no object once the garbage is freed
       field :emptied_pages, :count
       # @return [Returned, nil] of them, what the next full GC returns by Ruby's rule
@@ -92,29 +96,49 @@ module Memscope
       def returned_by_gc
         return unless heap_pages && at_once
 
-        [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)]
+        [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)].map { widen(_1) }
       end
 
       # @return [Array<Range, nil>] the same of trimming or purging malloc's memory after it
       def returned_after_gc
         return unless in_all
 
-        [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)]
+        [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)].map { widen(_1) }
+      end
+
+      # @return [Array<Range, nil>] the same of both together
+      def returned
+        return unless heap_pages && in_all
+
+        [sum(heap_pages.range, in_all.range), sum(heap_pages.private_range, in_all.private_range)].map { widen(_1) }
       end
 
       # @return [Integer, nil] malloc memory that objects own
       def held_by_objects_bytes = all&.malloc_bytes
 
-      # @return [Integer, nil] the most that the garbage holds, slots included; what unfollowed garbage owns, and does
-      #   not report, is taken to be what data of C extensions owns at most on average
-      def garbage_max_bytes
-        garbage && (garbage.slot_bytes + garbage.malloc_bytes + (Garbage::UNCOUNTED * garbage.unfollowed_objects))
+      # @return [Integer, nil] what the garbage holds, slots included, as far as it is known or reported
+      def garbage_bytes = garbage && (garbage.slot_bytes + garbage.malloc_bytes)
+
+      # @return [Integer, nil] the most that the garbage holds, slots included
+      def garbage_max_bytes = garbage && (garbage_bytes + uncounted_bytes)
+
+      # @return [Integer] the most that garbage of C extensions owns and does not report: what such data owns at most on
+      #   average, and no more than what no object is known to own
+      def uncounted_bytes
+        data = unfollowed_garbage.reject { |kind| OWN_KINDS.include?(kind.name) }
+        [Garbage::UNCOUNTED * data.sum(&:garbage), unowned_bytes].compact.min
       end
 
       # @return [Array<Unfollowed>] those with garbage, most first
       def unfollowed_garbage = unfollowed.to_a.select { |kind| kind.garbage.positive? }.sort_by { |kind| -kind.garbage }
 
+      # Unfollowed objects of Ruby itself report what they hold.
+      OWN_KINDS = %w[class code io].freeze
+      private_constant :OWN_KINDS
+
       private
+
+      def widen(range) = range && (range.begin..(range.end + uncounted_bytes))
 
       def sum(one, other) = one && other && ((one.begin + other.begin)..(one.end + other.end))
 

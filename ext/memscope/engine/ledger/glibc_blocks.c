@@ -117,6 +117,8 @@ static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start,
     }
     if (kind == MEMSCOPE_CHUNK_FAST)
         return;
+    if (kind == MEMSCOPE_CHUNK_IN_USE)
+        forecast->returned->in_use_bytes += end - start;
     if (kind == MEMSCOPE_CHUNK_IN_USE && (region = memscope_malloc_region_at(blocks, start + HEADER)) != NULL) {
         size_t unit = memscope_unit_at(blocks, region, start + HEADER);
 
@@ -140,8 +142,10 @@ static void add_mapped_chunks(struct forecast *forecast) {
     for (size_t index = 0; index < blocks->region_count; index++) {
         const struct memscope_malloc_region *region = &blocks->regions[index];
 
-        if (!region->is_chunk ||
-            !memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, region->start + HEADER)))
+        if (!region->is_chunk)
+            continue;
+        forecast->returned->in_use_bytes += region->end - region->start;
+        if (!memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, region->start + HEADER)))
             continue;
         memscope_returned_add(blocks, &forecast->returned->by_trim, region->start, region->end, true);
         memscope_returned_add(blocks, &forecast->returned->at_once, region->start, region->end, true);

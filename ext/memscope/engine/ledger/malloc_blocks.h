@@ -100,6 +100,7 @@ struct memscope_blocks_returned {
     struct memscope_returned by_trim; /* or by purge: all that both levers together return */
     struct memscope_returned today;   /* what the second lever alone returns without the first */
     struct memscope_returned at_once; /* of by_trim, what goes back as soon as the garbage is freed */
+    uint64_t in_use_bytes;            /* address space of glibc's blocks in use; 0 for jemalloc, which reports it */
 };
 
 enum memscope_status memscope_malloc_blocks_returned(struct memscope_malloc_blocks *blocks,

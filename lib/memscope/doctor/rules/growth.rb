@@ -10,6 +10,15 @@ module Memscope
       # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: Ruby collects after
       # gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
+      # The lever that returns malloc's free memory.
+      RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
+      # Whether a collection, and a trim or purge, return most of the RSS, or far more than Ruby usually leaves between
+      # two collections.
+      MUCH_GARBAGE = lambda do |f|
+        least = f.garbage_gain&.begin or next
+        (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, 2 * FLOOR)) ||
+          (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room))
+      end
       # The ledger rows that grow, the fastest first, for people.
       FASTEST = lambda do |f|
         labels = f.ledger.rows.to_h { |row| [row.id, row.label] }
@@ -38,31 +47,46 @@ module Memscope
             [[collect(f), *(heap(f) if growing), profile(f)].join("\n"), [*(WALKING if growing), PROFILING].join("; ")]
           end
         },
-        # Garbage left by a peak looks the same as memory that is still held: only a collection tells them apart.
+        # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
+        # only a collection tells them apart.
         possible_garbage: {
           subject: "garbage that counts as in use",
-          affected: :garbage_max_bytes,
-          present: ->(f) { f.garbage_max_bytes >= MUCH || UNJUDGED.call(f) },
-          confidence: ->(f) { UNJUDGED.call(f) ? :likely : :certain },
-          floor: 2 * FLOOR, ratio: 0.33, severity: :info,
-          recoverable: "How much of it is garbage is only known after a collection.",
-          title: ->(_, bytes) { "up to #{size(bytes)} of what is in use may be garbage" },
+          affected: :garbage_bytes,
+          present: lambda do |f|
+            f.garbage || UNJUDGED.call(f) ||
+              (f.garbage_max_bytes >= MUCH && f.reaches?(f.of_rss(f.garbage_max_bytes), 0.33))
+          end,
+          confidence: ->(f) { f.garbage.nil? && UNJUDGED.call(f) ? :likely : :certain },
+          floor: 2 * FLOOR, ratio: 0.10,
+          severity: ->(f) { MUCH_GARBAGE.call(f) ? :warning : :info },
+          recoverable: ->(f) { f.garbage_gain || "How much of it is garbage is only known after a collection." },
+          title: lambda do |f, bytes|
+            next "up to #{size(bytes)} of what is in use may be garbage" unless f.garbage
+
+            "#{size(bytes)} is garbage that Ruby has not collected"
+          end,
           explanation: lambda do |f|
-            "It is live slots and malloc memory that the program may have let go of since the last full garbage " \
-              "collection; #{size(f.unjudged_increase_bytes)} was allocated through malloc since then, net."
+            since = "#{size(f.unjudged_increase_bytes)} was allocated through malloc since the last full garbage " \
+                    "collection, net."
+            next "It is live slots and malloc memory that the program may have let go of. #{since}" unless f.garbage
+
+            "Nothing reaches #{count(f.garbage.objects)} objects any more. Collecting them, and then returning " \
+              "malloc's free memory, returns #{between(*f.garbage_gain.minmax)}. #{since}"
           end,
           evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, garbage_max_bytes: f.garbage_max_bytes, in_use_bytes: f.in_use_bytes,
+            { rss_bytes: f.rss_bytes, garbage_max_bytes: f.garbage_max_bytes, **f.garbage.to_h,
+              gc_room_bytes: f.gc_room, in_use_bytes: f.in_use_bytes,
               unjudged_increase_bytes: f.unjudged_increase_bytes, **f.snapshot.gc.slice(:count, :major_gc_count) }
           end,
           remedy: lambda do |f|
-            ["#{collect(f)}\n#{purge(f, :gc)}",
+            [f.garbage ? purge(f, :gc, *RETURNS[f.allocator.name]) : "#{collect(f)}\n#{purge(f, :gc)}",
              "takes a full GC, about #{milliseconds(f.ruby_heap.live_slots / 10)}, while no Ruby code runs; in a " \
              "forked worker, pages that it shared with its parent become its own"]
           end
         }
       )
-      private_constant :PROFILING, :WALKING, :UNREAD, :UNJUDGED, :FASTEST, :GROWTH
+      private_constant :PROFILING, :WALKING, :UNREAD, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :FASTEST,
+                       :GROWTH
     end
   end
 end

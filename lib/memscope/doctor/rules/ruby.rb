@@ -126,7 +126,7 @@ module Memscope
           title: ->(_, bytes) { "#{size(bytes)} more malloc memory is in use that no Ruby object accounts for" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.earlier.untracked_bytes)} to " \
-             "#{size(f.untracked_bytes)}: #{per_hour(bytes / [f.seconds, 0.001].max * 3600)}. #{MAY_BE}", *unjudged(f),
+             "#{size(f.untracked_bytes)}#{rate(bytes, f.seconds)}. #{MAY_BE}", *unjudged(f),
              "A cache that still fills looks the same, but stops growing."].join(" ")
           end,
           evidence: lambda do |f|
@@ -147,8 +147,8 @@ module Memscope
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
-             "#{size(f.earlier.ruby_bytes)} to #{size(f.ruby_bytes)}: " \
-             "#{per_hour(bytes / [f.seconds, 0.001].max * 3600)}.", *holders(f), *unjudged(f)].join(" ")
+             "#{size(f.earlier.ruby_bytes)} to #{size(f.ruby_bytes)}#{rate(bytes, f.seconds)}.",
+             *holders(f), *unjudged(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
