@@ -22,7 +22,7 @@ struct memscope_objspace_text {
 
 struct memscope_objspace_line {
     uint64_t address, class_address, superclass; /* 0: none */
-    uint64_t bytes, slot_bytes;                  /* 0: not told */
+    uint64_t bytes, slot_bytes;                  /* 0: not stated */
     uint8_t type;                                /* Ruby's number; 0: no object */
     bool root, singleton;
     struct memscope_objspace_text category; /* of roots */
@@ -32,13 +32,13 @@ struct memscope_objspace_line {
 };
 
 /*
- * Reads the line at text, which ends with a newline. Writes its references to the array: not more than one for each
+ * Reads the line at text, which ends with a newline. Writes its references to the array: at most one for each
  * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns what follows the object, or NULL if there is none.
  */
 #define MEMSCOPE_OBJSPACE_REFERENCE 5
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);
 
-/* "STRING" for 5; "UNKNOWN" for what is no type of an object. */
+/* "STRING" for 5; "UNKNOWN" for a number that is no object's type. */
 const char *memscope_objspace_type_name(uint8_t type);
 
 /*

@@ -3,8 +3,8 @@
  * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
  * left out and counted. No GVL, no malloc; for one thread at a time.
  *
- * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. It tells no empty
- * slots: each slot of the graph holds an object, in the order of the file.
+ * A dump says which objects refer to which, but not by which names: an edge leads to an object's class, or has no name.
+ * It does not list empty slots: each slot of the graph holds an object, in the order of the file.
  */
 #ifndef MEMSCOPE_OBJSPACE_READER_H
 #define MEMSCOPE_OBJSPACE_READER_H
@@ -23,20 +23,20 @@ struct memscope_objspace_reader {
     enum memscope_status status; /* of reading so far */
     uint64_t bytes;              /* read */
     uint64_t unreadable_lines;
-    uint64_t missing_references; /* to what is not in the dump */
+    uint64_t missing_references; /* to objects that are not in the dump */
     bool truncated;              /* the last line has no end */
 
     uint32_t object_count;
-    struct memscope_growing_array text; /* what was read, and is not understood yet: */
+    struct memscope_growing_array text; /* what was read, but not parsed yet: */
     size_t text_length;
     bool ended, tells_slot_bytes;
 
-    /* Of each object: */
+    /* By object: */
     struct memscope_growing_array addresses, types, bytes_of, slot_bytes, labels, first_references;
-    struct memscope_growing_array references; /* as addresses; the class of an object that has one is the last */
+    struct memscope_growing_array references; /* addresses; an object's class, if it has one, comes last */
     uint64_t reference_count;
 
-    struct memscope_growing_array classes; /* a line of each */
+    struct memscope_growing_array classes; /* class_line structs */
     uint32_t class_count;
     struct memscope_growing_array root_lines, root_references;
     uint32_t root_line_count;
@@ -47,7 +47,7 @@ struct memscope_objspace_reader {
     struct memscope_growing_array edge_names, ids, table;
 };
 
-/* The file stays its caller's, and open until the reading ends. */
+/* The descriptor stays the caller's, and must stay open until the reading ends. */
 enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file);
 
 /*
@@ -57,8 +57,8 @@ enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_read
 bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
 
 /*
- * Makes the graph, once, when all is read: half a second for five million objects. It lies in the reader's memory, and
- * so does what belongs to it in a dump. MALFORMED if there is no object in the file.
+ * Makes the graph, once, when all is read: half a second for five million objects. The graph and the dump lie in
+ * the reader's memory. MALFORMED if there is no object in the file.
  */
 enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_reader *reader,
                                                     struct memscope_heap_graph *graph, struct memscope_heap_dump *dump);

@@ -1,6 +1,6 @@
 /*
- * The lines of ObjectSpace.dump_all, as far as they have no contents and no address. What stands for an address is a
- * slot's distance from BasicObject, so that tools that compare two dumps by it find the same objects.
+ * The lines of ObjectSpace.dump_all, without contents and addresses. An address is replaced by the slot's distance from
+ * BasicObject, so that tools that compare two dumps by address find the same objects.
  */
 #include "dump/heap_dump.h"
 
@@ -8,7 +8,7 @@
 
 #include "dump/objspace_line.h"
 
-/* Where BasicObject seems to be; and how far apart slots seem to be at least. */
+/* The address that is written for BasicObject, and the bytes for each place of distance. */
 #define ORIGIN (INT64_C(1) << 44)
 #define PLACE 32
 
@@ -35,7 +35,7 @@ static void put_name(const struct writer *writer, const char *key, uint32_t name
     memscope_dump_put_string(writer->output, text, length);
 }
 
-/* All but the one to leave out. */
+/* Puts all references but the edge left_out. */
 static void put_references(const struct writer *writer, uint32_t node, uint32_t left_out) {
     bool any = false;
 

@@ -1,10 +1,10 @@
 /*
- * Who holds these objects: the shortest path to each of many, those that are alike counted as one.
+ * Who holds these objects: the shortest path to each of them; alike paths count as one.
  *
- * Paths are alike if they lead from the same category of roots through objects of the same classes, one after another,
- * by the same constants and variables; by which index or key does not matter. Classes and modules on the way are told
- * apart by which they are. What repeats at once, as in a list of any length (Node → Node → …, or Node → Array → Node →
- * Array → …), is taken once.
+ * Paths are alike if they lead from the same category of roots through objects of the same classes, in the same order,
+ * by the same constants and variables; indexes and keys do not matter. Classes and modules on the way are compared by
+ * identity. An immediate repetition, as in a list of any length (Node → Node → …, or Node → Array → Node → Array → …),
+ * counts once.
  */
 #ifndef MEMSCOPE_ALIKE_PATHS_H
 #define MEMSCOPE_ALIKE_PATHS_H
@@ -16,17 +16,17 @@
 
 /* An object, or several of one class in a row. */
 struct memscope_path_step {
-    uint32_t node; /* the first; of the path's first step, the node of a category of roots */
+    uint32_t node; /* the first object; in a path's first step, the node of a category of roots */
     uint32_t last;
     uint32_t times;
-    memscope_edge_name edge; /* to the first, from the last of the step before */
+    memscope_edge_name edge; /* from the last object of the step before to the first of this one */
 };
 
 struct memscope_alike_paths {
     uint32_t count;    /* of objects */
-    uint64_t retained; /* by these objects together; other paths may lead to objects within them */
+    uint64_t retained; /* by these objects together; other paths may lead to objects that they retain */
 
-    /* The shortest of the paths. If it is too long, as many steps from its middle are left out. */
+    /* The shortest of the paths, without steps_left_out steps of its middle if it is too long. */
     struct memscope_path_step steps[MEMSCOPE_PATH_STEPS];
     uint32_t step_count, steps_left_out;
 };
@@ -34,31 +34,32 @@ struct memscope_alike_paths {
 /* How `from` refers to `to`. */
 typedef memscope_edge_name memscope_name_edge(void *context, uint32_t from, uint32_t to);
 
-/* Who holds all objects of a class that are reached, or these nodes? */
+/* Who holds the reachable objects of a class, or the given nodes? */
 struct memscope_path_question {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     uint32_t class_name;
-    const uint32_t *nodes; /* NULL: of the class */
+    const uint32_t *nodes; /* NULL: all of the class */
     size_t node_count;
-    bool ranked;               /* nodes too: those paths first whose ends retain most */
-    memscope_name_edge *namer; /* NULL: as the graph has them */
+    bool ranked;               /* paths to nodes, too, are sorted by what their ends retain, the most first */
+    memscope_name_edge *namer; /* NULL: names are graph->edge_names */
     void *context;
 };
 
 struct memscope_paths_found {
     size_t alike_count;   /* in the caller's array */
-    uint32_t all_alike;   /* how many there are */
-    uint32_t targets;     /* objects that are reached */
+    uint32_t all_alike;   /* number of unlike paths, in the array or not */
+    uint32_t targets;     /* reachable objects that were asked for */
     uint32_t not_reached; /* garbage of the class, or among the nodes */
     uint64_t retained;    /* by all targets together */
 };
 
 /*
- * At most `top`, those that retain most first; for nodes that are not ranked, in their order. An edge on the way to
- * the targets is named once, and one out of arrays, hashes, structs and Ruby's internal objects only if it is in the
- * answer. Maps 16 bytes a node, and 110 for each path unlike the others, while it looks.
+ * Writes at most `top` unlike paths: those that retain most first, or, for nodes without `ranked`, in the order of the
+ * nodes. The namer is asked about edges on the way to the targets; about edges from arrays, hashes, structs and Ruby's
+ * internal objects only if they are in the answer. Maps, while it searches, 16 bytes a node, and up to 110 an unlike
+ * path.
  */
 enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
                                                struct memscope_alike_paths *alike, size_t top,

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* How many dominators are asked whether they are the list's previous node: Node → Array → Node is a list too. */
+/* Among how many nearest dominators to look for a list's previous node: Node → Array → Node is a list too. */
 #define LINKS_BETWEEN 3
 
 /* ---- By class */
@@ -150,7 +150,8 @@ static struct memscope_holder describe(const struct memscope_dominators *dominat
                                     .retained = dominators->retained[node]};
 }
 
-/* Holders by position: `around` is the number of the one that each is in, found from the one before it upwards. */
+/* Holders are sorted by position. around[index] is the nearest holder that dominates holder `index`: the search goes
+ * outwards from index - 1. */
 static void nest(const struct memscope_dominators *dominators, const struct memscope_weighed *items, uint32_t *around,
                  struct memscope_holder *holders, size_t count) {
     for (uint32_t index = 0; index < count; index++) {

@@ -11,7 +11,7 @@
 
 /* ---- regions --------------------------------------------------------------------------------------------------- */
 
-/* Regions begin with whole units, and with whole words of the marks, so that no two share a word. */
+/* Units are numbered through all regions: a region's first unit follows the last one of the region before. */
 static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end, bool is_chunk) {
     const struct memscope_malloc_region *last = &blocks->regions[blocks->region_count - 1];
     struct memscope_malloc_region *added = memscope_scratch_extend(&blocks->list, sizeof *added);
@@ -51,7 +51,7 @@ static bool is_main_heap(const struct memscope_ledger *ledger, const struct mems
     return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && strcmp(mapping->name, "[heap]") == 0;
 }
 
-/* In the order of addresses: claims of glibc's, and mappings that are the allocator's as a whole. */
+/* Adds, by address: glibc's claims, and the unclaimed parts of mappings that are the allocator's as a whole. */
 static bool find_regions(struct memscope_malloc_blocks *blocks) {
     const struct memscope_ledger *ledger = blocks->ledger;
     size_t claim = 0, gap_claim = 0;
