@@ -12,7 +12,7 @@
 
 static VALUE symbol_live_slots, symbol_free_slots;
 
-/* What a child took for a slot, and its answer: first as measured, then as the last one said. */
+/* Memory that a child takes for a thousand slots: initially as measured, then as the last child reported. */
 static _Atomic(uint64_t) bytes_of_1000_slots = 110000;
 
 struct graph_scan {
@@ -39,8 +39,8 @@ static VALUE value_of_global(VALUE name) {
 }
 
 /*
- * Only Ruby itself can list them, and not in a child. Those of Ruby and of C extensions are computed when asked for,
- * and the one that opens the next file of ARGF, $FILENAME, is not asked.
+ * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may run
+ * code; $FILENAME, which opens the next file of ARGF, is not read.
  */
 static void list_globals(struct graph_scan *scan) {
     VALUE names = rb_f_global_variables();
@@ -126,7 +126,7 @@ static void read_memory(void *argument) {
     memscope_fork_room_read(scan->child_ns, &scan->memory);
 }
 
-/* While the GVL is still free, so from the number of slots that GC.stat knows. */
+/* Predicts from GC.stat's number of slots: pages are not listed yet, so that the GVL may be released. */
 static bool has_memory(struct graph_scan *scan) {
     uint64_t slots = rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
 
@@ -412,7 +412,7 @@ static VALUE close_graph(VALUE argument) {
 }
 
 /*
- * kind and target: :object and one; :class and a Class or Module; :name and a String without NUL; nil and nil. The
+ * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; nil and nil. The
  * deadline is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
@@ -435,7 +435,7 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
     return result;
 }
 
-/* Of a dump, by its descriptor. name: of the class to whose instances paths are to lead; nil: to suspects. */
+/* The same for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: they lead to suspects. */
 static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
     struct graph_scan scan = {.question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .refusal = Qnil};
     VALUE result;

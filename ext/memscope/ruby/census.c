@@ -24,9 +24,9 @@
 
 /* ---- what it takes --------------------------------------------------------------------------------------------- */
 
-/* Nanoseconds of a thousand slots: first as measured on an idle machine, then what the last census took. */
+/* Nanoseconds for a thousand slots: initially as measured on an idle machine, then as the last census took. */
 static _Atomic(uint64_t) ns_of_1000_slots = 12000;
-/* Fewer say little about a thousand. */
+/* A census of fewer slots says little about the time for a thousand. */
 #define TELLING_SLOTS 100000
 
 static void learn(const struct memscope_census *census) {
@@ -53,7 +53,7 @@ struct cell {
     struct memscope_census_sums sums;
     VALUE class; /* 0: hidden from Ruby code, so known by its type only */
     uint8_t type, kind;
-    uint8_t owner; /* type of the objects of this class whose variables they hold; 0: of none */
+    uint8_t owner; /* type of the objects of this class whose variables these hold; 0: they hold none */
 };
 
 struct cells {
@@ -65,7 +65,7 @@ struct cells {
 
 #define RECENT 64
 
-/* Where cells of recent objects are: sooner found than in the table. */
+/* A cache of recent objects' cells, which is faster than the table. */
 struct recent {
     uint64_t key; /* 0: nothing */
     struct cell *cell;
@@ -122,9 +122,9 @@ static struct cell *add_cell(struct pass *pass, const struct cell *found) {
 
 /* ---- which cell an object is in -------------------------------------------------------------------------------- */
 
-/* Type in the highest five bits, over a class's address or an imemo's kind: addresses of a process have 56 at most. */
+/* The type in the highest five bits, above a class's address or an imemo's kind: addresses have at most 56 bits. */
 #define KEY(type, rest) ((uint64_t)(type) << 59 | (uint64_t)(rest))
-/* Stands for a type in the key of cells whose objects hold variables of others. */
+/* Takes the type's place in the key of a cell whose objects hold variables of others. */
 #define OWNED RUBY_T_NONE
 
 /* Objects that Ruby code cannot reach may keep anything in the word of the class. */
@@ -149,7 +149,7 @@ static bool holds_variables(int kind) {
     return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
 }
 
-/* No cell has the key that all which hold variables come with, so each of them comes here. */
+/* All imemos that hold variables are looked up by one key, which no cell has, so each of them comes here. */
 static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
     struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
     VALUE owner = RBASIC(object)->klass;
@@ -461,7 +461,7 @@ static bool name_ages(struct naming *naming, const struct pass *pass) {
 }
 
 static bool open_naming(struct naming *naming, struct pass *pass) {
-    /* at most one for each cell by class, and in all other groupings together */
+    /* rows: at most one for each cell by class, and a fixed number in all other groupings together */
     size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2, size = 256;
 
     while (size < most * 2)

@@ -14,7 +14,7 @@
 /* Zeroed, aligned to 64 bytes; the caller's until unmapped. NULL if the kernel refuses. */
 void *memscope_array_map(size_t count, size_t item_size);
 
-/* Makes room for count items, the new ones zeroed. The array may move. NULL if the kernel refuses; it is then as before. */
+/* Makes room for count items, the new ones zeroed. It may move. NULL if the kernel refuses: it is then as before. */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 
 /* Ignores NULL. */

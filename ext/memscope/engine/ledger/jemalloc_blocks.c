@@ -79,7 +79,7 @@ static size_t class_of(const struct memscope_malloc_blocks *blocks, size_t bytes
 
 /*
  * The page on which the slab of this region begins; 0 if none fits. A slab has the fewest pages that its regions fill
- * exactly (sc.c, slab_size), so only one of the candidate pages lies a multiple of the region's size before the address.
+ * exactly (sc.c, slab_size), so only one of the pages in question lies a multiple of the region's size before it.
  */
 static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t address, uintptr_t page) {
     for (uintptr_t at = address & -page; address - at < slab_class->slab_bytes; at -= page)

@@ -1,9 +1,9 @@
 /*
- * Malloc blocks that are known to have an owner: how large each really is, and what the process returns once the garbage
- * among them is freed.
+ * Malloc blocks that are known to have an owner: how large each really is, and what the process returns once the
+ * garbage among them is freed.
  *
- * An address is looked at only inside memory that the ledger has proven to be the allocator's. Sizes are the allocator's own:
- * glibc's chunk header, jemalloc's size class. No lock is taken and malloc is never called, so all of it works in a
+ * An address is looked at only inside memory that the ledger has proven to be the allocator's. Sizes are the
+ * allocator's own: glibc's chunk header, jemalloc's size class. No lock is taken and malloc is never called, so all of it works in a
  * forked child.
  */
 #ifndef MEMSCOPE_MALLOC_BLOCKS_H
@@ -72,8 +72,8 @@ void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struc
 
 /*
  * Counts the block that begins at address, the first time only. Returns its size as malloc keeps it; 0 if it was
- * counted before, or if no block is known to begin there. The address must be one that malloc returned and that is still
- * in use: jemalloc does not check.
+ * counted before, or if no block is known to begin there. The address must be one that malloc returned and that is
+ * still in use: jemalloc does not check.
  */
 size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr_t address, bool garbage);
 
