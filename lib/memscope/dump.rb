@@ -11,9 +11,9 @@ module Memscope
   # * :objspace, the lines of ObjectSpace.dump_all, for heapy, heap-profiler, sheap and others
   #
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
-  # constants and variables, which are code; a program that makes such names from data shows them. Sizes are rounded up
-  # to those that the allocator has. An object is known by its distance from BasicObject in the heap, the same in each
-  # dump of one process; after an object has gone, another one may have its place.
+  # constants and variables, which are code; a program that makes such names from data reveals that data. Sizes are
+  # rounded up to those of the allocator. An object is identified by its distance from BasicObject in the heap, which is
+  # the same in each dump of one process; after an object is freed, another one may take its place.
   class Dump < Reading
     # Nothing was written; the message says why.
     class Failed < StandardError; end
@@ -36,7 +36,7 @@ module Memscope
     field :objects, :count, null: false
     # @return [Integer] references between them
     field :references, :count, null: false
-    # @return [Integer] of the file
+    # @return [Integer] size of the file in bytes
     field :bytes, :bytes, null: false
     # @return [Float, nil] milliseconds for which no Ruby thread ran; nil for a dump that was converted
     field :pause_ms, :number
@@ -58,11 +58,11 @@ module Memscope
         end
       end
 
-      # Converts a dump of ObjectSpace.dump_all, by any Ruby since 2.7, without its contents.
+      # Converts a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7, and leaves out its contents.
       #
       # @param from [String] the path of that dump
       # @param path [String] of a file that does not exist yet
-      # @param format [Symbol, nil] one of FORMATS; nil: as the path ends
+      # @param format [Symbol, nil] one of FORMATS; nil: by the path's ending
       # @return [Dump]
       # @raise [ArgumentError] for an unknown format
       # @raise [SystemCallError] if a file cannot be read or written; nothing of the new one is left then
@@ -77,7 +77,7 @@ module Memscope
 
       # @api private
       # @param path [String]
-      # @return [Symbol, nil] the format of a file with this name; nil if its ending is of none
+      # @return [Symbol, nil] the format of a file with this name; nil if no format has this ending
       def format_of(path) = FORMATS.find { |_format, endings| path.to_s.end_with?(*endings) }&.first
 
       private

@@ -39,8 +39,8 @@ static VALUE value_of_global(VALUE name) {
 }
 
 /*
- * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may run
- * code; $FILENAME, which opens the next file of ARGF, is not read.
+ * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may
+ * run code; $FILENAME, which opens the next file of ARGF, is not read.
  */
 static void list_globals(struct graph_scan *scan) {
     VALUE names = rb_f_global_variables();
@@ -412,8 +412,8 @@ static VALUE close_graph(VALUE argument) {
 }
 
 /*
- * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; nil and nil. The
- * deadline is the child's.
+ * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; nil and nil.
+ * The deadline is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
                                VALUE deadline_ms) {
@@ -435,7 +435,7 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
     return result;
 }
 
-/* The same for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: they lead to suspects. */
+/* The same for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: paths to suspects. */
 static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
     struct graph_scan scan = {.question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .refusal = Qnil};
     VALUE result;

@@ -30,7 +30,7 @@ struct memscope_owned_bytes {
     uint64_t unfollowed_bytes; /* what these say they hold, beyond the blocks that are known */
 };
 
-/* Pages of Ruby's heap that hold garbage only, or nothing; those that GC.stat counts as empty already are not included. */
+/* Pages of Ruby's heap that hold garbage only, or nothing, except those that GC.stat already counts as empty. */
 struct memscope_emptied_pages {
     uint64_t pages;                    /* that hold no object once the garbage is freed */
     uint64_t least, most;              /* of them, those that Ruby returns, by its rule */

@@ -50,8 +50,8 @@ struct memscope_census {
 };
 
 /*
- * Takes a census. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other Ractor
- * alive. Allocates in scratch only, and creates no object. 8 to 12 ms per million objects.
+ * Takes a census. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other
+ * Ractor alive. Allocates in scratch only, and creates no object. 8 to 12 ms per million objects.
  */
 void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
                           struct memscope_census *census);

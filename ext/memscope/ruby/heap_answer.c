@@ -196,8 +196,8 @@ static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
 }
 
 /*
- * From here on, node_class of a named class or module is its own name, and of a singleton class its owner's. Paths begin
- * at named ones: readers know where to find Bus, and do not need the way from Ruby's roots to it.
+ * From here on, node_class of a named class or module is its own name, and of a singleton class its owner's. Paths
+ * begin at named ones: readers know where to find Bus, and do not need the way from Ruby's roots to it.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;

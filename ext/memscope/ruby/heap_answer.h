@@ -115,17 +115,17 @@ enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room
 void memscope_answer_room_close(struct memscope_answer_room *room);
 
 /*
- * Answers the question. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and no other
- * Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works. memscope_named_references_learn
- * must have been called.
+ * Answers the question. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and
+ * no other Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works.
+ * memscope_named_references_learn must have been called.
  */
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_answer_room *room,
                           struct memscope_heap_answer *answer);
 
 /*
- * The same for a dump, whose graph must have edge names. The question may name a class, but give neither an object nor a
- * class, and not ask for strings. No GVL needed.
+ * The same for a dump, whose graph must have edge names. The question may name a class, but give neither an object nor
+ * a class, and not ask for strings. No GVL needed.
  */
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer);

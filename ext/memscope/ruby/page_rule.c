@@ -7,7 +7,7 @@
 /* gc.c, gc_sweep_step of 3.1 to 3.3. */
 #define UNLINKED_IN_A_STEP 3
 #define FREE_SLOTS_OF_A_STEP 2048
-/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before, a page in some steps. */
+/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before, a page in some. */
 #define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
 
 static struct memscope_page_rule rule;

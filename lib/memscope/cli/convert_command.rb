@@ -5,7 +5,7 @@ require_relative "../dump"
 
 module Memscope
   module CLI
-    # `memscope convert IN -o OUT`: a dump that ObjectSpace.dump_all wrote, for other tools and without its contents.
+    # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote for other tools, without contents.
     class ConvertCommand < Command
       NOTES = <<~TEXT
         DUMP is what ObjectSpace.dump_all writes, by any Ruby from 2.7 on; `-` is standard

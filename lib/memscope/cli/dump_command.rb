@@ -5,7 +5,7 @@ require_relative "../dump"
 
 module Memscope
   module CLI
-    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: of a Ruby
+    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: one of a Ruby
     # program when it ends.
     class DumpCommand < Command
       NOTES = <<~TEXT

@@ -5,8 +5,8 @@ require_relative "../heap_graph"
 
 module Memscope
   module CLI
-    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: of one that ObjectSpace.dump_all has
-    # dumped; `memscope heap -- COMMAND`: of a Ruby program when it ends.
+    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: those in a file that
+    # ObjectSpace.dump_all wrote; `memscope heap -- COMMAND`: those of a Ruby program when it ends.
     class HeapCommand < ReportCommand
       NOTES = <<~TEXT
         A forked child of the process follows all references between its objects: a
