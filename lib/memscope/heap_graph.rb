@@ -11,8 +11,8 @@ module Memscope
   #   graph.retained.first.name  # => "Array"
   #
   # An object retains its own bytes, and those of the objects that are reachable only through it. Bytes are those of
-  # slots and of what objects say they hold through malloc. Weak references hold nothing. A thread or fiber holds what is
-  # on its stack.
+  # slots and of what objects say they hold through malloc. Weak references hold nothing. A thread or fiber holds what
+  # is on its stack.
   class HeapGraph < Reading
     autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
 
@@ -85,7 +85,8 @@ module Memscope
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it holds
       field :held_count, :count
-      # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last of them
+      # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
+      #   of them
       field :steps, [Step], null: false
       # @return [Integer] steps in the middle of a long path that are missing from `steps`
       field :steps_left_out, :count, null: false
@@ -250,8 +251,8 @@ module Memscope
         capture(body.update(paths_to: named))
       end
 
-      # Answers the same for a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: 0.5 to 1 s per gigabyte. Such
-      # a dump does not say by which names objects refer to others.
+      # Answers the same for a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: 0.5 to 1 s per gigabyte.
+      # Such a dump does not say by which names objects refer to others.
       #
       # @param path [String]
       # @param top [Integer] rows of each list

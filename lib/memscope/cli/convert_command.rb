@@ -5,7 +5,8 @@ require_relative "../dump"
 
 module Memscope
   module CLI
-    # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote for other tools, without contents.
+    # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote, and leaves out its
+    # contents.
     class ConvertCommand < Command
       NOTES = <<~TEXT
         DUMP is what ObjectSpace.dump_all writes, by any Ruby from 2.7 on; `-` is standard

@@ -9,13 +9,14 @@ module Memscope
     # program when it ends.
     class DumpCommand < Command
       NOTES = <<~TEXT
-        The dump has names of classes, constants and variables, and no contents. Perfetto's
-        opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools, objspace in
-        heapy and others. The process itself writes FILE, which must not exist yet.
+        The dump has names of classes, constants and variables, and no contents. The format
+        perfetto opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools,
+        objspace in heapy and others. The process itself writes FILE, which must not exist
+        yet.
       TEXT
-      FILE = ["-o", "--output FILE", "default: memscope-PID.pftrace, or as the format has it"].freeze
+      FILE = ["-o", "--output FILE", "default: memscope-PID, with the format's ending"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
-                "by default as FILE ends, else perfetto"].freeze
+                "default: by FILE's ending, else perfetto"].freeze
       FORMS = {
         process: { summary: "write a heap dump of a process for other tools, without contents",
                    example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,

@@ -8,8 +8,8 @@ module Memscope
     # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
     # and how much the process returns once that garbage is freed. Read in a forked child.
     #
-    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and part of
-    # it is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open files are
+    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and part
+    # of it is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open files are
     # *unfollowed*: only some of their blocks are known.
     #
     # @api private
@@ -28,7 +28,7 @@ module Memscope
         field :added_bytes, :bytes, null: false
         # @return [Integer] objects that own more than these blocks
         field :unfollowed_objects, :count, null: false
-        # @return [Integer] how much more unfollowed objects say they hold; what a C extension does not report is missing
+        # @return [Integer] how much more these objects say they hold; what a C extension does not report is missing
         field :unfollowed_bytes, :bytes, null: false
 
         # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report

@@ -16,7 +16,7 @@ module Memscope
       # In pixels: the height, and the width for which tiles are laid out.
       HEIGHT = 320.0
       WIDTH = 1000.0
-      # The least width and height of a tile that shows its mark (readable on a phone too), and of one that shows its name.
+      # The least width and height of a tile that shows its mark, on a phone too, and of one that shows its name.
       MARKED = [52, 24].freeze
       NAMED = [120, 56].freeze
       LINE = 20
