@@ -17,7 +17,7 @@ module Memscope
                    example: "memscope convert --output heap.pftrace heap.json", notes: NOTES,
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),
-                              "perfetto, heapsnapshot or objspace;", "by default as FILE ends"], TEXT.first] }
+                              "perfetto, heapsnapshot or objspace;", "default: by FILE's ending"], TEXT.first] }
       }.freeze
       private_constant :FORMS, :NOTES
 

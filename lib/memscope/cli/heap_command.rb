@@ -10,8 +10,8 @@ module Memscope
     class HeapCommand < ReportCommand
       NOTES = <<~TEXT
         A forked child of the process follows all references between its objects: a
-        second for a few million, in which the process goes on. Its memory, and the time
-        for which the fork stops Ruby, are printed. No content of any object is shown.
+        second for a few million, while the process runs on. The child's memory, and the
+        time for which the fork stops Ruby, are printed. No content of any object is shown.
         --paths-to prints who holds the instances of a class, not those of its
         subclasses; without it, paths lead to where memory has accumulated.
         With DUMP, a file that ObjectSpace.dump_all wrote, all this is printed for it.
