@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# What a census takes against what Ruby has for parts of its answer: ObjectSpace.memsize_of_all, count_objects_size and
-# count_objects together, of the same heap in the same run, in turns; by the thread's own time. SLOTS=5000000, ROUNDS=9.
-# The claim is a ratio of at most a half for a heap of records. For one of many kinds of objects, most of whose time
-# goes to asking each for its size, the ratio is only printed: there it is up to 0.6 before Ruby 4.0.
+# The CPU time of a census against that of Ruby's own methods for parts of its answer: ObjectSpace.memsize_of_all,
+# count_objects_size and count_objects together, for the same heap, in turns in one run. SLOTS=5000000, ROUNDS=9. The
+# claim is a ratio of at most 0.5 for a heap of records. For a heap of many kinds of objects, where most of the time
+# goes into asking each for its size, the ratio is only printed: before Ruby 4.0, it is up to 0.6.
 
 require "memscope"
 require "memscope/census"

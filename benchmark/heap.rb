@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Memscope.heap_graph of one heap, from the call to the answer, against what Ruby has for the same questions: a file by
-# ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. And for how long it stops
-# Ruby, against one bare fork of this process and the end of a garbage collection that is under way. All in one run, in
-# turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are installed
-# into PEERS=tmp/peers; of one that cannot be, the line says "not run".
+# Memscope.heap_graph of one heap, from the call to the answer, against Ruby's tools for the same questions: a file by
+# ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. Also for how long a graph
+# stops Ruby, against one bare fork of this process plus the end of a garbage collection that is under way. All in one
+# run, in turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are
+# installed into PEERS=tmp/peers; if one cannot be installed, its line says "not run".
 #
 # The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
 
@@ -30,7 +30,7 @@ PEERS = {
 
 Item = Struct.new(:number, :text, :tags)
 
-# Memory of no object, up to a resident size of GIGABYTES: a fork takes longer the more of it there is.
+# Allocates memory that no object holds, up to a resident size of GIGABYTES: a larger process takes longer to fork.
 def fill_up
   bytes = (GIGABYTES * 1e9).to_i - Memscope.rss
   return unless bytes.positive?
@@ -46,7 +46,7 @@ def make(objects)
   end
 end
 
-# Without the Bundler of this process.
+# Runs a command without this process's Bundler.
 def outside(*command)
   environment = %w[RUBYOPT RUBYLIB BUNDLE_GEMFILE].to_h { |name| [name, nil] }
   system(environment.merge("GEM_HOME" => PEERS_HOME, "GEM_PATH" => PEERS_HOME), *command, out: File::NULL)
@@ -65,7 +65,7 @@ def spent(&)
   [Floor.time(&) / 1e9, cpu_seconds - cpu]
 end
 
-# What it takes to write a file of all objects, its size, and what each peer takes to read it.
+# What writing a file of all objects takes, its size, and what each peer takes to read it.
 def read_by_others(peers)
   Dir.mktmpdir do |directory|
     path = File.join(directory, "heap.json")
@@ -88,8 +88,8 @@ ensure
   GC.enable
 end
 
-# A graph during a collection, what it took, and, in milliseconds, for how long Ruby was stopped, a bare fork and the
-# end of such a collection.
+# A graph during a collection, and what it took; then, in milliseconds: how long Ruby was stopped, how long a bare fork
+# takes, and how long the end of such a collection takes.
 def graph
   finish = finish_ms
   before = bare_fork_ms

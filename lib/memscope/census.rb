@@ -10,21 +10,23 @@ module Memscope
   #   (Memscope.census(gc: true) - before).by(:class).first.name  # => "Order"
   #
   # Every live slot is counted: internal objects that no Ruby code can reach, and garbage that is not collected yet
-  # (none with `gc: true`, but for what that collection kept).
+  # (with `gc: true`, only garbage that this collection kept).
   class Census < Reading
     autoload :Growth, File.join(__dir__, "census/growth.rb")
     autoload :Kept, File.join(__dir__, "census/kept.rb")
 
     # The objects of one class, type, kind, slot size or age.
     class Row < Record
-      # @return [String] of a class: its own name, whatever singleton class an object has; "Order (anonymous subclass)"
-      #   for classes without a name; "T_STRING", "imemo_iseq" for objects that Ruby code cannot reach
+      # @return [String] a class's own name, even if objects have singleton classes; "Order (anonymous subclass)" for
+      #   classes without a name; "T_STRING", "imemo_iseq" for objects that Ruby code cannot reach; in other groupings,
+      #   the type, kind, slot size or age
       field :name, :string, null: false
       # @return [Integer] objects
       field :count, :count, null: false
       # @return [Integer] bytes of their slots
       field :slot_bytes, :bytes, null: false
-      # @return [Integer] bytes of their slots and of what they say they hold through malloc, as ObjectSpace.memsize_of
+      # @return [Integer] bytes of their slots and of what they say they hold through malloc, as by
+      #   ObjectSpace.memsize_of
       field :memsize_bytes, :bytes, null: false
       # @return [Integer] those that only a major GC can free
       field :old_count, :count, null: false
@@ -78,12 +80,12 @@ module Memscope
     field :collected?, :boolean
     # @return [Integer, nil] GC.count when the objects were counted
     field :gc_count, :count
-    # @return [Symbol, nil] where: :process or :child (a forked child); nil if nowhere
+    # @return [Symbol, nil] where the heap was walked: :process or :child (a forked child); nil if it was not
     field :walked_in, :symbol
     # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
     field :pause_us, :count
 
-    # Microseconds under the GVL for which the surfaces take a census in the process.
+    # Up to this many microseconds under the GVL, the surfaces take a census in the process.
     BUDGET_US = 10_000
     private_constant :BUDGET_US
 
@@ -91,8 +93,8 @@ module Memscope
       # (see Memscope.census)
       def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
 
-      # The same for what asks more than once, or for other people: waits without the GVL for a garbage collection under
-      # way, and counts a heap that takes more than BUDGET_US in a forked child, if a fork stops Ruby for less.
+      # The same for callers that ask repeatedly or for other people: waits without the GVL for a garbage collection
+      # that is under way. If counting takes more than BUDGET_US, and a fork stops Ruby for less, a forked child counts.
       #
       # @api private
       # @return [Census]

@@ -37,7 +37,7 @@ module Memscope
     field :objects, :count, null: false
     # @return [Integer] references between them
     field :references, :count, null: false
-    # @return [Integer] of the file
+    # @return [Integer] size of the file in bytes
     field :bytes, :bytes, null: false
     # @return [Float, nil] milliseconds for which no Ruby thread ran; nil for a dump that was converted
     field :pause_ms, :number
@@ -59,11 +59,11 @@ module Memscope
         end
       end
 
-      # Converts a dump of ObjectSpace.dump_all, by any Ruby since 2.7, without its contents.
+      # Converts a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7, and leaves out its contents.
       #
       # @param from [String] the path of that dump
       # @param path [String] of a file that does not exist yet
-      # @param format [Symbol, nil] one of FORMATS; nil: as the path ends
+      # @param format [Symbol, nil] one of FORMATS; nil: by the path's ending
       # @return [Dump]
       # @raise [ArgumentError] for an unknown format
       # @raise [SystemCallError] if a file cannot be read or written; nothing of the new one is left then
@@ -78,7 +78,7 @@ module Memscope
 
       # @api private
       # @param path [String]
-      # @return [Symbol, nil] the format of a file with this name; nil if its ending is of none
+      # @return [Symbol, nil] the format of a file with this name; nil if no format has this ending
       def format_of(path) = FORMATS.find { |_format, endings| path.to_s.end_with?(*endings) }&.first
 
       private

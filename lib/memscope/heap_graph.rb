@@ -10,15 +10,15 @@ module Memscope
   #   graph.paths.first.to_s     # => "Bus::HANDLERS → Hash → Array → Proc → Order"
   #   graph.retained.first.name  # => "Array"
   #
-  # An object retains what is reachable only through it: its own bytes, and those that its end would free. Bytes are
-  # those of slots and of what objects say they hold through malloc. Weak references hold nothing. What is on the stack
-  # of a thread or a fiber is held, by it.
+  # An object retains its own bytes, and those of the objects that are reachable only through it. Bytes are those of
+  # slots and of what objects say they hold through malloc. Weak references hold nothing. A thread or fiber holds what
+  # is on its stack.
   class HeapGraph < Reading
     autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
 
     # The reachable objects of one class.
     class ClassRow < Record
-      # @return [String] of a class: its own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
+      # @return [String] the class's own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
       #   "imemo_iseq" for objects that Ruby code cannot reach
       field :name, :string, null: false
       # @return [Integer] objects
@@ -27,7 +27,8 @@ module Memscope
       field :slot_bytes, :bytes
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
-      # @return [Integer] bytes that would be free without these objects; what one retains within another counts once
+      # @return [Integer] bytes that would be free without these objects; what several of them retain, one within
+      #   another, counts once
       field :retained_bytes, :bytes, null: false
 
       # @return [Symbol] the field that identifies it in a list
@@ -51,53 +52,54 @@ module Memscope
 
     # An object on a path, or several of one class in a row.
     class Step < Record
-      # How the step before refers to it. :internal is a reference that Ruby code cannot name.
+      # How the previous step refers to a step. :internal is a reference that Ruby code cannot name.
       EDGES = %i[internal class constant ivar cvar global local index key value].freeze
 
-      # @return [String] a class's or module's own name; else the object's class; of the first step, which a category of
-      #   roots may be, "vm" or "global_tbl"
+      # @return [String] a class's or module's own name; else the name of the object's class; the first step may be a
+      #   category of roots, "vm" or "global_tbl"
       field :name, :string, null: false
       # @return [Integer] objects of that class in a row, as in a list
       field :times, :count, null: false
       # @return [Symbol] one of EDGES
       field :edge, :symbol, null: false, one_of: EDGES
-      # @return [String, nil] the name of that constant or variable, the index, or the class of the key
+      # @return [String, nil] by edge: the name of the constant or variable, the index, or the class of the key
       field :by, :string
     end
 
     # Shortest paths that are alike: through objects of the same classes, by the same constants and variables.
     class Path < Record
-      # What stands between two steps, by the edge; others are not shown.
+      # How each kind of edge is written between two steps; other kinds are not shown.
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
                 class: " class" }.freeze
       ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
       private_constant :SIGNS, :ASCII
 
-      # @return [Integer] objects that they lead to
+      # @return [Integer] objects that the paths lead to
       field :count, :count, null: false
       # @return [Integer] bytes that these objects retain
       field :retained_bytes, :bytes, null: false
-      # @return [Integer, nil] bytes that have accumulated in the object: its own, and those that it holds in small
-      #   parts; nil if paths to something else were asked for
+      # @return [Integer, nil] bytes that have accumulated in the object that the path leads to: its own, and those of
+      #   its small parts; nil if paths to something else were asked for
       field :accumulated_bytes, :bytes
-      # @return [String, nil] the class that most of the bytes which the object holds are of
+      # @return [String, nil] the class with most of the bytes that this object holds
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it holds
       field :held_count, :count
-      # @return [Array<Step>] of the shortest of the paths. One through a class or module begins with the last of those
+      # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
+      #   of them
       field :steps, [Step], null: false
-      # @return [Integer] steps in the middle of a long path that `steps` lacks
+      # @return [Integer] steps in the middle of a long path that are missing from `steps`
       field :steps_left_out, :count, null: false
 
-      # @param unicode [Boolean] false: plain ASCII, but for names
+      # @param unicode [Boolean] false: plain ASCII, except for names
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
       def to_s(unicode: true)
         text = links.join(" → ")
         unicode ? text : text.gsub(/[→…×]/, ASCII)
       end
 
-      # @return [Array<String>] its objects, each with how it refers to the next: "Bus::HANDLERS", "Hash {String}",
-      #   "Array"; of a long path one stands for those left out, "… 3 more"
+      # @return [Array<String>] the path's objects, each with how it refers to the next: "Bus::HANDLERS",
+      #   "Hash {String}", "Array"; in a long path, "… 3 more" replaces the steps that are left out
       def links
         first, *others = steps
         names = [beginning(first, others.first), *others.map { |step| label(step) }]
@@ -112,7 +114,7 @@ module Memscope
 
       private
 
-      # A global variable is known by its own name, and so is a constant at the top level.
+      # A path from a global variable, or from a constant at the top level, begins with that name.
       def beginning(first, second)
         return second.by if second&.edge == :global && second.by
         return "" if second&.edge == :constant && first.name == "Object"
@@ -120,7 +122,7 @@ module Memscope
         first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{first.name})"
       end
 
-      # Of many paths, each has an index of its own.
+      # If several paths are alike, each has an index of its own, so none is shown.
       def sign(step)
         return "" if step.edge == :index && count > 1
 
@@ -132,15 +134,15 @@ module Memscope
 
     # An object that retains much.
     class Dominator < Record
-      # @return [String] a class's or module's own name; else the object's class
+      # @return [String] a class's or module's own name; else the name of the object's class
       field :name, :string, null: false
       # @return [Integer] its own bytes, of slot and malloc memory
       field :bytes, :bytes, null: false
       # @return [Integer] bytes that would be free without it
       field :retained_bytes, :bytes, null: false
-      # @return [Integer] objects that would be free without it, itself not counted
+      # @return [Integer] objects that would be free without it, excluding itself
       field :dominated_count, :count, null: false
-      # @return [String, nil] the class that most of these bytes are of
+      # @return [String, nil] the class with most of these bytes
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it refers to
       field :held_count, :count
@@ -148,7 +150,7 @@ module Memscope
       field :path, Path
     end
 
-    # What is not reached from anywhere, a category of Ruby's roots.
+    # A category of Ruby's roots, which reach everything that is not garbage.
     class Root < Record
       # @return [String] "vm", "machine_context", "global_tbl", …: as this Ruby calls it
       field :name, :string, null: false
@@ -173,33 +175,33 @@ module Memscope
       field :saved_bytes, :bytes, null: false
     end
 
-    # The reachable Strings. No content is shown: contents are compared by a hash with a key that is drawn anew.
+    # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.
     class Strings < Record
       # @return [Integer] objects
       field :count, :count, null: false
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
-      # @return [Integer] those with a content that another one has too
+      # @return [Integer] objects beyond the first with the same content
       field :duplicate_count, :count, null: false
       # @return [Integer] bytes of the duplicates
       field :saved_bytes, :bytes, null: false
-      # @return [Array<Duplicates>] those that take the most bytes first
+      # @return [Array<Duplicates>] by the bytes of their duplicates, the most first
       field :duplicates, [Duplicates], null: false
     end
 
     # @return [Array<ClassRow>] by retained bytes, the most first
     field :retained, [ClassRow], null: false
-    # @return [Array<Dominator>] the objects that retain most; of a list only its head
+    # @return [Array<Dominator>] the objects that retain most; only the head of a list
     field :dominators, [Dominator], null: false
     # @return [Array<Path>] to what was asked for, or to the objects in which memory has accumulated, the most first
     field :paths, [Path], null: false
-    # @return [String, nil] what paths were asked for: a class's name, "an Order"; nil: none
+    # @return [String, nil] what paths were asked for: a class's name, or "one Order" for an object; nil if not asked
     field :paths_to, :string
     # @return [Integer, nil] reachable objects that paths lead to
     field :target_count, :count
     # @return [Integer, nil] objects that were asked for and are garbage
     field :unreachable_target_count, :count
-    # @return [Integer, nil] paths that are not alike, of which `paths` has the first
+    # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them
     field :path_count, :count
     # @return [Array<Root>] categories of roots
     field :roots, [Root], null: false
@@ -221,13 +223,13 @@ module Memscope
     field :garbage, [GarbageRow], null: false
     # @return [Integer, nil] references between objects
     field :reference_count, :count
-    # @return [Symbol, nil] where: :child (a forked child) or :process; nil if nowhere
+    # @return [Symbol, nil] where the heap was walked: :child (a forked child) or :process; nil if it was not
     field :walked_in, :symbol
-    # @return [String, nil] the path of the dump that this is of; nil for this process
+    # @return [String, nil] the path of the dump that was read; nil for a process
     field :source, :string, sparse: true
     # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil without a child
     field :pause_ms, :number
-    # @return [Integer, nil] memory that the child had at most, beyond what it was forked with; nil without a child
+    # @return [Integer, nil] the child's peak memory beyond what it was forked with; nil without a child
     field :child_bytes, :bytes
 
     # The allowed numbers of rows.
@@ -255,7 +257,7 @@ module Memscope
       # @param path [String]
       # @param top [Integer] rows of each list
       # @param paths_to [String, nil] the name of a class, to whose instances paths lead; nil: where memory accumulated
-      # @return [HeapGraph] without an answer, and with the reason, if the file is no such dump
+      # @return [HeapGraph] with a reason instead of an answer if the file is no such dump
       # @raise [ArgumentError] for a wrong argument
       # @raise [SystemCallError] if the file cannot be opened
       def read(path, top: OPTIONS[:top], paths_to: nil)

@@ -62,7 +62,7 @@ static void read_room(void *argument) {
     scan->fork_ns = memscope_fork_predicted_ns();
 }
 
-/* Predicts both ways while the GVL is still free, so from the number of slots that GC.stat knows. */
+/* Predicts both ways from GC.stat's number of slots: pages are not listed yet, so that the GVL may be released. */
 static void predict(struct census_scan *scan) {
     scan->census_ns = memscope_census_predicted_ns(memscope_heap_slots());
     if (scan->census_ns > scan->budget_ns)
@@ -195,7 +195,7 @@ static VALUE close_census(VALUE argument) {
     return Qnil;
 }
 
-/* budget_us: nil to take it in the process, else the time under the GVL for which it may be taken there. */
+/* budget_us: nil takes the census in the process; else it is taken there if it needs no more time under the GVL. */
 static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
     struct census_scan scan = {.collect = RTEST(collect),
                                .bounded = !NIL_P(budget_us),

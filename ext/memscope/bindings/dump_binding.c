@@ -127,7 +127,7 @@ static VALUE end_dump(VALUE argument) {
 
 /*
  * file: a descriptor to write to. format and sizes: numbers of enum memscope_dump_format and memscope_size_rule.
- * Returns a Hash; else why there is no dump, a reason, or the errno of writing it.
+ * Returns a Hash; or, if no dump was written, a reason, or the errno of the failed write.
  */
 static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE collect, VALUE deadline_ms) {
     struct dumping dumping = {.collect = RTEST(collect), .refusal = Qnil};
@@ -238,7 +238,7 @@ static VALUE end_conversion(VALUE argument) {
     return Qnil;
 }
 
-/* Both are descriptors. Returns as dump does. */
+/* from and to: descriptors. Returns the same as native_dump. */
 static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format) {
     struct conversion conversion = {.to = NUM2INT(to), .format = (enum memscope_dump_format)NUM2INT(format)};
 

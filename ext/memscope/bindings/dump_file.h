@@ -18,10 +18,10 @@ struct memscope_dump_file {
 /* The descriptor stays the caller's. */
 enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, int descriptor);
 
-/* Frees the GVL meanwhile. Raises what interrupts this thread: to be closed by rb_ensure. */
+/* Releases the GVL meanwhile. Raises what interrupts this thread: to be closed by rb_ensure. */
 void memscope_dump_file_read(struct memscope_dump_file *file);
 
-/* Sets why this key's value is not of the whole dump, if it is not. */
+/* If not all of the dump could be read, sets a reason for this key. */
 void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key);
 
 /* Idempotent; a zeroed file is closed. */

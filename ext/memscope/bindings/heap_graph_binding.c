@@ -35,8 +35,8 @@ static VALUE value_of_global(VALUE name) {
 }
 
 /*
- * Only Ruby itself can list them, and not in a child. Those of Ruby and of C extensions are computed when asked for,
- * and the one that opens the next file of ARGF, $FILENAME, is not asked.
+ * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may
+ * run code; $FILENAME, which opens the next file of ARGF, is not read.
  */
 static void list_globals(struct graph_scan *scan) {
     VALUE names = rb_f_global_variables();
@@ -100,7 +100,7 @@ static void read_memory(void *argument) {
     memscope_fork_room_read(scan->child_ns, &scan->memory);
 }
 
-/* While the GVL is still free, so from the number of slots that GC.stat knows. */
+/* Predicts from GC.stat's number of slots: pages are not listed yet, so that the GVL may be released. */
 static bool has_memory(struct graph_scan *scan) {
     uint64_t slots = memscope_heap_slots();
 
@@ -384,8 +384,8 @@ static VALUE close_graph(VALUE argument) {
 }
 
 /*
- * kind and target: :object and one; :class and a Class or Module; :name and a String without NUL; nil and nil. The
- * deadline is the child's.
+ * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; nil and nil.
+ * The deadline is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
                                VALUE deadline_ms) {
@@ -407,7 +407,7 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
     return result;
 }
 
-/* Of a dump, by its descriptor. name: of the class to whose instances paths are to lead; nil: to suspects. */
+/* The same for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: paths to suspects. */
 static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
     struct graph_scan scan = {.question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .refusal = Qnil};
     VALUE result;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define DEADLINE_MS 30000
-/* Of the child's work: marking, and a look at each block. */
+/* The child's work: marking, and a look at each block. */
 #define NS_OF_A_SLOT 250
 
 struct blocks_call {
@@ -24,7 +24,7 @@ struct blocks_call {
     struct memscope_heap_listing listing;
     bool finished_gc;
     bool planted;
-    struct memscope_marking marking; /* of what is not garbage; if planted, of what is */
+    struct memscope_marking marking; /* marks what is not garbage; if planted, what is */
     struct memscope_scratch marks;
     struct memscope_forked_child child;
     struct memscope_block_walk found;
@@ -33,7 +33,7 @@ struct blocks_call {
 
 /* ---- what is garbage ------------------------------------------------------------------------------------------- */
 
-/* The array, what is in it and in arrays in it. */
+/* Marks an object; if it is an Array, also what is in it, and in Arrays in it. */
 static void plant(struct blocks_call *call, VALUE object) {
     memscope_marking_add(&call->marking, object);
     if (RB_TYPE_P(object, RUBY_T_ARRAY))

@@ -16,7 +16,7 @@ struct pass {
     bool garbage;            /* the current object */
     uint64_t of_object;      /* bytes of its blocks */
     uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven the allocator's */
-    uint64_t descriptions;   /* of pages that go, which were counted as garbage */
+    uint64_t descriptions;   /* of pages that are returned: those that were counted as garbage */
 };
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
@@ -130,8 +130,8 @@ static void add_page(struct pass *pass, const struct memscope_heap_page *page, s
 }
 
 /*
- * What Ruby keeps of a page outside of it (struct heap_page), which is freed with it. It lies among the blocks of the
- * objects that were made after the page, and would keep a page of malloc's.
+ * Adds a page's description (struct heap_page), a malloc block that is freed with the page. It lies among the blocks of
+ * objects that were made after the page, where it would keep a page of malloc's.
  */
 static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
     bool goes = fate.surely && RUBY_API_VERSION_CODE < 30400; /* later Rubies keep some, and it is not known which */
@@ -140,7 +140,7 @@ static void add_description(struct pass *pass, const struct memscope_heap_page *
     pass->descriptions += goes;
 }
 
-/* A description that goes, and was not shown to, adds at most the page that it keeps. */
+/* Raises the upper bounds: a description that may be freed, but was not counted, adds at most the page it keeps. */
 static void allow_for_descriptions(struct pass *pass) {
     uint64_t pages = pass->walk->heap.most, page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t bytes = pages > pass->descriptions ? (pages - pass->descriptions) * page : 0;
@@ -166,7 +166,7 @@ static void limit_pages(struct memscope_emptied_pages *heap, uint64_t limit) {
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
-/* A zombie waits for its finalizer and a forwarding address for nothing: both keep the page. */
+/* False for a zombie, which waits for its finalizer, and for a forwarding address; both still keep their page. */
 static bool is_object(VALUE slot) {
     return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
 }

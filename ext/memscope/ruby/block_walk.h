@@ -21,16 +21,16 @@ struct memscope_unfollowed {
     uint64_t objects, garbage;
 };
 
-/* Objects, of all or of the garbage. */
+/* Totals of all objects, or of the garbage. */
 struct memscope_owned_bytes {
     uint64_t objects, slot_bytes;
     uint64_t blocks, bytes; /* as malloc keeps them, with what it adds */
-    uint64_t added_bytes;   /* of them, what malloc rounds up and adds; of blocks of which it is known */
+    uint64_t added_bytes;   /* of these: what malloc rounds up and adds, for blocks whose needed size is known */
     uint64_t unfollowed_objects;
     uint64_t unfollowed_bytes; /* what these say they hold, beyond the blocks that are known */
 };
 
-/* Pages of Ruby's heap that hold garbage or nothing; those that GC.stat counts as empty already are not included. */
+/* Pages of Ruby's heap that hold garbage only, or nothing, except those that GC.stat already counts as empty. */
 struct memscope_emptied_pages {
     uint64_t pages;                    /* that hold no object once the garbage is freed */
     uint64_t least, most;              /* of them, those that Ruby returns, by its rule */
@@ -39,11 +39,11 @@ struct memscope_emptied_pages {
 
 /* Holds no pointer, so a forked child can send it. */
 struct memscope_block_walk {
-    enum memscope_status status; /* of what is returned */
-    bool private_known;          /* which pages no other process maps */
+    enum memscope_status status; /* of `returned` */
+    bool private_known;          /* whether it is known which pages no other process maps */
     struct memscope_owned_bytes all, garbage;
-    struct memscope_held_memory said; /* by unfollowed objects, as asked: which types were left out */
-    struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last is for types without a place */
+    struct memscope_held_memory said; /* by unfollowed objects; and which types were left out */
+    struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last sums up types without a row */
     size_t unfollowed_count;
     struct memscope_emptied_pages heap;
     struct memscope_blocks_returned returned;
@@ -53,8 +53,8 @@ struct memscope_block_walk {
 typedef bool memscope_is_garbage(uint32_t slot, const void *data);
 
 /*
- * GVL held, or the only thread of a forked child; no sweep under way, no other Ractor alive. Runs the dsize functions
- * of C extensions for objects that are not garbage. NULL for is_garbage: nothing is. 20 to 60 ns an object, and what
+ * Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other Ractor alive. Runs
+ * the dsize functions of C extensions. NULL for is_garbage: nothing is. 20 to 60 ns an object, and what
  * memscope_malloc_blocks_returned takes. Writes to `blocks` only.
  */
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,

@@ -40,7 +40,7 @@ struct cell {
     struct memscope_census_sums sums;
     VALUE class; /* 0: hidden from Ruby code, so known by its type only */
     uint8_t type, kind;
-    uint8_t owner; /* type of the objects of this class whose variables they hold; 0: of none */
+    uint8_t owner; /* type of the objects of this class whose variables these hold; 0: they hold none */
 };
 
 struct cells {
@@ -52,7 +52,7 @@ struct cells {
 
 #define RECENT 64
 
-/* Where cells of recent objects are: sooner found than in the table. */
+/* A cache of recent objects' cells, which is faster than the table. */
 struct recent {
     uint64_t key; /* 0: nothing */
     struct cell *cell;
@@ -109,9 +109,9 @@ static struct cell *add_cell(struct pass *pass, const struct cell *found) {
 
 /* ---- which cell an object is in -------------------------------------------------------------------------------- */
 
-/* Type in the highest five bits, over a class's address or an imemo's kind: addresses of a process have 56 at most. */
+/* The type in the highest five bits, above a class's address or an imemo's kind: addresses have at most 56 bits. */
 #define KEY(type, rest) ((uint64_t)(type) << 59 | (uint64_t)(rest))
-/* Stands for a type in the key of cells whose objects hold variables of others. */
+/* Takes the type's place in the key of a cell whose objects hold variables of others. */
 #define OWNED RUBY_T_NONE
 
 /* Objects that Ruby code cannot reach may keep anything in the word of the class. */
@@ -136,7 +136,7 @@ static bool holds_variables(int kind) {
     return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
 }
 
-/* No cell has the key that all which hold variables come with, so each of them comes here. */
+/* All imemos that hold variables are looked up by one key, which no cell has, so each of them comes here. */
 static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
     struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
     VALUE owner = RBASIC(object)->klass;

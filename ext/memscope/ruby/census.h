@@ -38,7 +38,7 @@ struct memscope_census_row {
  * one, but no count.
  */
 struct memscope_census {
-    const char *refusal; /* why there is none, a constant; NULL if there is one */
+    const char *refusal; /* why there is no census, a constant; NULL if there is one */
     struct memscope_census_sums total;
     struct memscope_census_row *rows; /* by grouping; in scratch, or in the answer of a child */
     size_t row_count;
@@ -50,13 +50,13 @@ struct memscope_census {
 };
 
 /*
- * Takes it. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other Ractor
- * alive. Allocates in scratch only, and creates no object. 8 to 12 ms per million objects.
+ * Takes a census. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other
+ * Ractor alive. Allocates in scratch only, and creates no object. 8 to 12 ms per million objects.
  */
 void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
                           struct memscope_census *census);
 
-/* What a census of so many slots will take in the process, by what the last one took. */
+/* How long a census of so many slots will take in the process, judging by the last one. */
 uint64_t memscope_census_predicted_ns(uint64_t slots);
 
 /* Called with what a child answered. */
@@ -71,8 +71,9 @@ struct memscope_census_child {
 };
 
 /*
- * Starts it; the GVL is held, and only for that. Both the listing and child stay where they are until the end. What
- * fails and how is memscope_forked_child_start's, and NO_MEMORY where nothing can be shared.
+ * Starts the child. Caller holds the GVL; nothing below needs it. `child` and its listing must not move before
+ * memscope_census_child_end. Fails as memscope_forked_child_start does, and with NO_MEMORY if no shared mapping can be
+ * made.
  */
 enum memscope_status memscope_census_child_start(struct memscope_census_child *child);
 

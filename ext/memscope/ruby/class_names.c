@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A power of two. When half of them are taken, further names are looked up each time. */
+/* The size of the table, a power of two. Once it is half full, further names are looked up each time. */
 #define KNOWN_NAMES ((size_t)1 << 17)
 #define LONGEST_TEXT 512
 
 struct memscope_known_name {
-    uint64_t key; /* a class, or an ID shifted by two with 1 added; 0: none */
+    uint64_t key; /* a class; a class + 2, for its instances; ID << 2 | 1; or a type's key (name_of_type). 0: none */
     uint32_t number;
 };
 
@@ -72,7 +72,7 @@ static uint32_t add(struct memscope_class_names *class_names, const char *text) 
     return memscope_names_add(class_names->names, text, strlen(text));
 }
 
-/* Not for a class in an anonymous module, whose name would begin with an address: "#<Module:0x0000…>::C". */
+/* False for a class in an anonymous module, whose name would begin with an address: "#<Module:0x0000…>::C". */
 static bool is_named(VALUE module, VALUE *name) {
     *name = rb_class_path_cached(module);
     return !NIL_P(*name) && *name != 0 && RSTRING_LEN(*name) > 0 && RSTRING_PTR(*name)[0] != '#';
@@ -92,7 +92,7 @@ bool memscope_is_named_module(VALUE module) {
     return !memscope_is_singleton_class(module) && is_named(module, &name);
 }
 
-/* By the nearest ancestor with a name. */
+/* Names a class by its nearest ancestor with a name. */
 static uint32_t name_anonymous(struct memscope_class_names *class_names, VALUE module) {
     char text[LONGEST_TEXT + 32];
     VALUE ancestor = module, name;
@@ -155,7 +155,7 @@ uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int typ
     return remember(class_names, key, add(class_names, text));
 }
 
-/* An imemo's class slot holds something else, a hidden object's nothing, and an included module's the module. */
+/* An imemo's class pointer is something else, a hidden object's is 0, and an iclass's is the included module. */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
     VALUE class = RBASIC_CLASS(object), real;

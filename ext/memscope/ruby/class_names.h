@@ -2,7 +2,7 @@
  * The names of classes, variables and constants, as numbers in a struct memscope_names (engine/graph/names.h).
  *
  * Reads existing Strings only: no Ruby object is allocated, no method called, no malloc memory taken, no lock waited
- * for while one Ractor is alive. So it works in a forked child, and during a walk of the heap.
+ * for while only one Ractor is alive. So it works in a forked child, and during a walk of the heap.
  */
 #ifndef MEMSCOPE_CLASS_NAMES_H
 #define MEMSCOPE_CLASS_NAMES_H
@@ -28,7 +28,7 @@ void memscope_class_names_close(struct memscope_class_names *class_names);
 
 /*
  * The name of an object's class; of an anonymous one, that of the nearest ancestor with a name: "Order (anonymous
- * subclass)". Of an object without a class its kind or type: "imemo_env", "T_ARRAY". 10 to 30 ns for a class that was
+ * subclass)". For an object without a class, its kind or type: "imemo_env", "T_ARRAY". 10 to 30 ns for a class that was
  * met before.
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);

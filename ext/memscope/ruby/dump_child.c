@@ -27,7 +27,7 @@ uint64_t memscope_dump_child_ns(uint64_t slots) {
 struct source {
     struct memscope_heap_references references;
     struct memscope_heap_dump dump;
-    uint32_t *places; /* of each slot: the edge to it, counted from 1, of the last node that had one */
+    uint32_t *places; /* by slot: the last named node's edge to it, counted from 1 */
     uint32_t *ids;
     struct memscope_module_name *modules;
 
@@ -36,7 +36,7 @@ struct source {
     memscope_edge_name *names;
 };
 
-/* The first name is kept. A name of what the mark phase does not follow, such as a weak reference, is none. */
+/* Keeps an edge's first name. Ignores references that the mark phase does not follow, such as weak ones. */
 static void take_name(VALUE to, memscope_edge_name name, void *data) {
     struct source *source = data;
     uint32_t node = memscope_node_of(&source->references, to), place;

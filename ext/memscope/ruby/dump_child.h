@@ -11,7 +11,7 @@
 #include "fork/forked_child.h"
 #include "ruby/ruby_heap.h"
 
-/* What a dump became. Holds no pointer, so a forked child can send it. */
+/* The result of a dump. Holds no pointer, so a forked child can send it. */
 struct memscope_dump_result {
     enum memscope_status status; /* of reading the heap */
     int error;                   /* errno of writing the file; 0: none */
@@ -38,8 +38,8 @@ uint64_t memscope_dump_child_bytes(uint64_t slots);
 uint64_t memscope_dump_child_ns(uint64_t slots);
 
 /*
- * Starts it; the GVL is held, and only for that. No garbage collection is under way, and no other Ractor alive. What
- * fails and how is memscope_forked_child_start's.
+ * Starts the child. Caller holds the GVL; nothing below needs it. No garbage collection is under way, and no other
+ * Ractor alive. Fails as memscope_forked_child_start does.
  */
 enum memscope_status memscope_dump_child_start(struct memscope_dump_child *child);
 

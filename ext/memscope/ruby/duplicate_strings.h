@@ -1,4 +1,4 @@
-/* Strings with the same content, told apart by a hash with a key that is made anew for each search. */
+/* Strings with the same content, compared by length and a hash whose key is drawn anew for each search. */
 #ifndef MEMSCOPE_DUPLICATE_STRINGS_H
 #define MEMSCOPE_DUPLICATE_STRINGS_H
 
@@ -9,7 +9,7 @@
 struct memscope_duplicates {
     uint32_t class, count;
     uint64_t length;      /* bytes of the content */
-    uint64_t saved_bytes; /* if all but the largest of them were not there */
+    uint64_t saved_bytes; /* bytes of all of them but the largest */
 };
 
 struct memscope_string_sums {
@@ -19,8 +19,8 @@ struct memscope_string_sums {
 };
 
 /*
- * The contents that could save most, the most bytes first; *count says how many. Of reachable Strings only. Reads every
- * byte of theirs, 1 to 2 GB/s; maps 40 to 80 bytes a String while it works; NO_MEMORY.
+ * The contents that could save most, the most bytes first; *count says how many. Covers reachable Strings only, and
+ * reads all of their bytes, 1 to 2 GB/s. Maps, while it works, 40 to 80 bytes a String. NO_MEMORY.
  */
 enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_references *references,
                                                      const struct memscope_shortest_paths *paths,

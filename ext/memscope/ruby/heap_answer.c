@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Of address space. A thousand rows of each list, with paths, take a tenth. */
+/* Bytes of address space. A thousand rows of each list, with paths, take a tenth of it. */
 #define ROOM_BYTES ((size_t)64 << 20)
 
 static memscope_slot_rate ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
@@ -143,8 +143,8 @@ struct held {
     uint64_t bytes, count;
 };
 
-/* By class, what is reached through the object only, else what is found through it. Its class it has, and does not
- * hold. */
+/* Adds up by class what the object retains, and what the search found through it. Classes and modules do not count: an
+ * object has its class, and does not hold it. */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -177,7 +177,7 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
-/* Whether paths begin at this class or module; and the name that it is known by, or 0. A dump tells no owners. */
+/* Whether paths begin at this class or module. Sets its own name, or 0; a dump does not state singletons' owners. */
 static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
     const struct memscope_module_name *described;
     VALUE module;
@@ -195,8 +195,8 @@ static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
 }
 
 /*
- * From here on, a class or module with a name is known by it, and a singleton class by its owner's. Paths begin there:
- * everyone finds Bus, so how Ruby does is of no use to a reader.
+ * From here on, node_class of a named class or module is its own name, and of a singleton class its owner's. Paths
+ * begin at named ones: readers know where to find Bus, and do not need the way from Ruby's roots to it.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
@@ -300,7 +300,7 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
 
 /* ---- who holds most -------------------------------------------------------------------------------------------- */
 
-/* What a suspect or one of the greatest dominators is, found while classes still have the class Class. */
+/* What a suspect or a large dominator holds, found while node_class of a class is still Class. */
 struct pile {
     uint32_t node;
     struct memscope_held_answer held;
@@ -348,7 +348,7 @@ static bool is_instance(VALUE object, VALUE of) {
     return false;
 }
 
-/* All instances, of anonymous classes and of those below it too. */
+/* All instances, including those of anonymous classes and of subclasses. */
 static size_t find_instances(const struct work *work, uint32_t *nodes) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     VALUE class = 0;
@@ -402,7 +402,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
     return status;
 }
 
-/* The class of a class that is known by its own name now. */
+/* The class of a node, even of a class or module, whose node_class may by now be its own name. */
 static uint32_t class_of_node(struct work *work, uint32_t node) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -498,8 +498,8 @@ static enum memscope_status answer_holders(struct work *work) {
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
 
 /*
- * What paths lead through only where nothing else does: the caller's stack, on which the object that is asked for lies
- * too, and Ruby's caches of methods and constants.
+ * Paths lead through these only if there is no other path: the caller's stack, on which the object that is asked for
+ * lies too; threads and fibers; and Ruby's code, with its caches of methods and constants.
  */
 static enum memscope_status find_shortest_paths(struct work *work) {
     static const char *const last[] = {"Thread", "Fiber", "imemo_callcache", "imemo_constcache", "imemo_iseq"};
@@ -591,7 +591,7 @@ void memscope_heap_answer_of_dump(const struct memscope_heap_question *question,
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
 
-/* Its greatest resident set, less what it was forked with. */
+/* The child's peak RSS, minus its RSS right after the fork. */
 static uint64_t grown_bytes(uint64_t before) {
     struct memscope_process_memory memory;
     uint64_t peak;

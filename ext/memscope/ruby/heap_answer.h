@@ -27,8 +27,8 @@ struct memscope_heap_question {
     uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
     bool strings;
 
-    /* What paths lead to: one object, the instances of a class and of those below it, what node_class names so, or, if
-     * all are 0, where memory has accumulated. */
+    /* What paths lead to: one object; the instances of a class or module and of its descendants; the objects whose
+     * class has this name; or, if all are 0, the objects in which memory has accumulated. */
     VALUE object, class;
     const char *class_name;
 
@@ -49,16 +49,16 @@ struct memscope_class_answer {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name; /* of a class or module with a name its own, else of the object's class */
+    struct memscope_text name; /* a named class's or module's own, else that of the object's class */
     uint64_t times;
     enum memscope_edge_kind edge; /* by which the step before refers to it */
     struct memscope_text edge_text;
     uint32_t edge_number; /* of MEMSCOPE_EDGE_INDEX */
 };
 
-/* What an object holds: the class that most of its bytes are of. */
+/* What an object holds: the class with the most of these bytes. */
 struct memscope_held_answer {
-    struct memscope_text name; /* empty: nothing but itself */
+    struct memscope_text name; /* empty: it holds nothing */
     uint64_t count, bytes;
 };
 
@@ -66,7 +66,7 @@ struct memscope_held_answer {
 struct memscope_path_answer {
     uint64_t count, retained_bytes;
     uint64_t accumulated_bytes;       /* of a suspect; else 0 */
-    struct memscope_held_answer held; /* of the first object; of a suspect only */
+    struct memscope_held_answer held; /* by the object that the path leads to; of a suspect only */
     struct memscope_step_answer *steps;
     size_t step_count, steps_left_out; /* from the middle of a long path */
 };
@@ -116,22 +116,22 @@ enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room
 void memscope_answer_room_close(struct memscope_answer_room *room);
 
 /*
- * Answers. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and no other
- * Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works. memscope_named_references
- * must have been learnt.
+ * Answers the question. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and
+ * no other Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works.
+ * memscope_named_references_learn must have been called.
  */
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_answer_room *room,
                           struct memscope_heap_answer *answer);
 
 /*
- * The same of a dump, whose graph names its edges. Asks for no object and no class, but by its name; knows no strings.
- * No GVL needed.
+ * The same for a dump, whose graph must have edge names. The question may name a class, but give neither an object nor
+ * a class, and not ask for strings. No GVL needed.
  */
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer);
 
-/* What an answer takes of so many slots: by the last one. */
+/* How long an answer takes for so many slots, judging by the last one. */
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
 
 /* Called with what a child answered. */
@@ -147,8 +147,8 @@ struct memscope_answer_child {
 };
 
 /*
- * Starts it; the GVL is held, and only for that. All that the child refers to stays where it is until the end. What
- * fails and how is memscope_forked_child_start's.
+ * Starts the child. Caller holds the GVL; nothing below needs it. Nothing that `child` refers to may move before
+ * memscope_answer_child_end. Fails as memscope_forked_child_start does.
  */
 enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms);
 

@@ -7,7 +7,7 @@
 
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 
-/* Of objects in applications; more are made room for as they come. */
+/* The average in applications; if there are more, the arrays grow. */
 #define EDGES_OF_AN_OBJECT 3
 
 struct filling {
@@ -65,7 +65,8 @@ static void add_reference(VALUE to, void *data) {
         filling->fields = to;
 }
 
-/* The references of an imemo_fields are its owner's too, so that paths lead through the owner, as in other Rubies. */
+/* The references of an imemo_fields are added to its owner too, so that paths lead through the owner, as in other
+ * Rubies. */
 static void add_references(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
     memscope_graph_from(&filling->builder, node);
     filling->fields = 0;
@@ -95,7 +96,7 @@ bool memscope_may_be_finalizers(VALUE object) {
     return true;
 }
 
-/* Garbage of the same form counts as reachable. */
+/* Garbage that looks like a list of finalizers counts as reachable. */
 static void add_finalizers(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
     if (memscope_may_be_finalizers(object))
         memscope_graph_root_to(&filling->builder, "finalizers", node);

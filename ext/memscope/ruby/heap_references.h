@@ -24,10 +24,10 @@ struct memscope_heap_references {
  * Fills the graph. Runs the mark and size functions of C extensions, as a garbage collection and
  * ObjectSpace.memsize_of_all do; creates no object. 150 to 300 ns an object. Caller holds the GVL, or is the only
  * thread of a forked child; no collection is under way, and no other Ractor alive. Takes mapped memory: 40 to 60 bytes
- * an object. NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED where Ruby does not tell references. To
+ * an object. NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export references. To
  * be closed in any case.
  *
- * A weak reference is no edge. Of 4.0 on, an object also has the references of its imemo_fields as its own.
+ * A weak reference is no edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
  */
 enum memscope_status memscope_heap_references_fill(struct memscope_heap_references *references,
                                                    const struct memscope_heap_listing *listing,

@@ -72,7 +72,7 @@ static void follow(struct memscope_marking *marking) {
         rb_objspace_reachable_objects_from((VALUE)marking->open[--marking->open_count], reach, marking);
 }
 
-/* Garbage of the same form counts as reachable. */
+/* Garbage that looks like a list of finalizers counts as reachable. */
 static void reach_finalizers(struct memscope_marking *marking) {
     const struct memscope_heap_listing *listing = marking->pages.listing;
 

@@ -23,14 +23,14 @@ struct memscope_marking {
 /*
  * Follows all references. Runs the mark functions of C extensions, as a garbage collection does; creates no object, and
  * sweeps nothing. 60 to 150 ns an object. Caller holds the GVL, or is the only thread of a forked child; no collection
- * is under way, and no other Ractor alive. NO_MEMORY; UNSUPPORTED where Ruby does not tell references. To be closed in
+ * is under way, and no other Ractor alive. NO_MEMORY; UNSUPPORTED if Ruby does not export references. To be closed in
  * any case.
  */
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);
 
-/* Begins with no object marked; marks one, without what it refers to. Of anything in no listed slot, false. */
+/* open: no object is marked. add: marks one object, not what it refers to; false if it was marked or is not listed. */
 enum memscope_status memscope_marking_open(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);

@@ -20,8 +20,8 @@ static void tell(const struct naming *naming, VALUE to, enum memscope_edge_kind 
 /* ---- constants ------------------------------------------------------------------------------------------------- */
 
 /*
- * Where a class keeps the pointer to its table of constants: inside_offset into its slot, or through the pointer there
- * at outside_offset into what that points to.
+ * Where a class keeps the pointer to its constant table: at inside_offset in its slot; or, if is_outside, at
+ * outside_offset in the memory that the pointer at inside_offset points to.
  */
 static struct {
     bool known, is_outside;
@@ -85,7 +85,7 @@ static bool has_constant(const struct constant_probe *probe, const struct memsco
            read_at(probe, (uintptr_t)item->value, &constant, sizeof constant) && constant.value == probe->values[which];
 }
 
-/* Whether there is a table with exactly the module's constants. */
+/* Whether a table with exactly the module's constants is at this address. */
 static bool is_table(const struct constant_probe *probe, uintptr_t address) {
     struct memscope_id_table table;
     struct memscope_id_item items[16];
@@ -158,7 +158,7 @@ static void learn_constants(struct memscope_own_memory *memory) {
 
 /* ---- variables ------------------------------------------------------------------------------------------------- */
 
-/* Names that Ruby code cannot write are Ruby's own. */
+/* Skips variables with names that Ruby code cannot write: these are Ruby's own. */
 static int tell_variable(ID id, VALUE value, st_data_t data) {
     const struct naming *naming = (const struct naming *)data;
 
@@ -198,7 +198,7 @@ static void tell_members(const struct naming *naming, VALUE structure) {
         tell_element(naming, rb_struct_aref(structure, LONG2FIX(index)), index);
 }
 
-/* The class of a key, as node_class has it; of one without a slot, that of its kind. */
+/* The name of a key's class, as node_class has it; a special constant's is Integer, Symbol, … */
 static uint32_t class_of_key(const struct naming *naming, VALUE key) {
     return RB_SPECIAL_CONST_P(key) ? memscope_name_of_module(naming->names, rb_class_of(key))
                                    : memscope_name_of_class_of(naming->names, key);

@@ -2,8 +2,8 @@
  * The names by which an object refers to others: class, variables, constants, elements, keys and values, captured
  * locals.
  *
- * Reads objects and Ruby's tables only: allocates nothing, calls no method, takes no lock while one Ractor is alive. So
- * it works in a forked child, and with the GVL held.
+ * Reads objects and Ruby's tables only: allocates nothing, calls no method, takes no lock while only one Ractor is
+ * alive. So it works in a forked child, and with the GVL held.
  */
 #ifndef MEMSCOPE_NAMED_REFERENCES_H
 #define MEMSCOPE_NAMED_REFERENCES_H
@@ -24,10 +24,10 @@ typedef void memscope_named_reference(VALUE to, memscope_edge_name name, void *d
 
 /*
  * Calls back for each reference of the object that has a name; to is never a special constant. A reference may come
- * more than once, by different names. What rb_objspace_reachable_objects_from does not report too is no reference of
- * the object, and not to be shown: the caller compares (a tuple that shares another's elements, a weak reference).
- * Until Ruby 3.4 instance variables are references of the object itself; of 4.0 on, those of most objects belong to an
- * imemo_fields that the object refers to: they are reported for both.
+ * more than once, by different names. The caller must ignore what rb_objspace_reachable_objects_from does not
+ * report as well: it is no reference of the object (a shared element of another's, a weak reference).
+ * Until Ruby 3.4, instance variables are references of the object itself; from 4.0 on, those of most objects belong to
+ * an imemo_fields that the object refers to: they are reported for both.
  *
  * 20 to 60 ns for an object and 10 to 50 ns for each of its references.
  */

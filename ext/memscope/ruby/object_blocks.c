@@ -7,7 +7,7 @@
 #include <ruby/st.h>
 #include <string.h>
 
-/* What was recognised. */
+/* Which layouts were recognised. */
 static bool knows_structs, knows_small_hashes, knows_tables;
 static size_t digit_bytes; /* of a Bignum: 4 or 8; 0: not recognised */
 /* Numbers of these internal types; -1: this Ruby has none. */
@@ -42,7 +42,7 @@ static void show_table(const struct showing *showing, const st_table *table, boo
     show(showing, bins, all - entries);
 }
 
-/* Variables are an array of values, or a table where there were too many shapes. */
+/* Variables are an array of values, or a table if there were too many shapes. */
 static void show_variables(const struct showing *showing, const void *variables) {
     const st_table *table = variables;
 
@@ -109,7 +109,7 @@ static bool show_struct(const struct showing *showing, VALUE object) {
     return true;
 }
 
-/* struct RBignum (internal/bignum.h): as of a Struct. */
+/* struct RBignum (internal/bignum.h): the same as a Struct, with digits. */
 static bool show_bignum(const struct showing *showing, VALUE number) {
     if (digit_bytes == 0)
         return false;
@@ -159,7 +159,7 @@ static bool show_regexp(const struct showing *showing, VALUE regexp) {
 }
 #endif
 
-/* Variables of what is no plain object. */
+/* Instance variables of objects that are not T_OBJECT. */
 static bool show_generic_variables(const struct showing *showing, VALUE object) {
 #if defined(HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP) && RUBY_API_VERSION_CODE < 30300
     struct gen_ivtbl *variables;
@@ -174,7 +174,7 @@ static bool show_generic_variables(const struct showing *showing, VALUE object) 
 
 /* ---- internal types -------------------------------------------------------------------------------------------- */
 
-/* rb_env_t (vm_core.h): flags, code, where its values are used, the values, and how many. */
+/* rb_env_t (vm_core.h): flags, iseq, ep (which points into the values), env (the values), env_size. */
 static void show_environment(const struct showing *showing, VALUE object) {
     uintptr_t used = word(object, 2), values = word(object, 3);
     size_t count = *(const unsigned int *)((const uintptr_t *)object + 4);
@@ -204,7 +204,7 @@ static bool show_internal(const struct showing *showing, VALUE object) {
 #define DATA_OF(object) RTYPEDDATA_DATA(object)
 #endif
 
-/* An object without a function that frees its data does not own them. */
+/* An object whose type has no function to free its data does not own them. */
 static bool show_data(const struct showing *showing, VALUE object) {
     RUBY_DATA_FUNC release =
         RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
@@ -267,7 +267,7 @@ bool memscope_object_blocks(VALUE object, memscope_owned_block *visit, void *dat
 
 /* ---- layouts of this Ruby -------------------------------------------------------------------------------------- */
 
-/* A Struct of one member, and one of more than any slot holds; named after methods, to make no Symbols. */
+/* A Struct of one member, and one of more than fit into any slot; they are named after methods, to make no Symbols. */
 static void learn_structs(void) {
     enum { MEMBERS = 130 };
     VALUE methods = rb_funcall(rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cString), rb_intern("|"), 1,
@@ -292,7 +292,7 @@ static void learn_structs(void) {
     RB_GC_GUARD(large);
 }
 
-/* 2 to the power of 65, and of 6400 with something in the lowest digit. */
+/* 2**65, and 2**6400 + 4711, whose lowest digit is known. */
 static void learn_bignums(void) {
     enum { BYTES = 800 };
     VALUE small = rb_funcall(INT2FIX(1), rb_intern("<<"), 1, INT2FIX(65));
@@ -312,7 +312,7 @@ static void learn_bignums(void) {
     RB_GC_GUARD(large);
 }
 
-/* One with an st_table, and before 3.3 a small one, whose table is its pairs. */
+/* A Hash with an st_table; and before 3.3, a small one, whose table is an array of pairs. */
 static void learn_hashes(void) {
     enum { ENTRIES = 20 };
     VALUE small = rb_hash_new(), large = rb_hash_new();

@@ -1,9 +1,9 @@
 /*
- * The blocks of malloc's memory that an object owns: those that are freed when it is.
+ * The malloc blocks that an object owns: those that are freed with it.
  *
- * What an object says it holds (rb_obj_memsize_of) is neither where it is nor how large the blocks are, and some of it
- * is not malloc's. Layouts that no header gives are checked when they are first needed, against objects with known
- * content; where one is not recognised, nothing is shown of objects of that type.
+ * rb_obj_memsize_of says neither where an object's memory is nor how large its blocks are, and some of that memory is
+ * not malloc's. Layouts that no header declares are checked, when first needed, against objects with known content; if
+ * one is not recognised, nothing is shown for objects of that type.
  */
 #ifndef MEMSCOPE_OBJECT_BLOCKS_H
 #define MEMSCOPE_OBJECT_BLOCKS_H

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Its settings, as Ruby has read them from the environment; constant once learnt. */
+/* The rule's settings, as Ruby has read them from the environment; constant once learnt. */
 struct memscope_page_rule {
-    double free_slots_max_ratio; /* of all slots, so many stay free */
-    size_t free_slots_floor;     /* or so many, if that is more: in each heap from 3.4 on */
+    double free_slots_max_ratio; /* the share of all slots that may stay free */
+    size_t free_slots_floor;     /* or this many, if that is more; from 3.4 on, in each heap */
 };
 
 /* Called when the extension is loaded: what the program sets in ENV later has no effect on Ruby. */
@@ -29,7 +29,7 @@ struct memscope_sweep_step {
 struct memscope_sweep {
     uint32_t slot_bytes;
     struct memscope_sweep_step fewest, most;
-    uint64_t slots, free_slots, smallest_slots; /* of all pages; and of a page of the smallest slots */
+    uint64_t slots, free_slots, smallest_slots; /* the last: in a page of the smallest slots */
     uint32_t heaps;
 };
 

@@ -98,7 +98,7 @@ module Memscope
           end
         end
 
-        # A class that one of them lacks had no objects.
+        # A class that is missing from one census had no objects then.
         def changes(earlier, later)
           pairs = [earlier, later].map { |rows| rows.to_h { |row| [row.name, row] } }
           changes = (pairs.last.keys | pairs.first.keys).filter_map { |name| change(name, *pairs.map { _1[name] }) }

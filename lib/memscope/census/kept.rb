@@ -5,8 +5,8 @@ require_relative "../census"
 
 module Memscope
   class Census < Reading
-    # The last two censuses that were asked for on the page, kept in the process that they are of, so that any worker of
-    # a cluster can show them. As JSON: a tenth of the memory, and hardly an object in the next census.
+    # The last two censuses that were taken on the page, kept in the process that was counted, so that any worker of a
+    # cluster can show them. Kept as JSON, they take a tenth of the memory, and hardly any object in the next census.
     #
     # @api private
     module Kept
@@ -27,7 +27,7 @@ module Memscope
 
         private
 
-        # A forked child has taken none.
+        # A forked child keeps none of its parent's.
         def own = @kept&.first == Process.pid ? @kept.last : []
       end
     end

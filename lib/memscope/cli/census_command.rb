@@ -19,7 +19,7 @@ module Memscope
       TEXT
       MOST = 10_000
       VIEW = [["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")],
-              ["--top N", OptionParser::DecimalInteger, "print so many rows"], GC].freeze
+              ["--top N", OptionParser::DecimalInteger, "the number of rows to print"], GC].freeze
       DEFAULTS = { by: :class, top: Report::CensusPage::ROWS }.freeze
       FORMS = {
         process: { summary: "count the objects of a process by class, and what grew",

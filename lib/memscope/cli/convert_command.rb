@@ -5,7 +5,8 @@ require_relative "dump_files"
 
 module Memscope
   module CLI
-    # `memscope convert IN -o OUT`: a dump that ObjectSpace.dump_all wrote, for other tools and without its contents.
+    # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote, and leaves out its
+    # contents.
     class ConvertCommand < Command
       include DumpFiles
 

@@ -5,15 +5,16 @@ require_relative "dump_files"
 
 module Memscope
   module CLI
-    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: of a Ruby
+    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: one of a Ruby
     # program when it ends.
     class DumpCommand < Command
       include DumpFiles
 
       NOTES = <<~TEXT
-        The dump has names of classes, constants and variables, and no contents. Perfetto's
-        opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools, objspace in
-        heapy and others. The process itself writes FILE, which must not exist yet.
+        The dump has names of classes, constants and variables, and no contents. The format
+        perfetto opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools,
+        objspace in heapy and others. The process itself writes FILE, which must not exist
+        yet.
       TEXT
       FILE = ["-o", "--output FILE", "default: memscope-PID with the ending of", "the format, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",

@@ -6,8 +6,8 @@ require_relative "../heap_graph"
 
 module Memscope
   module CLI
-    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: of one that ObjectSpace.dump_all has
-    # dumped; `memscope heap -- COMMAND`: of a Ruby program when it ends.
+    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: those in a file that
+    # ObjectSpace.dump_all wrote; `memscope heap -- COMMAND`: those of a Ruby program when it ends.
     class HeapCommand < ReportCommand
       include DumpFiles
 
@@ -19,13 +19,13 @@ module Memscope
         bytes, and those of all that only it leads to. These overlap.
         --paths-to prints who holds the instances of a class, not those of its
         subclasses; without it, paths lead to where memory has accumulated.
-        With DUMP, a file that ObjectSpace.dump_all wrote, the same is printed of that.
+        With DUMP, a file that ObjectSpace.dump_all wrote, all this is printed for it.
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
-               ["--top N", OptionParser::DecimalInteger, "print so many rows of each list"],
+               ["--top N", OptionParser::DecimalInteger, "the number of rows in each list"],
                ["--strings", "look for Strings with the same content"],
-               ["--in PLACE", HeapGraph::PLACES, "fork (in a child) or process,",
-                "which stops it for that long"]].freeze
+               ["--in PLACE", HeapGraph::PLACES, "fork: in a child; process: in the process,",
+                "which stops until the end"]].freeze
       DEFAULTS = { top: 10, in: :fork }.freeze
       FORMS = {
         process: { summary: "print who holds the objects of a process",

@@ -5,8 +5,8 @@ require_relative "../heap_graph"
 
 module Memscope
   class Diagnosis < Reading
-    # Who holds objects, and which class grew: from the heap graph and the censuses that the process keeps since they
-    # were taken on its pages.
+    # Who holds objects, and which class grew: from the heap graph and the censuses that were taken on the process's
+    # pages, and that it keeps.
     class Objects < Record
       # @return [Time, nil] UTC, when the heap graph was taken; nil without one
       field :graph_at, :time
@@ -14,7 +14,7 @@ module Memscope
       field :holder, :string
       # @return [Integer, nil] bytes that have accumulated in it
       field :holder_bytes, :bytes
-      # @return [String, nil] the class that most of these bytes are of
+      # @return [String, nil] the class with most of these bytes
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it holds
       field :held_count, :count
@@ -28,7 +28,7 @@ module Memscope
       field :grown_count, :integer
 
       class << self
-        # Loads nothing, so that it works in a trap handler: what is not loaded has kept nothing.
+        # Loads nothing, so that it works in a trap handler: a module that is not loaded keeps nothing.
         #
         # @api private
         # @return [Objects, nil] nil if nothing is kept

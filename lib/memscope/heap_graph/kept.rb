@@ -5,8 +5,8 @@ require_relative "../heap_graph"
 
 module Memscope
   class HeapGraph < Reading
-    # The last graph that was asked for on the page, kept in the process that it is of, so that any worker of a cluster
-    # can show it, and the doctor can name the holder. As JSON: hardly an object in the next graph.
+    # The last graph that was taken on the page, kept in the process that was walked, so that any worker of a cluster
+    # can show it, and the doctor can name the holder. As JSON, it adds hardly any object to the next graph.
     #
     # @api private
     module Kept
@@ -19,7 +19,7 @@ module Memscope
       @lock = Mutex.new
 
       class << self
-        # One at a time in a process: each takes memory of its own.
+        # Takes one graph at a time in a process, since each child takes memory of its own.
         #
         # @param paths_to [String, nil] the name of a class
         # @param strings [Boolean]
@@ -40,7 +40,7 @@ module Memscope
 
         private
 
-        # A forked child has taken none.
+        # A forked child does not keep its parent's.
         def own = (@kept.last if @kept&.first == Process.pid)
       end
     end

@@ -4,7 +4,7 @@ require_relative "page"
 
 module Memscope
   module Report
-    # Objects by class, or another grouping, one row a line.
+    # Objects by class or another grouping, one line for each row.
     class CensusPage < ReadingPage
       # Rows unless `limit` says how many.
       ROWS = 20
@@ -52,7 +52,7 @@ module Memscope
          *lines.zip(names).map { |line, name| @page.cut("#{line}  #{name}", @page.width).rstrip }]
       end
 
-      # One a line, whatever its characters.
+      # A name on one line, whatever its characters.
       def name(row) = row.name.gsub(/[[:cntrl:]]/, "?")
 
       def cells(row)
@@ -65,7 +65,7 @@ module Memscope
       end
     end
 
-    # What grew between two censuses, one row a line.
+    # What grew between two censuses, one line for each row.
     class CensusGrowthPage < CensusPage
       private
 

@@ -9,7 +9,7 @@ module Memscope
     class HeapGraphPage < ReadingPage
       # Columns before a path.
       MARGIN = 11
-      # Rows of classes that are garbage, and of duplicate Strings.
+      # Rows of garbage by class, and of duplicate Strings.
       FEW = 5
       private_constant :MARGIN, :FEW
 

@@ -8,9 +8,9 @@ module Memscope
     # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
     # and how much the process returns once that garbage is freed. Read in a forked child.
     #
-    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and some
-    # of it is not malloc's. Here each block is looked up. Of objects of C extensions, classes, code and open files only
-    # some blocks are known: these are *unfollowed*.
+    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and part
+    # of it is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open files are
+    # *unfollowed*: only some of their blocks are known.
     #
     # @api private
     class Blocks < Reading
@@ -24,11 +24,11 @@ module Memscope
         field :blocks, :count, null: false
         # @return [Integer] bytes of these blocks, with what malloc rounds up and adds
         field :block_bytes, :bytes, null: false
-        # @return [Integer] what malloc rounds up and adds, as far as it is known what an object needs of a block
+        # @return [Integer] what malloc rounds up and adds, for blocks of which the object's need is known
         field :added_bytes, :bytes, null: false
         # @return [Integer] objects that own more than these blocks
         field :unfollowed_objects, :count, null: false
-        # @return [Integer] how much more these say they hold; what a C extension does not report is missing
+        # @return [Integer] how much more these objects say they hold; what a C extension does not report is missing
         field :unfollowed_bytes, :bytes, null: false
 
         # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report
@@ -78,12 +78,12 @@ module Memscope
       field :finished_gc?, :boolean, null: false
       # @return [Integer, nil] pages of Ruby's heap that hold no object once the garbage is freed
       field :emptied_pages, :count
-      # @return [Returned, nil] of them, what the next full GC returns by Ruby's rule
+      # @return [Returned, nil] resident bytes of those of them that the next full GC returns by Ruby's rule
       field :heap_pages, Returned
       # @return [Returned, nil] malloc's memory that goes back as soon as the garbage is freed
       field :at_once, Returned
-      # @return [Returned, nil] malloc's memory that goes back if it is then trimmed (glibc) or purged (jemalloc), with
-      #   what is free today
+      # @return [Returned, nil] malloc's memory that goes back if malloc is then trimmed (glibc) or purged (jemalloc);
+      #   includes at_once and what is free today
       field :in_all, Returned
       # @return [Integer, nil] microseconds for which forking the child stopped Ruby
       field :pause_us, :count
@@ -99,7 +99,7 @@ module Memscope
         [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)].map { widen(_1) }
       end
 
-      # @return [Array<Range, nil>] the same of trimming or purging malloc's memory after it
+      # @return [Array<Range, nil>] the same for a trim or purge of malloc's memory after the GC
       def returned_after_gc
         return unless in_all
 
@@ -142,7 +142,7 @@ module Memscope
 
       def sum(one, other) = one && other && ((one.begin + other.begin)..(one.end + other.end))
 
-      # What goes at once is in both bounds of both.
+      # The part that goes at once is subtracted from both bounds: `all` includes it in both.
       def less(all, gone) = all && gone && ((all.begin - gone.begin).clamp(0, nil)..(all.end - gone.end).clamp(0, nil))
     end
   end

@@ -13,10 +13,10 @@ module Memscope
       # One tile: a kind, which is its colour; a mark and the id of the element that it leads to, or nil; a name.
       Tile = Struct.new(:kind, :mark, :target, :name, :bytes)
 
-      # Pixels: the height, and the width that tiles are laid out for.
+      # In pixels: the height, and the width for which tiles are laid out.
       HEIGHT = 320.0
       WIDTH = 1000.0
-      # The least width and height of a tile with a mark, also on a phone, and of one with its name.
+      # The least width and height of a tile that shows its mark, on a phone too, and of one that shows its name.
       MARKED = [52, 24].freeze
       NAMED = [120, 56].freeze
       LINE = 20
@@ -28,7 +28,7 @@ module Memscope
         @scale = WIDTH * HEIGHT / tiles.sum(&:bytes)
       end
 
-      # @param label [String] its content in words
+      # @param label [String] the treemap's content in words
       # @return [Markup]
       def drawn(label:)
         body = squarified(@tiles, [0.0, 0.0, WIDTH, HEIGHT]).map { |tile, rectangle| linked(tile, rectangle) }.join
@@ -51,7 +51,7 @@ module Memscope
 
       def area(*tiles) = tiles.sum(&:bytes) * @scale
 
-      # The ratio of the sides of the least square tile of a row.
+      # The greatest aspect ratio among the tiles of a row.
       def worst(row, side)
         depth = area(*row) / side
         row.map { |tile| area(tile) / depth / depth }.map { |ratio| [ratio, 1 / ratio].max }.max
@@ -73,7 +73,7 @@ module Memscope
         %(<a href="##{tile.target}" aria-label="#{name}"><title>#{name}</title>#{inner}</a>)
       end
 
-      # A drawing of its own, which clips its text.
+      # A nested svg element, which clips the tile's text.
       def nested(tile, rectangle)
         place = %w[x y width height].zip(rectangle, [WIDTH, HEIGHT] * 2).map do |name, length, whole|
           %(#{name}="#{Drawing.percent(100 * length / whole)}")

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Before the items: how large the mapping is. */
+/* Bytes before the items, in which the size of the mapping is kept. */
 #define HEADER 64
 
-/* From here on, huge pages: an array's memory is there a tenth to a fifth sooner, and hardly larger. */
+/* From this size on, huge pages: filling an array takes 10 to 20 % less time, and hardly more memory. */
 #define LARGE ((size_t)4 << 20)
 
 static bool size_mapping(size_t count, size_t item_size, size_t *size) {

@@ -1,9 +1,10 @@
 /*
- * Arrays in mappings of their own: large ones that grow, or that go back before the work ends. Neither Ruby's memory
- * nor malloc's; any thread, no GVL, and in a forked child too. What was never written takes no memory, only address
- * space.
+ * Arrays in mappings of their own, for large arrays that grow, or that are unmapped before the work ends. Uses neither
+ * Ruby's memory nor malloc's; works in any thread, without the GVL, and in a forked child. What was never written takes
+ * address space only.
  *
- * They are not listed as base/scratch.h's are: a ledger read meanwhile by another thread leaves them unattributed.
+ * Unlike scratch memory (base/scratch.h), these mappings are not listed: in a ledger that another thread reads
+ * meanwhile, they are unattributed.
  */
 #ifndef MEMSCOPE_MAPPED_ARRAY_H
 #define MEMSCOPE_MAPPED_ARRAY_H
@@ -22,7 +23,7 @@ void memscope_array_prefer_huge_pages(void);
 /* Room for count items, the new ones zeroed. It may move. NULL if the kernel refuses: the array is then as it was. */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 
-/* NULL is no array. */
+/* Ignores NULL. */
 void memscope_array_unmap(void *array);
 
 #endif

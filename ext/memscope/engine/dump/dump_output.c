@@ -8,7 +8,7 @@
 #define BUFFER ((size_t)1 << 20)
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* Beyond RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the process: it is not reached. */
+/* Nothing is written beyond RLIMIT_FSIZE: the kernel would send SIGXFSZ, which ends the process. */
 static uint64_t file_size_limit(void) {
     struct rlimit limit;
 

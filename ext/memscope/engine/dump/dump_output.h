@@ -1,6 +1,7 @@
 /*
- * What a dump is written through: a buffer in mapped memory, and the descriptor behind it. After the first error
- * nothing more is written, and what is put is dropped: only the end needs to ask. For one thread; no GVL, no malloc.
+ * The output of a dump: a buffer in mapped memory, and a descriptor that it is written to. After the first error,
+ * nothing more is written and what is put is dropped, so callers need to check only at the end. For one thread; no GVL,
+ * no malloc.
  */
 #ifndef MEMSCOPE_DUMP_OUTPUT_H
 #define MEMSCOPE_DUMP_OUTPUT_H
@@ -20,7 +21,7 @@ struct memscope_dump_output {
     size_t used;
 };
 
-/* False, with the error, if there is no memory. To be closed in any case. */
+/* False, with `error` set, if there is no memory. To be closed in any case. */
 bool memscope_dump_output_open(struct memscope_dump_output *output, int file);
 void memscope_dump_output_close(struct memscope_dump_output *output);
 
@@ -32,10 +33,10 @@ void memscope_dump_put_text(struct memscope_dump_output *output, const char *tex
 void memscope_dump_put_decimal(struct memscope_dump_output *output, uint64_t number);
 void memscope_dump_put_hexadecimal(struct memscope_dump_output *output, uint64_t number);
 
-/* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
+/* Puts a JSON string with its quotes. Bytes that are not valid UTF-8 become U+FFFD. */
 void memscope_dump_put_string(struct memscope_dump_output *output, const char *text, size_t length);
 
-/* The length of the character at text, of up to left bytes; 0 if it is not valid UTF-8. */
+/* The length in bytes of the character at text, of which `left` bytes may be read; 0 if it is not valid UTF-8. */
 size_t memscope_dump_utf8_length(const char *text, size_t left);
 
 #endif

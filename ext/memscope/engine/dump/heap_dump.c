@@ -17,7 +17,7 @@ void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memsco
     }
 }
 
-/* No slot has fewer bytes, so no two of them lie in one place of this size. */
+/* A place has 32 bytes. No slot is smaller, so no two slots lie in one place. */
 #define PLACE_SHIFT 5
 
 uint32_t memscope_heap_dump_id(int64_t distance) {
@@ -34,10 +34,10 @@ uint32_t memscope_heap_dump_id_of(const struct memscope_heap_dump *dump, uint32_
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
-/* Where a dump does not tell, all slots have this size. */
+/* The size of every slot if the dump does not state slot sizes. */
 #define SLOT_BEFORE_3_2 40
 
-/* Multiples of 16 up to 128, then four classes for each doubling. */
+/* Rounds up to jemalloc's size classes: multiples of 16 up to 128, then four classes for each doubling. */
 static uint64_t jemalloc_class(uint64_t bytes) {
     unsigned bits = bytes > 128 ? 63 - (unsigned)__builtin_clzll(bytes - 1) : 6;
     uint64_t step = UINT64_C(1) << (bits - 2);
@@ -45,7 +45,7 @@ static uint64_t jemalloc_class(uint64_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-/* A chunk has 8 bytes that are not the block's. */
+/* Rounds up to the usable size of a chunk, 8 bytes of which are not the block's. */
 static uint64_t glibc_class(uint64_t bytes) {
     return bytes <= 24 ? 24 : (bytes + 8 + 15) / 16 * 16 - 8;
 }

@@ -1,6 +1,6 @@
 /*
- * A heap dump: a graph, what belongs to it outside of its process, and the formats that it can be written in. There are
- * no contents in it: no string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a
+ * A heap dump: a graph, what describes it outside of its process, and the formats that it can be written in. It has no
+ * contents: no string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a
  * forked child can write it.
  */
 #ifndef MEMSCOPE_HEAP_DUMP_H
@@ -13,7 +13,7 @@
 #include "dump/dump_output.h"
 #include "graph/heap_graph.h"
 
-/* A class or module, and its name; of a singleton class, that of the class above it. */
+/* A class or module, and its name; a singleton class has the name of the class above it. */
 struct memscope_module_name {
     uint32_t node, name;
     bool singleton;
@@ -23,16 +23,16 @@ struct memscope_module_name {
 /* To what size an object's malloc memory is rounded up, so that the length of a text does not tell what it is. */
 enum memscope_size_rule {
     MEMSCOPE_SIZES_EXACT,
-    MEMSCOPE_SIZES_OF_GLIBC,    /* chunks of 16 bytes */
-    MEMSCOPE_SIZES_OF_JEMALLOC, /* four classes for each doubling; for allocators that are not known too */
+    MEMSCOPE_SIZES_OF_GLIBC,    /* chunks in steps of 16 bytes */
+    MEMSCOPE_SIZES_OF_JEMALLOC, /* four classes for each doubling; also for unknown allocators */
 };
 
 struct memscope_heap_dump {
     struct memscope_heap_graph *graph;
 
     /*
-     * Of each slot, an odd number that stays the same for the life of the process: its distance from BasicObject
-     * (memscope_heap_dump_id). NULL: not known.
+     * By slot: an odd number that stays the same for the life of the process, from the slot's distance from
+     * BasicObject (memscope_heap_dump_id). NULL: not known.
      */
     const uint32_t *ids;
 
@@ -40,8 +40,8 @@ struct memscope_heap_dump {
     uint32_t module_count;
 
     /*
-     * Names the edges of a slot's node, in their order. NULL: as graph->edge_names has them, if it does. Names that are
-     * new go to graph->names.
+     * Names the edges of a slot's node, in their order; adds new names to graph->names. NULL: the names are
+     * graph->edge_names, or, if that is NULL too, unknown.
      */
     void (*name_edges)(void *context, uint32_t node, memscope_edge_name *names);
     void *context;
@@ -53,7 +53,7 @@ struct memscope_heap_dump {
 
 enum memscope_dump_format { MEMSCOPE_DUMP_PERFETTO, MEMSCOPE_DUMP_HEAPSNAPSHOT, MEMSCOPE_DUMP_OBJSPACE };
 
-/* Adds to the output, which its caller flushes; errors are the output's. Names are added to the graph's. */
+/* Writes to the output, which the caller flushes; errors are the output's. May add names to graph->names. */
 void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
                               struct memscope_dump_output *output);
 
@@ -63,26 +63,26 @@ void memscope_perfetto_write(const struct memscope_heap_dump *dump, struct memsc
 void memscope_heapsnapshot_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
 void memscope_objspace_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output);
 
-/* A slot's number at a distance of so many bytes from BasicObject's; 0 if it is too far for 32 bits. */
+/* The id of a slot that is `distance` bytes from BasicObject's; 0 if it is too far for 32 bits. */
 uint32_t memscope_heap_dump_id(int64_t distance);
 
-/* The same of a node of this dump; its own number where ids are not known. Odd; never 0. */
+/* The id of a node of this dump, made from the node's number if ids are not known. Odd, so never 0. */
 uint32_t memscope_heap_dump_id_of(const struct memscope_heap_dump *dump, uint32_t node);
 
-/* An object's bytes, as a dump shows them. */
+/* An object's bytes, rounded up by the dump's size rule. */
 uint64_t memscope_heap_dump_bytes(const struct memscope_heap_dump *dump, uint32_t node);
 
-/* NULL if the node is no class or module that has a name. */
+/* NULL if the node is no class or module. */
 const struct memscope_module_name *memscope_heap_dump_module(const struct memscope_heap_dump *dump, uint32_t node);
 
 /* The number of a name that says what the object is: "User", "Class<User>", "Singleton<User>". */
 uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node);
 
-/* Names of the edges of a slot's node; room is the caller's, for all nodes. NULL if there is no memory for them. */
+/* The names of the edges of a slot's node; room is the caller's, reused for each node. NULL if there is no memory. */
 const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
                                                    struct memscope_growing_array *room);
 
-/* The number of the name with something before and after it. */
+/* Adds the name with something before and after it, cut if it is long; returns the number of that. */
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
                                     const char *after);
 

@@ -1,9 +1,9 @@
 /*
  * V8's .heapsnapshot, as Chrome's DevTools load it: a JSON object whose parts have to be in this order. Node 0 is the
- * root; then come the categories of roots and the objects. All children of the root are synthetic, or DevTools would
- * count what only other roots reach as the system's, and garbage is given a root of its own. The class that DevTools
- * shows is a node's name for the types "object" and "native". https://github.com/ChromeDevTools/devtools-frontend,
- * HeapSnapshot.ts
+ * root; then come the categories of roots and the objects. All children of the root are synthetic: otherwise DevTools
+ * would count objects that only other roots reach as the system's. Garbage has a root of its own. For the types
+ * "object" and "native", DevTools show the node's name as its class.
+ * https://github.com/ChromeDevTools/devtools-frontend, HeapSnapshot.ts
  */
 #include "dump/heap_dump.h"
 
@@ -35,7 +35,7 @@ struct writer {
     struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
     struct memscope_shortest_paths paths;
-    uint32_t *places;   /* of each slot: which of the nodes it is */
+    uint32_t *places;   /* by slot: the index of its node in the file */
     uint32_t synthetic; /* nodes that come first: the root, the categories, and one for garbage if there is any */
     struct memscope_growing_array names;
     uint32_t class_name, key_name, reference_name, local_name;
@@ -65,7 +65,7 @@ static void put_node(struct writer *writer, enum node_type type, uint32_t name, 
     put_numbers(writer, numbers, NODE_FIELDS);
 }
 
-/* An object's id is odd; these are even. */
+/* The ids of these nodes are even, those of objects odd. */
 static void put_roots(struct writer *writer) {
     const struct memscope_heap_graph *graph = writer->graph;
 
@@ -192,7 +192,7 @@ static void put_edges(struct writer *writer) {
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
 
-/* A string's index is the number of the name: they are written last, when all are known. */
+/* A string's index is its name's number; strings are written last, when all names are known. */
 static void put_strings(struct writer *writer) {
     for (uint32_t number = 0; number < writer->graph->names.count && writer->output->error == 0; number++) {
         size_t length;
@@ -203,7 +203,7 @@ static void put_strings(struct writer *writer) {
     }
 }
 
-/* All of the graph's, where its root has one more child if there is garbage. */
+/* The graph's edges, and if there is garbage, one from the root to (garbage), and those from there. */
 static uint64_t count_edges(const struct writer *writer) {
     uint32_t garbage = writer->paths.garbage.count;
 

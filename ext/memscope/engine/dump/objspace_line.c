@@ -18,7 +18,7 @@ static inline uint64_t zero_bytes(uint64_t bytes) {
     return (bytes - EACH(0x01)) & ~bytes & EACH(0x80);
 }
 
-/* To the first byte that is one of the three. There is one: a line ends with a newline. */
+/* The first byte that is one of the three. One of them must be the newline, so that there is such a byte. */
 static inline const char *find_one(const char *text, char first, char second, char third) {
     for (;;) {
         uint64_t bytes = load(text);
@@ -53,7 +53,7 @@ static inline const char *end_of_string(const char *text) {
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-/* 16: not a digit. */
+/* The value of a hexadecimal digit; 16 if it is none. */
 static inline unsigned digit_of(char character) {
     unsigned code = (unsigned char)character, letter = (code | 0x20) - 'a';
 
@@ -79,7 +79,7 @@ static inline bool eight_digits(const char *text, uint64_t *value) {
 #endif
 }
 
-/* "0x7f50ea2300b8", with its quotes. Returns what follows; NULL if it is none. */
+/* "0x7f50ea2300b8", with its quotes. Returns what follows; NULL if it is no address. */
 static inline const char *read_address(const char *text, uint64_t *address) {
     const char *first = text + 3;
     uint64_t value = 0;
@@ -98,7 +98,7 @@ static inline const char *read_address(const char *text, uint64_t *address) {
     return *text == '"' && text != first && text - first <= 16 ? text + 1 : NULL;
 }
 
-/* Returns what follows the last reference's bracket. */
+/* Returns what follows the closing bracket. */
 static inline const char *read_references(const char *text, uint64_t *references, uint32_t *count) {
     uint32_t read = *count;
 
@@ -173,7 +173,7 @@ static inline const char *skip_value(const char *text) {
 
 /* ---- types ----------------------------------------------------------------------------------------------------- */
 
-/* Those of the commonest objects first. A shape is none, and neither is what is left of a finalised object. */
+/* The commonest types first. 0: not an object, such as a shape or what is left of a finalised object. */
 static const struct {
     const char *name;
     uint8_t length, number;
@@ -295,7 +295,7 @@ static inline const char *skip_blanks(const char *text) {
     return text;
 }
 
-/* Quicker than memset; what is known by its length, or by another field, stays as it was. */
+/* Quicker than memset: leaves fields alone that are read only if a length says so. */
 static inline void clear(struct memscope_objspace_line *line) {
     line->address = line->class_address = line->superclass = 0;
     line->bytes = line->slot_bytes = 0;
@@ -351,7 +351,8 @@ bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names,
 
 /* ---- escapes --------------------------------------------------------------------------------------------------- */
 
-/* Four digits as UTF-8; 0 if they are none. A surrogate stays by itself: names have hardly any. */
+/* Writes the code point of four digits as UTF-8; returns its length, 0 if they are no digits. Surrogates are not
+ * paired: names have hardly any. */
 static size_t unescape_code(const char *digits, size_t left, char *into) {
     unsigned code = 0;
 

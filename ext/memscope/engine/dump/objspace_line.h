@@ -22,7 +22,7 @@ struct memscope_objspace_text {
 
 struct memscope_objspace_line {
     uint64_t address, class_address, superclass; /* 0: none */
-    uint64_t bytes, slot_bytes;                  /* 0: not told */
+    uint64_t bytes, slot_bytes;                  /* 0: not stated */
     uint8_t type;                                /* Ruby's number; 0: no object */
     bool root, singleton;
     struct memscope_objspace_text category; /* of roots */
@@ -33,7 +33,7 @@ struct memscope_objspace_line {
 };
 
 /*
- * Reads the line at text, which ends with a newline. Writes its references to the array: not more than one for each
+ * Reads the line at text, which ends with a newline. Writes its references to the array: at most one for each
  * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns what follows the object, or NULL if there is none.
  */
 #define MEMSCOPE_OBJSPACE_REFERENCE 5

@@ -7,18 +7,18 @@
 #include "base/keyed_hash.h"
 #include "dump/objspace_line.h"
 
-/* What is read at a time; a longer line makes it more. */
+/* Bytes to read at a time; more for a longer line. */
 #define PIECE ((size_t)1 << 20)
 /* No object has so many references that its line is longer. */
 #define LONGEST_LINE ((size_t)1 << 30)
 /* Between two calls, the caller looks whether it is to stop. */
 #define PIECES_OF_A_CALL 64
-/* {"address":"0x8","type":""}: fewer bytes make no object, nor a line of roots. */
+/* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16
-/* A superclass of a superclass: how many to follow, in a dump that may have circles. */
+/* How many superclasses to follow: a dump may have cycles. */
 #define ANCESTORS 64
 
-/* The last reference of this object is to its class. Ruby's numbers of types have five bits. */
+/* A flag in a type: the object's last reference is to its class. Ruby's type numbers have five bits. */
 #define HAS_CLASS 0x80
 
 struct class_line {
@@ -62,7 +62,7 @@ static void add_class(struct memscope_objspace_reader *reader, const struct mems
                                                       .singleton = line->singleton};
 }
 
-/* As ruby/class_names.h has it: "imemo_env". */
+/* The same name as in ruby/class_names.h: "imemo_env". */
 static uint32_t imemo_label(struct memscope_objspace_reader *reader, struct memscope_objspace_text type) {
     char label[64] = "imemo_";
     size_t length = strlen(label);
@@ -125,7 +125,7 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     reader->object_count++;
 }
 
-/* The number of the category; of the last one, if there are too many. */
+/* The number of the category; if there are too many, that of the last one. */
 static uint32_t category_of(struct memscope_objspace_reader *reader, struct memscope_objspace_text text) {
     char name[sizeof *reader->category_text] = "";
     uint32_t category = 0;
@@ -182,7 +182,7 @@ static bool reserve(struct memscope_growing_array *array, uint64_t count, size_t
     return memscope_growing_array_reserve(array, (size_t)(count * size));
 }
 
-/* For what so many bytes of lines can hold: nothing needs to look for room while it reads a line. */
+/* Makes room for whatever so many bytes of lines can hold, so that reading a line needs no checks. */
 static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
     uint64_t lines = bytes / LINE_MIN + 1, objects = reader->object_count + lines;
     uint64_t references = reader->reference_count + bytes / MEMSCOPE_OBJSPACE_REFERENCE + lines;
@@ -212,7 +212,7 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
         reader->status = MEMSCOPE_TRUNCATED;
 }
 
-/* Understands the whole lines of what was read, and keeps the rest for the next piece. */
+/* Parses the whole lines of what was read, and keeps the rest for the next piece. */
 static void take_lines(struct memscope_objspace_reader *reader) {
     char *text = reader->text.list;
     const char *last = memrchr(text, '\n', reader->text_length);
@@ -225,7 +225,7 @@ static void take_lines(struct memscope_objspace_reader *reader) {
     memmove(text, text + whole, reader->text_length);
 }
 
-/* What has no newline at its end is a whole line, or the file was cut. */
+/* The rest, without a newline at its end, is a whole line; or, if it cannot be parsed, the file was cut. */
 static void take_last_line(struct memscope_objspace_reader *reader) {
     char *text = reader->text.list;
     uint64_t unreadable = reader->unreadable_lines;
@@ -280,7 +280,7 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) 
 struct entry {
     uint64_t address; /* 0: none */
     uint32_t node;
-    uint32_t seen; /* the last node that was found to refer to it, and 1 */
+    uint32_t seen; /* the last node that was found to refer to it, plus 1 */
 };
 
 struct lookup {
@@ -288,7 +288,7 @@ struct lookup {
     uint64_t size, key;
 };
 
-/* The key is another one in each process, so that no dump can be made in which all addresses collide. */
+/* The key is drawn for each dump, so that nobody can construct a dump in which all addresses collide. */
 static inline uint64_t position_of(const struct lookup *lookup, uint64_t address) {
     uint64_t mixed = (address ^ lookup->key) * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -363,8 +363,8 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
 }
 
 /*
- * As ruby/class_names.h has it. A singleton class has the name of the first class above it that is none (Ruby before
- * 3.0 does not tell), an anonymous one that of the first with a name.
+ * As in a dump of this process: a singleton class has the name of the first class above it that is not a singleton
+ * class (before Ruby 3.0, dumps do not state it), an anonymous class that of the first with a name.
  */
 static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct lookup *lookup,
                                const struct class_line *line) {
@@ -396,7 +396,7 @@ static uint32_t label_without_class(struct memscope_objspace_reader *reader, uin
     return add_name(reader, "T_", name, strlen(name), "");
 }
 
-/* The address of its class; 0 without one. What Ruby 3.1 says for an imemo or an iclass is not its class. */
+/* The address of a node's class; 0 if it has none. What Ruby 3.1 states as an imemo's or iclass's class is not one. */
 static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node, uint64_t references_end) {
     uint8_t type = ((const uint8_t *)reader->types.list)[node];
 
@@ -428,7 +428,7 @@ static void label_objects(struct memscope_objspace_reader *reader, const struct 
     }
 }
 
-/* In place: it takes less room than a line. All labels are made before the first line is overwritten. */
+/* Overwrites the lines of classes, which are larger. All labels are made before the first line is overwritten. */
 static void keep_module_names(struct memscope_objspace_reader *reader, const struct lookup *lookup,
                               struct memscope_heap_dump *dump) {
     struct class_line *lines = reader->classes.list;
@@ -517,8 +517,8 @@ static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t
 }
 
 /*
- * The edges take the place of the references, of which they are half the size: what is written was read before. An
- * object may refer to its class twice: the edge then is the one to its class.
+ * Edges overwrite the references. They are half the size, so that each reference is read before it is overwritten. If
+ * an object refers to its class otherwise too, the single edge counts as the one to its class.
  */
 static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, uint64_t to, uint64_t class_of_node) {
     const uint64_t *references = edges->reader->references.list;
@@ -567,7 +567,7 @@ static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_
            reserve(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t));
 }
 
-/* In the place of first_references too. */
+/* first_edge overwrites first_references in the same way. */
 static void add_all_edges(struct edges *edges, struct memscope_heap_graph *graph) {
     struct memscope_objspace_reader *reader = edges->reader;
     const uint64_t *first = reader->first_references.list;

@@ -24,22 +24,22 @@ struct memscope_objspace_reader {
     enum memscope_status status; /* of reading so far */
     uint64_t bytes;              /* read */
     uint64_t unreadable_lines;
-    uint64_t missing_references; /* to what is not in the dump */
+    uint64_t missing_references; /* to objects that are not in the dump */
     bool truncated;              /* the last line has no end */
 
     uint32_t object_count;
-    struct memscope_growing_array text; /* what was read, and is not understood yet: */
+    struct memscope_growing_array text; /* what was read, but not parsed yet: */
     size_t text_length;
     bool ended, tells_slot_bytes;
 
-    /* Of each object: */
+    /* By object: */
     struct memscope_growing_array addresses, types, bytes_of, slot_bytes, labels, first_references;
-    struct memscope_growing_array references; /* as addresses; the class of an object that has one is the last */
+    struct memscope_growing_array references; /* addresses; an object's class, if it has one, comes last */
     uint64_t reference_count;
     struct memscope_growing_array named_references; /* ascending by reference */
     uint64_t named_count;
 
-    struct memscope_growing_array classes; /* a line of each */
+    struct memscope_growing_array classes; /* class_line structs */
     uint32_t class_count;
     struct memscope_growing_array root_lines, root_references;
     uint32_t root_line_count;
@@ -51,7 +51,7 @@ struct memscope_objspace_reader {
     struct memscope_growing_array edge_names, ids, table;
 };
 
-/* The file stays its caller's, and open until the reading ends. */
+/* The descriptor stays the caller's, and must stay open until the reading ends. */
 enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file);
 
 /*

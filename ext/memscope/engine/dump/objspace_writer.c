@@ -9,7 +9,7 @@
 
 #include "dump/objspace_line.h"
 
-/* Where BasicObject seems to be; and how far apart slots seem to be at least. */
+/* The address that is written for BasicObject, and the bytes for each place of distance. */
 #define ORIGIN (INT64_C(1) << 44)
 #define PLACE 32
 
@@ -37,7 +37,7 @@ static void put_name(const struct writer *writer, const char *key, uint32_t name
     memscope_dump_put_string(writer->output, text, length);
 }
 
-/* All but the one to leave out. */
+/* Puts all references but the edge left_out. */
 static void put_references(const struct writer *writer, uint32_t node, uint32_t left_out) {
     bool any = false;
 

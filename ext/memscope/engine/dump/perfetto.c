@@ -1,19 +1,20 @@
 /*
- * A trace of Perfetto with one heap graph, which its Heapdump Explorer shows. The numbers of fields are those of
+ * A Perfetto trace with one heap graph, for the Heapdump Explorer. The numbers of fields are those of
  * protos/perfetto/trace/trace_packet.proto and profiling/heap_graph.proto; what the importer makes of them is in
  * src/trace_processor/plugins/heap_graph_importer (heap_graph_module.cc, heap_graph_tracker.cc):
  *
- * - Parts of a graph have one timestamp, one sequence and indexes without gaps; all but the last say that it goes on.
+ * - All parts of a graph have the same timestamp and sequence, and consecutive indexes; all but the last are marked as
+ *   continued.
  * - A type of kind "array" needs no field names of its own, so each object names its references itself.
- * - The text of a field's name up to a blank would be its type: there are no blanks.
- * - References without a name are Perfetto's runtime-internal ones.
+ * - In a field's name, the text before a blank would count as its type, so names have no blanks.
+ * - References without a name are written as runtime-internal ones.
  */
 #include "dump/heap_dump.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* A part ends with the object that makes it this long. */
+/* A part ends with the object that makes it this many bytes long. */
 #define PART ((size_t)1 << 20)
 #define SEQUENCE 1
 #define KIND_ARRAY 4
@@ -71,7 +72,7 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
         memcpy(into, bytes, size);
 }
 
-/* Nothing, if it is empty. */
+/* Puts nothing if there are no numbers. */
 static void put_packed(struct message *message, unsigned field, const struct message *numbers) {
     if (numbers->length > 0)
         put_bytes(message, field, numbers->bytes.list, numbers->length);
@@ -87,13 +88,13 @@ struct writer {
     const struct memscope_heap_dump *dump;
     struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
-    struct message part; /* of the graph, as far as it is not written yet */
+    struct message part; /* the part of the graph that is not written yet */
     struct message item, text, fields, references, internal, packet;
-    struct memscope_growing_array names, known_types, known_fields; /* the last two: a bit each */
+    struct memscope_growing_array names, known_types, known_fields; /* known_…: one bit a number */
     uint64_t part_index;
 };
 
-/* Not 0, and short for a slot that is near BasicObject. */
+/* An object's id in the file: not 0, and a short varint for a slot that is near BasicObject. */
 static uint64_t id_of(const struct writer *writer, uint32_t node) {
     int64_t id = (int32_t)memscope_heap_dump_id_of(writer->dump, node);
 
@@ -115,7 +116,7 @@ static void put_text(struct writer *writer, struct message *message, unsigned fi
     put_message(message, field, &writer->text);
 }
 
-/* Whether a number is met for the first time. */
+/* Whether a number has not been seen before; remembers it. */
 static bool is_new(struct writer *writer, struct memscope_growing_array *known, uint64_t number) {
     uint8_t *byte, bit = (uint8_t)(1 << (number & 7));
 
@@ -273,7 +274,7 @@ static void put_object(struct writer *writer, uint32_t node) {
 
 /* ---- roots ----------------------------------------------------------------------------------------------------- */
 
-/* HeapGraphRoot.Type; of an object that is a root twice, Perfetto shows STICKY_CLASS, then JNI_GLOBAL. */
+/* HeapGraphRoot.Type. If an object is a root of several types, Perfetto prefers STICKY_CLASS, then JNI_GLOBAL. */
 static unsigned root_type_of(const char *category) {
     static const struct {
         const char *category;

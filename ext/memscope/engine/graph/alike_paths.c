@@ -9,17 +9,17 @@
 #define LONGEST_PERIOD 3
 #define FEW_TARGETS 64
 
-/* What a step is in a signature: a class's name, or which class, module or category it is. */
+/* How a signature identifies a step: by the name of its class; or, for a class, module or category, by its node. */
 enum step_kind { BY_CLASS, BY_NODE };
 
-/* A path's steps so far, as the last of them and what was before. */
+/* The steps of a path so far: the last step, and the signature of those before it. */
 struct signature {
     uint32_t before; /* a signature's number; 0 before the first */
-    uint32_t number; /* of a class's name or a node */
+    uint32_t number; /* the class name's, or the node */
     uint8_t kind;    /* enum step_kind */
     memscope_edge_name edge;
 
-    /* Of the targets whose paths have it: */
+    /* The targets whose paths have this signature: */
     uint32_t count;
     uint32_t shortest; /* a target */
     uint64_t weight;
@@ -135,7 +135,7 @@ static bool same_step(const struct signature *one, const struct signature *other
     return one->kind == other->kind && one->number == other->number;
 }
 
-/* If this step completes a repetition of the last steps, the signature of what is repeated; else 0. */
+/* If this step completes a repetition of the last steps, the signature without the repetition; else 0. */
 static uint32_t repeated(const struct path_scan *scan, const struct signature *step) {
     uint32_t back[2 * LONGEST_PERIOD] = {0}; /* the signatures before, from the last on */
 
@@ -171,7 +171,7 @@ static memscope_edge_name name_edge(const struct path_scan *scan, uint32_t from,
     return name_in_graph(scan->graph, from, to);
 }
 
-/* A name that tells paths apart. */
+/* The edge's name if it makes paths differ, which only constants and variables do; else MEMSCOPE_EDGE_INTERNAL. */
 static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32_t from, uint32_t to) {
     memscope_edge_name name;
 
@@ -214,7 +214,7 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
     return number_of(scan, &step);
 }
 
-/* Of the way to a node, which is remembered for all nodes on it; 0 for the root. False: no memory. */
+/* Sets the signature of the path to a node, 0 for the root, and remembers it for every node on it. False: no memory. */
 static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *signature) {
     uint32_t root = memscope_graph_root(scan->graph), depth = 0, at = node, before, length;
 
@@ -257,7 +257,7 @@ static bool is_target(const struct path_scan *scan, uint32_t node) {
     return node < scan->graph->slot_count && scan->place_of[node] != 0;
 }
 
-/* In preorder, so that what a target dominates follows it. */
+/* Visits all nodes in preorder, so that the nodes which a target dominates follow it. */
 static bool add_targets(struct path_scan *scan, struct memscope_paths_found *found) {
     const struct memscope_dominators *dominators = scan->asked->dominators;
 
@@ -284,7 +284,8 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
     return true;
 }
 
-/* Adds what a target retains, unless another one, or another one with its signature, does. */
+/* Adds what a target retains: to the total unless another target dominates it, to its signature unless one with the
+ * same signature does. */
 static void add_retained(struct path_scan *scan, const uint32_t *signature_of_place, uint32_t node,
                          struct memscope_paths_found *found) {
     const struct memscope_dominators *dominators = scan->asked->dominators;
@@ -303,7 +304,7 @@ static void add_retained(struct path_scan *scan, const uint32_t *signature_of_pl
         scan->signatures[number].retained += dominators->retained[node];
 }
 
-/* The same without a look at all nodes. */
+/* The same for a short list of targets, without visiting all nodes. */
 static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found *found) {
     uint32_t signature_of_place[FEW_TARGETS + 1] = {0};
     const uint32_t *nodes = scan->asked->nodes;
@@ -335,7 +336,7 @@ static void note_places(struct path_scan *scan) {
 
 /* ---- The answer */
 
-/* The steps of the way to a node that begin with one unlike the one before, from the root on. */
+/* Whether a new step begins at this node: objects of one class in a row are one step, classes and modules are not. */
 static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
     const struct memscope_heap_graph *graph = scan->graph;
 

@@ -1,10 +1,10 @@
 /*
- * Who holds these objects: the shortest path to each of many, those that are alike counted as one.
+ * Who holds these objects: the shortest path to each of them; alike paths count as one.
  *
- * Paths are alike if they lead from the same category of roots through objects of the same classes, one after another,
- * by the same constants and variables; by which index or key does not matter. Classes and modules on the way are told
- * apart by which they are. What repeats at once, as in a list of any length (Node → Node → …, or Node → Array → Node →
- * Array → …), is taken once.
+ * Paths are alike if they lead from the same category of roots through objects of the same classes, in the same order,
+ * by the same constants and variables; indexes and keys do not matter. Classes and modules on the way are compared by
+ * identity. An immediate repetition, as in a list of any length (Node → Node → …, or Node → Array → Node → Array → …),
+ * counts once.
  */
 #ifndef MEMSCOPE_ALIKE_PATHS_H
 #define MEMSCOPE_ALIKE_PATHS_H
@@ -16,10 +16,10 @@
 
 /* An object, or several of one class in a row. */
 struct memscope_path_step {
-    uint32_t node; /* the first; of the path's first step, the node of a category of roots */
+    uint32_t node; /* the first object; in a path's first step, the node of a category of roots */
     uint32_t last;
     uint32_t times;
-    memscope_edge_name edge; /* to the first, from the last of the step before */
+    memscope_edge_name edge; /* from the last object of the step before to the first of this one */
 };
 
 struct memscope_alike_paths {
@@ -27,7 +27,7 @@ struct memscope_alike_paths {
     uint64_t weight;   /* of these objects together */
     uint64_t retained; /* by these objects together; other paths may lead to objects within them */
 
-    /* The shortest of the paths. If it is too long, as many steps from its middle are left out. */
+    /* The shortest of the paths, without steps_left_out steps of its middle if it is too long. */
     struct memscope_path_step steps[MEMSCOPE_PATH_STEPS];
     uint32_t step_count, steps_left_out;
 };

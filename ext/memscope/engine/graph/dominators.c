@@ -10,7 +10,7 @@
  */
 struct link {
     uint32_t ancestor; /* the parent in the search's tree, or, once compressed, any ancestor */
-    uint32_t best;     /* the smallest semidominator from this node up to the ancestor, which is not included */
+    uint32_t best;     /* the smallest semidominator on the path from this node up to, but excluding, the ancestor */
 };
 
 struct visit {
@@ -24,15 +24,15 @@ struct dominator_scan {
 
     /* By number: */
     uint32_t *node;
-    uint32_t *dominator; /* first the parent */
-    uint32_t *semi;      /* the semidominator; first the smallest number that leads here from above */
+    uint32_t *dominator; /* initially the parent */
+    uint32_t *semi;      /* the semidominator; initially the smallest number with an edge to this one from above */
     struct link *links;
-    uint32_t *first_back; /* into back: the nodes found later that lead back to this one */
+    uint32_t *first_back; /* index into back: there begin the nodes found later that have an edge to this one */
     uint32_t *back;
 
     union {
-        struct visit *visits; /* from the root to the node that is searched */
-        uint32_t *path;       /* to be compressed */
+        struct visit *visits; /* from the root to the node that is being searched */
+        uint32_t *path;       /* the path to be compressed */
     } stack;
 };
 
@@ -122,7 +122,7 @@ static bool gather_edges_back(struct dominator_scan *scan) {
     return true;
 }
 
-/* The smallest semidominator from a node found after `last` up to its first ancestor that was not. */
+/* The smallest semidominator on the path from a node up to, but excluding, its first ancestor not above `last`. */
 static uint32_t best_above(struct dominator_scan *scan, uint32_t number, uint32_t last) {
     struct link *links = scan->links;
     uint32_t at = number, depth = 0;
@@ -162,7 +162,7 @@ static bool find_semidominators(struct dominator_scan *scan) {
     return true;
 }
 
-/* The nearest common ancestor, in the tree of dominators, of the parent and the semidominator. */
+/* A node's dominator is the nearest common ancestor, in the tree of dominators, of its parent and its semidominator. */
 static void find_dominators(struct dominator_scan *scan) {
     for (uint32_t number = 2; number <= scan->count; number++) {
         uint32_t dominator = scan->dominator[number];
@@ -186,7 +186,7 @@ static bool map_result(struct memscope_dominators *dominators, uint32_t node_cou
     return true;
 }
 
-/* Each node's descendants follow it: the first free position after those of its siblings is kept in semi. */
+/* Preorder: each node is followed by its descendants. semi is reused for the next free position below each node. */
 static void lay_out(struct dominator_scan *scan, struct memscope_dominators *dominators) {
     uint32_t *sizes = scan->first_back, *free_position = scan->semi;
 

@@ -1,6 +1,6 @@
 /*
- * What goes when an object goes: an object dominates those that the roots reach only through it, and retains their
- * bytes and its own.
+ * What is freed with an object: an object dominates the objects that the roots reach only through it, and retains
+ * their bytes and its own.
  */
 #ifndef MEMSCOPE_DOMINATORS_H
 #define MEMSCOPE_DOMINATORS_H
@@ -8,22 +8,22 @@
 #include "graph/heap_graph.h"
 
 struct memscope_dominators {
-    uint32_t *dominator; /* the immediate one of each node; the root's is itself; MEMSCOPE_NO_NODE: not reached */
+    uint32_t *dominator; /* each node's immediate dominator; the root's is the root; MEMSCOPE_NO_NODE: not reached */
     uint64_t *retained;  /* bytes of each node and of all that it dominates */
 
     /*
-     * The tree of dominators in preorder, from the root on: which node is at each position, and how many positions from
-     * there on it dominates, its own included.
+     * The tree of dominators in preorder, from the root on: the node at each position, and how many positions it
+     * dominates from there on, including its own.
      */
     uint32_t *order, *dominated;
-    uint32_t node_count; /* reached */
+    uint32_t node_count; /* nodes that are reached */
 };
 
 /*
- * By semi-NCA (Georgiadis, Tarjan, Werneck: Finding Dominators in Practice), which takes less than a microsecond a node
- * in lists as in trees. Of the reached_count nodes that memscope_shortest_paths_find found. Maps at most 28 bytes a
- * reached node, 4 a node and 4 an edge that leads back, of which 12 a node and 8 a reached node stay until closed.
- * NO_MEMORY: the dominators are closed.
+ * Finds the dominators of the reached_count nodes that memscope_shortest_paths_find found, by semi-NCA (Georgiadis,
+ * Tarjan, Werneck: Finding Dominators in Practice): less than a microsecond a node, in lists as in trees. Maps up to 28
+ * bytes a reached node, with 4 a node or 4 an edge that leads back, for the search; then 24 a reached node and 12 a
+ * node, of which 8 and 12 stay until closed. After NO_MEMORY, the dominators are closed.
  */
 enum memscope_status memscope_dominators_find(struct memscope_dominators *dominators,
                                               const struct memscope_heap_graph *graph, uint32_t reached_count);

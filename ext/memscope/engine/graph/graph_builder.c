@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define FEW_EDGES 16 /* of one node: up to here, looking at each is faster than marking */
+#define FEW_EDGES 16 /* of one node: below this number, comparing with each is faster than marking */
 #define FIRST_ROOTS 4096
 #define SLOT_LIMIT (MEMSCOPE_NO_NODE - MEMSCOPE_ROOT_CATEGORIES - 1)
 #define EDGE_LIMIT (UINT32_MAX - 1)
@@ -12,7 +12,7 @@
 static bool map_slots(struct memscope_heap_graph *graph, unsigned parts) {
     size_t slots = graph->slot_count, nodes = slots + MEMSCOPE_ROOT_CATEGORIES + 1;
 
-    /* All are by node, so that nobody needs to ask whether a node is a slot. */
+    /* All arrays are indexed by node, so that nobody needs to check whether a node is a slot. */
     graph->type = memscope_array_map(nodes, sizeof *graph->type);
     graph->node_class = memscope_array_map(nodes, sizeof *graph->node_class);
     graph->bytes = memscope_array_map(nodes, sizeof *graph->bytes);
@@ -94,7 +94,7 @@ void memscope_graph_from(struct memscope_graph_builder *builder, uint32_t slot) 
     builder->node = slot;
 }
 
-/* The edge of this node to a slot; edge_count if there is none. */
+/* The current node's edge to a slot; edge_count if there is none. */
 static uint32_t find_edge(struct memscope_graph_builder *builder, uint32_t slot) {
     struct memscope_heap_graph *graph = builder->graph;
     uint32_t first = graph->first_edge[builder->node], count = graph->edge_count, marked;
@@ -193,7 +193,7 @@ static void add_roots(struct memscope_graph_builder *builder) {
     }
 }
 
-/* The edges from the node of all roots, which are no slots. */
+/* The root's edges to the categories. memscope_graph_to would ignore these, since they are no slots. */
 static void add_categories(struct memscope_graph_builder *builder) {
     struct memscope_heap_graph *graph = builder->graph;
 

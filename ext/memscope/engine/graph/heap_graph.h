@@ -60,10 +60,10 @@ struct memscope_heap_graph {
     uint32_t object_count; /* slots with an object */
     uint32_t edge_count;
 
-    /* For each node; zero for those of roots: */
+    /* By node; zero for the nodes of roots: */
     uint8_t *type;        /* Ruby's number of the type (RUBY_T_STRING is 5); 0: no object */
     uint32_t *node_class; /* the name of its class, in names */
-    uint32_t *slot_bytes; /* NULL if the dump does not tell */
+    uint32_t *slot_bytes; /* NULL if the dump does not state them */
     uint32_t *bytes;      /* slot and malloc memory; saturates at 4 GiB */
 
     /* Node n's edges begin at edges[first_edge[n]] and end before edges[first_edge[n + 1]]; each target occurs once. */
@@ -75,7 +75,7 @@ struct memscope_heap_graph {
     struct memscope_names names;
 };
 
-/* The node of a category of roots, and the one from which all are reached. */
+/* The node of a category of roots, and the root, from which all categories are reached. */
 static inline uint32_t memscope_graph_category_node(const struct memscope_heap_graph *graph, uint32_t category) {
     return graph->slot_count + category;
 }
@@ -84,7 +84,7 @@ static inline uint32_t memscope_graph_root(const struct memscope_heap_graph *gra
     return graph->node_count - 1;
 }
 
-/* A class or a module, which one tells apart from all others of its class. */
+/* Whether a node is a class or module: these are identified one by one, not by their class. */
 static inline bool memscope_graph_is_module(const struct memscope_heap_graph *graph, uint32_t node) {
     uint8_t type = graph->type[node];
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* How many dominators are asked whether they are the list's previous node: Node → Array → Node is a list too. */
+/* Among how many nearest dominators to look for a list's previous node: Node → Array → Node is a list too. */
 #define LINKS_BETWEEN 3
 
 /* ---- By class */

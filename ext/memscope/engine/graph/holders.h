@@ -11,17 +11,17 @@
 struct memscope_class_row {
     uint32_t class_name;
     uint32_t count;
-    uint64_t slot_bytes; /* 0 where the graph has none */
+    uint64_t slot_bytes; /* 0 if the graph has none */
     uint64_t bytes;      /* the objects' own */
-    uint64_t retained;   /* what one object retains, and another of the class in it too, counts once */
+    uint64_t retained;   /* bytes that several objects of the class retain, one within another, count once */
 };
 
-/* Of the objects that are reached, by what they retain. Maps 40 bytes a class while it counts. */
+/* The classes of the reachable objects, by what they retain. Maps, while it counts, 40 bytes a class. */
 enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph *graph,
                                                 const struct memscope_dominators *dominators,
                                                 struct memscope_class_row *rows, size_t top, size_t *count);
 
-/* Of the others, by their own bytes, which are what they retain here. */
+/* The classes of the unreachable objects, by the objects' own bytes, which `retained` repeats. */
 enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph *graph,
                                                const struct memscope_shortest_paths *paths,
                                                struct memscope_class_row *rows, size_t top, size_t *count);
@@ -33,16 +33,16 @@ struct memscope_holder {
 };
 
 /*
- * The objects that retain most. Of a list, only the head: an object is left out if one of its nearest dominators has
- * its class and retains hardly more.
+ * The objects that retain most. A list is represented by its head: an object is left out if one of its nearest
+ * dominators is of the same class and retains hardly more.
  */
 enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *graph,
                                               const struct memscope_dominators *dominators,
                                               struct memscope_holder *holders, size_t top, size_t *count);
 
 /*
- * The previous node of the list that an object belongs to: one of its nearest dominators, of its class, that retains
- * less than so many times as much. MEMSCOPE_NO_NODE where there is none, as for classes and modules.
+ * The previous node of the list that an object belongs to: one of its nearest dominators that is of the same class and
+ * retains less than `times` times as much. MEMSCOPE_NO_NODE if there is none, and for classes and modules.
  */
 uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
                                    const struct memscope_dominators *dominators, uint32_t node, double times);

@@ -1,4 +1,4 @@
-/* The largest of many weighted numbers, in one pass and in memory for those alone. */
+/* Keeps the largest of many weighted numbers, in one pass, with memory for the kept ones only. */
 #ifndef MEMSCOPE_LARGEST_H
 #define MEMSCOPE_LARGEST_H
 
@@ -22,7 +22,7 @@ enum memscope_status memscope_largest_open(struct memscope_largest *largest, siz
 /* Weight 0 is never among the largest. */
 void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, uint32_t number);
 
-/* The largest first; of equal ones that with the smaller number. Nothing can be offered afterwards. */
+/* The largest first; of equal weights, the smaller number first. Nothing can be offered afterwards. */
 void memscope_largest_sort(struct memscope_largest *largest);
 
 /* Idempotent; a zeroed one counts as closed. */

@@ -10,7 +10,7 @@ struct search {
     uint32_t *parent;
     uint32_t *queue, *kept_back;
     uint32_t found, kept_count, node_count;
-    uint32_t last_category; /* the node of it */
+    uint32_t last_category; /* its node */
     uint8_t *last_classes;  /* by name; NULL: none */
 };
 

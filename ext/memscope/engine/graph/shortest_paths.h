@@ -7,8 +7,8 @@
 #include "graph/heap_graph.h"
 
 /*
- * What is passed through only when nothing else is left to search, so that no path leads through it where another does:
- * the stack of the thread that asks, and caches of Ruby's own that no reader knows.
+ * What is searched only when nothing else is left, so that a path leads through it only if there is no other path: the
+ * stack of the calling thread, and Ruby's internal caches, which mean nothing to readers.
  */
 struct memscope_search_last {
     const char *category;    /* of roots, or NULL */
@@ -16,16 +16,16 @@ struct memscope_search_last {
     size_t class_count;
 };
 
-/* Of what is reached, or of what is not. */
+/* Totals of the reachable objects, or of the garbage. */
 struct memscope_heap_part {
     uint32_t count;      /* of objects */
-    uint64_t slot_bytes; /* 0 where the graph has none */
+    uint64_t slot_bytes; /* 0 if the graph has none */
     uint64_t bytes;
 };
 
 struct memscope_shortest_paths {
-    uint32_t *parent;    /* the one before on the path to each node; the root's is itself; MEMSCOPE_NO_NODE: none */
-    uint32_t node_count; /* reached, the categories and their root among them */
+    uint32_t *parent;    /* the previous node on each node's path; the root's is the root; MEMSCOPE_NO_NODE: none */
+    uint32_t node_count; /* nodes that are reached, including the categories and the root */
     struct memscope_heap_part reachable, garbage;
 };
 

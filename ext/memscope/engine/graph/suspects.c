@@ -9,7 +9,7 @@
 /* A part is small if it is at most this fraction of all that its holder holds. */
 #define SMALL_PARTS 8
 
-/* So many nodes make a list: a Hash in a Hash is none. */
+/* Fewer nodes are no list: a Hash in a Hash is none. */
 #define SHORTEST_LIST 8
 
 struct suspect_scan {
@@ -17,9 +17,9 @@ struct suspect_scan {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     uint32_t *holder;      /* by position in the tree of dominators */
-    uint64_t *held;        /* by node: all parts */
+    uint64_t *held;        /* by node, like the rest: bytes of all its parts */
     uint64_t *accumulated; /* own bytes and small parts */
-    uint64_t *following;   /* what the later nodes of a list have accumulated */
+    uint64_t *following;   /* what the nodes after it in a list have accumulated */
     uint32_t *follower_count;
 };
 
@@ -43,7 +43,8 @@ static void close_scan(struct suspect_scan *scan) {
     memscope_array_unmap(scan->follower_count);
 }
 
-/* The object that a node is a part of: what dominates it, or, if that is a root or code, whoever leads to it. */
+/* The object that a node is a part of: its dominator; or, if that is a root, a class or a module, the previous node on
+ * the shortest path to it. MEMSCOPE_NO_NODE if there is none. */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];
@@ -76,7 +77,7 @@ static void add_up_parts(struct suspect_scan *scan) {
     }
 }
 
-/* From the last node of each list to its head. */
+/* Adds up what lists have accumulated, from the last node of each to its head. */
 static void add_up_lists(struct suspect_scan *scan) {
     for (uint32_t position = scan->dominators->node_count; position > 0; position--) {
         uint32_t node = scan->dominators->order[position - 1], previous;

@@ -34,7 +34,7 @@ size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, u
 
 /* ---- what malloc_trim returns ---------------------------------------------------------------------------------- */
 
-/* Neighbouring chunks that are free or will be: malloc makes one of them. Empty: start is end. */
+/* Adjacent chunks that are free or will be: malloc coalesces them. Empty if start equals end. */
 struct run {
     uintptr_t start, end;
 };
@@ -42,14 +42,14 @@ struct run {
 struct forecast {
     struct memscope_malloc_blocks *blocks;
     struct memscope_blocks_returned *returned;
-    struct run after, today; /* with the garbage freed, and as it is */
+    struct run after, today; /* with the garbage freed, and as things are */
     uint64_t cacheable;
     bool kept; /* the kernel may not take back what lies within a heap */
 };
 
 /*
- * A chunk in a fastbin has no owner that could have shown it, so of the marks only that of garbage. Its neighbours join
- * it when malloc_trim empties the fastbins.
+ * Marks a fastbin chunk as doomed, but not as seen: it has no owner that could have shown it. malloc_trim empties the
+ * fastbins, and coalesces such chunks with their neighbours.
  */
 static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
     struct memscope_malloc_blocks *blocks = context;
@@ -61,7 +61,7 @@ static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t st
     memscope_set_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
 }
 
-/* The whole pages after a free chunk's own fields: mtrim, and systrim of the main heap's top. */
+/* Adds the whole pages past a free chunk's own fields: mtrim returns these, systrim those of the main heap's top. */
 static void add_pages(const struct forecast *forecast, struct memscope_returned *returned, struct run run,
                       bool certain) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -85,8 +85,8 @@ static void finish(const struct forecast *forecast, struct memscope_returned *re
     *run = (struct run){0, 0};
 }
 
-/* The top with the run before it. systrim trims the main heap's; others go back when free makes them large (heap_trim).
- */
+/* Joins the top chunk with the run before it. systrim trims the main heap's top; heap_trim another heap's, when a free
+ * makes it large. */
 static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
     struct memscope_blocks_returned *returned = forecast->returned;
     struct run after = {forecast->after.end == start ? forecast->after.start : start, end};
@@ -152,7 +152,7 @@ static void add_mapped_chunks(struct forecast *forecast) {
     }
 }
 
-/* Each chunk that stays in a cache keeps its page. */
+/* Lowers the lower bounds: each chunk that stays in a thread cache keeps its page. */
 static void allow_for_the_cache(struct memscope_returned *returned, uint64_t cacheable) {
     uint64_t kept = (cacheable < CACHE_SLOTS ? cacheable : CACHE_SLOTS) * (uint64_t)sysconf(_SC_PAGESIZE);
 

@@ -6,11 +6,11 @@
 
 /* Slabs asked about at once. */
 #define BATCH 64
-/* Blocks in the slabs that only caches keep, by how many bytes of them: 64 steps of 1 KiB. */
+/* Slabs that only thread caches may keep are grouped by the bytes of the cached blocks: 64 steps of 1 KiB. */
 #define STEPS 64
 #define STEP_BYTES 1024
 
-/* experimental.utilization.batch_query (5.2.0 and newer): for each block, of the extent that it is in. */
+/* experimental.utilization.batch_query (5.2.0 and newer): for each block, figures of the extent that it is in. */
 struct utilization {
     size_t free_regions, regions, bytes;
 };
@@ -74,8 +74,8 @@ static size_t class_of(const struct memscope_malloc_blocks *blocks, size_t bytes
 }
 
 /*
- * The page on which the slab of this region begins; 0 if none fits. A slab is as many pages as the regions need to fill
- * them exactly (sc.c, slab_size), the fewest such, so only one page is a multiple of the region's size away.
+ * The page on which the slab of this region begins; 0 if none fits. A slab has the fewest pages that its regions fill
+ * exactly (sc.c, slab_size), so only one of the pages in question lies a multiple of the region's size before it.
  */
 static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t address, uintptr_t page) {
     for (uintptr_t at = address & -page; address - at < slab_class->slab_bytes; at -= page)
@@ -125,7 +125,7 @@ struct forecast {
     const void *addresses[BATCH];
     const struct memscope_slab *slabs[BATCH];
     size_t asked;
-    struct memscope_returned kept_by_caches[STEPS]; /* slabs, by the bytes that keep them */
+    struct memscope_returned kept_by_caches[STEPS]; /* slabs, by the cached bytes that keep them */
     uint64_t keeping_bytes[STEPS];
     bool unanswered;
 };
@@ -187,7 +187,8 @@ static void add_slabs(struct forecast *forecast) {
     ask(forecast);
 }
 
-/* What threads' caches hold looks in use, and goes when they are flushed: at most as many slabs as they can fill. */
+/* Cached blocks look in use, and are freed when thread caches are flushed; the caches' bytes limit how many slabs that
+ * empties. */
 static void add_kept_by_caches(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
     uint64_t cached = stats->tcache_bytes + stats->tcache_stashed_bytes;
@@ -215,7 +216,7 @@ static uint64_t shared_bytes(const struct memscope_malloc_blocks *blocks) {
     return bytes;
 }
 
-/* jemalloc does not tell where its unused pages are: of those that other processes map too, any may be unused. */
+/* jemalloc does not say where its unused pages are: any page that other processes map too may be one of them. */
 static void add_unused(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
     int64_t untouched = forecast->blocks->ledger->bytes[MEMSCOPE_ROW_not_resident];

@@ -59,7 +59,7 @@ static bool is_main_heap(const struct memscope_ledger *ledger, const struct mems
     return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && strcmp(mapping->name, "[heap]") == 0;
 }
 
-/* In the order of addresses: claims of glibc's, and mappings that are the allocator's as a whole. */
+/* Adds, by address: glibc's claims, and the unclaimed parts of mappings that are the allocator's as a whole. */
 static bool find_regions(struct memscope_malloc_blocks *blocks) {
     const struct memscope_ledger *ledger = blocks->ledger;
     size_t claim = 0, gap_claim = 0;

@@ -1,10 +1,10 @@
 /*
- * Blocks of the allocator's memory that are known to have an owner: how large each really is, and what the process
- * gives back once those of them that are garbage are freed.
+ * Malloc blocks that are known to have an owner: how large each really is, and what the process returns once the
+ * garbage among them is freed.
  *
- * An address is looked at only inside memory that the ledger has proven the allocator's. Sizes are the allocator's own:
- * glibc's chunk header, jemalloc's size class. No lock is taken and malloc is never called, so all of it works in a
- * forked child.
+ * An address is looked at only inside memory that the ledger has proven to be the allocator's. Sizes are the
+ * allocator's own: glibc's chunk header, jemalloc's size class. No lock is taken and malloc is never called, so all of
+ * it works in a forked child.
  */
 #ifndef MEMSCOPE_MALLOC_BLOCKS_H
 #define MEMSCOPE_MALLOC_BLOCKS_H
@@ -17,12 +17,12 @@
 #include "malloc/jemalloc_keys.h"
 
 struct memscope_malloc_region {
-    uintptr_t start, end; /* first: a memscope_range */
+    uintptr_t start, end; /* must come first, as a memscope_range */
     size_t first_unit;    /* the number of its first unit among those of all regions */
-    bool is_chunk;        /* one chunk of glibc's with a mapping of its own */
+    bool is_chunk;        /* one mmapped chunk of glibc */
 };
 
-/* One of jemalloc's size classes below a page run of its own: regions of these bytes share a slab. */
+/* One of jemalloc's small size classes: regions of region_bytes share a slab. */
 struct memscope_slab_class {
     uint32_t region_bytes, slab_bytes, regions;
 };
@@ -47,7 +47,7 @@ struct memscope_malloc_blocks {
     struct memscope_malloc_region *regions;
     size_t region_count, last;
     size_t unit_bytes;           /* every block begins at a multiple of it */
-    uint64_t *seen, *doomed;     /* a bit a unit: a block begins here; and it is garbage. jemalloc: doomed is NULL */
+    uint64_t *seen, *doomed;     /* a bit a unit: a block begins here; it is garbage. jemalloc: doomed is NULL */
     struct memscope_slab *slabs; /* one a page; NULL for glibc */
     struct memscope_slab_class classes[MEMSCOPE_SLAB_CLASSES];
     size_t class_count;
@@ -60,25 +60,26 @@ struct memscope_malloc_blocks {
 };
 
 /*
- * Prepares for the blocks that the ledger's allocator has; MEMSCOPE_UNSUPPORTED for another than glibc and jemalloc, or
- * where residency is not known by pages. The ledger stays open as long as this. 4 ms per resident GB, for which it asks
- * what other processes map too: in a forked child all memory is shared with the parent. No GVL. Close it in any case.
+ * Prepares for the blocks of the ledger's allocator; MEMSCOPE_UNSUPPORTED unless it is glibc or jemalloc, or if
+ * residency is not known by pages. The ledger must stay open as long as the blocks. 4 ms per resident GB, to find out
+ * which pages other processes map too: do this before a fork, since a child shares all memory with its parent. No GVL
+ * needed. To be closed in any case.
  */
 enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger);
 void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks);
 
-/* Whether children forked from now on have it, and the ledger's claims, too. */
+/* Sets whether children forked from now on inherit the blocks' memory and the ledger's. */
 void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger,
                                     int inherited);
 
 /*
- * Counts the block that begins at address, once however often it is shown. Returns its size as malloc keeps it; 0 if it
- * was counted before, or is not known to begin a block. The address is one that malloc returned and that is in use now:
- * jemalloc believes that.
+ * Counts the block that begins at address, the first time only. Returns its size as malloc keeps it; 0 if it was
+ * counted before, or if no block is known to begin there. The address must be one that malloc returned and that is
+ * still in use: jemalloc does not check.
  */
 size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr_t address, bool garbage);
 
-/* Whether the address is in memory that the ledger has proven the allocator's. */
+/* Whether the address is in memory that the ledger has proven to be the allocator's. */
 bool memscope_malloc_blocks_prove(struct memscope_malloc_blocks *blocks, uintptr_t address);
 
 /* Resident bytes. The difference between most and least is what cannot be proven. */
@@ -87,7 +88,7 @@ struct memscope_returned {
     uint64_t private_least, private_most; /* on pages that no other process maps */
 };
 
-/* Resident bytes of [start, end), page-aligned, in both bounds. */
+/* Sets both bounds to the resident bytes of [start, end), which is page-aligned. */
 void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end,
                              struct memscope_returned *bytes);
 

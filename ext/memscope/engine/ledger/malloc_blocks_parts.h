@@ -1,4 +1,4 @@
-/* One forecast under construction, shared by malloc_blocks.c and its parts for each allocator only. */
+/* Internals that malloc_blocks.c shares with its parts for each allocator, and with nothing else. */
 #ifndef MEMSCOPE_MALLOC_BLOCKS_PARTS_H
 #define MEMSCOPE_MALLOC_BLOCKS_PARTS_H
 
@@ -6,7 +6,7 @@
 
 #define MEMSCOPE_NO_UNIT SIZE_MAX
 
-/* The region that holds address, or NULL; its unit there. */
+/* The region that contains address, or NULL; and the unit of an address in it. */
 const struct memscope_malloc_region *memscope_malloc_region_at(struct memscope_malloc_blocks *blocks,
                                                                uintptr_t address);
 static inline size_t memscope_unit_at(const struct memscope_malloc_blocks *blocks,

@@ -6,8 +6,8 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The last census that was taken from this page, and what grew since the one before; both are kept in the process
-      # that they are of. With by=type another grouping, with sort=objects another order.
+      # The last census that was taken on this page, and what grew since the one before; both are kept in the process
+      # that was counted. The query may choose another grouping (by=type) and another order (sort=objects).
       #
       # @api private
       class Census < Page

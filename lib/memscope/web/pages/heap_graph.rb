@@ -7,9 +7,9 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The last heap graph that was taken from this page, kept in the process that it is of: by which paths objects are
-      # held, which objects and classes hold most, and what is garbage. With classes=objects and holders=own other
-      # orders.
+      # The last heap graph that was taken on this page, kept in the process that was walked: by which paths objects are
+      # held, which objects and classes hold most, and what is garbage. The query may choose other orders
+      # (classes=objects, holders=own).
       #
       # @api private
       class HeapGraph < Page
@@ -35,7 +35,7 @@ module Memscope
                                              "with memscope heap --pid #{place.pid}.")
         end
 
-        # @return [String] the class in the form: of the query, or what this page answers; empty: any
+        # @return [String] the class in the form's field: from the query, or the one this page answers for; empty: any
         def paths_to = @form["paths_to"]&.last.to_s
 
         # @return [String] a key of CLASSES
@@ -52,8 +52,8 @@ module Memscope
         # @return [Array<Dominator>] in the order of the query
         def holders = sorted(latest.dominators, HOLDERS.fetch(holders_by).last)
 
-        # @return [Integer, nil] bytes that a path is listed by: what the object has accumulated, or what was asked for
-        #   retains
+        # @return [Integer, nil] bytes shown for a path: what its object has accumulated; or, if paths to something else
+        #   were asked for, what its objects retain
         def bytes(path) = path.accumulated_bytes || path.retained_bytes
 
         # What has accumulated in one object is not counted in another, so tiles do not overlap.
