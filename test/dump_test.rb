@@ -143,8 +143,8 @@ class DumpTest < MemscopeTest
 
   def test_a_dump_that_was_cut_between_two_lines
     with_dump("cut.pftrace") do |lines, expected, path|
-      assert_empty Dump.convert(lines, path).reasons
-      assert_equal [:paths], Memscope::HeapGraph.read(lines).reasons.keys
+      assert_equal [:names], Dump.convert(lines, path).reasons.keys
+      assert_equal %i[names paths], Memscope::HeapGraph.read(lines).reasons.keys.sort
       File.write(lines, File.readlines(lines).first(expected.objects.size / 2).join)
       reasons = Memscope::HeapGraph.read(lines).reasons
 

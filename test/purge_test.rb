@@ -291,7 +291,7 @@ class PurgeTest < MemscopeTest
     dry = result(dry_run: true, returned_bytes: nil, after: 100, rows: {})
     text = Memscope.purge(dry_run: true).to_s
 
-    assert_match(/RSS [\d,.]+ MiB; nothing was changed$/, text)
+    assert_match(/RSS [\d,.]+ MiB; (?:nothing was changed|a garbage collection under way was)/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_predicate dry, :dry_run?
   end

@@ -13,6 +13,7 @@ module Memscope
   # (with `gc: true`, only garbage that this collection kept).
   class Census < Reading
     autoload :Growth, File.join(__dir__, "census/growth.rb")
+    # @api private
     autoload :Kept, File.join(__dir__, "census/kept.rb")
 
     # The objects of one class, type, kind, slot size or age.

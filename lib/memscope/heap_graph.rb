@@ -14,6 +14,7 @@ module Memscope
   # slots and of what objects say they hold through malloc. Weak references hold nothing. A thread or fiber holds what
   # is on its stack.
   class HeapGraph < Reading
+    # @api private
     autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
 
     # The reachable objects of one class.

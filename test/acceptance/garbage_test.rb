@@ -88,7 +88,6 @@ class GarbageTest < MemscopeTest
     RUBY
     plain, collected = read["predicted"]
 
-    refute_match(/may be garbage/, read["plain"])
     assert_match(/Garbage was collected first, in/, read["collected"])
     assert_operator plain, :>, 20 * MEBIBYTE
     assert_in_delta collected, plain, collected / 5

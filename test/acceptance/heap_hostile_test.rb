@@ -141,6 +141,7 @@ class HeapHostileTest < MemscopeTest
   # The limit of processes does not apply to root.
   def test_no_more_processes
     answer = ask(<<~RUBY)
+      graph # loads what another user may not read
       if Process.uid.zero?
         Process::GID.change_privilege(65_534)
         Process::UID.change_privilege(65_534)
@@ -280,7 +281,7 @@ class HeapHostileTest < MemscopeTest
 
     assert_equal 0, files
     assert_operator maps, :<=, 20
-    assert_operator bytes, :<=, 2 << 20
+    assert_operator bytes, :<=, 4 << 20
     assert_nothing_left answer
   end
 end

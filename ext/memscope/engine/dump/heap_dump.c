@@ -1,5 +1,6 @@
 #include "dump/heap_dump.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
@@ -84,12 +85,10 @@ uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const
     const char *middle = memscope_names_get(names, name, &length);
     char text[1024];
 
-    if (length > sizeof text - first - last)
-        length = sizeof text - first - last;
-    memcpy(text, before, first);
-    memcpy(text + first, middle, length);
-    memcpy(text + first + length, after, last);
-    return memscope_names_add(names, text, first + length + last);
+    if (length > sizeof text - 1 - first - last)
+        length = sizeof text - 1 - first - last;
+    snprintf(text, sizeof text, "%s%.*s%s", before, (int)length, middle, after);
+    return memscope_names_add(names, text, strlen(text));
 }
 
 uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node) {

@@ -240,7 +240,7 @@ static inline const char *read_address_or_null(const char *text, uint64_t *addre
     return *text == '"' ? read_address(text, address) : skip_value(text);
 }
 
-#define IS(name) (memcmp(key, name, sizeof name - 1) == 0)
+#define IS(name) (memcmp(key, name, sizeof(name) - 1) == 0)
 
 static inline const char *read_value(const char *key, size_t length, const char *text,
                                      struct memscope_objspace_line *line, uint64_t *references) {
@@ -399,7 +399,7 @@ size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into
             }
             found = memchr(escapes, text.start[index + 1], sizeof escapes - 1);
         }
-        into[length++] = found == NULL ? text.start[index] : meanings[found - escapes];
+        into[length++] = (char)(found == NULL ? text.start[index] : meanings[found - escapes]);
         index += found != NULL;
     }
     return length;

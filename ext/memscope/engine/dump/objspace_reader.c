@@ -1,6 +1,7 @@
 #include "dump/objspace_reader.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -355,11 +356,9 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
     size_t first = strlen(before), last = strlen(after);
     char name[1024];
 
-    length = length > sizeof name - first - last ? sizeof name - first - last : length;
-    memcpy(name, before, first);
-    memcpy(name + first, text, length);
-    memcpy(name + first + length, after, last);
-    return memscope_names_add(&reader->names, name, first + length + last);
+    length = length > sizeof name - 1 - first - last ? sizeof name - 1 - first - last : length;
+    snprintf(name, sizeof name, "%s%.*s%s", before, (int)length, text, after);
+    return memscope_names_add(&reader->names, name, strlen(name));
 }
 
 /*
@@ -671,7 +670,7 @@ void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
         &reader->table,      &reader->root_references,  &reader->named_references,
     };
 
-    for (size_t index = 0; index < sizeof arrays / sizeof *arrays; index++)
+    for (size_t index = 0; index < sizeof arrays / sizeof(void *); index++)
         memscope_growing_array_close(arrays[index]);
     memscope_names_close(reader->graph == NULL ? &reader->names : &reader->graph->names);
     memset(reader, 0, sizeof *reader);

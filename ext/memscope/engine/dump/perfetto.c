@@ -213,7 +213,7 @@ static void put_field_name(struct writer *writer, struct message *message, memsc
         text = memscope_names_get(&writer->graph->names, name, &length);
     length = length > sizeof plain ? sizeof plain : length;
     for (size_t index = 0; index < length; index++)
-        plain[index] = text[index] == ' ' ? '_' : text[index];
+        plain[index] = (char)(text[index] == ' ' ? '_' : text[index]);
     put_text(writer, message, 2, plain, length);
 }
 
@@ -320,7 +320,7 @@ void memscope_perfetto_write(const struct memscope_heap_dump *dump, struct memsc
     for (uint32_t category = 0; category < dump->graph->category_count; category++)
         put_roots(&writer, category);
     put_part(&writer, true);
-    for (size_t index = 0; index < sizeof messages / sizeof *messages; index++)
+    for (size_t index = 0; index < sizeof messages / sizeof(void *); index++)
         memscope_growing_array_close(&messages[index]->bytes);
     memscope_growing_array_close(&writer.names);
     memscope_growing_array_close(&writer.known_types);
