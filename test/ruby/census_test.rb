@@ -212,7 +212,7 @@ class CensusOfTheHeapTest < MemscopeTest
 
   # MEMSCOPE_CENSUSES=10000 for as many calls.
   def test_leaves_nothing_behind
-    calls = Integer(ENV.fetch("MEMSCOPE_CENSUSES", "1000"))
+    calls = Integer(ENV.fetch("MEMSCOPE_CENSUSES", "200"))
     grown, files, maps, children = child_json(<<~RUBY, timeout: 120)
       #{PLANTED}
       def files = Dir.children("/proc/self/fd").size
