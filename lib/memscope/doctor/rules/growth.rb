@@ -12,11 +12,11 @@ module Memscope
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The lever that returns malloc's free memory.
       RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
-      # Whether a collection, and a trim or purge, return most of the RSS, or far more than Ruby usually leaves between
-      # two collections.
+      # Whether a collection, and a trim or purge, return most of the RSS and more than Ruby usually leaves between two
+      # collections, or far more than that.
       MUCH_GARBAGE = lambda do |f|
         least = f.garbage_gain&.begin or next
-        (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, 2 * FLOOR)) ||
+        (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
           (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room))
       end
       # The ledger rows that grow, the fastest first, for people.
