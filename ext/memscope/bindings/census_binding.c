@@ -76,8 +76,7 @@ static bool belongs_in_child(const struct census_scan *scan) {
 /* Without a sweep under way, no object refers to a class that is gone. */
 static void collect_or_finish(struct census_scan *scan) {
     if (scan->collect) {
-        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
-        memscope_heap_finish_gc(); /* GC.start may switch threads at its end, and another may begin the next one */
+        memscope_heap_collect();
         return;
     }
     if (scan->bounded)

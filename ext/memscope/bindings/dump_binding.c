@@ -42,10 +42,11 @@ static bool has_room(struct dumping *dumping) {
 }
 
 static void collect_or_finish(struct dumping *dumping) {
-    if (dumping->collect)
-        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
-    else
-        dumping->without_gvl_ns += memscope_heap_await_gc();
+    if (dumping->collect) {
+        memscope_heap_collect();
+        return;
+    }
+    dumping->without_gvl_ns += memscope_heap_await_gc();
     memscope_heap_finish_gc();
 }
 

@@ -114,8 +114,7 @@ static void walk(struct heap_scan *scan) {
 
 static void collect_or_finish(struct heap_scan *scan) {
     if (scan->collect) {
-        rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
-        memscope_heap_finish_gc(); /* at its end, GC.start may switch to a thread that begins the next GC */
+        memscope_heap_collect();
         return;
     }
     if (MEMSCOPE_WALKS_DURING_GC && belongs_in_child(scan))

@@ -5,9 +5,7 @@
 #include "ruby/named_references.h"
 #include "ruby/ruby_private.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 /* As measured on heaps of one to six million objects, with three references each. */
@@ -154,7 +152,6 @@ static bool dump_and_answer(void *argument, int answer) {
     struct memscope_dump_child *child = argument;
     struct memscope_scratch scratch;
     struct source source = {.dump = {.graph = NULL}};
-    struct rusage usage;
 
     if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
         return false;
@@ -166,8 +163,7 @@ static bool dump_and_answer(void *argument, int answer) {
         child->result.references = count_references(&source.references.graph);
         write_file(child, &source);
     }
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        child->result.child_bytes = (uint64_t)usage.ru_minflt * (uint64_t)sysconf(_SC_PAGESIZE);
+    child->result.child_bytes = memscope_forked_child_grown_bytes();
     return memscope_forked_child_answer(answer, &child->result, sizeof child->result);
 }
 

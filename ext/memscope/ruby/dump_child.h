@@ -17,7 +17,7 @@ struct memscope_dump_result {
     int error;                   /* errno of writing the file; 0: none */
     uint32_t objects, references;
     uint64_t bytes;       /* of the file */
-    uint64_t child_bytes; /* memory that the child took for itself, at most */
+    uint64_t child_bytes; /* memory that only the child had, at its peak */
 };
 
 struct memscope_dump_child {

@@ -3,7 +3,6 @@
 #include "base/mapped_array.h"
 #include "fork/fork_cost.h"
 #include "graph/suspects.h"
-#include "kernel/process.h"
 #include "ruby/heap_references.h"
 #include "ruby/named_references.h"
 
@@ -591,27 +590,14 @@ void memscope_heap_answer_of_dump(const struct memscope_heap_question *question,
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
 
-/* The child's peak RSS, minus its RSS right after the fork. */
-static uint64_t grown_bytes(uint64_t before) {
-    struct memscope_process_memory memory;
-    uint64_t peak;
-
-    memscope_process_memory_read("self", &memory);
-    peak = memory.values[MEMSCOPE_PROCESS_peak_rss_bytes];
-    return memscope_process_has(&memory, MEMSCOPE_PROCESS_peak_rss_bytes) && peak > before ? peak - before : 0;
-}
-
 static bool answer_in_child(void *argument, int answer) {
     struct memscope_answer_child *child = argument;
     struct memscope_scratch scratch;
-    struct memscope_statm statm;
 
     if ((child->found.status = memscope_scratch_open(&scratch)) != MEMSCOPE_OK)
         return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
-    if (memscope_statm_read(&statm) != MEMSCOPE_OK)
-        statm.resident_bytes = UINT64_MAX;
     memscope_heap_answer(child->question, child->listing, &scratch, child->room, &child->found);
-    child->found.child_bytes = grown_bytes(statm.resident_bytes);
+    child->found.child_bytes = memscope_forked_child_grown_bytes();
     return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
 }
 

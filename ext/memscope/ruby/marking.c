@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define FIRST_RESERVED ((size_t)1 << 16)
-
 /* ---- slots ----------------------------------------------------------------------------------------------------- */
 
 enum memscope_status memscope_marking_open(struct memscope_marking *marking,
@@ -35,8 +33,8 @@ bool memscope_marking_add(struct memscope_marking *marking, uintptr_t object) {
 
 void memscope_marking_close(struct memscope_marking *marking) {
     memscope_array_unmap(marking->marked);
-    memscope_array_unmap(marking->open);
-    marking->marked = marking->open = NULL;
+    marking->marked = NULL;
+    memscope_growing_array_close(&marking->open);
 }
 
 /* ---- following references -------------------------------------------------------------------------------------- */
@@ -48,19 +46,11 @@ static void reach(VALUE object, void *data) {
 
     if (marking->status != MEMSCOPE_OK || !memscope_marking_add(marking, object))
         return;
-    if (marking->open_count == marking->open_reserved) {
-        size_t wanted = marking->open_reserved == 0 ? FIRST_RESERVED : 2 * marking->open_reserved;
-        uint64_t *grown = marking->open == NULL ? memscope_array_map(wanted, sizeof *grown)
-                                                : memscope_array_grow(marking->open, wanted, sizeof *grown);
-
-        if (grown == NULL) {
-            marking->status = MEMSCOPE_NO_MEMORY;
-            return;
-        }
-        marking->open = grown;
-        marking->open_reserved = wanted;
+    if (!memscope_growing_array_reserve(&marking->open, (marking->open_count + 1) * sizeof object)) {
+        marking->status = MEMSCOPE_NO_MEMORY;
+        return;
     }
-    marking->open[marking->open_count++] = object;
+    ((VALUE *)marking->open.list)[marking->open_count++] = object;
 }
 
 static void reach_root(const char *category, VALUE object, void *data) {
@@ -69,7 +59,7 @@ static void reach_root(const char *category, VALUE object, void *data) {
 
 static void follow(struct memscope_marking *marking) {
     while (marking->open_count > 0 && marking->status == MEMSCOPE_OK)
-        rb_objspace_reachable_objects_from((VALUE)marking->open[--marking->open_count], reach, marking);
+        rb_objspace_reachable_objects_from(((VALUE *)marking->open.list)[--marking->open_count], reach, marking);
 }
 
 /* Garbage that looks like a list of finalizers counts as reachable. */

@@ -5,6 +5,7 @@
 #ifndef MEMSCOPE_MARKING_H
 #define MEMSCOPE_MARKING_H
 
+#include "base/growing_array.h"
 #include "base/scratch.h"
 #include "base/status.h"
 #include "ruby/page_index.h"
@@ -14,9 +15,9 @@
 
 struct memscope_marking {
     struct memscope_page_index pages;
-    uint64_t *marked; /* a bit a slot */
-    uint64_t *open;   /* marked objects whose references were not followed yet */
-    size_t open_count, open_reserved;
+    uint64_t *marked;                   /* a bit a slot */
+    struct memscope_growing_array open; /* VALUEs: marked objects whose references were not followed yet */
+    size_t open_count;
     enum memscope_status status;
 };
 

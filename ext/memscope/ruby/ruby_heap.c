@@ -200,6 +200,11 @@ bool memscope_heap_finish_gc(void) {
 #endif
 }
 
+void memscope_heap_collect(void) {
+    rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
+    memscope_heap_finish_gc(); /* at its end, GC.start may switch to a thread that begins the next GC */
+}
+
 /* ---- a collection under way ------------------------------------------------------------------------------------ */
 
 #define LONGEST_WAIT_NS UINT64_C(2000000000)

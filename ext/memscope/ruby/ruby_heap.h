@@ -62,6 +62,9 @@ uint64_t memscope_heap_await_gc(void);
  */
 bool memscope_heap_finish_gc(void);
 
+/* GC.start, even while the GC is disabled; afterwards no collection is in progress. Caller holds the GVL. */
+void memscope_heap_collect(void);
+
 /* Whether Ractors besides the main one are alive. GVL held. */
 bool memscope_other_ractors(void);
 

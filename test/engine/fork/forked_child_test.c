@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -123,6 +124,35 @@ static void test_what_it_is(void) {
         for (int index = 0; index < 8; index++)
             close(files[index]);
     }
+}
+
+/* ---- how much it grows ----------------------------------------------------------------------------------------- */
+
+#define INHERITED ((size_t)24 << 20)
+#define GROWN ((size_t)40 << 20)
+
+/* Memory that it was forked with and writes to does not count; memory that it has given back does. */
+static bool grow(void *argument, int answer) {
+    void *own = mmap(NULL, GROWN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t grown;
+
+    memset(argument, 2, INHERITED);
+    memset(own, 1, GROWN);
+    munmap(own, GROWN);
+    grown = memscope_forked_child_grown_bytes();
+    return memscope_forked_child_answer(answer, &grown, sizeof grown);
+}
+
+static void test_how_much_it_grows(void) {
+    void *inherited = mmap(NULL, INHERITED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct memscope_forked_child child;
+    uint64_t grown;
+
+    memset(inherited, 1, INHERITED);
+    EXPECT(memscope_forked_child_start(&child, grow, inherited, -1, PATIENCE_MS) == MEMSCOPE_OK);
+    EXPECT(receive(&child, &grown, sizeof grown) == MEMSCOPE_FORKED_ANSWERED);
+    EXPECT(grown >= GROWN && grown < GROWN + INHERITED / 4);
+    munmap(inherited, INHERITED);
 }
 
 /* ---- what its host sees of it ---------------------------------------------------------------------------------- */
@@ -272,6 +302,7 @@ static void test_refusal(unsigned error, enum memscope_status expected) {
 
 int main(void) {
     test_what_it_is();
+    test_how_much_it_grows();
     test_the_host_sees_nothing();
     test_something_else_has_reaped_it();
     test_a_deadline();

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dump/growing_array.h"
+#include "base/growing_array.h"
 
 struct memscope_dump_output {
     int file;

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/growing_array.h"
 #include "base/status.h"
-#include "dump/growing_array.h"
 #include "dump/heap_dump.h"
 #include "graph/heap_graph.h"
 

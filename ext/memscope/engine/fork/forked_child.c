@@ -153,8 +153,24 @@ static void set_deadline(unsigned deadline_ms) {
     setitimer(ITIMER_REAL, &deadline, NULL);
 }
 
+/* Right after a fork, the kernel counts a process's peak from the RSS that it was forked with. */
+static uint64_t peak_rss_bytes(void) {
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static uint64_t peak_rss_at_fork;
+
+uint64_t memscope_forked_child_grown_bytes(void) {
+    uint64_t peak = peak_rss_bytes();
+
+    return peak > peak_rss_at_fork ? peak - peak_rss_at_fork : 0;
+}
+
 static _Noreturn void live(memscope_forked_work *work, void *argument, int answer, int keep, unsigned deadline_ms,
                            pid_t parent, pid_t thread) {
+    peak_rss_at_fork = peak_rss_bytes();
     correct_thread_id(thread);
     forget_signals();
     set_deadline(deadline_ms);
@@ -288,6 +304,10 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
     (void)answer, (void)bytes, (void)size;
     return false;
+}
+
+uint64_t memscope_forked_child_grown_bytes(void) {
+    return 0;
 }
 
 enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,

@@ -45,6 +45,9 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 /* Called in the child. Returns false if a write fails. */
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size);
 
+/* Called in the child: by how much its RSS has at most exceeded the RSS that it was forked with, in bytes. */
+uint64_t memscope_forked_child_grown_bytes(void);
+
 enum memscope_forked_progress {
     MEMSCOPE_FORKED_ANSWERED,    /* all bytes are there, and the child is reaped */
     MEMSCOPE_FORKED_INTERRUPTED, /* by a signal: call again, with *received unchanged */
