@@ -2,10 +2,13 @@
 
 require_relative "../test_helper"
 require_relative "../support/bodies"
+require_relative "../support/printed"
 require "memscope/census"
 require "memscope/report"
 
 class CensusReportTest < MemscopeTest
+  include Printed
+
   MEBIBYTE = 1_048_576
 
   def row(name, mebibytes, count)
@@ -17,14 +20,6 @@ class CensusReportTest < MemscopeTest
                                total_memsize_bytes: 31 * MEBIBYTE, total_old_count: 1_000, classes: rows,
                                types: [row("T_STRING", 3, 9)], imemos: [], slot_sizes: [], ages: [], collected: false,
                                gc_count: 1, reasons: {}, cost: Bodies.cost, **given })
-  end
-
-  def text(reading, **options)
-    Memscope::Report.render(reading, unicode: false, **options).tap do |printed|
-      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
-      assert_predicate printed, :ascii_only?
-      refute_match(/ $/, printed)
-    end
   end
 
   def test_rows_and_the_sum_of_the_others

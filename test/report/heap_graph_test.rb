@@ -2,10 +2,13 @@
 
 require_relative "../test_helper"
 require_relative "../support/bodies"
+require_relative "../support/printed"
 require "memscope/heap_graph"
 require "memscope/report"
 
 class HeapGraphReportTest < MemscopeTest
+  include Printed
+
   MEBIBYTE = 1_048_576
 
   def path(*names, **given)
@@ -23,14 +26,6 @@ class HeapGraphReportTest < MemscopeTest
                        path: path("Bus", "Hash") }],
         reasons: {}, cost: Bodies.cost, **given }
     )
-  end
-
-  def text(reading)
-    Memscope::Report.render(reading, unicode: false).tap do |printed|
-      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
-      assert_predicate printed, :ascii_only?
-      refute_match(/ $/, printed)
-    end
   end
 
   def test_where_memory_has_accumulated

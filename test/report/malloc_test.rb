@@ -2,9 +2,12 @@
 
 require_relative "../test_helper"
 require_relative "../support/bodies"
+require_relative "../support/printed"
 require "memscope/report"
 
 class MallocReportTest < MemscopeTest
+  include Printed
+
   MEBIBYTE = 1_048_576
 
   # An arena of jemalloc's in which every number is `mebibytes`.
@@ -24,14 +27,6 @@ class MallocReportTest < MemscopeTest
   def glibc(*arenas, **given)
     Memscope::Arenas.capture({ allocator: :glibc, arenas: arenas, merged: arenas.first.merge(index: nil), reasons: {},
                                mmapped_bytes: 5 * MEBIBYTE, mmapped_blocks: 3, cost: Bodies.cost, **given })
-  end
-
-  def text(reading)
-    Memscope::Report.render(reading, unicode: false).tap do |printed|
-      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
-      assert_predicate printed, :ascii_only?
-      refute_match(/ $/, printed)
-    end
   end
 
   def test_arenas_of_jemalloc

@@ -2,19 +2,13 @@
 
 require_relative "../test_helper"
 require_relative "../support/profiles"
+require_relative "../support/printed"
 require "memscope/report"
 
 class ProfileReportTest < MemscopeTest
+  include Printed
+
   def shop(**given) = Profiles.profile(Profiles.shop(**given))
-
-  def text(profile, unicode: false, **options)
-    Memscope::Report.render(profile, unicode: unicode, **options).tap do |printed|
-      assert_operator printed.lines.map { |line| line.chomp.length }.max, :<=, 80, printed
-      assert_predicate printed, :ascii_only? unless unicode
-
-      refute_match(/ $/, printed)
-    end
-  end
 
   def unwrapped(...) = text(...).gsub(/\s+/, " ")
 

@@ -1,13 +1,10 @@
 # frozen_string_literal: true
 
-require "google/protobuf"
-require "google/protobuf/descriptor_pb"
+require_relative "protobuf_messages"
 
 # The messages of Perfetto that make a heap graph, as google-protobuf reads them, in a pool of their own: the judge of
 # what a dump writes. Numbers of fields as in perfetto/protos, trace_packet.proto and profiling/heap_graph.proto.
 module HeapGraphProto
-  PACKAGE = "perfetto.protos"
-  # Name => { field => [number, type] }; a type in an Array is repeated.
   FIELDS = {
     Process: { pid: [1, :int32], ppid: [2, :int32], cmdline: [3, [:string]] },
     ProcessTree: { processes: [1, [:Process]] },
@@ -28,36 +25,7 @@ module HeapGraphProto
                    trusted_packet_sequence_id: [10, :uint32], heap_graph: [56, :HeapGraph] },
     Trace: { packet: [1, [:TracePacket]] }
   }.freeze
-  private_constant :PACKAGE, :FIELDS
+  private_constant :FIELDS
 
-  class << self
-    private
-
-    def field(name, number, type)
-      repeated = type.is_a?(Array)
-      type = type.first if repeated
-      message = FIELDS.key?(type)
-      Google::Protobuf::FieldDescriptorProto.new(
-        name: name.name, number: number, label: repeated ? :LABEL_REPEATED : :LABEL_OPTIONAL,
-        type: message ? :TYPE_MESSAGE : :"TYPE_#{type.upcase}",
-        **(message ? { type_name: ".#{PACKAGE}.#{type}" } : {})
-      )
-    end
-
-    def pool
-      messages = FIELDS.map do |message, types|
-        Google::Protobuf::DescriptorProto.new(name: message.name,
-                                              field: types.map { |name, (number, type)| field(name, number, type) })
-      end
-      file = Google::Protobuf::FileDescriptorProto.new(name: "memscope/heap_graph.proto", package: PACKAGE,
-                                                       syntax: "proto3", message_type: messages)
-      Google::Protobuf::DescriptorPool.new.tap do |made|
-        made.add_serialized_file(Google::Protobuf::FileDescriptorProto.encode(file))
-      end
-    end
-  end
-
-  POOL = pool
-  private_constant :POOL
-  FIELDS.each_key { |name| const_set(name, POOL.lookup("#{PACKAGE}.#{name}").msgclass) }
+  ProtobufMessages.define(self, "perfetto.protos", FIELDS)
 end

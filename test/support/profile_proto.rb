@@ -1,13 +1,11 @@
 # frozen_string_literal: true
 
-require "google/protobuf"
-require "google/protobuf/descriptor_pb"
+require_relative "protobuf_messages"
 
 # The messages of profile.proto as google-protobuf reads them, in a pool of their own: the judge of what
 # Profile#to_pprof writes.
 module ProfileProto
-  PACKAGE = "perftools.profiles"
-  # Name => { field => type }; fields are numbered from 1 on, and a type in an Array is repeated.
+  # Fields are numbered from 1 on.
   FIELDS = {
     ValueType: { type: :int64, unit: :int64 },
     Label: { key: :int64, str: :int64, num: :int64, num_unit: :int64 },
@@ -22,37 +20,8 @@ module ProfileProto
                function: [:Function], string_table: [:string], drop_frames: :int64, keep_frames: :int64,
                time_nanos: :int64, duration_nanos: :int64, period_type: :ValueType, period: :int64,
                comment: [:int64], default_sample_type: :int64 }
-  }.freeze
-  private_constant :PACKAGE, :FIELDS
+  }.transform_values { |types| types.each.with_index(1).to_h { |(name, type), number| [name, [number, type]] } }.freeze
+  private_constant :FIELDS
 
-  class << self
-    private
-
-    def field(name, number, type)
-      repeated = type.is_a?(Array)
-      type = type.first if repeated
-      message = FIELDS.key?(type)
-      Google::Protobuf::FieldDescriptorProto.new(
-        name: name.name, number: number, label: repeated ? :LABEL_REPEATED : :LABEL_OPTIONAL,
-        type: message ? :TYPE_MESSAGE : :"TYPE_#{type.upcase}",
-        **(message ? { type_name: ".#{PACKAGE}.#{type}" } : {})
-      )
-    end
-
-    def pool
-      messages = FIELDS.map do |message, types|
-        fields = types.each.with_index(1).map { |(name, type), number| field(name, number, type) }
-        Google::Protobuf::DescriptorProto.new(name: message.name, field: fields)
-      end
-      file = Google::Protobuf::FileDescriptorProto.new(name: "memscope/profile.proto", package: PACKAGE,
-                                                       syntax: "proto3", message_type: messages)
-      Google::Protobuf::DescriptorPool.new.tap do |made|
-        made.add_serialized_file(Google::Protobuf::FileDescriptorProto.encode(file))
-      end
-    end
-  end
-
-  POOL = pool
-  private_constant :POOL
-  FIELDS.each_key { |name| const_set(name, POOL.lookup("#{PACKAGE}.#{name}").msgclass) }
+  ProtobufMessages.define(self, "perftools.profiles", FIELDS)
 end
