@@ -290,7 +290,6 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
                                                     .nodes = nodes,
                                                     .weights = weights,
                                                     .node_count = count,
-                                                    .ranked = true,
                                                     .namer = work->dump == NULL ? name_live_edge : NULL,
                                                     .context = work};
 

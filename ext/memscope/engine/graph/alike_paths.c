@@ -24,7 +24,6 @@ struct signature {
     uint32_t shortest; /* a target */
     uint64_t weight;
     uint32_t length; /* of the path to it */
-    uint32_t first;  /* the smallest place of one in the list of nodes, counted from 1 */
     uint32_t end;    /* positions below are dominated by one of them */
     uint64_t retained;
 };
@@ -36,8 +35,8 @@ struct path_scan {
 
     uint32_t *signature_of; /* each node on the way; 0: not known yet */
     uint32_t *length_of;    /* the steps from the root to it */
-    uint32_t *place_of;     /* each of the nodes asked for in their list, one more */
-    uint32_t *way;          /* a path, from its end on */
+    uint32_t *place_of;     /* the index of a node in the list of those asked for, plus 1 */
+    uint32_t *way;          /* a path, last node first */
     struct signature *signatures;
     uint32_t signature_count, signatures_reserved; /* number 0 is none */
     uint32_t *table;                               /* numbers by hash */
@@ -205,8 +204,7 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
     struct signature step = {.before = before,
                              .number = which ? node : graph->node_class[node],
                              .kind = which ? BY_NODE : BY_CLASS,
-                             .shortest = MEMSCOPE_NO_NODE,
-                             .first = UINT32_MAX};
+                             .shortest = MEMSCOPE_NO_NODE};
 
     if ((earlier = repeated(scan, &step)) != 0)
         return earlier;
@@ -246,8 +244,6 @@ static uint32_t add_target(struct path_scan *scan, uint32_t node) {
         signature->shortest = node;
         signature->length = length;
     }
-    if (scan->place_of[node] < signature->first)
-        signature->first = scan->place_of[node];
     if (scan->asked->weights != NULL)
         signature->weight += scan->asked->weights[scan->place_of[node] - 1];
     return number;
@@ -381,11 +377,7 @@ static void describe(struct path_scan *scan, uint32_t target, struct memscope_al
 }
 
 static uint64_t rank_of(const struct path_scan *scan, const struct signature *signature) {
-    if (scan->asked->weights != NULL)
-        return signature->weight + 1;
-    if (scan->asked->ranked)
-        return signature->retained + 1;
-    return UINT32_MAX - (uint64_t)signature->first;
+    return (scan->asked->weights != NULL ? signature->weight : signature->retained) + 1;
 }
 
 static size_t take_largest(struct path_scan *scan, struct memscope_largest *largest, struct memscope_alike_paths *alike,

@@ -41,9 +41,8 @@ struct memscope_path_question {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     const uint32_t *nodes;
-    const uint64_t *weights; /* of the nodes, or NULL; those paths first whose ends weigh most */
+    const uint64_t *weights; /* of the nodes: those paths first whose ends weigh most; NULL: whose ends retain most */
     size_t node_count;
-    bool ranked;               /* those paths first whose ends retain most; else in the order of the nodes */
     memscope_name_edge *namer; /* NULL: as the graph has them */
     void *context;
 };
