@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/rails_server"
+require "json"
+require "tmpdir"
 
 # Wherever memory is called "in use", an upper bound of the garbage in it is given, and it holds: GC.start frees no more
 # than that. After a GC, the bound is close to nothing.
@@ -91,5 +94,50 @@ class GarbageTest < MemscopeTest
     assert_match(/Garbage was collected first, in/, read["collected"])
     assert_operator plain, :>, 20 * MEBIBYTE
     assert_in_delta collected, plain, collected / 5
+  end
+
+  # Rows as a database returns them, which become one large text: some 50 MB a request.
+  REPORT = <<~RUBY
+    class ReportsController < ActionController::Base
+      def index
+        rows = Array.new(80_000) do |number|
+          { id: number, name: "customer \#{number}", note: "x" * (number % 300), tags: [number.to_s, "paid"] }
+        end
+        render(plain: rows.map { |row| row.values.flatten.join(",") }.join("\n").bytesize.to_s)
+      end
+    end
+    App.routes.append { get "/report", to: "reports#index" }
+  RUBY
+
+  both_allocators "four reports of a rails application at once" do |preload|
+    skip_under_sanitizer
+    levers = preload ? %w[gc tcache purge] : %w[gc trim]
+    Dir.mktmpdir do |directory|
+      RailsServer.run(directory, REPORT, preload, threads: 4) do |server|
+        sizes = Array.new(4) { Thread.new { Integer(server.get("/report")) } }.map(&:value)
+        dry = purge(server, "--dry-run", *levers)
+        before = private_bytes(server)
+        purge(server, *levers)
+        lost = before - private_bytes(server)
+
+        assert_operator sizes.min, :>, 9_000_000
+        assert_operator lost, :>, 50 * MEBIBYTE
+        dry.predicted_private.minmax.each { |bound| assert_in_delta lost, bound, lost / 10, dry.to_s }
+      end
+    end
+  end
+
+  private
+
+  def purge(server, *arguments)
+    ran = server.memscope("purge", "--pid", server.pid.to_s, "--json", *arguments)
+
+    assert_predicate ran, :success?, ran
+    Memscope::Purge::Result.from_h(JSON.parse(ran.out))
+  end
+
+  # By the kernel.
+  def private_bytes(server)
+    File.read("/proc/#{server.pid}/smaps_rollup").scan(/^Private_\w+: +(\d+)/).flatten.sum(&:to_i) * 1024
   end
 end

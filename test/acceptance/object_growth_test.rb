@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require_relative "../support/puma_process"
-require_relative "../support/small_rails"
+require_relative "../support/rails_server"
 require "shellwords"
 require "tmpdir"
 
@@ -12,8 +11,7 @@ class ObjectGrowthTest < MemscopeTest
   parallelize_me!
 
   # What each request leaves in a cache of its class.
-  APPLICATION = <<~RUBY.freeze
-    #{SmallRails.source}
+  APPLICATION = <<~RUBY
     Listing = Struct.new(:title, :tags)
     class Catalog
       @listings = {}
@@ -28,24 +26,7 @@ class ObjectGrowthTest < MemscopeTest
       end
     end
     App.routes.append { get "/listings", to: "listings#index" }
-    App.initialize!
-    run App
   RUBY
-
-  # Puma with that application, which listens.
-  class Server < PumaProcess
-    def initialize(directory, preload)
-      @directory = directory
-      File.write(rackup = File.join(directory, "config.ru"), APPLICATION)
-      super(self.class.command("puma", "-b", "tcp://127.0.0.1:0", "-t", "1:2", rackup),
-            self.class.environment(preload, { "RAILS_ENV" => "production", "MEMSCOPE_LISTEN" => "1", **sockets }),
-            directory)
-    end
-
-    def sockets = { "MEMSCOPE_SOCKET_DIRECTORY" => File.join(@directory, "sockets") }
-
-    def get(path) = request(Net::HTTP::Get.new(path)).body
-  end
 
   def setup
     skip_under_sanitizer
@@ -54,7 +35,7 @@ class ObjectGrowthTest < MemscopeTest
 
   both_allocators "two_commands_lead_to_the_constant" do |preload|
     Dir.mktmpdir do |directory|
-      Server.run(directory, preload) do |server|
+      RailsServer.run(directory, APPLICATION, preload) do |server|
         assert_equal "1000", server.get("/listings?from=0&to=1000")
         before = File.join(directory, "before.json")
         memscope(server, "doctor", "--pid", server.pid.to_s, "--gc", "--json", "--output", before)
@@ -74,8 +55,7 @@ class ObjectGrowthTest < MemscopeTest
   private
 
   def memscope(server, *arguments)
-    executable = File.join(ChildProcess::ROOT, "exe", "memscope")
-    ran = ChildProcess.run_command(*ChildProcess.ruby, executable, *arguments, env: server.sockets)
+    ran = server.memscope(*arguments)
 
     assert_includes [0, 1, 2], ran.status.exitstatus, ran
     ran.out
