@@ -462,6 +462,18 @@ class DoctorSinceTest < DoctorTest
     end
   end
 
+  # 30 MiB of garbage before, 50 of it now: of the 40 MiB that objects own more, 20 are reachable.
+  def test_growth_of_objects_is_that_of_reachable_ones
+    before, now = [30, 50].map do |amount|
+      { objects: 1_000, bytes: mebibytes(amount), returned_bytes: 0, returned_max_bytes: mebibytes(amount) }
+    end
+    found = finding(later(earlier(garbage: before), malloc: Charts.glibc(arenas_in_use: 60), garbage: now),
+                    :object_growth)
+
+    assert_equal [:warning, mebibytes(20)], [found.severity, found.affected_bytes]
+    assert_equal [mebibytes(30), mebibytes(50)], found.evidence.values_at(:earlier_garbage_bytes, :garbage_bytes)
+  end
+
   def test_growth_of_objects_names_what_is_known_of_their_holder
     { { graph_at: 1_795_000_000_000, holder: "Cache @all → Hash", holder_bytes: mebibytes(40), held_class: "Order",
         held_count: 1_200 } =>

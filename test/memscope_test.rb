@@ -90,7 +90,7 @@ class MemscopeFacadeTest < MemscopeTest
 
   def test_odd_values_are_refused
     skip_under_sanitizer
-    keywords = { ledger: %i[deep shared objects strict gc], snapshot: %i[malloc], ruby_heap: %i[collect],
+    keywords = { ledger: %i[deep shared objects strict gc garbage], snapshot: %i[malloc], ruby_heap: %i[collect],
                  size_classes: %i[arena], doctor: %i[gc], purge: %i[arena dry_run settle gc],
                  tune: %i[arena dirty_decay_ms muzzy_decay_ms background_thread], listen: %i[path] }
 

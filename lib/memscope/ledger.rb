@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "allocator"
-require_relative "ruby_heap/garbage"
+require_relative "ruby_heap/blocks"
 
 module Memscope
   # Every resident page of the process, each in exactly one row: the row of its proven owner or, if it has none, the row
@@ -98,7 +98,7 @@ module Memscope
     # @return [Integer, nil] resident memory according to /proc/self/statm just after the scan
     field :statm_after_bytes, :bytes
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
-    #   true`
+    #   true` or `garbage: true`
     field :held_by_objects_bytes, :bytes
     # @return [Integer, nil] upper bound of the live slots and malloc memory in use that may be garbage, since the
     #   program may have let go of them after the last major GC. Small right after such a GC, otherwise all of them; nil
@@ -118,25 +118,44 @@ module Memscope
     private_constant :INFLATED, :LOCKED, :REFUSED
 
     # (see Memscope.ledger)
-    def self.read(deep: false, shared: false, objects: false, strict: false, gc: false)
-      { deep: deep, shared: shared, objects: objects, strict: strict, gc: gc }
+    def self.read(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false)
+      { deep: deep, shared: shared, objects: objects, strict: strict, gc: gc, garbage: garbage }
         .each { |name, value| check_switch(name, value) }
+      return survey(shared: shared, strict: strict, gc: gc).first if garbage
+
       of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
     end
 
-    # A deep ledger with `shared`, and with what objects hold according to a walk of the heap just before.
+    # A ledger with `garbage`; what objects own, as the same forked child has found it; and Ruby's heap, with its pins.
     #
     # @api private
-    # @param heap [RubyHeap::Blocks, RubyHeap] the latter read with `objects: true`: then what objects say they hold
-    # @param collected [Hash, nil] the body of a Collected: a GC that was run before the walk
-    # @return [Ledger]
-    def self.with_objects_of(heap, collected = nil)
-      of(collected) do
-        body = Native.ledger(true, true, :walked, false)
-        body[:reasons] = { **heap.reasons.slice(:held_by_objects_bytes), **body[:reasons] }
-        body.update(held_by_objects_bytes: heap.held_by_objects_bytes, garbage_max_bytes: heap.garbage_max_bytes)
+    # @return [Array(Ledger, RubyHeap::Blocks, RubyHeap)]
+    def self.survey(shared: true, strict: false, gc: false)
+      blocks = heap = nil
+      ledger = of(gc ? RubyHeap::Garbage.collect : nil) do
+        body = Native.object_blocks(nil, true, shared, strict)
+        scan, pins = %i[ledger ruby_heap].map { |name| body.delete(name) }
+        blocks = RubyHeap::Blocks.capture(body)
+        heap = pins ? RubyHeap.of(pins) : RubyHeap.bounded(objects: true)
+        scan.update(held_by(blocks.all ? blocks : heap, scan[:reasons]), garbage_max_bytes: blocks.garbage_max_bytes)
+        scan.update(cost: body[:cost], reasons: { **scan[:reasons], garbage: garbage_reason(blocks) }.compact)
       end
+      [ledger, blocks, heap]
     end
+
+    def self.held_by(heap, reasons)
+      { held_by_objects_bytes: heap.held_by_objects_bytes,
+        reasons: { **heap.reasons.slice(:held_by_objects_bytes), **reasons } }
+    end
+
+    # Why the rows are not split into reachable and garbage, or that more may be garbage.
+    def self.garbage_reason(blocks)
+      return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
+
+      names = blocks.unfollowed_names
+      "at least: garbage may own more blocks, which count as reachable (#{names})" if names
+    end
+    private_class_method :held_by, :garbage_reason
 
     def self.of(collected)
       unjudged = RubyHeap::Garbage.unjudged_bytes
@@ -236,10 +255,17 @@ module Memscope
       self
     end
 
+    # @return [Integer, nil] memory in the rows :garbage, which no reference reaches; nil without `garbage: true`, or
+    #   if it is unknown what is garbage
+    def garbage_bytes
+      parts = each_leaf.select { |row| row.id == :garbage }
+      parts.sum(&:bytes) unless parts.empty?
+    end
+
     # @return [Integer, nil] memory that Ruby accounts for: live slots and, with `objects: true`, memory that live
     #   objects hold through malloc; nil if Ruby's rows are not split
     def ruby_bytes
-      live = each_leaf.find { |row| row.id == :live_slots }&.bytes
+      live = rows.find { |row| row.id == :ruby_heap }&.children&.find { |row| row.id == :live_slots }&.bytes
       live && (live + (held_by_objects_bytes || 0))
     end
 

@@ -43,13 +43,12 @@ module Memscope
       # @api private
       def run(levers, **options) = Run.new(levers, **options).result
 
-      # Predicts what all levers would return, from readings already taken.
+      # Predicts what each lever would return by itself, from readings already taken.
       #
       # @api private
-      # @param ledger [Ledger] a deep one of this process
-      # @param heap [RubyHeap]
+      # @param evidence [Diagnosis::Evidence] of this process
       # @return [Result] of a dry run
-      def forecast(ledger, heap) = Run.new([], arena: nil, dry_run: true, settle: 0).forecast(ledger, heap)
+      def forecast(evidence) = Run.new([], arena: nil, dry_run: true, settle: 0).forecast(evidence)
 
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can

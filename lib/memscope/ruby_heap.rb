@@ -123,11 +123,13 @@ module Memscope
     # @return [RubyHeap]
     def self.bounded(objects: false, budget_us: BUDGET_US) = of(Native.ruby_heap(false, objects, budget_us))
 
+    # @api private
+    # @param body [Hash{Symbol => Object}] from the extension
+    # @return [RubyHeap]
     def self.of(body)
       body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
       capture(body)
     end
-    private_class_method :of
 
     # @api private
     # @param ruby [String] a version

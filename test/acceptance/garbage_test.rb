@@ -53,6 +53,76 @@ class GarbageTest < MemscopeTest
     end
   end
 
+  # Each part against GC.stat and malloc's own statistics, once a collection has freed what the child called garbage.
+  SPLIT = <<~RUBY
+    IN_USE = lambda do
+      totals = Memscope.snapshot(malloc: true)
+      next totals.glibc.values_at(:uordblks, :hblkhd).sum unless totals.jemalloc
+
+      totals.jemalloc[:allocated_bytes] - totals.jemalloc[:tcache_bytes]
+    end
+    LIVE = -> { Memscope.ruby_heap.live_slots }
+    PARTS = lambda do |ledger|
+      found = ledger.each_path.select { |_path, row, _above| %i[reachable garbage].include?(row.id) }
+      found.to_h { |path, row, above| [path, [row.bytes, above.last.bytes]] }
+    end
+    4.times { GC.start }
+    GC.disable
+    kept = Array.new(2_000) { "k" * 1_500 }
+    fresh = Memscope.ledger(garbage: true)
+    Thread.new { 30_000.times.map { |number| number.to_s * 300 } && nil }.join
+    before = Memscope.ledger(garbage: true, strict: true)
+    counts = [LIVE.call, IN_USE.call]
+    GC.enable
+    GC.start
+    freed = counts.zip([LIVE.call, IN_USE.call]).map { |then_, now| then_ - now }
+    puts JSON.generate(fresh: fresh.garbage_bytes, parts: PARTS.call(before), freed: freed, text: before.to_s,
+                       sum: before.each_leaf.sum(&:bytes) - before.rss_bytes, bytes: before.garbage_bytes,
+                       most: before.garbage_max_bytes, again: Memscope::Ledger.from_json(before.to_json) == before,
+                       reason: before.reasons[:garbage])
+  RUBY
+
+  both_allocators "a ledger splits what is in use into reachable and garbage" do |preload|
+    skip_under_sanitizer
+    read = child_json(SPLIT, requires: %w[json memscope], preload: preload)
+    garbage = read["parts"].select { |path, _bytes| path.end_with?("/garbage") }.transform_values(&:first)
+    slots = garbage.delete("ruby_heap/live_slots/garbage")
+    live, in_use = read["freed"]
+
+    assert_equal 0, read["sum"]
+    assert read["again"]
+    read["parts"].group_by { |path, _bytes| path[%r{.*/}] }.each_value do |parts|
+      assert_equal(parts[0][1][1], parts.sum { |_path, (bytes, _parent)| bytes })
+    end
+
+    assert_operator read["fresh"], :<, MEBIBYTE
+    assert_operator garbage.values.sum, :>, 30 * MEBIBYTE
+    assert_in_delta in_use, garbage.values.sum, in_use / 50
+    assert_in_delta 40 * live, slots, 40 * live / 50 if RUBY_VERSION < "3.2" # one slot size
+
+    assert_equal garbage.values.sum + slots, read["bytes"]
+    assert_operator read["most"], :>=, read["bytes"]
+    assert_match(/ MiB of live slots and of malloc memory in use is garbage, and up to /, read["text"].gsub(/\s+/, " "))
+    assert_match(/\Aat least: garbage may own more blocks, which count as reachable \(/, read["reason"])
+  end
+
+  # Where nobody can tell what is garbage, the rows are as without the option, and a reason says why.
+  def test_rows_are_not_split_where_garbage_is_unknown
+    read = child_json(<<~RUBY, requires: %w[json memscope])
+      Warning[:experimental] = false
+      ractor = Ractor.new { Ractor.receive }
+      ledger = Memscope.ledger(garbage: true)
+      puts JSON.generate(ids: ledger.each_leaf.map(&:id), garbage: ledger.garbage_bytes, reason: ledger.reasons[:garbage],
+                         sum: ledger.each_leaf.sum(&:bytes) - ledger.rss_bytes)
+      ractor.send(1)
+    RUBY
+
+    refute_includes read["ids"], "garbage"
+    assert_includes read["ids"], "in_use"
+    assert_equal [nil, 0], read.values_at("garbage", "sum")
+    assert_match(/other Ractors are alive/, read["reason"])
+  end
+
   # A worker shares its heap with its master until a GC writes to it. Shared pages that are returned do not count.
   def test_what_a_collection_unshares
     skip_under_sanitizer

@@ -31,7 +31,7 @@ class ServerTest < MemscopeTest
     assert_equal 'Memscope.ledger: deep: given "yes", allowed: true, false', error.message
     error = assert_raises(ArgumentError) { client(process).call(:ledger, depth: 1) }
 
-    assert_equal 'ledger: an option: given "depth", allowed: deep, shared, objects, strict, gc', error.message
+    assert_equal 'ledger: an option: given "depth", allowed: deep, shared, objects, strict, gc, garbage', error.message
     error = assert_raises(ArgumentError) { client(process).call(:purge, levers: ["rm"]) }
 
     assert_match(/\Apurge: a lever: given "rm", allowed: gc, compact/, error.message)

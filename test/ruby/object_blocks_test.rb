@@ -34,7 +34,7 @@ class ObjectBlocksTest < MemscopeTest
     }
     # An object is in an old Array before it is asked for: new ones may lie in Ruby's own transient heap.
     def grown(make) = Array.new(COUNT) { make.call }.tap { 4.times { GC.start } }
-    def owned(objects) = Memscope.const_get(:Native).object_blocks(objects)[:garbage]
+    def owned(objects) = Memscope.const_get(:Native).object_blocks(objects, false, false, false)[:garbage]
   RUBY
 
   # Bytes that malloc keeps for so many asked for: glibc's chunk, jemalloc's size class.
@@ -90,7 +90,7 @@ class ObjectBlocksTest < MemscopeTest
     found = child_json(<<~RUBY)
       #{KINDS}
       bindings = Array.new(COUNT) { |index| binding }
-      answer = Memscope.const_get(:Native).object_blocks([bindings])
+      answer = Memscope.const_get(:Native).object_blocks([bindings], false, false, false)
       puts JSON.generate([answer[:garbage], answer[:unfollowed].to_h { |kind| kind.values_at(:name, :garbage) }])
     RUBY
 

@@ -319,20 +319,36 @@ class WebApplicationTest < WebCase
     assert_equal malloc.detail[:trimmable_bytes], trim&.predicted_bytes
   end
 
-  # Also where :compact can run, whose forecast is by the heap: a large one is walked in a forked child, once.
-  def test_the_overview_walks_the_heap_once
-    levers, walks = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+  # Also where :compact can run, whose forecast is by the heap: one ledger and one child serve all of it. The levers
+  # are by themselves, as their buttons are: gc as a dry run has it, trim without the garbage.
+  both_allocators "the overview forks once" do |preload|
+    skip_under_sanitizer
+    script = <<~RUBY
       Memscope::Web
-      walks = 0
+      GC.start
+      GC.disable
+      Thread.new { 10_000.times.map { |number| number.to_s * 500 } && nil }.join
+      walks = Hash.new(0)
       Memscope::Purge::Compaction.define_singleton_method(:missing) { nil }
-      TracePoint.new(:c_call) { |call| walks += 1 if call.method_id == :ruby_heap }.enable do
-        diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
-        puts JSON.generate([diagnosed.forecast.levers.map(&:name), walks])
+      names = %i[object_blocks ruby_heap ledger]
+      readings = Memscope::Web::Readings.new
+      TracePoint.new(:c_call) { |call| walks[call.method_id] += 1 if names.include?(call.method_id) }.enable do
+        readings.fetch(:diagnosis_with_forecast)
       end
+      diagnosed = readings.fetch(:diagnosis_with_forecast)
+      page = Memscope::Web::Pages::OfDiagnosis.allocate.tap { |one| one.instance_variable_set(:@diagnosed, diagnosed) }
+      puts JSON.generate([diagnosed.forecast.levers.map(&:to_h), page.returnable,
+                          Memscope.purge(:gc, dry_run: true).levers.first.to_h, walks])
     RUBY
+    levers, returnable, dry_run, walks =
+      child_json(script, requires: %w[json memscope], bundler: true, preload: preload)
+    gc = levers.find { |lever| lever["name"] == "gc" }
+    others = levers.reject { |lever| lever["name"] == "gc" }
 
-    assert_includes levers, "compact"
-    assert_equal 1, walks
+    assert_equal({ "object_blocks" => 1 }, walks)
+    assert_includes levers.map { |lever| lever["name"] }, "compact"
+    %w[predicted_bytes predicted_max_bytes].each { |bound| assert_in_delta dry_run[bound], gc[bound], 1 << 20 }
+    assert_operator returnable.last, :>, (15 << 20) + others.sum { |lever| lever["predicted_max_bytes"].to_i }
   end
 
   # A badge and a sentence for each verdict without problems, the same sentence as in the text.

@@ -72,7 +72,7 @@ static VALUE cost_hash(const struct memscope_ledger_call *call) {
     return memscope_cost("T2", call->wall_ns, call->gvl_ns, call->ledger.scratch_bytes + call->listing.scratch.used);
 }
 
-static VALUE ledger_body(const struct memscope_ledger_call *call) {
+VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {
     const struct memscope_ledger *ledger = &call->ledger;
     bool read = call->status == MEMSCOPE_OK;
     bool statm = read && ledger->statm_status == MEMSCOPE_OK;
@@ -113,7 +113,7 @@ static VALUE read_ledger(VALUE argument) {
     struct memscope_ledger_call *call = (struct memscope_ledger_call *)argument;
 
     perform(call);
-    return ledger_body(call);
+    return memscope_ledger_body(call);
 }
 
 static VALUE close_ledger(VALUE argument) {

@@ -32,6 +32,9 @@ struct memscope_ledger_call {
 /* The allocator whose regions a ledger looks for: one that has proved to serve malloc. */
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
 
+/* The body of a Ledger, without its allocator. */
+VALUE memscope_ledger_body(const struct memscope_ledger_call *call);
+
 /* The rows of a Ledger, in the form of Ledger#to_h. */
 VALUE memscope_ledger_rows(const struct memscope_ledger_call *call);
 

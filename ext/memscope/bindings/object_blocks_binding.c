@@ -1,9 +1,11 @@
 /*
  * Memscope::Native.object_blocks: what objects own through malloc, which of them are garbage, and what the process
- * returns when that is freed. The ledger is read without the GVL; the objects are marked and walked in a forked child.
+ * returns when that is freed; and on request the ledger that this is read with, split into reachable and garbage, and
+ * what pins the objects. The ledger is read without the GVL; the objects are marked and walked in one forked child.
  */
 #include "bindings/child_wait.h"
 #include "bindings/ledger_binding.h"
+#include "bindings/ruby_heap_binding.h"
 
 #include "init.h"
 #include "ruby/block_walk.h"
@@ -16,7 +18,14 @@
 /* The child's work: marking, and a look at each block. */
 #define NS_OF_A_SLOT 250
 
+/* What the child sends. */
+struct blocks_answer {
+    struct memscope_block_walk blocks;
+    struct memscope_heap_walk pins;
+};
+
 struct blocks_call {
+    bool whole; /* a ledger and pins are wanted too */
     struct memscope_ledger_call ledger;
     struct memscope_malloc_blocks blocks;
     enum memscope_status status;
@@ -27,7 +36,8 @@ struct blocks_call {
     struct memscope_marking marking; /* marks what is not garbage; if planted, what is */
     struct memscope_scratch marks;
     struct memscope_forked_child child;
-    struct memscope_block_walk found;
+    struct blocks_answer found;
+    uint64_t fork_ns; /* for how long the fork is predicted to stop Ruby */
     uint64_t without_gvl_ns;
 };
 
@@ -53,20 +63,31 @@ static void read_ledger(void *argument) {
     struct blocks_call *call = argument;
 
     memscope_fork_room_read(call->ledger.listing.slots * NS_OF_A_SLOT, &call->room);
-    call->status = memscope_ledger_read(&call->ledger.request, &call->ledger.ledger);
+    call->fork_ns = memscope_fork_predicted_ns();
+    call->ledger.status = memscope_ledger_read(&call->ledger.request, &call->ledger.ledger);
+    call->status = call->ledger.status;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
 }
 
 static void read_malloc(struct blocks_call *call) {
     struct memscope_ledger_call *ledger = &call->ledger;
+    uint64_t start = memscope_now_ns(), without_gvl_ns = 0;
 
+    ledger->other_ractors = memscope_other_ractors();
     memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     memscope_ruby_layout(&ledger->listing, &ledger->layout);
     memscope_images_read(&ledger->listing.scratch, &ledger->images);
-    ledger->request = (struct memscope_ledger_request){
-        .malloc = memscope_ledger_malloc_kind(), .ruby = &ledger->layout, .images = &ledger->images};
-    call->without_gvl_ns += memscope_without_gvl(read_ledger, call);
+    ledger->request.malloc = memscope_ledger_malloc_kind();
+    ledger->request.ruby = &ledger->layout;
+    ledger->request.images = &ledger->images;
+    if (ledger->strict)
+        read_ledger(call);
+    else
+        without_gvl_ns = memscope_without_gvl(read_ledger, call);
+    ledger->wall_ns = memscope_now_ns() - start;
+    ledger->gvl_ns = ledger->wall_ns - without_gvl_ns;
+    call->without_gvl_ns += without_gvl_ns;
 }
 
 static void close_malloc(struct blocks_call *call) {
@@ -74,7 +95,8 @@ static void close_malloc(struct blocks_call *call) {
     memscope_heap_listing_close(&call->ledger.listing);
     memscope_ledger_close(&call->ledger.ledger);
     memset(&call->blocks, 0, sizeof call->blocks);
-    memset(&call->ledger, 0, sizeof call->ledger);
+    memset(&call->ledger.listing, 0, sizeof call->ledger.listing);
+    memset(&call->ledger.ledger, 0, sizeof call->ledger.ledger);
 }
 
 static bool finish_gc(struct blocks_call *call) {
@@ -105,7 +127,9 @@ static bool work(void *argument, int answer) {
     if (memscope_scratch_open(&scratch) != MEMSCOPE_OK ||
         (!call->planted && memscope_marking_make(&call->marking, &call->listing, &scratch) != MEMSCOPE_OK))
         return false;
-    memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call, &call->found);
+    memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call, &call->found.blocks);
+    if (call->whole)
+        memscope_heap_walk(&call->listing, &scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
     return memscope_forked_child_answer(answer, &call->found, sizeof call->found);
 }
 
@@ -192,7 +216,7 @@ static VALUE unfollowed_list(const struct memscope_block_walk *walk) {
 }
 
 static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call) {
-    const struct memscope_block_walk *walk = &call->found;
+    const struct memscope_block_walk *walk = &call->found.blocks;
     bool known = walk->status == MEMSCOPE_OK;
     uint64_t in_use = walk->returned.in_use_bytes;
 
@@ -211,6 +235,17 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
         memscope_hash_set(reasons, "in_all", memscope_status_reason(walk->status));
 }
 
+/* Adds the bodies of a Ledger and, if there is an answer, of a RubyHeap. */
+static void set_whole(VALUE hash, struct blocks_call *call, bool answered) {
+    struct memscope_walk_child walked = {&call->listing, MEMSCOPE_WALK_PINS, call->child, call->found.pins};
+
+    if (answered)
+        memscope_ledger_split_garbage(&call->ledger.ledger, call->found.blocks.garbage_of_rows);
+    memscope_hash_set(hash, "ledger", memscope_ledger_body(&call->ledger));
+    memscope_hash_set(hash, "ruby_heap",
+                      answered ? memscope_heap_body(&walked, call->fork_ns, call->finished_gc) : Qnil);
+}
+
 struct arguments {
     struct blocks_call *call;
     VALUE planted;
@@ -225,6 +260,8 @@ static VALUE read_blocks(VALUE argument) {
     prepare(call);
     why = call->status == MEMSCOPE_OK ? walk(call, arguments->planted) : memscope_status_reason(call->status);
     wall_ns = memscope_now_ns() - start;
+    if (call->whole)
+        set_whole(hash, call, NIL_P(why));
     if (NIL_P(why))
         set_answer(hash, reasons, call);
     else
@@ -248,9 +285,18 @@ static VALUE close_blocks(VALUE argument) {
     return Qnil;
 }
 
-/* planted: an Array that counts as garbage, with what is in it and in Arrays in it; nil: what no root reaches. */
-static VALUE native_object_blocks(VALUE self, VALUE planted) {
-    struct blocks_call call = {0};
+/*
+ * planted: an Array that counts as garbage, with what is in it and in Arrays in it; nil: what no root reaches. whole:
+ * add a deep ledger, and the heap's pins. shared and strict as for a ledger.
+ */
+static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE whole, VALUE shared, VALUE strict) {
+    struct blocks_call call = {
+        .whole = RTEST(whole),
+        .ledger = {.strict = RTEST(strict),
+                   .objects = RTEST(whole),
+                   .walked_before = true,
+                   .request = {.deep = RTEST(whole) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC,
+                               .shared = RTEST(shared)}}};
     struct arguments arguments = {&call, planted};
 
     memscope_object_blocks_learn();
@@ -258,5 +304,5 @@ static VALUE native_object_blocks(VALUE self, VALUE planted) {
 }
 
 void Init_memscope_object_blocks(void) {
-    rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 1);
+    rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 4);
 }

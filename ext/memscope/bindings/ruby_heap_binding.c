@@ -1,3 +1,5 @@
+#include "bindings/ruby_heap_binding.h"
+
 #include "bindings/child_wait.h"
 #include "bindings/held_memory_reason.h"
 
@@ -251,6 +253,31 @@ static void set_walk(VALUE hash, const struct heap_scan *scan) {
         memscope_hash_set(hash, "held_by_objects_bytes", scan->walk.held.known ? ULL2NUM(scan->walk.held.bytes) : Qnil);
 }
 
+static VALUE heap_body(const struct heap_scan *scan, VALUE gc_state) {
+    VALUE hash = rb_hash_new();
+
+    set_heap(hash, scan);
+    set_collector(hash, scan, gc_state);
+    set_walk(hash, scan);
+    memscope_hash_set(hash, "reasons", reasons_hash(scan));
+    return hash;
+}
+
+VALUE memscope_heap_body(const struct memscope_walk_child *child, uint64_t fork_ns, bool finished_gc) {
+    struct heap_scan scan = {.listing = *child->listing,
+                             .child = *child,
+                             .walk = child->found,
+                             .walked_in = IN_CHILD,
+                             .finished_gc = finished_gc,
+                             .subjects = child->subjects,
+                             .fork_ns = fork_ns};
+    VALUE hash = heap_body(&scan, rb_gc_latest_gc_info(memscope_symbol("state")));
+
+    memscope_heap_walk_took(&scan.walk, scan.subjects);
+    memscope_hash_set(hash, "cost", memscope_cost("T2", scan.walk.spent_ns, 0, scan.walk.scratch_bytes));
+    return hash;
+}
+
 static VALUE read_heap(VALUE argument) {
     struct heap_scan *scan = (struct heap_scan *)argument;
     VALUE hash, gc_state = rb_gc_latest_gc_info(memscope_symbol("state"));
@@ -262,11 +289,7 @@ static VALUE read_heap(VALUE argument) {
     collect_or_finish(scan);
     scan->other_ractors = memscope_other_ractors(); /* now: no other thread runs from here to the end of the walk */
     walk(scan);
-    hash = rb_hash_new();
-    set_heap(hash, scan);
-    set_collector(hash, scan, gc_state);
-    set_walk(hash, scan);
-    memscope_hash_set(hash, "reasons", reasons_hash(scan));
+    hash = heap_body(scan, gc_state);
     wall_ns = memscope_now_ns() - scan->start_ns;
     memscope_hash_set(
         hash, "cost",

@@ -129,6 +129,16 @@ static void add_page(struct pass *pass, const struct memscope_heap_page *page, s
     heap->returned.private_most += fate.maybe ? bytes.private_most : 0;
 }
 
+/* A page that is only partly resident counts in proportion, as in the ledger's row. */
+static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page *page, uint64_t bytes) {
+    uint64_t whole = pass->listing->page_bytes, resident;
+
+    if (bytes == 0)
+        return;
+    resident = memscope_residency_between(&pass->blocks->ledger->residency, page->start, page->start + whole);
+    pass->walk->garbage_of_rows[MEMSCOPE_ROW_live_slots] += resident < whole ? bytes * resident / whole : bytes;
+}
+
 /*
  * Adds a page's description (struct heap_page), a malloc block that is freed with the page. It lies among the blocks of
  * objects that were made after the page, where it would keep a page of malloc's.
@@ -179,6 +189,7 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
         const struct memscope_heap_page *page = &pass->listing->pages[index];
         uintptr_t slot = page->start + page->slots_offset;
         struct memscope_page_fate fate;
+        uint64_t garbage = pass->walk->garbage.slot_bytes;
         uint32_t kept = 0;
 
         for (uint32_t left = page->slot_count; left > 0; left--, number++, slot += page->slot_bytes) {
@@ -190,6 +201,7 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
                 walk_object(pass, (VALUE)slot, page->slot_bytes);
         }
         fate = memscope_sweep_page(&sweep, page->slot_bytes, page->slot_count, page->slot_count - kept);
+        add_garbage_slots(pass, page, pass->walk->garbage.slot_bytes - garbage);
         add_description(pass, page, fate);
         if (kept == 0)
             add_page(pass, page, fate);
@@ -206,6 +218,8 @@ void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct me
     memscope_heap_held_open(&pass.asking, &walk->said);
     walk_pages(&pass, is_garbage, data);
     memscope_heap_held_close(&pass.asking);
+    for (int row = 0; row < MEMSCOPE_ROW_COUNT; row++)
+        walk->garbage_of_rows[row] += blocks->garbage[row];
     walk->private_known = blocks->private_status == MEMSCOPE_OK;
     walk->status = memscope_malloc_blocks_returned(blocks, &walk->returned);
     allow_for_descriptions(&pass);

@@ -42,7 +42,8 @@ struct memscope_block_walk {
     enum memscope_status status; /* of `returned` */
     bool private_known;          /* whether it is known which pages no other process maps */
     struct memscope_owned_bytes all, garbage;
-    struct memscope_held_memory said; /* by unfollowed objects; and which types were left out */
+    uint64_t garbage_of_rows[MEMSCOPE_ROW_COUNT]; /* as memscope_ledger_split_garbage takes them */
+    struct memscope_held_memory said;             /* by unfollowed objects; and which types were left out */
     struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last sums up types without a row */
     size_t unfollowed_count;
     struct memscope_emptied_pages heap;

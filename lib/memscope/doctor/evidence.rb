@@ -4,7 +4,6 @@ require_relative "../ledger"
 require_relative "../snapshot"
 require_relative "../arenas"
 require_relative "../ruby_heap"
-require_relative "../ruby_heap/blocks"
 require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
@@ -17,7 +16,7 @@ module Memscope
   class Diagnosis < Reading
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @return [Ledger] with `deep: true, shared: true, objects: true`
+      # @return [Ledger] with `shared: true, garbage: true`
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false
@@ -62,25 +61,18 @@ module Memscope
         Diagnosis.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
-        heap, ledger, garbage = of_objects(gc)
+        ledger, blocks, heap = Ledger.survey(gc: gc)
         snapshot = Snapshot.read
         arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
         cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
-        capture({ **parts, **changes(worker), garbage: garbage, total_cost: cost,
+        capture({ **parts, **changes(worker), garbage: Garbage.of(blocks), total_cost: cost,
                                               arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
       def self.changes(worker) = { growth: Growth.of(worker), objects: Objects.kept }
-
-      def self.of_objects(gc)
-        collected = RubyHeap::Garbage.collect if gc
-        blocks = RubyHeap::Blocks.read
-        heap = RubyHeap.bounded(objects: blocks.all.nil?)
-        [heap, Ledger.with_objects_of(blocks.all ? blocks : heap, collected), Garbage.of(blocks)]
-      end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
 
@@ -95,7 +87,7 @@ module Memscope
       def self.total_cost(readings, wall_us)
         { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
       end
-      private_class_method :changes, :of_objects, :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :changes, :of_jemalloc, :second_snapshot, :total_cost
 
       # @api private
       # @return [Array<Reading>] those whose costs add up: a Fragmentation's cost already includes the RubyHeap's

@@ -306,9 +306,26 @@ module Memscope
         before && now && [now - before, 0].max
       end
 
-      # @return [Integer, nil] bytes by which Ruby's objects have grown, even if everything that may be garbage is
-      #   garbage
-      def kept_growth_bytes = garbage_max_bytes && (growth_of(&:ruby_bytes) - garbage_max_bytes)
+      # @return [Array<Integer, nil>] bytes of Ruby's objects in the earlier diagnosis and in this one; without their
+      #   garbage, if both know it
+      def object_bytes
+        both = [earlier, self]
+        known = both.all?(&:garbage)
+        both.map { |figures| figures.ruby_bytes&.-(known ? figures.garbage.bytes : 0) }
+      end
+
+      # @return [Integer, nil] bytes by which Ruby's objects have grown; 0 if they shrank
+      def object_growth_bytes
+        before, now = object_bytes
+        before && now && [now - before, 0].max
+      end
+
+      # @return [Integer, nil] the same, even if everything that may be garbage is garbage
+      def kept_growth_bytes
+        return object_growth_bytes if garbage && earlier.garbage
+
+        garbage_max_bytes && (object_growth_bytes - garbage_max_bytes)
+      end
 
       # @return [Float] time since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../arenas"
-require_relative "../ruby_heap/blocks"
 require_relative "../ruby_heap/compaction_forecast"
 
 module Memscope
@@ -11,6 +10,7 @@ module Memscope
     # A full GC, and the levers whose forecast depends on what it frees before them.
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
+    KEPT = "it is unknown which freed blocks stay in a thread's cache, and where Ruby's sweep begins"
     UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
@@ -39,6 +39,15 @@ module Memscope
           end
         end
 
+        # @param returned [Array<Range, nil>, nil] what a full GC returns, and the part that no other process shares
+        # @param ledger [Ledger] with `garbage`: says why that is unknown
+        # @return [Forecast] of a full GC
+        def of_collection(returned, ledger)
+          return new(nil, nil, ledger.reasons.fetch(:garbage, FOUND_BY_DRY_RUN)) unless returned
+
+          new(*returned, (KEPT if returned.first.size > 1))
+        end
+
         # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
         # @return [Forecast, nil] of a full GC, or of what returns malloc's memory after it; nil for other levers
         def of_garbage(lever, arena, blocks)
@@ -53,11 +62,9 @@ module Memscope
         private
 
         def unfollowed(blocks)
-          kinds = blocks.unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }
-          kept = "it is unknown which freed blocks stay in a thread's cache, and where Ruby's sweep begins"
-          return kept if kinds.empty?
+          return KEPT unless blocks.unfollowed_names
 
-          "#{kept}; and what garbage of C extensions owns besides its data is not known (#{kinds.join(', ')})"
+          "#{KEPT}; and what garbage of C extensions owns besides its data is not known (#{blocks.unfollowed_names})"
         end
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
@@ -131,6 +138,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :OF_GARBAGE, :FOUND_BY_DRY_RUN
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :KEPT, :FOUND_BY_DRY_RUN
   end
 end

@@ -41,27 +41,33 @@ module Memscope
         Result.capture(body(settled, took))
       end
 
-      # @param ledger [Ledger] deep if :trim is one of the levers
-      # @param heap [RubyHeap]
-      # @return [Result] of a dry run, predicted from these readings
-      def forecast(ledger, heap)
+      # @param evidence [Diagnosis::Evidence]
+      # @return [Result] of a dry run, predicted from these readings: of each lever by itself
+      def forecast(evidence)
         start = Cost.now
-        @ledgers << ledger
-        @done = @levers.map { |name| lever(name, Forecast.of(name, @arena, ledger, heap: heap, collect: false)) }
+        @ledgers << evidence.ledger
+        @done = @levers.map do |name|
+          gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
+          lever(name, gc || Forecast.of(name, @arena, evidence.ledger, heap: evidence.ruby_heap, collect: false))
+        end
         Result.capture(body(nil, Cost.now - start))
       end
 
       private
 
       def predict
-        # The garbage is looked for once a collection has ended, which it finishes: both come before the ledger.
-        ledger = read(@levers, gc: true) if @collect
-        @blocks = RubyHeap::Blocks.read if @levers.include?(:gc)
-        ledger ||= read(@levers)
+        ledger, heap = @levers.include?(:gc) ? survey : [read(@levers, gc: @collect), nil]
         @levers.map do |name|
           lever(name, Forecast.of_garbage(name, @arena, @blocks) ||
-                      Forecast.of(name, @arena, ledger, collect: @collect))
+                      Forecast.of(name, @arena, ledger, collect: @collect, heap: heap))
         end
+      end
+
+      # Right after a collection, a heap that was read with it says more than one that may hold garbage.
+      def survey
+        ledger, @blocks, heap = Ledger.survey(gc: @collect)
+        @ledgers << ledger
+        [ledger, (heap unless @collect)]
       end
 
       def run_all

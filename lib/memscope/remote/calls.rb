@@ -27,7 +27,7 @@ module Memscope
       rss: Call.new(nil, []),
       allocator: Call.new(:Allocator, []),
       snapshot: Call.new(:Snapshot, %w[malloc]),
-      ledger: Call.new(:Ledger, %w[deep shared objects strict gc]),
+      ledger: Call.new(:Ledger, %w[deep shared objects strict gc garbage]),
       arenas: Call.new(:Arenas, []),
       size_classes: Call.new(:SizeClasses, %w[arena]),
       fragmentation: Call.new(:Fragmentation, []),
@@ -166,8 +166,7 @@ module Memscope
       # What the pages show about another process: the forecast is based on the diagnosis's own readings.
       def diagnosis_with_forecast
         diagnosis = Memscope.doctor
-        forecast = Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap)
-        { diagnosis: diagnosis.to_h, forecast: forecast.to_h }
+        { diagnosis: diagnosis.to_h, forecast: Purge.forecast(diagnosis.evidence).to_h }
       end
 
       # Into this process's own view of the file system, which the client cannot know.

@@ -127,10 +127,15 @@ module Memscope
       def garbage
         collected = self.class.of_collection(@reading.collected) if @reading.collected
         first = "; gc: true (--gc) collects it first" unless collected
-        most = @reading.garbage_max_bytes
-        bound = most && mebibytes(most) != "0.0" && "Up to #{size(most)} of live slots and of malloc memory in " \
-                                                    "use may be garbage#{first}."
-        [collected, bound].select(&:itself).map { |text| @page.wrapped(text) }
+        [collected, garbage_bound(first)].compact.map { |text| @page.wrapped(text) }
+      end
+
+      def garbage_bound(first)
+        known, most = [@reading.garbage_bytes, @reading.garbage_max_bytes].map { |bytes| bytes if bytes&.positive? }
+        of = "of live slots and of malloc memory in use"
+        return "#{size(known)} #{of} is garbage, and up to #{size([most.to_i, known].max)} may be#{first}." if known
+
+        "Up to #{size(most)} #{of} may be garbage#{first}." if most && mebibytes(most) != "0.0"
       end
 
       def checks

@@ -89,7 +89,7 @@ module Memscope
       field :pause_us, :count
 
       # @return [Blocks]
-      def self.read = capture(Native.object_blocks(nil))
+      def self.read = capture(Native.object_blocks(nil, false, false, false))
 
       # @return [Array<Range, nil>] what a full GC returns, and the part of it that no other process shares; nil if that
       #   is unknown
@@ -131,6 +131,11 @@ module Memscope
 
       # @return [Array<Unfollowed>] those with garbage, most first
       def unfollowed_garbage = unfollowed.to_a.select { |kind| kind.garbage.positive? }.sort_by { |kind| -kind.garbage }
+
+      # @return [String, nil] the most frequent of unfollowed_garbage; nil if there is none
+      def unfollowed_names
+        unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }.join(", ") if unfollowed_garbage.any?
+      end
 
       # Unfollowed objects of Ruby itself report what they hold.
       OWN_KINDS = %w[class code io].freeze

@@ -34,7 +34,7 @@ module Memscope
         # @return [Diagnosed] of this process
         def self.read
           diagnosis = Memscope.doctor
-          new(diagnosis, Purge.forecast(diagnosis.evidence.ledger, diagnosis.evidence.ruby_heap))
+          new(diagnosis, Purge.forecast(diagnosis.evidence))
         end
 
         # @param answer [Hash] of the call :diagnosis_with_forecast in another process

@@ -43,8 +43,13 @@ static void test_rows_of_each_allocator(void) {
     EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_GLIBC) == 3 && count_applying(&glibc, MEMSCOPE_ROWS_OF_CHUNKS) == 0);
     glibc.walked_chunks = true;
     EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_CHUNKS) == 11);
+    EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_MARKED) == 0);
+    glibc.marked = true;
+    EXPECT(count_applying(&glibc, MEMSCOPE_ROWS_OF_MARKED) == 8);
     jemalloc = ledger_of(MEMSCOPE_LEDGER_MALLOC_JEMALLOC, &ruby_33);
+    jemalloc.marked = true;
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_JEMALLOC) == 9);
+    EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_MARKED) == 4);
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_GLIBC) == 0);
     jemalloc.jemalloc_status = MEMSCOPE_UNSUPPORTED; /* without statistics */
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_JEMALLOC) == 0);

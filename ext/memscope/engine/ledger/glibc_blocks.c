@@ -21,7 +21,7 @@
 size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, uintptr_t address) {
     uintptr_t chunk = address - HEADER, size;
 
-    if (region->is_chunk)
+    if (region->row == MEMSCOPE_ROW_mmapped_in_use)
         return chunk == region->start ? region->end - region->start : 0;
     if (chunk < region->start)
         return 0;
@@ -142,7 +142,7 @@ static void add_mapped_chunks(struct forecast *forecast) {
     for (size_t index = 0; index < blocks->region_count; index++) {
         const struct memscope_malloc_region *region = &blocks->regions[index];
 
-        if (!region->is_chunk)
+        if (region->row != MEMSCOPE_ROW_mmapped_in_use)
             continue;
         forecast->returned->in_use_bytes += region->end - region->start;
         if (!memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, region->start + HEADER)))

@@ -70,6 +70,7 @@ struct memscope_ledger {
     struct memscope_glibc_regions glibc;
     struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found; pieces count to main_heap */
     bool walked_chunks;
+    bool marked;                             /* memscope_ledger_split_garbage was called */
     enum memscope_status trim_shared_status; /* OK: the totals' trimmable_shared_bytes are known */
     uint64_t locked_bytes;                   /* malloc's resident bytes in locked mappings */
     enum memscope_status return_status;      /* OK: madvise returns pages that are not locked (returnable.h) */
@@ -97,6 +98,12 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
                                           struct memscope_ledger *ledger);
 void memscope_ledger_close(struct memscope_ledger *ledger);
 
+/*
+ * Splits live slots and the rows of malloc's blocks in use into reachable and garbage. garbage: the garbage's bytes, by
+ * the row to split, counted as the ledger counts that row. Blocks of no object count as reachable.
+ */
+void memscope_ledger_split_garbage(struct memscope_ledger *ledger, const uint64_t garbage[MEMSCOPE_ROW_COUNT]);
+
 /* The bytes of a row and of everything under it. */
 int64_t memscope_ledger_row_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
 uint64_t memscope_ledger_row_shared_bytes(const struct memscope_ledger *ledger, enum memscope_row row);
@@ -111,6 +118,7 @@ enum memscope_row_kind {
     MEMSCOPE_ROWS_OF_SHAPE_TABLES,
     MEMSCOPE_ROWS_OF_CHUNKS,
     MEMSCOPE_ROWS_OF_JEMALLOC,
+    MEMSCOPE_ROWS_OF_MARKED,
 };
 
 struct memscope_row_definition {

@@ -24,13 +24,15 @@ bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum mems
         return ledger->walked_chunks;
     case MEMSCOPE_ROWS_OF_JEMALLOC:
         return ledger->jemalloc_status == MEMSCOPE_OK;
+    case MEMSCOPE_ROWS_OF_MARKED:
+        return ledger->marked && memscope_ledger_row_applies(ledger, memscope_row_definitions[row].parent);
     }
     return false;
 }
 
 bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row) {
     return ledger->shared_status == MEMSCOPE_OK && kind_of(row) != MEMSCOPE_ROWS_OF_CHUNKS &&
-           kind_of(row) != MEMSCOPE_ROWS_OF_JEMALLOC;
+           kind_of(row) != MEMSCOPE_ROWS_OF_JEMALLOC && kind_of(row) != MEMSCOPE_ROWS_OF_MARKED;
 }
 
 const struct memscope_chunk_sum *memscope_ledger_row_chunks(const struct memscope_ledger *ledger,

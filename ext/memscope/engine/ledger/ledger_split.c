@@ -137,3 +137,27 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     ledger->bytes[MEMSCOPE_ROW_mmapped] = 0;
     ledger->walked_chunks = true;
 }
+
+/* ---- garbage --------------------------------------------------------------------------------------------------- */
+
+/* Other threads run between the ledger's scan and the marking, so there may be more garbage than the row has. */
+void memscope_ledger_split_garbage(struct memscope_ledger *ledger, const uint64_t garbage[MEMSCOPE_ROW_COUNT]) {
+    static const struct {
+        enum memscope_row all, reachable, garbage;
+    } splits[] = {
+        {MEMSCOPE_ROW_live_slots, MEMSCOPE_ROW_live_slots_reachable, MEMSCOPE_ROW_live_slots_garbage},
+        {MEMSCOPE_ROW_main_heap_in_use, MEMSCOPE_ROW_main_heap_reachable, MEMSCOPE_ROW_main_heap_garbage},
+        {MEMSCOPE_ROW_arenas_in_use, MEMSCOPE_ROW_arenas_reachable, MEMSCOPE_ROW_arenas_garbage},
+        {MEMSCOPE_ROW_mmapped_in_use, MEMSCOPE_ROW_mmapped_reachable, MEMSCOPE_ROW_mmapped_garbage},
+        {MEMSCOPE_ROW_in_use, MEMSCOPE_ROW_in_use_reachable, MEMSCOPE_ROW_in_use_garbage},
+    };
+
+    for (size_t index = 0; index < sizeof splits / sizeof splits[0]; index++) {
+        int64_t *rest = &ledger->bytes[splits[index].all];
+
+        move(garbage[splits[index].all], rest, &ledger->bytes[splits[index].garbage]);
+        ledger->bytes[splits[index].reachable] = *rest;
+        *rest = 0;
+    }
+    ledger->marked = true;
+}

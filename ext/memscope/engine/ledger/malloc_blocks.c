@@ -21,25 +21,35 @@ static size_t count_units(const struct memscope_malloc_blocks *blocks) {
     return last->first_unit + (last->end - last->start) / blocks->unit_bytes;
 }
 
-static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end, bool is_chunk) {
+static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, uintptr_t end, enum memscope_row row) {
     struct memscope_malloc_region *added = memscope_scratch_extend(&blocks->list, sizeof *added);
 
     if (added == NULL)
         return false;
-    *added = (struct memscope_malloc_region){
-        .start = start, .end = end, .first_unit = count_units(blocks), .is_chunk = is_chunk};
+    *added = (struct memscope_malloc_region){.start = start, .end = end, .first_unit = count_units(blocks), .row = row};
     blocks->region_count++;
     return true;
 }
 
-static bool is_of_glibc(uint32_t row) {
-    return row == MEMSCOPE_ROW_arenas || row == MEMSCOPE_ROW_main_heap || row == MEMSCOPE_ROW_mmapped;
+/* The row of glibc's blocks in use in a claim; MEMSCOPE_ROW_COUNT if the claim is not glibc's. */
+static enum memscope_row in_use_row(uint32_t claimed) {
+    switch (claimed) {
+    case MEMSCOPE_ROW_arenas:
+        return MEMSCOPE_ROW_arenas_in_use;
+    case MEMSCOPE_ROW_main_heap:
+        return MEMSCOPE_ROW_main_heap_in_use;
+    case MEMSCOPE_ROW_mmapped:
+        return MEMSCOPE_ROW_mmapped_in_use;
+    default:
+        return MEMSCOPE_ROW_COUNT;
+    }
 }
 
 /* The parts of a mapping that no owner has claimed. */
 static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping,
                           size_t *claim) {
     const struct memscope_ledger *ledger = blocks->ledger;
+    enum memscope_row row = mapping->of_jemalloc ? MEMSCOPE_ROW_in_use : MEMSCOPE_ROW_main_heap_in_use;
     uintptr_t at = mapping->start;
 
     while (*claim < ledger->claim_count && ledger->claim_list[*claim].end <= at)
@@ -48,7 +58,7 @@ static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct me
         bool claimed = next < ledger->claim_count && ledger->claim_list[next].start < mapping->end;
         uintptr_t end = claimed ? ledger->claim_list[next].start : mapping->end;
 
-        if (end > at && !add_region(blocks, at, end, false))
+        if (end > at && !add_region(blocks, at, end, row))
             return false;
         at = claimed ? ledger->claim_list[next].end : mapping->end;
     }
@@ -72,9 +82,9 @@ static bool find_regions(struct memscope_malloc_blocks *blocks) {
             return false;
         for (; claim < ledger->claim_count && ledger->claim_list[claim].start < mapping->end; claim++) {
             const struct memscope_claim *found = &ledger->claim_list[claim];
+            enum memscope_row row = in_use_row(found->row);
 
-            if (!whole && is_of_glibc(found->row) &&
-                !add_region(blocks, found->start, found->end, found->row == MEMSCOPE_ROW_mmapped))
+            if (!whole && row != MEMSCOPE_ROW_COUNT && !add_region(blocks, found->start, found->end, row))
                 return false;
         }
     }
@@ -202,6 +212,16 @@ void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks) {
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */
 
+/* jemalloc's counters are of address space, the chunks of a ledger's rows count as far as they are resident. */
+static uint64_t bytes_of_row(const struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
+                             uintptr_t address, size_t bytes) {
+    uintptr_t chunk = address - GLIBC_UNIT;
+
+    if (region->row == MEMSCOPE_ROW_in_use)
+        return bytes;
+    return memscope_residency_between(&blocks->ledger->residency, chunk, chunk + bytes);
+}
+
 size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr_t address, bool garbage) {
     const struct memscope_malloc_region *region = memscope_malloc_region_at(blocks, address);
     bool glibc = blocks->ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC;
@@ -216,12 +236,8 @@ size_t memscope_malloc_blocks_add(struct memscope_malloc_blocks *blocks, uintptr
     if (bytes == 0 || bytes > region->end - address + GLIBC_UNIT)
         return 0;
     memscope_set_bit(blocks->seen, unit);
-    blocks->owned.count++;
-    blocks->owned.bytes += bytes;
-    if (garbage) {
-        blocks->garbage.count++;
-        blocks->garbage.bytes += bytes;
-    }
+    if (garbage)
+        blocks->garbage[region->row] += bytes_of_row(blocks, region, address, bytes);
     if (!glibc)
         memscope_jemalloc_block_count(blocks, region, address, bytes, garbage);
     else if (garbage)

@@ -17,9 +17,9 @@
 #include "malloc/jemalloc_keys.h"
 
 struct memscope_malloc_region {
-    uintptr_t start, end; /* must come first, as a memscope_range */
-    size_t first_unit;    /* the number of its first unit among those of all regions */
-    bool is_chunk;        /* one mmapped chunk of glibc */
+    uintptr_t start, end;  /* must come first, as a memscope_range */
+    size_t first_unit;     /* the number of its first unit among those of all regions */
+    enum memscope_row row; /* of its blocks in use; mmapped_in_use: the region is one chunk of glibc */
 };
 
 /* One of jemalloc's small size classes: regions of region_bytes share a slab. */
@@ -36,12 +36,12 @@ struct memscope_slab {
 
 struct memscope_block_sum {
     uint64_t count;
-    uint64_t bytes; /* address space: what glibc's header or jemalloc's size class adds is included */
+    uint64_t bytes;
 };
 
 struct memscope_malloc_blocks {
     const struct memscope_ledger *ledger;
-    struct memscope_block_sum owned, garbage; /* owned: the garbage too */
+    uint64_t garbage[MEMSCOPE_ROW_COUNT]; /* bytes of garbage, as memscope_ledger_split_garbage takes them */
 
     /* inner parts */
     struct memscope_malloc_region *regions;

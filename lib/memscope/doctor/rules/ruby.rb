@@ -132,7 +132,7 @@ module Memscope
           evidence: lambda do |f|
             { seconds: f.seconds, rss_bytes: f.rss_bytes, earlier_rss_bytes: f.earlier.rss_bytes,
               untracked_bytes: f.untracked_bytes, earlier_untracked_bytes: f.earlier.untracked_bytes,
-              growth_of_objects_bytes: f.growth_of(&:ruby_bytes),
+              growth_of_objects_bytes: f.object_growth_bytes,
               garbage_max_bytes: f.garbage_max_bytes }
           end,
           remedy: ->(f) { [profile(f), PROFILING] }
@@ -140,18 +140,19 @@ module Memscope
         object_growth: {
           subject: "growth of Ruby objects",
           inapplicable: :incomparable,
-          affected: ->(f) { f.growth_of(&:ruby_bytes) },
+          affected: :object_growth_bytes,
           floor: FLOOR / 2, ratio: 0.05, # as of native growth
           severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
           recoverable: "Ruby objects hold it: the code that keeps them must let go of them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
-             "#{size(f.earlier.ruby_bytes)} to #{size(f.ruby_bytes)}#{rate(bytes, f.seconds)}.",
+             "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}#{rate(bytes, f.seconds)}.",
              *holders(f), *unjudged(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
+              garbage_bytes: f.garbage&.bytes, earlier_garbage_bytes: f.earlier.garbage&.bytes,
               live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
               garbage_max_bytes: f.garbage_max_bytes }
           end,

@@ -145,9 +145,13 @@ module Memscope
         def unhealthy = diagnosis.select(&:unhealthy?)
 
         # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
-        #   is predicted; excluding decay, because purge returns the same bytes
+        #   is predicted; excluding decay, because purge returns the same bytes. With the garbage, trim and purge
+        #   return more than by themselves
         def returnable
-          known = forecast.levers.reject { |lever| lever.name == :decay }.filter_map(&:predicted)
+          garbage = diagnosis.evidence.garbage
+          counted = garbage ? Purge::OF_GARBAGE : []
+          known = forecast.levers.reject { |lever| [:decay, *counted].include?(lever.name) }.filter_map(&:predicted)
+          known << (garbage.returned_bytes..garbage.returned_max_bytes) if garbage
           [known.sum(&:begin), known.sum(&:end)]
         end
 
