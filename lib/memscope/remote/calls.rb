@@ -46,7 +46,7 @@ module Memscope
       diagnosis_with_forecast: Call.new(nil, []),
       workers: Call.new(:Workers, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
-      dump: Call.new(:Dump, %w[path format gc]),
+      dump: Call.new(:Dump, %w[path format gc deadline]),
       malloc_profile_state: Call.new(nil, []),
       malloc_profile_snapshot: Call.new(:Profile, []),
       malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../dump"
 require_relative "../heap_graph"
 require_relative "../malloc_profile"
 require_relative "../purge"
@@ -8,7 +9,8 @@ require_relative "response"
 
 module Memscope
   module Web
-    # The requests that change processes, and those that walk a heap: POST /purge, /profile, /doctor, /census and /heap.
+    # The requests that change processes, and those that walk a heap: POST /purge, /profile, /doctor, /census, /heap and
+    # /dump.
     # The first two take the parameter worker: a worker's index, or "all" (the default). The parameter pid names the
     # process that the page with the button showed: if given, no other process is changed.
     #
@@ -110,6 +112,21 @@ module Memscope
           calls.take_heap_graph(walk.place, **walk.options)
         rescue ArgumentError => e
           raise HttpError.new(400, "#{e.message.delete_prefix('Memscope.heap_graph: ')}.")
+        end
+
+        # @param form [Hash{String => Array<String>}] format: of the file; worker, pid
+        # @param calls [ClusterCalls]
+        # @return [Array(File, String)] the dump, open for reading, and a name for it
+        # @raise [HttpError] for wrong parameters, if the request reached another process than the page's, or if there
+        #   is no dump
+        def dump(form, calls)
+          given = form["format"]&.last || Dump::FORMATS.keys.first.name
+          format = Dump::FORMATS.keys.find { |one| one.name == given }
+          raise HttpError.parameter("format", given, Dump::FORMATS.keys.join(", ")) unless format
+
+          place = calls.place(form.slice("worker"))
+          check([place], form)
+          [calls.dump(place, format), "memscope-#{place.pid}#{Dump::FORMATS.fetch(format).first}"]
         end
 
         # @param form [Hash{String => Array<String>}] do: start or stop; backend, rate

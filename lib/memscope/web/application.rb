@@ -32,7 +32,7 @@ module Memscope
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
                 **PAGES.transform_values { :page } }.freeze
       ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect, "/census" => :census,
-                  "/heap" => :heap_graph }.freeze
+                  "/heap" => :heap_graph, "/dump" => :dump }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
       private_constant :CLOSED, :FAILED, :CHALLENGE, :PAGES, :READS, :ACTIONS, :HANDLERS
 
@@ -48,6 +48,7 @@ module Memscope
         @readings = readings
         @throttle = throttle
         @heap_profile = HeapProfile.new
+        @dumping = Mutex.new
       end
 
       # @param env [Hash] Rack's environment
@@ -155,6 +156,18 @@ module Memscope
 
         view = view(request)
         streamed(view, view.beginning("Heap graph", :walking, walk, place: walk.place), &take)
+      end
+
+      # One at a time: the child and the file of each take memory or disk.
+      def dump(request)
+        form = action_form(request)
+        raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock
+
+        begin
+          Response.download(*Actions.dump(form, ClusterCalls.new(@readings)))
+        ensure
+          @dumping.unlock
+        end
       end
 
       # A page that begins with what is running, which can take half a minute, and ends with the page that the block

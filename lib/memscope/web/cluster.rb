@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
+require "tmpdir"
 require_relative "../census"
 require_relative "../client"
+require_relative "../dump"
 require_relative "../heap_graph/kept"
 require_relative "../malloc_profile"
 require_relative "../profile/formats"
@@ -24,11 +26,13 @@ module Memscope
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends by itself.
       PROFILE_SECONDS = 3600
+      # Seconds that a heap dump may take: a browser waits meanwhile.
+      DUMP_SECONDS = 30
       # Given instead of a worker's index, it means all workers.
       ALL = "all"
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
       ERRORS = [*UNANSWERED, MallocProfile::Unavailable, Purge::Busy, ArgumentError].freeze
-      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :UNANSWERED, :ERRORS
+      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :ERRORS
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -240,6 +244,26 @@ module Memscope
         end
       end
 
+      # Has the process write a heap dump. It is under a path that nobody else may open, and that has gone when this
+      # returns, whether there is a dump or not.
+      #
+      # @param place [Place]
+      # @param format [Symbol] one of Dump::FORMATS
+      # @return [File] the dump, open for reading
+      # @raise [HttpError] if there is none
+      def dump(place, format)
+        Dir.mktmpdir("memscope-") do |directory|
+          path = File.join(directory, "dump")
+          answered(place) do
+            options = { format: format, deadline: DUMP_SECONDS }
+            place.here? ? Dump.write(path, **options) : ask(place.pid, @timeouts[:graph], :dump, path: path, **options)
+          end
+          File.open(path, "rb")
+        end
+      rescue SystemCallError => e
+        raise HttpError.new(503, "No dump was written: #{e.class.new.message}.")
+      end
+
       # @param place [Place]
       # @return [HeapGraph, nil] the last one of the process
       # @raise [HttpError] if the process does not answer
@@ -319,6 +343,8 @@ module Memscope
         raise none(place)
       rescue *UNANSWERED => e
         raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
+      rescue Dump::Failed => e
+        raise HttpError.new(503, "#{e.message.capitalize}.")
       end
 
       def none(place) = HttpError.new(404, "No malloc profile was started in #{place}.")

@@ -49,6 +49,28 @@ module Memscope
       def each(&send) = @block.call(send)
     end
 
+    # A body that is read from a file, which whoever removed its name has left open.
+    #
+    # @api private
+    class Download
+      # Bytes read at a time.
+      PART = 1 << 16
+      private_constant :PART
+
+      # @param file [File] open for reading; closed by the server, through `close`
+      def initialize(file) = @file = file
+
+      # @yieldparam part [String]
+      def each
+        while (part = @file.read(PART))
+          yield part
+        end
+      end
+
+      # @return [void]
+      def close = @file.close
+    end
+
     # Rack responses, with the headers that all of them carry.
     #
     # The referrer policy is same-origin: under no-referrer, browsers would send even the pages' own forms with
@@ -84,6 +106,14 @@ module Memscope
       def parts(headers = {}, &)
         modified = { "last-modified" => Time.now.httpdate }
         [200, { **HEADERS, "content-type" => TYPES[:html], **AT_ONCE, **modified, **headers }, Parts.new(&)]
+      end
+
+      # @param file [File] open for reading
+      # @param name [String] of the file that the browser saves
+      # @return [Array(Integer, Hash, Download)]
+      def download(file, name)
+        [200, { **HEADERS, "content-type" => "application/octet-stream", "content-length" => file.size.to_s,
+                           "content-disposition" => %(attachment; filename="#{name}") }, Download.new(file)]
       end
 
       # @return [Array(Integer, Hash, Array<String>)] JSON if `format` is :json, else text

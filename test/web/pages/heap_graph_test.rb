@@ -123,6 +123,90 @@ class WebHeapGraphTest < WebCase
     refute_includes page("/heap").body, "<form"
   end
 
+  def dump(path: "/dump", **fields)
+    post({ "pid" => Process.pid.to_s, **fields.transform_keys(&:name) }, path: path, on: @application)
+  end
+
+  # Files, and open descriptors of files that have no name any more.
+  def left_over
+    open = Dir["/proc/self/fd/*"].filter_map { |link| File.readlink(link) if File.symlink?(link) }
+    [Dir[File.join(Dir.tmpdir, "memscope-*")], open.grep(%r{/memscope-.*/dump})]
+  end
+
+  def test_a_dump_is_downloaded_and_gone
+    before = left_over
+    Memscope::Dump::FORMATS.each do |format, (ending, *)|
+      answer = dump(format: format.name)
+
+      assert_equal [200, "application/octet-stream"], [answer.status, answer.content_type]
+      assert_equal %(attachment; filename="memscope-#{Process.pid}#{ending}"), answer["content-disposition"]
+      assert_equal answer["content-length"].to_i, answer.body.bytesize
+      assert_operator answer.body.bytesize, :>, 100_000
+      refute_includes answer.body.b, "text 1 text 1"
+      assert_equal HELD.size, planted(answer.body) if format == :objspace
+    end
+
+    assert_equal before, left_over
+    assert_equal "attachment; filename=\"memscope-#{Process.pid}.pftrace\"", dump["content-disposition"]
+  end
+
+  # How many of them ObjectSpace's lines have.
+  def planted(lines)
+    address = lines[/^{"address":"(\w+)"[^\n]*"type":"CLASS"[^\n]*"name":"WebHeapGraphTest::Planted"/, 1]
+    lines.scan(/"type":"OBJECT"[^\n]*"class":"#{address}"/).size
+  end
+
+  def test_who_may_have_a_dump
+    { [403, "actions"] => application(actions: false), [403, "Access denied"] => application(rails_env: "production") }
+      .each do |(status, sentence), closed|
+        @application = closed
+        answer = dump
+
+        assert_equal status, answer.status
+        assert_includes answer.body, sentence
+      end
+    @application = application
+
+    assert_equal 400, dump(format: "colour").status
+    assert_equal 409, dump(pid: "1").status
+    assert_equal 405, page("/dump").status
+    assert_equal 403, post({}, { **OWN, "HTTP_SEC_FETCH_SITE" => "cross-site" }, path: "/dump", on: @application).status
+    assert_includes page("/heap").body, '<form method="post" action="/memscope/dump">'
+  end
+
+  # The limit of a file's size ends the child in the middle.
+  def test_nothing_is_left_of_a_dump_that_fails
+    status, sentence, left = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+      Memscope::Web
+      directory = Dir.mktmpdir
+      ENV["TMPDIR"] = directory
+      calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
+      Process.setrlimit(:FSIZE, 100_000)
+      failure = begin
+        calls.dump(calls.place({}), :objspace)
+      rescue Memscope::Web::HttpError => e
+        e
+      end
+      puts JSON.generate([failure.status, failure.message, Dir.children(directory)])
+      Dir.rmdir(directory)
+    RUBY
+
+    assert_equal [503, []], [status, left]
+    assert_match(/\ANo dump was written: .+\.\z/, sentence)
+  end
+
+  def test_a_dump_of_another_process
+    other = listening(CATALOG)
+    before = left_over.first
+    calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
+    file = calls.dump(Memscope::Web::ClusterCalls::Place.new(0, other.pid), :objspace)
+
+    assert_equal before, left_over.first
+    assert_includes file.read, "Catalog"
+  ensure
+    file&.close
+  end
+
   def test_a_census_leads_to_paths
     post({ "do" => "take", "pid" => Process.pid.to_s }, path: "/census", on: @application)
 

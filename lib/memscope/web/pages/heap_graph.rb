@@ -18,6 +18,9 @@ module Memscope
                     "objects" => ["Objects", :count] }.freeze
         HOLDERS = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
                     "objects" => ["Holds objects", :dominated_count] }.freeze
+        # What opens a dump, by its format.
+        READERS = { perfetto: "Perfetto (ui.perfetto.dev)", heapsnapshot: "Chrome's DevTools",
+                    objspace: "heapy, heap-profiler, sheap" }.freeze
         # Paths that are shown at once; their holders are the tiles of the treemap.
         FIRST = 10
 
