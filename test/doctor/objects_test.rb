@@ -1,11 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/listening"
 
 # What a diagnosis knows of objects.
 class DiagnosisObjectsTest < MemscopeTest
+  include Listening
+
   def test_what_the_process_keeps
-    none, graph, both, back = child_json(<<~RUBY, requires: %w[json memscope])
+    none, graph, both, back, later = child_json(<<~RUBY, requires: %w[json memscope])
       Order = Struct.new(:text)
       module Shop; ORDERS = {}; end
       grow = -> { 30_000.times { |number| Shop::ORDERS[Shop::ORDERS.size] = Order.new(number.to_s * 9) } }
@@ -20,7 +23,11 @@ class DiagnosisObjectsTest < MemscopeTest
       seen << known.call
       diagnosis = Memscope.doctor
       back = Memscope::Diagnosis.from_json(diagnosis.to_json)
-      puts JSON.generate([*seen, back.evidence.objects == diagnosis.evidence.objects])
+      seen << (back.evidence.objects == diagnosis.evidence.objects)
+      # Paths to something else do not show where memory has accumulated; and nothing is parsed once more.
+      Memscope::HeapGraph::Kept.take(paths_to: "Order")
+      JSON.define_singleton_method(:parse) { |*| raise "parsed again" }
+      puts JSON.generate([*seen, known.call])
     RUBY
 
     assert_nil none
@@ -30,5 +37,38 @@ class DiagnosisObjectsTest < MemscopeTest
     # Conservative marking may keep a few until the second collection.
     assert_operator both["grown_count"], :>=, 29_900
     assert back
+    assert_equal both, later
+  end
+
+  # What `memscope heap --pid` and `memscope census --pid` ask a process for.
+  def test_what_was_asked_over_the_socket
+    process = listening(<<~RUBY)
+      Order = Struct.new(:text)
+      module Shop; ORDERS = []; end
+      Thread.new do
+        loop do
+          2_000.times { Shop::ORDERS << Order.new("order " * 50) }
+          sleep 0.02
+        end
+      end
+    RUBY
+    client = Memscope::Client.new(process.pid)
+
+    assert_nil client.call(:doctor).evidence.objects
+    graph = client.call(:heap_graph, top: 100)
+    2.times { client.call(:census) }
+    client.call(:heap_graph, paths_to: "Order")
+    objects = client.call(:doctor).evidence.objects
+
+    assert_equal [graph.paths.first.to_s, graph.paths.first.accumulated_bytes, "Order"],
+                 [objects.holder, objects.holder_bytes, objects.held_class]
+    assert_equal "Shop::ORDERS → Array", objects.holder
+    assert_includes %w[Order String Array], objects.grown_class
+    kept = client.call(:kept_heap_graph)["heap_graph"]
+
+    assert_equal "Order", kept["paths_to"]
+    client.call(:heap_graph, top: 100)
+
+    assert_equal 30, client.call(:kept_heap_graph)["heap_graph"]["retained"].size
   end
 end

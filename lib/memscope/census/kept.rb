@@ -5,19 +5,28 @@ require_relative "../census"
 
 module Memscope
   class Census < Reading
-    # The last two censuses that were taken on the page, kept in the process that was counted, so that any worker of a
-    # cluster can show them. Kept as JSON, they take a tenth of the memory, and hardly any object in the next census.
+    # The last two censuses that were taken on the page, or by `memscope census --pid`, kept in the process that was
+    # counted, so that any worker of a cluster can show them, and the doctor can name the class that grew. Kept as JSON,
+    # they take a tenth of the memory, and hardly any object in the next census.
     #
     # @api private
     module Kept
       class << self
         # @param gc [Boolean] as Census.read
         # @return [Integer, nil] objects; nil if they could not be walked
-        def take(gc: false)
-          census = Census.bounded(gc: gc)
+        def take(gc: false) = keep(Census.bounded(gc: gc)).total_count
+
+        # @param census [Census] of this process
+        # @return [Census] the same
+        def keep(census)
+          @grown = [Process.pid, *most_grown(censuses.last, census)].freeze
           @kept = [Process.pid, [*own.last(1), census.to_json.freeze].freeze].freeze
-          census.total_count
+          census
         end
+
+        # @return [Array(Float, Growth::Row), nil] the seconds between these two, and the class that grew most in bytes;
+        #   nil if none grew
+        def grown = (@grown.drop(1) if @grown&.first == Process.pid && @grown.size > 1)
 
         # @return [Array<Census>] the last two of this process, or fewer; the older first
         def censuses = own.map { |json| Census.from_json(json) }
@@ -26,6 +35,14 @@ module Memscope
         def bodies = own.map { |json| JSON.parse(json) }
 
         private
+
+        def most_grown(earlier, later)
+          return unless earlier&.known? && later.known?
+
+          growth = later - earlier
+          row = growth.by(:class).max_by(&:memsize_bytes)
+          [growth.seconds, row] if row&.memsize_bytes&.positive?
+        end
 
         # A forked child keeps none of its parent's.
         def own = @kept&.first == Process.pid ? @kept.last : []

@@ -68,11 +68,13 @@ module Memscope
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
         cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
-        capture({ **parts, **changes(worker), garbage: Garbage.of(blocks), total_cost: cost,
-                                              arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
+        capture({ **parts, **known(worker, blocks), total_cost: cost,
+                                                    arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
-      def self.changes(worker) = { growth: Growth.of(worker), objects: Objects.kept }
+      def self.known(worker, blocks)
+        { growth: Growth.of(worker), objects: Objects.kept, garbage: Garbage.of(blocks) }
+      end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
 
@@ -87,7 +89,7 @@ module Memscope
       def self.total_cost(readings, wall_us)
         { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
       end
-      private_class_method :changes, :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :known, :of_jemalloc, :second_snapshot, :total_cost
 
       # @api private
       # @return [Array<Reading>] those whose costs add up: a Fragmentation's cost already includes the RubyHeap's

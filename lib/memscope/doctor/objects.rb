@@ -6,7 +6,7 @@ require_relative "../heap_graph"
 module Memscope
   class Diagnosis < Reading
     # Who holds objects, and which class grew: from the heap graph and the censuses that were taken on the process's
-    # pages, and that it keeps.
+    # pages, or over its socket, and that it keeps.
     class Objects < Record
       # @return [Time, nil] UTC, when the heap graph was taken; nil without one
       field :graph_at, :time
@@ -40,23 +40,18 @@ module Memscope
         private
 
         def holder
-          graph = HeapGraph::Kept.graph unless HeapGraph.autoload?(:Kept)
-          path = graph&.paths&.first
-          return {} unless path&.accumulated_bytes
+          at, path = HeapGraph::Kept.holder unless HeapGraph.autoload?(:Kept)
+          return {} unless path
 
-          { graph_at: (graph.at.to_f * 1000).round, holder: path.to_s, holder_bytes: path.accumulated_bytes,
+          { graph_at: (at.to_f * 1000).round, holder: path.to_s, holder_bytes: path.accumulated_bytes,
             held_class: path.held_class, held_count: path.held_count }
         end
 
         def growth
-          earlier, later = Census::Kept.censuses unless Census.autoload?(:Kept)
-          return {} unless later&.known? && earlier.known?
+          seconds, row = Census::Kept.grown unless Census.autoload?(:Kept)
+          return {} unless row
 
-          growth = later - earlier
-          row = growth.by(:class).max_by(&:memsize_bytes)
-          return {} unless row&.memsize_bytes&.positive?
-
-          { census_seconds: growth.seconds, grown_class: row.name, grown_bytes: row.memsize_bytes,
+          { census_seconds: seconds, grown_class: row.name, grown_bytes: row.memsize_bytes,
             grown_count: row.count }
         end
       end

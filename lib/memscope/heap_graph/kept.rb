@@ -5,16 +5,18 @@ require_relative "../heap_graph"
 
 module Memscope
   class HeapGraph < Reading
-    # The last graph that was taken on the page, kept in the process that was walked, so that any worker of a cluster
-    # can show it, and the doctor can name the holder. As JSON, it adds hardly any object to the next graph.
+    # The last graph that was taken on the page, or by `memscope heap --pid`, kept in the process that was walked, so
+    # that any worker of a cluster can show it, and the doctor can name the holder. As JSON, it adds hardly any object
+    # to the next graph.
     #
     # @api private
     module Kept
-      # Rows of each list.
+      # Rows of each list, and the longest lists.
       ROWS = 30
+      LISTS = %i[retained dominators paths garbage].freeze
       # Seconds that the child may take: a browser waits meanwhile.
       DEADLINE = 30
-      private_constant :ROWS, :DEADLINE
+      private_constant :ROWS, :LISTS, :DEADLINE
 
       @lock = Mutex.new
 
@@ -27,10 +29,22 @@ module Memscope
         def take(paths_to: nil, strings: false)
           @lock.synchronize do
             graph = HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: DEADLINE)
-            @kept = [Process.pid, graph.to_json.freeze].freeze
-            graph.reachable_count
+            keep(graph).reachable_count
           end
         end
+
+        # @param graph [HeapGraph] of this process
+        # @return [HeapGraph] the same
+        def keep(graph)
+          path = graph.paths.first
+          @holder = [Process.pid, graph.at, path].freeze if path&.accumulated_bytes
+          @kept = [Process.pid, JSON.generate(cut(graph.to_h)).freeze].freeze
+          graph
+        end
+
+        # @return [Array(Time, Path), nil] the object in which most memory has accumulated, by the last graph of this
+        #   process that shows it
+        def holder = (@holder.drop(1) if @holder&.first == Process.pid)
 
         # @return [HeapGraph, nil] of this process
         def graph = own && HeapGraph.from_json(own)
@@ -39,6 +53,8 @@ module Memscope
         def body = own && JSON.parse(own)
 
         private
+
+        def cut(body) = { **body, **body.slice(*LISTS).transform_values { |list| list.first(ROWS) } }
 
         # A forked child does not keep its parent's.
         def own = (@kept.last if @kept&.first == Process.pid)

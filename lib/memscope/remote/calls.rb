@@ -141,7 +141,8 @@ module Memscope
       def heap_graph(paths_to: nil, in: "fork", **options)
         place = choose("heap_graph: in", binding.local_variable_get(:in), HeapGraph::PLACES)
         check_actions if place == :process
-        HeapGraph.take(paths_to: class_name(paths_to), in: place, **options)
+        graph = HeapGraph.take(paths_to: class_name(paths_to), in: place, **options)
+        graph.known? ? HeapGraph::Kept.keep(graph) : graph
       end
 
       def class_name(given)
@@ -151,7 +152,7 @@ module Memscope
       end
 
       # For other people: in a forked child, if it would stop this process for long.
-      def census(gc: false) = Census.bounded(gc: gc)
+      def census(gc: false) = Census::Kept.keep(Census.bounded(gc: gc))
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)
 
