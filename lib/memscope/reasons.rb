@@ -77,6 +77,7 @@ module Memscope
       constants_unnamed: "constants have no names: how this Ruby keeps them was not recognized",
       gc_finished: "this reading finished a garbage collection in progress",
       graph_unanswered: "the graph of the heap could not be built: %s",
+      lists_cut: "the last rows are missing, since an answer has room for %d MiB: %s",
       heap_pages_absent: "this Ruby's garbage collector has no heap pages that can be listed",
       heap_pages_unlocked: "other Ractors are alive, and this Ruby exports no lock for listing heap pages",
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",

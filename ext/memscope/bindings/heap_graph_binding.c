@@ -310,6 +310,19 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
 }
 
+static VALUE names_of_cut_lists(unsigned cut) {
+    static const char *const lists[MEMSCOPE_LIST_COUNT] = {
+        [MEMSCOPE_LIST_RETAINED] = "retained",     [MEMSCOPE_LIST_GARBAGE] = "garbage",
+        [MEMSCOPE_LIST_STRINGS] = "strings",       [MEMSCOPE_LIST_ROOTS] = "roots",
+        [MEMSCOPE_LIST_DOMINATORS] = "dominators", [MEMSCOPE_LIST_PATHS] = "paths"};
+    VALUE names = rb_ary_new();
+
+    for (int list = 0; list < MEMSCOPE_LIST_COUNT; list++)
+        if (cut >> list & 1)
+            rb_ary_push(names, rb_utf8_str_new_cstr(lists[list]));
+    return names;
+}
+
 static VALUE reasons_hash(const struct graph_scan *scan) {
     static const char *const keys[] = {"reachable_count", "garbage_count", "retained"};
     VALUE reasons = rb_hash_new();
@@ -318,6 +331,10 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
         memscope_hash_set(reasons, "reachable_count", scan->refusal);
     else
         memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
+    if (scan->answer.cut != 0)
+        memscope_hash_set(reasons, "lists",
+                          memscope_reason_of("lists_cut", ULL2NUM(MEMSCOPE_ANSWER_ROOM_BYTES >> 20),
+                                             names_of_cut_lists(scan->answer.cut)));
     if (scan->answer.saturated_count > 0)
         memscope_hash_set(reasons, "reachable_bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));

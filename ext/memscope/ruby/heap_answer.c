@@ -9,15 +9,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Bytes of address space. A thousand rows of each list, with paths, take a tenth of it. */
-#define ROOM_BYTES ((size_t)64 << 20)
-
 static memscope_slot_rate ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
 
 struct work {
     const struct memscope_heap_question *question;
     struct memscope_answer_room *room;
     struct memscope_heap_answer *answer;
+    enum memscope_answer_list list;             /* that is being written */
+    bool full;                                  /* there was no room for its last row */
     struct memscope_heap_references references; /* of a dump, the graph only */
     const struct memscope_heap_dump *dump;      /* NULL: of this process */
     struct memscope_shortest_paths paths;
@@ -27,7 +26,8 @@ struct work {
 /* ---- room ------------------------------------------------------------------------------------------------------ */
 
 enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room) {
-    void *base = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mmap(NULL, MEMSCOPE_ANSWER_ROOM_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     *room = (struct memscope_answer_room){.base = base == MAP_FAILED ? NULL : base};
     return room->base == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
@@ -35,17 +35,23 @@ enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room
 
 void memscope_answer_room_close(struct memscope_answer_room *room) {
     if (room->base != NULL)
-        munmap(room->base, ROOM_BYTES);
+        munmap(room->base, MEMSCOPE_ANSWER_ROOM_BYTES);
     room->base = NULL;
 }
 
-/* Zeroed; NULL if there is no room. */
+static void begin_list(struct work *work, enum memscope_answer_list list) {
+    work->list = list;
+    work->full = false;
+}
+
+/* Zeroed; NULL if there is no room: then the list ends before the row that this is for. */
 static void *take(struct work *work, size_t count, size_t size) {
     struct memscope_answer_room *room = work->room;
     size_t start = (room->used + 15) & ~(size_t)15;
 
-    if (start > ROOM_BYTES || count > (ROOM_BYTES - start) / size) {
-        work->answer->status = MEMSCOPE_TRUNCATED;
+    if (start > MEMSCOPE_ANSWER_ROOM_BYTES || count > (MEMSCOPE_ANSWER_ROOM_BYTES - start) / size) {
+        work->answer->cut |= 1u << work->list;
+        work->full = true;
         return NULL;
     }
     room->used = start + count * size;
@@ -72,12 +78,14 @@ static struct memscope_class_answer *class_rows(struct work *work, const struct 
     struct memscope_class_answer *answers = take(work, *count, sizeof *answers);
 
     *count = answers == NULL ? 0 : *count;
-    for (size_t index = 0; index < *count; index++)
+    for (size_t index = 0; index < *count; index++) {
         answers[index] = (struct memscope_class_answer){.name = text_of(work, rows[index].class_name),
                                                         .count = rows[index].count,
                                                         .slot_bytes = rows[index].slot_bytes,
                                                         .bytes = rows[index].bytes,
                                                         .retained_bytes = rows[index].retained};
+        *count = work->full ? index : *count;
+    }
     return answers;
 }
 
@@ -91,7 +99,9 @@ static enum memscope_status answer_classes(struct work *work) {
 
     if (status != MEMSCOPE_OK)
         return status;
+    begin_list(work, MEMSCOPE_LIST_RETAINED);
     answer->retained = class_rows(work, rows, &answer->retained_count);
+    begin_list(work, MEMSCOPE_LIST_GARBAGE);
     status = memscope_garbage_by_class(graph, &work->paths, rows, top, &answer->garbage_class_count);
     if (status == MEMSCOPE_OK)
         answer->garbage_classes = class_rows(work, rows, &answer->garbage_class_count);
@@ -100,8 +110,10 @@ static enum memscope_status answer_classes(struct work *work) {
 
 static void answer_roots(struct work *work) {
     const struct memscope_heap_graph *graph = &work->references.graph;
-    struct memscope_root_answer *roots = take(work, graph->category_count, sizeof *roots);
+    struct memscope_root_answer *roots;
 
+    begin_list(work, MEMSCOPE_LIST_ROOTS);
+    roots = take(work, graph->category_count, sizeof *roots);
     for (uint32_t category = 0; roots != NULL && category < graph->category_count; category++) {
         uint32_t node = memscope_graph_category_node(graph, category);
         const char *name = graph->categories[category];
@@ -126,13 +138,16 @@ static enum memscope_status answer_strings(struct work *work) {
                                              &answer->strings);
     if (status != MEMSCOPE_OK)
         return status;
+    begin_list(work, MEMSCOPE_LIST_STRINGS);
     answer->duplicates = take(work, count, sizeof *answer->duplicates);
     answer->duplicates_count = answer->duplicates == NULL ? 0 : count;
-    for (size_t index = 0; index < answer->duplicates_count; index++)
+    for (size_t index = 0; index < answer->duplicates_count; index++) {
         answer->duplicates[index] = (struct memscope_duplicates_answer){.name = text_of(work, found[index].class),
                                                                         .count = found[index].count,
                                                                         .length = found[index].length,
                                                                         .saved_bytes = found[index].saved_bytes};
+        answer->duplicates_count = work->full ? index : answer->duplicates_count;
+    }
     return MEMSCOPE_OK;
 }
 
@@ -326,10 +341,13 @@ static enum memscope_status answer_dominators(struct work *work, const struct me
     struct memscope_heap_answer *answer = work->answer;
     enum memscope_status status = MEMSCOPE_OK;
 
+    begin_list(work, MEMSCOPE_LIST_DOMINATORS);
     answer->dominators = take(work, count, sizeof *answer->dominators);
     answer->dominator_count = answer->dominators == NULL ? 0 : count;
-    for (size_t index = 0; status == MEMSCOPE_OK && index < answer->dominator_count; index++)
+    for (size_t index = 0; status == MEMSCOPE_OK && index < answer->dominator_count; index++) {
         status = answer_dominator(work, &holders[index], &piles[index], &answer->dominators[index]);
+        answer->dominator_count = work->full ? index : answer->dominator_count;
+    }
     return status;
 }
 
@@ -381,6 +399,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
         alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, weights, count, alike, top, &found);
 
     if (status == MEMSCOPE_OK) {
+        begin_list(work, MEMSCOPE_LIST_PATHS);
         answer->paths = take(work, found.alike_count, sizeof *answer->paths);
         answer->path_count = answer->paths == NULL ? 0 : found.alike_count;
         answer->target_count = found.targets;
@@ -395,6 +414,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
         for (size_t at = 0; piles != NULL && at < count; at++)
             if (piles[at].node == end)
                 answer->paths[index].held = piles[at].held;
+        answer->path_count = work->full ? index : answer->path_count;
     }
     memscope_array_unmap(alike);
     return status;
@@ -453,6 +473,7 @@ static enum memscope_status answer_suspects(struct work *work, const struct mems
 static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,
                        const struct memscope_suspect *suspects, size_t suspect_count, struct held *held,
                        struct pile *piles) {
+    begin_list(work, MEMSCOPE_LIST_DOMINATORS);
     for (size_t index = 0; index < holder_count; index++)
         piles[index] = (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
     for (size_t index = 0; index < suspect_count; index++)
@@ -476,11 +497,9 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
         return status;
     find_piles(work, holders, holder_count, suspects, suspect_count, held, piles);
     begin_at_namespaces(work);
-    status = answer_dominators(work, holders, piles, holder_count);
-    if (status != MEMSCOPE_OK)
-        return status;
-    return suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MOST_ROWS, suspect_count)
-                     : answer_asked_paths(work);
+    status = suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MOST_ROWS, suspect_count)
+                       : answer_asked_paths(work);
+    return status == MEMSCOPE_OK ? answer_dominators(work, holders, piles, holder_count) : status;
 }
 
 static enum memscope_status answer_holders(struct work *work) {

@@ -88,6 +88,17 @@ struct memscope_duplicates_answer {
     uint64_t count, length, saved_bytes;
 };
 
+/* Lists of an answer. */
+enum memscope_answer_list {
+    MEMSCOPE_LIST_RETAINED,
+    MEMSCOPE_LIST_GARBAGE,
+    MEMSCOPE_LIST_STRINGS,
+    MEMSCOPE_LIST_ROOTS,
+    MEMSCOPE_LIST_DOMINATORS,
+    MEMSCOPE_LIST_PATHS,
+    MEMSCOPE_LIST_COUNT,
+};
+
 struct memscope_heap_answer {
     enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
     struct memscope_heap_part reachable, garbage;
@@ -100,6 +111,7 @@ struct memscope_heap_answer {
     struct memscope_path_answer *paths;
     struct memscope_root_answer *roots;
     struct memscope_duplicates_answer *duplicates;
+    unsigned cut; /* a bit for each list whose last rows are missing, because the room is full */
     size_t retained_count, garbage_class_count, dominator_count, path_count, root_count, duplicates_count;
     struct memscope_string_sums strings;
     struct memscope_held_memory held;
@@ -108,6 +120,7 @@ struct memscope_heap_answer {
 };
 
 /* Where answers and their texts are written: shared with a forked child, at the same address. */
+#define MEMSCOPE_ANSWER_ROOM_BYTES ((size_t)16 << 20) /* a thousand rows of each list usually take a tenth of it */
 struct memscope_answer_room {
     char *base;
     size_t used;

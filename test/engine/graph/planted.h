@@ -145,7 +145,10 @@ static struct {
         const char *name;
         enum memscope_edge_kind kind;
     } references[PLANTED_MANY];
-    uint32_t roots[PLANTED_MANY / 100];
+    struct {
+        const char *category;
+        uint32_t object;
+    } roots[PLANTED_MANY / 100];
     uint32_t object_count, reference_count, root_count;
 } garden;
 
@@ -182,8 +185,13 @@ static inline uint32_t grow_on(uint32_t from, const char *class_name, uint32_t b
     return object;
 }
 
+static inline void root_of(const char *category, uint32_t object) {
+    garden.roots[garden.root_count].category = category;
+    garden.roots[garden.root_count++].object = object;
+}
+
 static inline void root(uint32_t object) {
-    garden.roots[garden.root_count++] = object;
+    root_of("vm", object);
 }
 
 static inline void harvest(struct planted *planted) {
@@ -208,7 +216,7 @@ static inline void harvest(struct planted *planted) {
         }
     }
     for (uint32_t index = 0; index < garden.root_count; index++)
-        memscope_graph_root_to(&builder, "vm", garden.roots[index]);
+        memscope_graph_root_to(&builder, garden.roots[index].category, garden.roots[index].object);
     EXPECT(memscope_graph_finish(&builder) == MEMSCOPE_OK);
     memset(&garden, 0, sizeof garden);
     find_out(planted);

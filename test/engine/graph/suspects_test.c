@@ -46,6 +46,28 @@ static void test_many_parts(void) {
     expect_suspect("subscribers", handlers, 1000 * 660 + 8000);
 }
 
+/* Blocks of at_exit: no object holds them all. What the stack holds comes and goes. */
+static void test_a_list_of_roots(const char *category, bool is_list) {
+    struct planted planted;
+    struct memscope_suspect suspects[5];
+    size_t count;
+
+    grow_program();
+    for (int index = 0; index < 1000; index++) {
+        uint32_t block = grow("Proc", 80);
+
+        root_of(category, block);
+        grow_on(grow_on(block, "env", 80), "Session", 500);
+    }
+    harvest(&planted);
+    EXPECT(memscope_suspects_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 5, &count) ==
+           MEMSCOPE_OK);
+    EXPECT(strcmp(planted.graph.categories[1], category) == 0);
+    EXPECT((suspects[0].node == memscope_graph_category_node(&planted.graph, 1)) == is_list);
+    EXPECT(!is_list || (suspects[0].accumulated == 660000 && suspects[0].retained == 660000));
+    uproot(&planted);
+}
+
 /* What holds the collection, however long the chain, is not where it accumulates. */
 static void test_a_chain_before_it(void) {
     uint32_t at = grow_program(), cache;
@@ -137,6 +159,9 @@ static void test_a_leak_of_classes(void) {
 
 int main(void) {
     test_many_parts();
+    test_a_list_of_roots("end_proc", true);
+    test_a_list_of_roots("finalizers", true);
+    test_a_list_of_roots("machine_context", false);
     test_a_chain_before_it();
     test_one_large_object();
     test_few_large_parts_are_suspects_themselves();

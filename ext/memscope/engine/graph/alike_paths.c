@@ -250,7 +250,7 @@ static uint32_t add_target(struct path_scan *scan, uint32_t node) {
 }
 
 static bool is_target(const struct path_scan *scan, uint32_t node) {
-    return node < scan->graph->slot_count && scan->place_of[node] != 0;
+    return scan->place_of[node] != 0;
 }
 
 /* Visits all nodes in preorder, so that the nodes which a target dominates follow it. */
@@ -308,7 +308,7 @@ static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found 
     for (uint32_t place = 1; place <= scan->asked->node_count; place++) {
         uint32_t node = nodes[place - 1];
 
-        if (node >= scan->graph->slot_count || scan->place_of[node] != place)
+        if (node >= memscope_graph_root(scan->graph) || scan->place_of[node] != place)
             continue;
         if (!memscope_reaches(scan->paths, node)) {
             found->not_reached += scan->graph->type[node] != 0;
@@ -326,7 +326,7 @@ static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found 
 
 static void note_places(struct path_scan *scan) {
     for (size_t index = scan->asked->node_count; index > 0; index--)
-        if (scan->asked->nodes[index - 1] < scan->graph->slot_count)
+        if (scan->asked->nodes[index - 1] < memscope_graph_root(scan->graph))
             scan->place_of[scan->asked->nodes[index - 1]] = (uint32_t)index;
 }
 

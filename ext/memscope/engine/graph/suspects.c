@@ -43,8 +43,19 @@ static void close_scan(struct suspect_scan *scan) {
     memscope_array_unmap(scan->follower_count);
 }
 
+/* Whether a root is a list to which a program adds: blocks of at_exit, finalizers. Other roots have names, like global
+ * variables, or hold what comes and goes. */
+static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t node) {
+    const char *category;
+
+    if (node == memscope_graph_root(graph))
+        return false;
+    category = graph->categories[node - graph->slot_count];
+    return strcmp(category, "end_proc") == 0 || strcmp(category, "finalizers") == 0;
+}
+
 /* The object that a node is a part of: its dominator; or, if that is a root, a class or a module, the previous node on
- * the shortest path to it. MEMSCOPE_NO_NODE if there is none. */
+ * the shortest path to it, also if that is a list of roots. MEMSCOPE_NO_NODE if there is none. */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];
@@ -52,7 +63,7 @@ static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     if (holder >= graph->slot_count || memscope_graph_is_module(graph, holder))
         holder = scan->paths->parent[node];
     if (holder >= graph->slot_count)
-        return MEMSCOPE_NO_NODE;
+        return node < graph->slot_count && is_list_of_roots(graph, holder) ? holder : MEMSCOPE_NO_NODE;
     if (memscope_graph_is_module(graph, holder) && memscope_graph_is_module(graph, node))
         return MEMSCOPE_NO_NODE;
     return holder;
@@ -96,8 +107,8 @@ static void add_up_lists(struct suspect_scan *scan) {
 
 static size_t take_largest(const struct suspect_scan *scan, struct memscope_largest *largest,
                            struct memscope_suspect *suspects) {
-    for (uint32_t slot = 0; slot < scan->graph->slot_count; slot++)
-        memscope_largest_offer(largest, scan->accumulated[slot], slot);
+    for (uint32_t node = 0; node < scan->graph->node_count; node++)
+        memscope_largest_offer(largest, scan->accumulated[node], node);
     memscope_largest_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
         uint32_t node = largest->items[index].number;
