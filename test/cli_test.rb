@@ -53,6 +53,17 @@ class CLITest < MemscopeTest
     assert_operator ledger[:files].shared_bytes, :positive?
   end
 
+  def test_report_tells_garbage_apart
+    skip_under_sanitizer
+    Thread.new { Array.new(2_000) { |number| number.to_s * 1_000 } && nil }.join
+    ledger = Memscope::Ledger.from_h(JSON.parse(memscope("report", "--json", "--garbage").out))
+    text = memscope("report", "--garbage").out
+
+    assert_operator ledger.garbage_bytes, :positive?
+    assert_match(/in use .*\n +[\d.]+ .*reachable or native\n +[\d.]+ .*garbage\n/, text)
+    assert_match(/^  [\d.]+ [KM]iB of live slots and of malloc memory in use is garbage/, text)
+  end
+
   def test_report_of_the_mappings
     ran = memscope("report", "--mappings")
 
@@ -218,8 +229,8 @@ class CLITest < MemscopeTest
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
-    allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --mappings, --arenas, " \
-              "--size-classes, --fragmentation, --workers, --gc, --help"
+    allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --garbage, --mappings, " \
+              "--arenas, --size-classes, --fragmentation, --workers, --gc, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: invalid option: --shaerd (did you mean --shared?); allowed: #{allowed}",

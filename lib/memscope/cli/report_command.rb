@@ -19,7 +19,7 @@ module Memscope
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "add the malloc memory that objects report",
-                 garbage: "split what is in use, by a forked child" }.freeze
+                 garbage: "tell garbage from what is reachable" }.freeze
       # The readings other than the ledger, by the calls that read them.
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc slabs",
                    fragmentation: "fragmentation", workers: "Puma processes" }.freeze
