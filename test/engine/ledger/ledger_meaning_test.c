@@ -55,6 +55,26 @@ static void test_rows_of_each_allocator(void) {
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_JEMALLOC) == 0);
 }
 
+/* More garbage than a row has is all of the row: other threads ran before the marking. */
+static void test_garbage_splits_rows(void) {
+    struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
+    uint64_t garbage[MEMSCOPE_ROW_COUNT] = {0};
+
+    ledger.walked_chunks = true;
+    ledger.bytes[MEMSCOPE_ROW_live_slots] = 1000;
+    ledger.bytes[MEMSCOPE_ROW_main_heap_in_use] = 500;
+    ledger.bytes[MEMSCOPE_ROW_mmapped_in_use] = 70;
+    garbage[MEMSCOPE_ROW_live_slots] = 400;
+    garbage[MEMSCOPE_ROW_main_heap_in_use] = 501;
+    memscope_ledger_split_garbage(&ledger, garbage);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_live_slots_garbage] == 400);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_live_slots_reachable] == 600);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_main_heap_garbage] == 500 && ledger.bytes[MEMSCOPE_ROW_main_heap_reachable] == 0);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_mmapped_garbage] == 0 && ledger.bytes[MEMSCOPE_ROW_mmapped_reachable] == 70);
+    EXPECT(memscope_ledger_row_bytes(&ledger, MEMSCOPE_ROW_ruby_heap) == 1000);
+    EXPECT(memscope_ledger_row_bytes(&ledger, MEMSCOPE_ROW_malloc) == 570);
+}
+
 static void test_rows_of_each_ruby(void) {
     struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
 
@@ -141,6 +161,7 @@ static void test_chunks_of_rows(void) {
 
 int main(void) {
     test_rows_of_each_allocator();
+    test_garbage_splits_rows();
     test_rows_of_each_ruby();
     test_shared_parts();
     test_checks();
