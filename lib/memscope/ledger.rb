@@ -133,7 +133,7 @@ module Memscope
     def self.survey(shared: true, strict: false, gc: false)
       blocks = heap = nil
       ledger = of(gc ? RubyHeap::Garbage.collect : nil) do
-        body = Native.object_blocks(nil, true, shared, strict)
+        body = Native.object_blocks(nil, shared, strict)
         scan, pins = %i[ledger ruby_heap].map { |name| body.delete(name) }
         blocks = RubyHeap::Blocks.capture(body)
         heap = pins ? RubyHeap.of(pins) : RubyHeap.bounded(objects: true)

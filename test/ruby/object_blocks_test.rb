@@ -34,7 +34,7 @@ class ObjectBlocksTest < MemscopeTest
     }
     # An object is in an old Array before it is asked for: new ones may lie in Ruby's own transient heap.
     def grown(make) = Array.new(COUNT) { make.call }.tap { 4.times { GC.start } }
-    def owned(objects) = Memscope.const_get(:Native).object_blocks(objects, false, false, false)[:garbage]
+    def owned(objects) = Memscope.const_get(:Native).object_blocks(objects, false, false)[:garbage]
   RUBY
 
   # Bytes that malloc keeps for so many asked for: glibc's chunk, jemalloc's size class.
@@ -90,7 +90,7 @@ class ObjectBlocksTest < MemscopeTest
     found = child_json(<<~RUBY)
       #{KINDS}
       bindings = Array.new(COUNT) { |index| binding }
-      answer = Memscope.const_get(:Native).object_blocks([bindings], false, false, false)
+      answer = Memscope.const_get(:Native).object_blocks([bindings], false, false)
       puts JSON.generate([answer[:garbage], answer[:unfollowed].to_h { |kind| kind.values_at(:name, :garbage) }])
     RUBY
 
@@ -104,14 +104,13 @@ class ObjectBlocksTest < MemscopeTest
     skip_under_sanitizer
     before, after, kept, runs = child_json(<<~RUBY, preload: preload)
       #{KINDS}
-      require "memscope/ruby_heap/blocks"
       GC.start
       GC.disable
       KEPT = Array.new(1_000) { "k" * 3_000 }
       runs = GC.count
-      first = Memscope::RubyHeap::Blocks.read
+      first = Memscope::Ledger.survey[1]
       Thread.new { Array.new(2_000) { "x" * 3_000 } && nil }.join
-      second = Memscope::RubyHeap::Blocks.read
+      second = Memscope::Ledger.survey[1]
       puts JSON.generate([first.garbage.block_bytes, second.garbage.block_bytes, second.all.block_bytes,
                           GC.count - runs])
     RUBY
@@ -127,7 +126,6 @@ class ObjectBlocksTest < MemscopeTest
     skip_under_sanitizer
     garbage = child_json(<<~RUBY)
       #{KINDS}
-      require "memscope/ruby_heap/blocks"
       big = -> { "x" * 1_000_000 }
       ready = Queue.new
       Thread.new { local = big.call; ready << 1; sleep; local }
@@ -138,7 +136,7 @@ class ObjectBlocksTest < MemscopeTest
       HELD = { Object.new => big.call }.compare_by_identity
       Thread.current[:own] = big.call
       GC.start
-      puts JSON.generate(Memscope::RubyHeap::Blocks.read.garbage.block_bytes)
+      puts JSON.generate(Memscope::Ledger.survey[1].garbage.block_bytes)
     RUBY
 
     assert_operator garbage, :<, 1_000_000

@@ -25,14 +25,13 @@ struct blocks_answer {
 };
 
 struct blocks_call {
-    bool whole; /* a ledger and pins are wanted too */
     struct memscope_ledger_call ledger;
     struct memscope_malloc_blocks blocks;
     enum memscope_status status;
     struct memscope_fork_room room;
     struct memscope_heap_listing listing;
     bool finished_gc;
-    bool planted;
+    bool planted;                    /* nothing is wanted but the blocks */
     struct memscope_marking marking; /* marks what is not garbage; if planted, what is */
     struct memscope_scratch marks;
     struct memscope_forked_child child;
@@ -128,7 +127,7 @@ static bool work(void *argument, int answer) {
         (!call->planted && memscope_marking_make(&call->marking, &call->listing, &scratch) != MEMSCOPE_OK))
         return false;
     memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call, &call->found.blocks);
-    if (call->whole)
+    if (!call->planted)
         memscope_heap_walk(&call->listing, &scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
     return memscope_forked_child_answer(answer, &call->found, sizeof call->found);
 }
@@ -141,7 +140,6 @@ static void inherit(struct blocks_call *call, int inherited) {
 }
 
 static bool plant_all(struct blocks_call *call, VALUE planted) {
-    call->planted = !NIL_P(planted);
     if (!call->planted)
         return true;
     if (memscope_scratch_open(&call->marks) != MEMSCOPE_OK ||
@@ -260,7 +258,7 @@ static VALUE read_blocks(VALUE argument) {
     prepare(call);
     why = call->status == MEMSCOPE_OK ? walk(call, arguments->planted) : memscope_status_reason(call->status);
     wall_ns = memscope_now_ns() - start;
-    if (call->whole)
+    if (!call->planted)
         set_whole(hash, call, NIL_P(why));
     if (NIL_P(why))
         set_answer(hash, reasons, call);
@@ -286,17 +284,16 @@ static VALUE close_blocks(VALUE argument) {
 }
 
 /*
- * planted: an Array that counts as garbage, with what is in it and in Arrays in it; nil: what no root reaches. whole:
- * add a deep ledger, and the heap's pins. shared and strict as for a ledger.
+ * planted: an Array that counts as garbage, with what is in it and in Arrays in it, for tests; nil: what no root
+ * reaches, and a deep ledger and the heap's pins too. shared and strict as for a ledger.
  */
-static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE whole, VALUE shared, VALUE strict) {
-    struct blocks_call call = {
-        .whole = RTEST(whole),
-        .ledger = {.strict = RTEST(strict),
-                   .objects = RTEST(whole),
-                   .walked_before = true,
-                   .request = {.deep = RTEST(whole) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC,
-                               .shared = RTEST(shared)}}};
+static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
+    bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
+    struct blocks_call call = {.planted = !NIL_P(planted),
+                               .ledger = {.strict = RTEST(strict),
+                                          .objects = NIL_P(planted),
+                                          .walked_before = true,
+                                          .request = {.deep = deep, .shared = RTEST(shared)}}};
     struct arguments arguments = {&call, planted};
 
     memscope_object_blocks_learn();
@@ -304,5 +301,5 @@ static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE whole, VALUE 
 }
 
 void Init_memscope_object_blocks(void) {
-    rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 4);
+    rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 3);
 }

@@ -6,7 +6,7 @@ require_relative "garbage"
 module Memscope
   class RubyHeap < Reading
     # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
-    # and how much the process returns once that garbage is freed. Read in a forked child.
+    # and how much the process returns once that garbage is freed. Read in a forked child, by Ledger.survey.
     #
     # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and part
     # of it is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open files are
@@ -87,9 +87,6 @@ module Memscope
       field :in_all, Returned
       # @return [Integer, nil] microseconds for which forking the child stopped Ruby
       field :pause_us, :count
-
-      # @return [Blocks]
-      def self.read = capture(Native.object_blocks(nil, false, false, false))
 
       # @return [Array<Range, nil>] what a full GC returns, and the part of it that no other process shares; nil if that
       #   is unknown
