@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/keyed_hash.h"
+#include "base/merge_sort.h"
 #include "dump/objspace_line.h"
 
 /* Bytes to read at a time; more for a longer line. */
@@ -278,55 +279,156 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) 
 
 /* ---- objects by address ---------------------------------------------------------------------------------------- */
 
-struct entry {
-    uint64_t address; /* 0: none */
-    uint32_t node;
-    uint32_t seen; /* the last node that was found to refer to it, plus 1 */
+/*
+ * Objects in 64 steps of addresses, one after another. Objects lie beside those that they were made with and mostly
+ * refer to these, so that an entry is in the processor's cache for most references; a hash of addresses never is.
+ */
+struct chunk {
+    uint64_t number;  /* of the chunk, plus 1; 0: none */
+    uint64_t objects; /* a bit for each step: whether an object begins there */
+    uint32_t first;   /* the rank of the first of them among all objects by address */
 };
 
 struct lookup {
-    struct entry *entries;
+    struct chunk *chunks;
     uint64_t size, key;
+    unsigned shift;       /* of addresses: steps are the least alignment that all objects have */
+    const uint32_t *node; /* by rank; NULL: the same number, as Ruby writes the objects of a page */
 };
-
-/* The key is drawn for each dump, so that nobody can construct a dump in which all addresses collide. */
-static inline uint64_t position_of(const struct lookup *lookup, uint64_t address) {
-    uint64_t mixed = (address ^ lookup->key) * UINT64_C(0x9e3779b97f4a7c15);
-
-    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return ((mixed >> 32) * lookup->size) >> 32;
-}
-
-static inline struct entry *find(const struct lookup *lookup, uint64_t address) {
-    uint64_t position = position_of(lookup, address);
-
-    while (lookup->entries[position].address != 0 && lookup->entries[position].address != address)
-        position = position + 1 == lookup->size ? 0 : position + 1;
-    return &lookup->entries[position];
-}
 
 #define AHEAD 12
 
+/* The key is drawn for each dump, so that nobody can construct a dump in which all addresses collide. */
+static inline struct chunk *place_of(const struct lookup *lookup, uint64_t address) {
+    uint64_t mixed = (address >> lookup->shift >> 6 ^ lookup->key) * UINT64_C(0x9e3779b97f4a7c15);
+
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return &lookup->chunks[((mixed >> 32) * lookup->size) >> 32];
+}
+
+static inline struct chunk *chunk_of(const struct lookup *lookup, uint64_t address) {
+    struct chunk *chunk = place_of(lookup, address);
+    uint64_t number = (address >> lookup->shift >> 6) + 1;
+
+    while (chunk->number != 0 && chunk->number != number)
+        chunk = chunk + 1 == lookup->chunks + lookup->size ? lookup->chunks : chunk + 1;
+    return chunk;
+}
+
+static inline uint64_t bit_of(const struct lookup *lookup, uint64_t address) {
+    return UINT64_C(1) << (address >> lookup->shift & 63);
+}
+
+/* The node of the object at this address; MEMSCOPE_NO_NODE if there is none. */
+static inline uint32_t find(const struct lookup *lookup, uint64_t address) {
+    const struct chunk *chunk = chunk_of(lookup, address);
+    uint64_t bit = bit_of(lookup, address);
+    uint32_t rank = chunk->first + (uint32_t)__builtin_popcountll(chunk->objects & (bit - 1));
+
+    if (!(chunk->objects & bit) || address >> lookup->shift << lookup->shift != address)
+        return MEMSCOPE_NO_NODE;
+    return lookup->node == NULL ? rank : lookup->node[rank];
+}
+
+struct place {
+    uint64_t address;
+    uint32_t node;
+};
+
+static bool by_address(const void *left, const void *right) {
+    return ((const struct place *)left)->address <= ((const struct place *)right)->address;
+}
+
+/* Of several objects at one address, the first one counts. Returns how many are left. */
+static uint32_t keep_first(const struct place *places, uint32_t count, uint64_t *addresses, uint32_t *nodes) {
+    uint32_t kept = 0;
+
+    for (uint32_t index = 0; index < count; index++) {
+        if (kept > 0 && addresses[kept - 1] == places[index].address)
+            continue;
+        addresses[kept] = places[index].address;
+        nodes[kept++] = places[index].node;
+    }
+    return kept;
+}
+
+/* Of a dump whose objects are not in order. Writes the addresses in their order, and the nodes that have them. */
+static uint32_t sort_addresses(const struct memscope_objspace_reader *reader, uint64_t *sorted, uint32_t *nodes) {
+    const uint64_t *addresses = reader->addresses.list;
+    uint32_t count = reader->object_count;
+    struct place *places = memscope_array_map((size_t)count * 2, sizeof *places);
+
+    if (places == NULL)
+        return 0;
+    for (uint32_t node = 0; node < count; node++)
+        places[node] = (struct place){.address = addresses[node], .node = node};
+    memscope_merge_sort((char *)places, count, sizeof *places, (char *)(places + count), by_address);
+    count = keep_first(places, count, sorted, nodes);
+    memscope_array_unmap(places);
+    return count;
+}
+
+/* False if an object is not the next one of its chunk, or a second one at its address. */
+static bool add_place(struct lookup *lookup, const uint64_t *addresses, uint32_t rank) {
+    struct chunk *chunk = chunk_of(lookup, addresses[rank]);
+    uint64_t bit = bit_of(lookup, addresses[rank]);
+    bool is_next;
+
+    if (chunk->number == 0)
+        *chunk = (struct chunk){.number = (addresses[rank] >> lookup->shift >> 6) + 1, .first = rank};
+    is_next = chunk->objects < bit && chunk->first + (uint32_t)__builtin_popcountll(chunk->objects) == rank;
+    chunk->objects |= bit;
+    return is_next;
+}
+
+/* MALFORMED if the objects of a chunk do not come one after another. */
+static enum memscope_status add_places(struct memscope_objspace_reader *reader, struct lookup *lookup,
+                                       const uint64_t *addresses, uint32_t count) {
+    uint64_t chunks = 1;
+    bool in_order = true;
+
+    for (uint32_t rank = 1; rank < count; rank++)
+        chunks += addresses[rank] >> lookup->shift >> 6 != addresses[rank - 1] >> lookup->shift >> 6;
+    lookup->size = chunks + chunks / 2 + 16;
+    if (!reserve(&reader->table, lookup->size, sizeof *lookup->chunks))
+        return MEMSCOPE_NO_MEMORY;
+    lookup->chunks = reader->table.list;
+    for (uint32_t rank = 0; rank < count && in_order; rank++)
+        in_order = add_place(lookup, addresses, rank);
+    return in_order ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
+}
+
+static enum memscope_status index_sorted_addresses(struct memscope_objspace_reader *reader, struct lookup *lookup) {
+    uint64_t *sorted = memscope_array_map(reader->object_count, sizeof *sorted);
+    enum memscope_status status = MEMSCOPE_NO_MEMORY;
+    uint32_t count = 0;
+
+    memscope_growing_array_close(&reader->table);
+    if (sorted != NULL && reserve(&reader->ranks, reader->object_count, sizeof(uint32_t)))
+        count = sort_addresses(reader, sorted, reader->ranks.list);
+    lookup->node = reader->ranks.list;
+    if (count > 0)
+        status = add_places(reader, lookup, sorted, count);
+    memscope_array_unmap(sorted);
+    return status;
+}
+
+/* The most that addresses are shifted by: all objects of a chunk are in one page of Ruby's heap. */
+#define SHIFT_MAX 8
+
 static enum memscope_status index_addresses(struct memscope_objspace_reader *reader, struct lookup *lookup) {
     const uint64_t *addresses = reader->addresses.list;
+    uint64_t all = UINT64_C(1) << SHIFT_MAX;
     struct memscope_hash_key key;
+    enum memscope_status status;
 
     memscope_hash_key_draw(&key);
     lookup->key = key.words[0];
-    lookup->size = (uint64_t)reader->object_count + reader->object_count / 2 + 16;
-    if (!reserve(&reader->table, lookup->size, sizeof *lookup->entries))
-        return MEMSCOPE_NO_MEMORY;
-    lookup->entries = reader->table.list;
-    for (uint32_t node = 0; node < reader->object_count; node++) {
-        struct entry *entry;
-
-        if (node + AHEAD < reader->object_count)
-            __builtin_prefetch(&lookup->entries[position_of(lookup, addresses[node + AHEAD])], 1);
-        entry = find(lookup, addresses[node]);
-        if (entry->address == 0)
-            *entry = (struct entry){.address = addresses[node], .node = node};
-    }
-    return MEMSCOPE_OK;
+    for (uint32_t node = 0; node < reader->object_count; node++)
+        all |= addresses[node];
+    lookup->shift = (unsigned)__builtin_ctzll(all);
+    status = add_places(reader, lookup, addresses, reader->object_count);
+    return status == MEMSCOPE_MALFORMED ? index_sorted_addresses(reader, lookup) : status;
 }
 
 /* ---- classes --------------------------------------------------------------------------------------------------- */
@@ -335,20 +437,19 @@ static enum memscope_status index_addresses(struct memscope_objspace_reader *rea
 static const struct class_line *class_at(const struct memscope_objspace_reader *reader, const struct lookup *lookup,
                                          uint64_t address) {
     const struct class_line *list = reader->classes.list;
-    const struct entry *entry = find(lookup, address);
-    uint32_t low = 0, high = reader->class_count;
+    uint32_t node = find(lookup, address), low = 0, high = reader->class_count;
 
-    if (address == 0 || entry->address == 0)
+    if (address == 0 || node == MEMSCOPE_NO_NODE)
         return NULL;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
 
-        if (list[middle].node < entry->node)
+        if (list[middle].node < node)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < reader->class_count && list[low].node == entry->node ? &list[low] : NULL;
+    return low < reader->class_count && list[low].node == node ? &list[low] : NULL;
 }
 
 static uint32_t add_name(struct memscope_objspace_reader *reader, const char *before, const char *text, size_t length,
@@ -405,10 +506,17 @@ static uint64_t class_address(const struct memscope_objspace_reader *reader, uin
     return ((const uint64_t *)reader->references.list)[references_end - 1];
 }
 
+/* Of the instances of classes that came last. */
+#define KNOWN_LABELS 256
+struct known_label {
+    uint64_t class;
+    uint32_t label;
+};
+
 static void label_objects(struct memscope_objspace_reader *reader, const struct lookup *lookup) {
     const uint64_t *first = reader->first_references.list;
-    uint32_t *labels = reader->labels.list, last_label = 0;
-    uint64_t last = 0;
+    uint32_t *labels = reader->labels.list;
+    struct known_label known[KNOWN_LABELS] = {{0, 0}}, *found;
 
     for (uint32_t node = 0; node < reader->object_count; node++) {
         uint64_t address = class_address(reader, node, first[node + 1]);
@@ -419,11 +527,10 @@ static void label_objects(struct memscope_objspace_reader *reader, const struct 
                 labels[node] = label_without_class(reader, type);
             continue;
         }
-        if (address != last) {
-            last = address;
-            last_label = label_of_instances(reader, lookup, address);
-        }
-        labels[node] = last_label;
+        found = &known[(address >> lookup->shift) % KNOWN_LABELS];
+        if (found->class != address)
+            *found = (struct known_label){address, label_of_instances(reader, lookup, address)};
+        labels[node] = found->label;
     }
 }
 
@@ -489,22 +596,23 @@ struct edges {
     const struct lookup *lookup;
     uint32_t *list;
     memscope_edge_name *names;
+    uint32_t *seen; /* by object: the last node that was found to refer to it, plus 1 */
     uint32_t count;
     uint64_t named; /* the next of the named references */
 };
 
 static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address, memscope_edge_name name) {
-    struct entry *entry = find(edges->lookup, address);
+    uint32_t node = find(edges->lookup, address);
 
-    if (entry->address == 0) {
+    if (node == MEMSCOPE_NO_NODE) {
         edges->reader->missing_references++;
         return;
     }
-    if (entry->seen == from + 1)
+    if (edges->seen[node] == from + 1)
         return;
-    entry->seen = from + 1;
+    edges->seen[node] = from + 1;
     edges->names[edges->count] = name;
-    edges->list[edges->count++] = entry->node;
+    edges->list[edges->count++] = node;
 }
 
 static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t reference) {
@@ -525,13 +633,13 @@ static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, 
     bool is_imemo = ((const uint8_t *)edges->reader->types.list)[node] == (HAS_CLASS | MEMSCOPE_TYPE_IMEMO);
 
     /* What Ruby 3.1 says is the class of an imemo need not be an object. */
-    if (is_imemo && find(edges->lookup, references[to - 1])->address == 0)
+    if (is_imemo && find(edges->lookup, references[to - 1]) == MEMSCOPE_NO_NODE)
         to--;
     for (uint64_t index = from; index < to; index++) {
         uint64_t address = references[index];
 
         if (index + AHEAD < all)
-            __builtin_prefetch(&edges->lookup->entries[position_of(edges->lookup, references[index + AHEAD])], 1);
+            __builtin_prefetch(place_of(edges->lookup, references[index + AHEAD]));
         memscope_edge_name name = name_of_reference(edges, index);
 
         if (address != class_of_node)
@@ -563,7 +671,8 @@ static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_
 
     return reserve(&reader->references, edges, sizeof(uint32_t)) &&
            reserve(&reader->edge_names, edges, sizeof(memscope_edge_name)) &&
-           reserve(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t));
+           reserve(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t)) &&
+           reserve(&reader->seen, reader->object_count, sizeof(uint32_t));
 }
 
 /* first_edge overwrites first_references in the same way. */
@@ -621,7 +730,7 @@ static void set_graph(struct memscope_objspace_reader *reader, const struct edge
 
 static enum memscope_status resolve(struct memscope_objspace_reader *reader, struct memscope_heap_graph *graph,
                                     struct memscope_heap_dump *dump) {
-    struct lookup lookup;
+    struct lookup lookup = {0};
     struct edges edges = {.reader = reader, .lookup = &lookup};
     enum memscope_status status = index_addresses(reader, &lookup);
 
@@ -637,6 +746,7 @@ static enum memscope_status resolve(struct memscope_objspace_reader *reader, str
         return MEMSCOPE_NO_MEMORY;
     edges.list = reader->references.list;
     edges.names = reader->edge_names.list;
+    edges.seen = reader->seen.list;
     add_all_edges(&edges, graph);
     set_graph(reader, &edges, graph);
     return MEMSCOPE_OK;
@@ -657,17 +767,31 @@ enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_rea
     dump->graph = graph;
     reader->status = resolve(reader, graph, dump);
     memscope_growing_array_close(&reader->table);
+    memscope_growing_array_close(&reader->ranks);
+    memscope_growing_array_close(&reader->seen);
     memscope_growing_array_close(&reader->addresses);
     return reader->status;
 }
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
     struct memscope_growing_array *arrays[] = {
-        &reader->text,       &reader->addresses,        &reader->types,
-        &reader->bytes_of,   &reader->slot_bytes,       &reader->labels,
-        &reader->references, &reader->first_references, &reader->classes,
-        &reader->root_lines, &reader->edge_names,       &reader->ids,
-        &reader->table,      &reader->root_references,  &reader->named_references,
+        &reader->text,
+        &reader->addresses,
+        &reader->types,
+        &reader->bytes_of,
+        &reader->slot_bytes,
+        &reader->labels,
+        &reader->references,
+        &reader->first_references,
+        &reader->classes,
+        &reader->root_lines,
+        &reader->edge_names,
+        &reader->ids,
+        &reader->table,
+        &reader->root_references,
+        &reader->named_references,
+        &reader->ranks,
+        &reader->seen,
     };
 
     for (size_t index = 0; index < sizeof arrays / sizeof(void *); index++)

@@ -48,7 +48,7 @@ struct memscope_objspace_reader {
 
     struct memscope_names names;       /* until the graph has them */
     struct memscope_heap_graph *graph; /* NULL until it is made */
-    struct memscope_growing_array edge_names, ids, table;
+    struct memscope_growing_array edge_names, ids, table, ranks, seen;
 };
 
 /* The descriptor stays the caller's, and must stay open until the reading ends. */
