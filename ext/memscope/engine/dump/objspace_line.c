@@ -242,6 +242,13 @@ static inline const char *read_address_or_null(const char *text, uint64_t *addre
     return *text == '"' ? read_address(text, address) : skip_value(text);
 }
 
+/* Plus 1, so that 0 is none. */
+static inline const char *read_generation(const char *text, uint64_t *generation) {
+    text = read_number(text, generation);
+    *generation += text != NULL;
+    return text;
+}
+
 #define IS(name) (memcmp(key, name, sizeof(name) - 1) == 0)
 
 static inline const char *read_value(const char *key, size_t length, const char *text,
@@ -254,6 +261,10 @@ static inline const char *read_value(const char *key, size_t length, const char 
             return read_text(text, &line->name);
         if (IS("root"))
             return read_text(text, &line->category);
+        if (IS("file"))
+            return read_text(text, &line->file);
+        if (IS("line"))
+            return read_number(text, &line->line_number);
         break;
     case 5:
         if (IS("class"))
@@ -284,6 +295,8 @@ static inline const char *read_value(const char *key, size_t length, const char 
             return read_text(text, &line->imemo_type);
         if (IS("superclass"))
             return read_address_or_null(text, &line->superclass);
+        if (IS("generation"))
+            return read_generation(text, &line->generation);
         break;
     case 15:
         if (IS("real_class_name"))
@@ -302,10 +315,11 @@ static inline const char *skip_blanks(const char *text) {
 /* Quicker than memset: leaves fields alone that are read only if a length says so. */
 static inline void clear(struct memscope_objspace_line *line) {
     line->address = line->class_address = line->superclass = 0;
-    line->bytes = line->slot_bytes = 0;
+    line->bytes = line->slot_bytes = line->generation = line->line_number = 0;
     line->type = 0;
     line->root = line->singleton = false;
-    line->category.length = line->name.length = line->imemo_type.length = line->edge_names.length = 0;
+    line->category.length = line->name.length = line->imemo_type.length = line->edge_names.length = line->file.length =
+        0;
     line->reference_count = 0;
 }
 

@@ -1,12 +1,11 @@
 #include "dump/objspace_reader.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/keyed_hash.h"
-#include "base/merge_sort.h"
 #include "dump/objspace_line.h"
 
 /* Bytes to read at a time; more for a longer line. */
@@ -103,6 +102,18 @@ static void add_edge_names(struct memscope_objspace_reader *reader, const struct
     }
 }
 
+/* "app/order.rb:12"; the empty name if the line does not state it. */
+static uint32_t name_of_site(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
+    char text[1024];
+    size_t length;
+
+    if (line->file.length == 0)
+        return 0;
+    length = memscope_objspace_unescape(line->file, text, sizeof text - 24);
+    length += (size_t)snprintf(text + length, 24, ":%" PRIu64, line->line_number);
+    return memscope_names_add(&reader->names, text, length);
+}
+
 /* Its references are already at the end of the others. */
 static void add_object(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     uint32_t node = reader->object_count;
@@ -113,6 +124,10 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     ((uint32_t *)reader->slot_bytes.list)[node] = saturated(line->slot_bytes);
     ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
     reader->tells_slot_bytes |= line->slot_bytes > 0;
+    if (reader->is_compared) {
+        ((uint32_t *)reader->sites.list)[node] = name_of_site(reader, line);
+        ((uint64_t *)reader->generations.list)[node] = line->generation;
+    }
     add_edge_names(reader, line);
     reader->reference_count += line->reference_count;
     if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
@@ -193,6 +208,8 @@ static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
            reserve(&reader->bytes_of, objects, sizeof(uint32_t)) &&
            reserve(&reader->slot_bytes, objects, sizeof(uint32_t)) &&
            reserve(&reader->labels, objects, sizeof(uint32_t)) &&
+           (!reader->is_compared || (reserve(&reader->sites, objects, sizeof(uint32_t)) &&
+                                     reserve(&reader->generations, objects, sizeof(uint64_t)))) &&
            reserve(&reader->first_references, objects + 1, sizeof(uint64_t)) &&
            reserve(&reader->references, references, sizeof(uint64_t)) &&
            reserve(&reader->named_references, reader->named_count + bytes / MEMSCOPE_OBJSPACE_EDGE_NAME + 1,
@@ -277,167 +294,12 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) 
     return reader->status == MEMSCOPE_OK && !reader->ended;
 }
 
-/* ---- objects by address ---------------------------------------------------------------------------------------- */
-
-/*
- * Objects in 64 steps of addresses, one after another. Objects lie beside those that they were made with and mostly
- * refer to these, so that an entry is in the processor's cache for most references; a hash of addresses never is.
- */
-struct chunk {
-    uint64_t number;  /* of the chunk, plus 1; 0: none */
-    uint64_t objects; /* a bit for each step: whether an object begins there */
-    uint32_t first;   /* the rank of the first of them among all objects by address */
-};
-
-struct lookup {
-    struct chunk *chunks;
-    uint64_t size, key;
-    unsigned shift;       /* of addresses: steps are the least alignment that all objects have */
-    const uint32_t *node; /* by rank; NULL: the same number, as Ruby writes the objects of a page */
-};
-
-#define AHEAD 12
-
-/* The key is drawn for each dump, so that nobody can construct a dump in which all addresses collide. */
-static inline struct chunk *place_of(const struct lookup *lookup, uint64_t address) {
-    uint64_t mixed = (address >> lookup->shift >> 6 ^ lookup->key) * UINT64_C(0x9e3779b97f4a7c15);
-
-    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return &lookup->chunks[((mixed >> 32) * lookup->size) >> 32];
-}
-
-static inline struct chunk *chunk_of(const struct lookup *lookup, uint64_t address) {
-    struct chunk *chunk = place_of(lookup, address);
-    uint64_t number = (address >> lookup->shift >> 6) + 1;
-
-    while (chunk->number != 0 && chunk->number != number)
-        chunk = chunk + 1 == lookup->chunks + lookup->size ? lookup->chunks : chunk + 1;
-    return chunk;
-}
-
-static inline uint64_t bit_of(const struct lookup *lookup, uint64_t address) {
-    return UINT64_C(1) << (address >> lookup->shift & 63);
-}
-
-/* The node of the object at this address; MEMSCOPE_NO_NODE if there is none. */
-static inline uint32_t find(const struct lookup *lookup, uint64_t address) {
-    const struct chunk *chunk = chunk_of(lookup, address);
-    uint64_t bit = bit_of(lookup, address);
-    uint32_t rank = chunk->first + (uint32_t)__builtin_popcountll(chunk->objects & (bit - 1));
-
-    if (!(chunk->objects & bit) || address >> lookup->shift << lookup->shift != address)
-        return MEMSCOPE_NO_NODE;
-    return lookup->node == NULL ? rank : lookup->node[rank];
-}
-
-struct place {
-    uint64_t address;
-    uint32_t node;
-};
-
-static bool by_address(const void *left, const void *right) {
-    return ((const struct place *)left)->address <= ((const struct place *)right)->address;
-}
-
-/* Of several objects at one address, the first one counts. Returns how many are left. */
-static uint32_t keep_first(const struct place *places, uint32_t count, uint64_t *addresses, uint32_t *nodes) {
-    uint32_t kept = 0;
-
-    for (uint32_t index = 0; index < count; index++) {
-        if (kept > 0 && addresses[kept - 1] == places[index].address)
-            continue;
-        addresses[kept] = places[index].address;
-        nodes[kept++] = places[index].node;
-    }
-    return kept;
-}
-
-/* Of a dump whose objects are not in order. Writes the addresses in their order, and the nodes that have them. */
-static uint32_t sort_addresses(const struct memscope_objspace_reader *reader, uint64_t *sorted, uint32_t *nodes) {
-    const uint64_t *addresses = reader->addresses.list;
-    uint32_t count = reader->object_count;
-    struct place *places = memscope_array_map((size_t)count * 2, sizeof *places);
-
-    if (places == NULL)
-        return 0;
-    for (uint32_t node = 0; node < count; node++)
-        places[node] = (struct place){.address = addresses[node], .node = node};
-    memscope_merge_sort((char *)places, count, sizeof *places, (char *)(places + count), by_address);
-    count = keep_first(places, count, sorted, nodes);
-    memscope_array_unmap(places);
-    return count;
-}
-
-/* False if an object is not the next one of its chunk, or a second one at its address. */
-static bool add_place(struct lookup *lookup, const uint64_t *addresses, uint32_t rank) {
-    struct chunk *chunk = chunk_of(lookup, addresses[rank]);
-    uint64_t bit = bit_of(lookup, addresses[rank]);
-    bool is_next;
-
-    if (chunk->number == 0)
-        *chunk = (struct chunk){.number = (addresses[rank] >> lookup->shift >> 6) + 1, .first = rank};
-    is_next = chunk->objects < bit && chunk->first + (uint32_t)__builtin_popcountll(chunk->objects) == rank;
-    chunk->objects |= bit;
-    return is_next;
-}
-
-/* MALFORMED if the objects of a chunk do not come one after another. */
-static enum memscope_status add_places(struct memscope_objspace_reader *reader, struct lookup *lookup,
-                                       const uint64_t *addresses, uint32_t count) {
-    uint64_t chunks = 1;
-    bool in_order = true;
-
-    for (uint32_t rank = 1; rank < count; rank++)
-        chunks += addresses[rank] >> lookup->shift >> 6 != addresses[rank - 1] >> lookup->shift >> 6;
-    lookup->size = chunks + chunks / 2 + 16;
-    if (!reserve(&reader->table, lookup->size, sizeof *lookup->chunks))
-        return MEMSCOPE_NO_MEMORY;
-    lookup->chunks = reader->table.list;
-    for (uint32_t rank = 0; rank < count && in_order; rank++)
-        in_order = add_place(lookup, addresses, rank);
-    return in_order ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
-}
-
-static enum memscope_status index_sorted_addresses(struct memscope_objspace_reader *reader, struct lookup *lookup) {
-    uint64_t *sorted = memscope_array_map(reader->object_count, sizeof *sorted);
-    enum memscope_status status = MEMSCOPE_NO_MEMORY;
-    uint32_t count = 0;
-
-    memscope_growing_array_close(&reader->table);
-    if (sorted != NULL && reserve(&reader->ranks, reader->object_count, sizeof(uint32_t)))
-        count = sort_addresses(reader, sorted, reader->ranks.list);
-    lookup->node = reader->ranks.list;
-    if (count > 0)
-        status = add_places(reader, lookup, sorted, count);
-    memscope_array_unmap(sorted);
-    return status;
-}
-
-/* The most that addresses are shifted by: all objects of a chunk are in one page of Ruby's heap. */
-#define SHIFT_MAX 8
-
-static enum memscope_status index_addresses(struct memscope_objspace_reader *reader, struct lookup *lookup) {
-    const uint64_t *addresses = reader->addresses.list;
-    uint64_t all = UINT64_C(1) << SHIFT_MAX;
-    struct memscope_hash_key key;
-    enum memscope_status status;
-
-    memscope_hash_key_draw(&key);
-    lookup->key = key.words[0];
-    for (uint32_t node = 0; node < reader->object_count; node++)
-        all |= addresses[node];
-    lookup->shift = (unsigned)__builtin_ctzll(all);
-    status = add_places(reader, lookup, addresses, reader->object_count);
-    return status == MEMSCOPE_MALFORMED ? index_sorted_addresses(reader, lookup) : status;
-}
-
 /* ---- classes --------------------------------------------------------------------------------------------------- */
 
 /* The line of the class at this address; NULL if there is none. */
-static const struct class_line *class_at(const struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                                         uint64_t address) {
+static const struct class_line *class_at(const struct memscope_objspace_reader *reader, uint64_t address) {
     const struct class_line *list = reader->classes.list;
-    uint32_t node = find(lookup, address), low = 0, high = reader->class_count;
+    uint32_t node = memscope_address_find(&reader->index, address), low = 0, high = reader->class_count;
 
     if (address == 0 || node == MEMSCOPE_NO_NODE)
         return NULL;
@@ -466,15 +328,14 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
  * As in a dump of this process: a singleton class has the name of the first class above it that is not a singleton
  * class (before Ruby 3.0, dumps do not state it), an anonymous class that of the first with a name.
  */
-static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                               const struct class_line *line) {
+static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct class_line *line) {
     bool anonymous = false;
     const char *name;
     size_t length;
 
     for (int above = 0; above < ANCESTORS && line != NULL && line->name == 0; above++) {
         anonymous |= !line->singleton;
-        line = class_at(reader, lookup, line->superclass);
+        line = class_at(reader, line->superclass);
     }
     if (line == NULL || line->name == 0)
         return memscope_names_add(&reader->names, "anonymous", 9);
@@ -482,12 +343,10 @@ static uint32_t label_of_class(struct memscope_objspace_reader *reader, const st
     return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
 }
 
-static uint32_t label_of_instances(struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                                   uint64_t address) {
-    const struct class_line *line = class_at(reader, lookup, address);
+static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint64_t address) {
+    const struct class_line *line = class_at(reader, address);
 
-    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15)
-                        : label_of_class(reader, lookup, line);
+    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15) : label_of_class(reader, line);
 }
 
 static uint32_t label_without_class(struct memscope_objspace_reader *reader, uint8_t type) {
@@ -513,7 +372,7 @@ struct known_label {
     uint32_t label;
 };
 
-static void label_objects(struct memscope_objspace_reader *reader, const struct lookup *lookup) {
+static void label_objects(struct memscope_objspace_reader *reader) {
     const uint64_t *first = reader->first_references.list;
     uint32_t *labels = reader->labels.list;
     struct known_label known[KNOWN_LABELS] = {{0, 0}}, *found;
@@ -527,21 +386,20 @@ static void label_objects(struct memscope_objspace_reader *reader, const struct 
                 labels[node] = label_without_class(reader, type);
             continue;
         }
-        found = &known[(address >> lookup->shift) % KNOWN_LABELS];
+        found = &known[(address >> reader->index.shift) % KNOWN_LABELS];
         if (found->class != address)
-            *found = (struct known_label){address, label_of_instances(reader, lookup, address)};
+            *found = (struct known_label){address, label_of_instances(reader, address)};
         labels[node] = found->label;
     }
 }
 
 /* Overwrites the lines of classes, which are larger. All labels are made before the first line is overwritten. */
-static void keep_module_names(struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                              struct memscope_heap_dump *dump) {
+static void keep_module_names(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
     struct class_line *lines = reader->classes.list;
     struct memscope_module_name *modules = reader->classes.list;
 
     for (uint32_t index = 0; index < reader->class_count; index++)
-        lines[index].label = label_of_class(reader, lookup, &lines[index]);
+        lines[index].label = label_of_class(reader, &lines[index]);
     for (uint32_t index = 0; index < reader->class_count; index++) {
         struct class_line line = lines[index];
 
@@ -591,9 +449,11 @@ static enum memscope_status number_objects(struct memscope_objspace_reader *read
 
 /* ---- edges ----------------------------------------------------------------------------------------------------- */
 
+/* References that are looked up ahead of their turn. */
+#define AHEAD 12
+
 struct edges {
     struct memscope_objspace_reader *reader;
-    const struct lookup *lookup;
     uint32_t *list;
     memscope_edge_name *names;
     uint32_t *seen; /* by object: the last node that was found to refer to it, plus 1 */
@@ -602,7 +462,7 @@ struct edges {
 };
 
 static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address, memscope_edge_name name) {
-    uint32_t node = find(edges->lookup, address);
+    uint32_t node = memscope_address_find(&edges->reader->index, address);
 
     if (node == MEMSCOPE_NO_NODE) {
         edges->reader->missing_references++;
@@ -633,13 +493,13 @@ static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, 
     bool is_imemo = ((const uint8_t *)edges->reader->types.list)[node] == (HAS_CLASS | MEMSCOPE_TYPE_IMEMO);
 
     /* What Ruby 3.1 says is the class of an imemo need not be an object. */
-    if (is_imemo && find(edges->lookup, references[to - 1]) == MEMSCOPE_NO_NODE)
+    if (is_imemo && memscope_address_find(&edges->reader->index, references[to - 1]) == MEMSCOPE_NO_NODE)
         to--;
     for (uint64_t index = from; index < to; index++) {
         uint64_t address = references[index];
 
         if (index + AHEAD < all)
-            __builtin_prefetch(place_of(edges->lookup, references[index + AHEAD]));
+            __builtin_prefetch(memscope_address_place(&edges->reader->index, references[index + AHEAD]));
         memscope_edge_name name = name_of_reference(edges, index);
 
         if (address != class_of_node)
@@ -730,16 +590,16 @@ static void set_graph(struct memscope_objspace_reader *reader, const struct edge
 
 static enum memscope_status resolve(struct memscope_objspace_reader *reader, struct memscope_heap_graph *graph,
                                     struct memscope_heap_dump *dump) {
-    struct lookup lookup = {0};
-    struct edges edges = {.reader = reader, .lookup = &lookup};
-    enum memscope_status status = index_addresses(reader, &lookup);
+    struct edges edges = {.reader = reader};
+    enum memscope_status status =
+        memscope_address_index_open(&reader->index, reader->addresses.list, reader->object_count);
 
     ((uint64_t *)reader->first_references.list)[reader->object_count] = reader->reference_count;
     if (status != MEMSCOPE_OK)
         return status;
-    label_objects(reader, &lookup);
+    label_objects(reader);
     status = number_objects(reader, dump);
-    keep_module_names(reader, &lookup, dump);
+    keep_module_names(reader, dump);
     if (status != MEMSCOPE_OK)
         return status;
     if (!make_room_for_edges(reader, graph->node_count))
@@ -766,11 +626,20 @@ enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_rea
     graph->node_count = graph->slot_count + graph->category_count + 1;
     dump->graph = graph;
     reader->status = resolve(reader, graph, dump);
-    memscope_growing_array_close(&reader->table);
-    memscope_growing_array_close(&reader->ranks);
     memscope_growing_array_close(&reader->seen);
-    memscope_growing_array_close(&reader->addresses);
+    if (!reader->is_compared) {
+        memscope_address_index_close(&reader->index);
+        memscope_growing_array_close(&reader->addresses);
+    }
     return reader->status;
+}
+
+void memscope_objspace_reader_drop_edges(struct memscope_objspace_reader *reader) {
+    memscope_growing_array_close(&reader->references);
+    memscope_growing_array_close(&reader->edge_names);
+    memscope_growing_array_close(&reader->first_references);
+    if (reader->graph != NULL)
+        reader->graph->edges = reader->graph->edge_names = reader->graph->first_edge = NULL;
 }
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
@@ -787,15 +656,16 @@ void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
         &reader->root_lines,
         &reader->edge_names,
         &reader->ids,
-        &reader->table,
+        &reader->seen,
+        &reader->sites,
+        &reader->generations,
         &reader->root_references,
         &reader->named_references,
-        &reader->ranks,
-        &reader->seen,
     };
 
     for (size_t index = 0; index < sizeof arrays / sizeof(void *); index++)
         memscope_growing_array_close(arrays[index]);
+    memscope_address_index_close(&reader->index);
     memscope_names_close(reader->graph == NULL ? &reader->names : &reader->graph->names);
     memset(reader, 0, sizeof *reader);
 }
