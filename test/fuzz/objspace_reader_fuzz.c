@@ -41,6 +41,7 @@ static void write_all(const struct memscope_heap_dump *dump) {
 /* Beside the first bytes of itself. */
 static void check_growth(const struct memscope_compared_dump *first, const struct memscope_compared_dump *last) {
     struct memscope_dump_growth growth = {.first = *first, .last = *last};
+    const struct memscope_search_last search = {0};
     struct memscope_shortest_paths paths;
     uint32_t slots = last->dump->graph->slot_count, count;
     uint32_t *nodes = calloc(slots, sizeof *nodes);
@@ -48,7 +49,7 @@ static void check_growth(const struct memscope_compared_dump *first, const struc
     enum memscope_status status = memscope_dump_growth_open(&growth);
 
     if (status == MEMSCOPE_OK) {
-        if (memscope_shortest_paths_find(&paths, last->dump->graph, NULL) != MEMSCOPE_OK ||
+        if (memscope_shortest_paths_find(&paths, last->dump->graph, &search) != MEMSCOPE_OK ||
             memscope_dump_growth_count(&growth, &paths) != MEMSCOPE_OK)
             abort();
         count = memscope_dump_growth_tops(&growth, &paths, nodes, weights);
