@@ -253,7 +253,7 @@ module Memscope
         answered(body, named)
       end
 
-      # Answers the same of a dump that ObjectSpace.dump_all wrote, by any Ruby since 2.7: 0.5 to 1 s a gigabyte. Such a
+      # Answers the same of a dump that ObjectSpace.dump_all wrote, by any Ruby since 2.7: about 2 s a gigabyte. Such a
       # dump does not say by which names objects refer to others; one that Memscope.dump wrote does.
       #
       # @param path [String]

@@ -43,10 +43,12 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
+  NO_OBJECTS = %w[SHAPE ZOMBIE].freeze
+
   # {address => line}, of objects only.
   def objects(path)
     lines = File.foreach(path).grep(/"address"/).map { |line| JSON.parse(line.scrub) }
-    lines.reject { |line| %w[SHAPE ZOMBIE].include?(line["type"]) }.to_h { |line| [line["address"], line] }
+    lines.reject { |line| NO_OBJECTS.include?(line["type"]) }.to_h { |line| [line["address"], line] }
   end
 
   def same?(one, other)
@@ -107,6 +109,7 @@ class HeapGrowthTest < MemscopeTest
       growth = Memscope::HeapGraph.growth(first, second, third, top: 1000)
       lines = expected(first, second, third).select { |line| line["file"] }
                                             .group_by { |line| line.values_at("file", "line").join(":") }
+
       growth.sites.each do |site|
         assert_operator lines.fetch(site.name).size, :>=, site.new_count # garbage is left out
       end
@@ -149,7 +152,7 @@ class HeapGrowthTest < MemscopeTest
       write = lambda do |name, *objects|
         File.write("#{directory}/#{name}", <<~JSON)
           {"type":"ROOT", "root":"vm", "references":["0x40"]}
-          #{objects.map { |object| JSON.generate({ type: "STRING", memsize: 40, **object }) }.join("\n")}
+          #{objects.map { |object| JSON.generate({ type: 'STRING', memsize: 40, **object }) }.join("\n")}
         JSON
         "#{directory}/#{name}"
       end
@@ -159,7 +162,7 @@ class HeapGrowthTest < MemscopeTest
       growth = Memscope::HeapGraph.growth(first, last)
 
       assert_equal [2, 80, 0], [growth.new_count, growth.new_bytes, growth.total_count]
-      assert_equal [["(vm) → T_STRING", 80]], growth.paths.map { |path| [path.to_s, path.accumulated_bytes] }
+      assert_equal([["(vm) → T_STRING", 80]], growth.paths.map { |path| [path.to_s, path.accumulated_bytes] })
       assert_equal({ "T_STRING" => -1, "T_ARRAY" => 1 },
                    growth.classes.to_h { |grown| [grown.name, grown.count] })
     end

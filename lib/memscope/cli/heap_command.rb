@@ -7,7 +7,8 @@ require_relative "../heap_graph"
 module Memscope
   module CLI
     # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: those in a file that
-    # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown between two; `memscope heap -- COMMAND`: those of a Ruby program when it ends.
+    # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown between two; `memscope heap -- COMMAND`:
+    # those of a Ruby program when it ends.
     class HeapCommand < ReportCommand
       include DumpFiles
 

@@ -75,7 +75,9 @@ module Memscope
       end
 
       def sites
-        rows = @reading.sites.map { |row| [mebibytes(row.new_bytes).rjust(9), count(row.new_count).rjust(11), row.name] }
+        rows = @reading.sites.map do |row|
+          [mebibytes(row.new_bytes).rjust(9), count(row.new_count).rjust(11), row.name]
+        end
         listed("new MiB  new objects  allocated at", rows)
       end
 
