@@ -69,15 +69,17 @@ module Memscope
       def of_dump
         check_dump(@dump)
         reading = asking { HeapGraph.read(@dump, **@given.slice(:top, :paths_to)) }
-        reading.known? ? reading : refuse_dump(@dump, reading.reasons[:reachable_count])
+        reading.known? ? reading : refuse_dump(@dump, reason_of(reading, :reachable_count))
       rescue SystemCallError => e
         refuse_dump(@dump, e.class.new.message)
       end
 
+      def reason_of(reading, key) = reading.reasons.values_at(:extension, key).compact.first
+
       def deliver_growth
         dumps = [@dump, *@later].each { |dump| check_dump(dump) }
         growth = asking { HeapGraph.growth(*dumps, **@given.slice(:top)) }
-        refuse_dumps(dumps, growth.reasons[:new_count]) unless growth.known?
+        refuse_dumps(dumps, reason_of(growth, :new_count)) unless growth.known?
         deliver_readings([growth])
         FINE
       rescue SystemCallError => e
