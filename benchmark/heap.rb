@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
 # Memscope.heap_graph of one heap, from the call to the answer, against Ruby's tools for the same questions: a file by
-# ObjectSpace.dump_all, read by heapy, and by sheap, which finds references but no dominators. Also for how long a graph
-# stops Ruby, against one bare fork of this process plus the end of a garbage collection that is under way. All in one
-# run, in turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read). The peers are
-# installed into PEERS=tmp/peers; if one cannot be installed, its line says "not run".
+# ObjectSpace.dump_all, read by heapy; by harb, in C++, the only one with dominators; and by sheap, which finds
+# references only. HeapGraph.read of the same file against them, and how fast the file becomes a graph. Also for how
+# long a graph stops Ruby, against one bare fork of this process plus the end of a garbage collection that is under
+# way. All in one run, in turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read).
+# The peers are installed into PEERS=tmp/peers; harb is no gem: HARB=path is its program. Where one is not to be had,
+# its line says "not run".
 #
 # The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
 
@@ -17,7 +19,11 @@ ROUNDS = Integer(ENV.fetch("ROUNDS", "9"))
 READERS = Integer(ENV.fetch("READERS", "1"))
 GIGABYTES = Float(ENV.fetch("GIGABYTES", "1"))
 FORK = Floor.function("fork", "floor_fork", [], Fiddle::TYPE_LONG_LONG)
-FASTER = 25 # than dump_all and heapy
+READ_DUMP = Floor.function("dump_reader", "floor_read_dump", [Fiddle::TYPE_VOIDP], Fiddle::TYPE_LONG_LONG,
+                           rooms: %w[base graph dump])
+FASTER = { "heapy" => 25, "harb" => 8 }.freeze # than dump_all and the peer
+READS_FASTER = { "heapy" => 20 }.freeze        # than the peer reads the same file
+GIGABYTES_A_SECOND = 1
 PAUSE = 1.2 # times the floor
 CHILD_BYTES = 120 # an object
 # On an idle machine, at 1 GB and two million objects.
@@ -25,6 +31,7 @@ PAUSE_MS = 25
 PEERS_HOME = File.expand_path(ENV.fetch("PEERS", "tmp/peers"))
 PEERS = {
   "heapy" => ["#{PEERS_HOME}/bin/heapy", "read", "%s"],
+  "harb" => ["sh", "-c", 'echo quit | "$0" "$1"', ENV.fetch("HARB", nil), "%s"],
   "sheap" => [RbConfig.ruby, "-rsheap", "-e", "Sheap::Heap.new(ARGV.first).inverse_references", "%s"]
 }.freeze
 
@@ -53,6 +60,8 @@ def outside(*command)
 end
 
 def installed?(peer)
+  return File.executable?(ENV.fetch("HARB", "")) if peer == "harb"
+
   outside("gem", "list", "--exact", "--installed", peer) || outside("gem", "install", "--no-document", peer)
 end
 
@@ -65,7 +74,8 @@ def spent(&)
   [Floor.time(&) / 1e9, cpu_seconds - cpu]
 end
 
-# What writing a file of all objects takes, its size, and what each peer takes to read it.
+# What writing a file of all objects takes, its size, and what each peer and HeapGraph.read take to read it; and the
+# seconds of CPU time that a graph of it takes.
 def read_by_others(peers)
   Dir.mktmpdir do |directory|
     path = File.join(directory, "heap.json")
@@ -74,7 +84,8 @@ def read_by_others(peers)
       command = PEERS.fetch(peer).map { |part| part == "%s" ? path : part }
       [peer, spent { outside(*command) || abort("#{peer} failed") }]
     end
-    [dump, File.size(path), reads]
+    own = spent { Memscope::HeapGraph.read(path).reachable_count || abort("not read") }
+    [dump, File.size(path), reads, own, READ_DUMP.call(path) / 1e9]
   end
 end
 
@@ -106,15 +117,33 @@ def say_peers(own, files, peers)
   dump = median_of(files.map(&:first))
   puts format("dump_all %<dump>.2f s, %<size>.0f MB", dump: dump.first, size: files.first[1] / 1e6)
   PEERS.keys.map do |peer|
-    next puts("#{peer}: not run (cannot be installed)") unless peers.include?(peer)
+    next puts("#{peer}: not run (not to be had)") unless peers.include?(peer)
 
-    totals = median_of(files.map { |_, _, reads| reads.fetch(peer) }).zip(dump).map(&:sum)
-    ratio, cpu_ratio = totals.zip(own).map { |theirs, ours| theirs / ours }
-    goal = peer == "heapy" ? FASTER : "none"
-    Floor.say("dump_all + #{peer}", ratio, "times a graph", goal)
-    Floor.say("", cpu_ratio, "times its CPU time", goal)
-    peer != "heapy" || ratio >= FASTER
+    totals = reads_of(files, peer).zip(dump).map(&:sum)
+    fast_enough?("dump_all + #{peer}", totals, own, "a graph", FASTER[peer])
   end
+end
+
+def reads_of(files, peer) = median_of(files.map { |_, _, reads| reads.fetch(peer) })
+
+# Says how many times longer theirs takes.
+def fast_enough?(what, theirs, ours, of, goal)
+  ratio, cpu_ratio = theirs.zip(ours).map { |one, other| one / other }
+  Floor.say(what, ratio, "times #{of}", goal || "none")
+  Floor.say("", cpu_ratio, "times its CPU time", goal || "none")
+  goal.nil? || ratio >= goal
+end
+
+def say_reading(files, peers)
+  own = median_of(files.map { |row| row[3] })
+  seconds = Floor.median(files.map(&:last))
+  speed = files[0][1] / seconds / 1e9
+  puts format("HeapGraph.read %<wall>.2f s, %<cpu>.2f s of CPU time", wall: own.first, cpu: own.last)
+  Floor.say("a dump's graph", speed, "GB a second of CPU time", GIGABYTES_A_SECOND)
+  [speed >= GIGABYTES_A_SECOND,
+   *peers.map do |peer|
+     fast_enough?("#{peer} read", reads_of(files, peer), own, "HeapGraph.read", READS_FASTER[peer])
+   end]
 end
 
 kept = make(OBJECTS)
@@ -133,7 +162,7 @@ objects = found.reachable_count + found.garbage_count
 own = median_of(graphs.map { |row| row[1] })
 puts format("%<objects>d objects, RSS %<rss>.2f GB: heap_graph %<wall>.3f s, %<each>.0f ns of CPU time an object",
             objects: objects, rss: Memscope.rss / 1e9, wall: own.first, each: own.last * 1e9 / objects)
-passed = say_peers(own, files, peers)
+passed = [*say_peers(own, files, peers), *say_reading(files, peers)]
 pause, bare, finish = median_of(graphs.map { |row| row.last(3) })
 puts format("paused %<pause>.1f ms; a bare fork %<bare>.1f ms, the end of a collection %<finish>.1f ms",
             pause: pause, bare: bare, finish: finish)

@@ -74,7 +74,9 @@ class DumpTest < MemscopeTest
       parts = packets.filter_map(&:heap_graph)
 
       assert_equal 1, packets.map { |packet| [packet.timestamp, packet.trusted_packet_sequence_id] }.uniq.size
-      assert_equal ["ruby"], packets.first.process_tree.processes.first.cmdline
+      process = packets.first.process_tree.processes.first
+
+      assert_equal [1, ["ruby (converted: pid not known)"]], [process.pid, process.cmdline.to_a]
       assert_equal [*0...parts.size], parts.map(&:index)
       assert_equal [*([true] * (parts.size - 1)), false], parts.map(&:continued)
     end
@@ -240,6 +242,14 @@ class DumpTest < MemscopeTest
     [path, result.json]
   end
 
+  def assert_process_of(path, pid)
+    packets = HeapGraphProto::Trace.decode(File.binread(path)).packet
+    process = packets.first.process_tree.processes.first
+
+    assert_equal [pid, ["ruby"]], [process.pid, process.cmdline.to_a]
+    assert_equal [pid], packets.filter_map(&:heap_graph).map(&:pid).uniq
+  end
+
   both_allocators "names of edges" do |preload|
     in_directory do |directory|
       path, said = live_dump(directory, "heap.pftrace", preload: preload)
@@ -252,7 +262,9 @@ class DumpTest < MemscopeTest
       assert_equal "Class<Cart>", follow(graph, cart, "CACHE", "[key:String]", "<class>")
       assert_equal [graph.objects.size, File.size(path), "perfetto", true],
                    said.values_at("objects", "bytes", "format", "redacted")
-      assert_operator said["pause_ms"], :<, 1000
+      assert_operator said["pause_ms"], :>, 0
+      assert_operator said["pause_ms"] * 1000, :<=, said["cost"]["gvl_us"] + 1
+      assert_process_of path, said["pid"]
     end
   end
 

@@ -140,7 +140,9 @@ class MemscopeFacadeTest < MemscopeTest
 
   def test_without_the_extension_nothing_breaks
     ran = without_extension(<<~RUBY)
-      readings = %i[allocator snapshot ledger ruby_heap process_memory cgroup].map { |call| Memscope.public_send(call) }
+      calls = %i[allocator snapshot ledger ruby_heap process_memory cgroup census heap_graph]
+      readings = [*calls.map { |call| Memscope.public_send(call) }, Memscope::HeapGraph.read(IO::NULL),
+                  Memscope::HeapGraph.growth(IO::NULL, IO::NULL)]
       require "json"
       readings.each do |reading|
         puts reading.reasons[:extension]
@@ -151,8 +153,8 @@ class MemscopeFacadeTest < MemscopeTest
     RUBY
 
     assert_predicate ran, :success?, ran
-    assert_equal ["memscope's extension could not be loaded: cannot load it\n"] * 6, ran.out.lines.first(6)
-    assert_equal %W[nil\n false\n :none\n nil\n nil\n], ran.out.lines[6, 5]
+    assert_equal ["memscope's extension could not be loaded: cannot load it\n"] * 10, ran.out.lines.first(10)
+    assert_equal %W[nil\n false\n :none\n nil\n nil\n], ran.out.lines[10, 5]
     assert_includes ran.out, "extension: memscope's extension could not be loaded: cannot load it"
   end
 

@@ -11,9 +11,9 @@ module Floor
   Comparison = Struct.new(:ratio, :subject_ns, :floor_ns)
 
   class << self
-    # A function of floor/<name>.c.
-    def function(name, function, arguments, result)
-      library = (@libraries ||= {})[name] ||= Fiddle.dlopen(compile(name))
+    # A function of floor/<name>.c, which may call what these rooms of the engine have.
+    def function(name, function, arguments, result, rooms: [])
+      library = (@libraries ||= {})[name] ||= Fiddle.dlopen(compile(name, rooms))
       Fiddle::Function.new(library[function], arguments, result)
     end
 
@@ -45,13 +45,14 @@ module Floor
 
     private
 
-    def compile(name)
+    def compile(name, rooms)
       directory = Dir.mktmpdir("memscope")
       owner = Process.pid
       at_exit { FileUtils.remove_entry(directory) if Process.pid == owner }
       library = File.join(directory, "#{name}.so")
-      system("cc", "-O2", "-shared", "-fPIC", "-I#{ENGINE}", File.join(__dir__, "#{name}.c"), "-o", library,
-             exception: true)
+      sources = Dir["#{ENGINE}/{#{rooms.join(',')}}/*.c"]
+      system("cc", "-O2", "-D_GNU_SOURCE", "-shared", "-fPIC", "-I#{ENGINE}", File.join(__dir__, "#{name}.c"), *sources,
+             "-o", library, exception: true)
       library
     end
   end

@@ -11,6 +11,7 @@ void Init_memscope_ruby_heap(void);
 void Init_memscope_object_blocks(void);
 void Init_memscope_census(void);
 void Init_memscope_heap_graph(void);
+void Init_memscope_heap_growth(void);
 void Init_memscope_dump(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);

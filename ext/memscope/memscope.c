@@ -21,6 +21,7 @@ void Init_memscope(void) {
     Init_memscope_object_blocks();
     Init_memscope_census();
     Init_memscope_heap_graph();
+    Init_memscope_heap_growth();
     Init_memscope_dump();
     Init_memscope_ledger();
     Init_memscope_arenas();

@@ -39,7 +39,7 @@ module Memscope
     field :references, :count, null: false
     # @return [Integer] size of the file in bytes
     field :bytes, :bytes, null: false
-    # @return [Float, nil] milliseconds for which no Ruby thread ran; nil for a dump that was converted
+    # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil for a dump that was converted
     field :pause_ms, :number
     # @return [Integer, nil] memory that the child took for itself, at most; nil for a dump that was converted
     field :child_bytes, :bytes

@@ -59,6 +59,13 @@ module Memscope
       dump_unread: "the dump could not be read: %s",
       dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
       dump_with_some_names: "a dump of memscope names constants and variables, but not global ones, indexes and keys",
+      one_dump_unread: "dump %d could not be read: %s",
+      dumps_of_several_processes: "the dumps are of different processes, or one is Ruby's and another memscope's: " \
+                                  "most classes of one are not at the same addresses in the last",
+      dump_without_sites: "the dumps do not say where objects were allocated: trace them from the start, by " \
+                          "ObjectSpace.trace_object_allocations_start",
+      objects_by_address: "at least: an object counts as the same if its address and class are; the dumps do not say " \
+                          "when objects were allocated, so one that took the place of another is not known as new",
       class_without_objects: "there is no object of a class of that name",
       names_from_code: "names of classes, constants and variables are shown, as names from code: if a program makes " \
                        "such names from data, that data is in them",

@@ -14,7 +14,7 @@ module Memscope
       "ledger" => %w[ledger LedgerPage], "diff" => %w[ledger DiffPage], "diagnosis" => %w[findings FindingsPage],
       "lint" => %w[lint LintPage], "arenas" => %w[malloc ArenasPage], "size_classes" => %w[malloc SizeClassesPage],
       "fragmentation" => %w[malloc FragmentationPage], "ruby_heap" => %w[malloc RubyHeapPage],
-      "heap_graph" => %w[heap_graph HeapGraphPage],
+      "heap_graph" => %w[heap_graph HeapGraphPage], "heap_graph_growth" => %w[heap_graph HeapGrowthPage],
       "census" => %w[census CensusPage], "census_growth" => %w[census CensusGrowthPage],
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],

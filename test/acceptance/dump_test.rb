@@ -208,6 +208,28 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
+  # Its analysis has dominators of its own. The script prints progress first, on the same stream.
+  def test_memlab_reads_a_heapsnapshot
+    with_dump("heap.snapshot") do |path|
+      script = <<~JS
+        const { getFullHeapFromFile } = require("@memlab/heap-analysis");
+        getFullHeapFromFile(process.argv.at(-1)).then((heap) => {
+          const carts = [];
+          heap.nodes.forEach((node) => { if (node.name === "Cart") carts.push(node); });
+          const cache = carts[0].dominatorNode;
+          console.log("\\n" + JSON.stringify([heap.nodes.length, carts.length, carts[0].retainedSize,
+                                             cache.name, cache.retainedSize - cache.self_size]));
+        });
+      JS
+      nodes, count, retained, *cache = JSON.parse(tool("node", "-e", script, path).out.lines.last)
+
+      assert_equal JSON.parse(File.read(path)).dig("snapshot", "node_count"), nodes
+      assert_equal CARTS, count
+      assert_includes 5000..5200, retained
+      assert_equal ["Hash", CARTS * retained], cache
+    end
+  end
+
   # Rust compiled for VS Code's viewer, which takes no field that it does not know.
   def test_vs_codes_parser_reads_a_heapsnapshot
     with_dump("heap.snapshot") do |path|

@@ -1,5 +1,6 @@
-/* Whatever a dump says, its graph is one: edges lead to nodes, names are known, and all formats can be written. */
-#include "dump/objspace_reader.h"
+/* Whatever a dump says, its graph is one: edges lead to nodes, names are known, all formats can be written, and what is
+ * new in it hangs from its tops without rest. */
+#include "dump/dump_growth.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -37,23 +38,61 @@ static void write_all(const struct memscope_heap_dump *dump) {
     }
 }
 
+/* Beside the first bytes of itself. */
+static void check_growth(const struct memscope_compared_dump *first, const struct memscope_compared_dump *last) {
+    struct memscope_dump_growth growth = {.first = *first, .last = *last};
+    const struct memscope_search_last search = {0};
+    struct memscope_shortest_paths paths;
+    uint32_t slots = last->dump->graph->slot_count, count;
+    uint32_t *nodes = calloc(slots, sizeof *nodes);
+    uint64_t *weights = calloc(slots, sizeof *weights), sum = 0;
+    enum memscope_status status = memscope_dump_growth_open(&growth);
+
+    if (status == MEMSCOPE_OK) {
+        if (memscope_shortest_paths_find(&paths, last->dump->graph, &search) != MEMSCOPE_OK ||
+            memscope_dump_growth_count(&growth, &paths) != MEMSCOPE_OK)
+            abort();
+        count = memscope_dump_growth_tops(&growth, &paths, nodes, weights);
+        for (uint32_t index = 0; index < count; index++)
+            sum += weights[index];
+        if (sum != growth.added.bytes || growth.added.count + growth.garbage.count > slots)
+            abort();
+        memscope_shortest_paths_close(&paths);
+    } else if (status != MEMSCOPE_NOT_FOUND) {
+        abort();
+    }
+    memscope_dump_growth_close(&growth);
+    free(nodes);
+    free(weights);
+}
+
+static enum memscope_status read_all(struct memscope_objspace_reader *reader, const uint8_t *data, size_t size,
+                                     struct memscope_heap_graph *graph, struct memscope_heap_dump *dump) {
+    if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size || lseek(file, 0, SEEK_SET) != 0 ||
+        memscope_objspace_reader_open(reader, file) != MEMSCOPE_OK)
+        abort();
+    reader->is_compared = true;
+    while (memscope_objspace_reader_continue(reader))
+        continue;
+    return memscope_objspace_reader_graph(reader, graph, dump);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct memscope_objspace_reader reader;
-    struct memscope_heap_graph graph;
-    struct memscope_heap_dump dump;
+    struct memscope_objspace_reader reader, half;
+    struct memscope_heap_graph graph, graph_of_half;
+    struct memscope_heap_dump dump, dump_of_half;
 
     if (file < 0) {
         file = memfd_create("dump", 0);
         sink = open("/dev/null", O_WRONLY);
     }
-    if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size || lseek(file, 0, SEEK_SET) != 0 ||
-        memscope_objspace_reader_open(&reader, file) != MEMSCOPE_OK)
-        abort();
-    while (memscope_objspace_reader_continue(&reader))
-        continue;
-    if (memscope_objspace_reader_graph(&reader, &graph, &dump) == MEMSCOPE_OK) {
+    if (read_all(&reader, data, size, &graph, &dump) == MEMSCOPE_OK) {
         check(&graph);
         write_all(&dump);
+        if (read_all(&half, data, size / 2, &graph_of_half, &dump_of_half) == MEMSCOPE_OK)
+            check_growth(&(struct memscope_compared_dump){&half, &dump_of_half},
+                         &(struct memscope_compared_dump){&reader, &dump});
+        memscope_objspace_reader_close(&half);
     }
     memscope_objspace_reader_close(&reader);
     return 0;

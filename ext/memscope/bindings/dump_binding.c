@@ -110,7 +110,7 @@ static VALUE dump(VALUE argument) {
         return INT2FIX(result->error);
     wall_ns = memscope_now_ns() - dumping->start_ns;
     hash = written_hash(result->objects, result->references, result->bytes);
-    memscope_hash_set(hash, "pause_ms", DBL2NUM((double)(wall_ns - dumping->without_gvl_ns) / 1e6));
+    memscope_hash_set(hash, "pause_ms", DBL2NUM((double)dumping->child.child.pause_ns / 1e6));
     memscope_hash_set(hash, "child_bytes", ULL2NUM(result->child_bytes));
     memscope_hash_set(hash, "reasons", rb_hash_new());
     memscope_hash_set(hash, "cost",
@@ -205,7 +205,6 @@ static void *write_out(void *argument) {
 static void write_all(struct conversion *conversion) {
     conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* whose malloc they are of is not known */
     conversion->file.dump.time_ns = now_since_1970();
-    conversion->file.dump.pid = 1;
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);
 }

@@ -1,9 +1,9 @@
+#include "bindings/heap_graph_binding.h"
 #include "bindings/child_wait.h"
 #include "bindings/dump_file.h"
 #include "bindings/held_memory_reason.h"
 
 #include "init.h"
-#include "ruby/heap_answer.h"
 #include "ruby/named_references.h"
 
 #include <string.h>
@@ -201,7 +201,7 @@ static VALUE step_hash(const struct memscope_step_answer *step) {
     return hash;
 }
 
-static VALUE path_hash(const struct memscope_path_answer *path) {
+VALUE memscope_path_hash(const struct memscope_path_answer *path) {
     VALUE hash = rb_hash_new(), steps = rb_ary_new();
 
     for (size_t index = 0; index < path->step_count; index++)
@@ -226,7 +226,7 @@ static VALUE dominator_hash(const struct memscope_dominator_answer *dominator) {
     memscope_hash_set(hash, "dominated_count", ULL2NUM(dominator->dominated_count));
     memscope_hash_set(hash, "held_class", text(dominator->held.name));
     memscope_hash_set(hash, "held_count", dominator->held.name.length == 0 ? Qnil : ULL2NUM(dominator->held.count));
-    memscope_hash_set(hash, "path", dominator->path == NULL ? Qnil : path_hash(dominator->path));
+    memscope_hash_set(hash, "path", dominator->path == NULL ? Qnil : memscope_path_hash(dominator->path));
     return hash;
 }
 
@@ -264,7 +264,7 @@ static void set_lists(VALUE hash, const struct memscope_heap_answer *found) {
     memscope_hash_set(hash, "retained", list);
     LIST(found->dominators, found->dominator_count, dominator_hash, list);
     memscope_hash_set(hash, "dominators", list);
-    LIST(found->paths, found->path_count, path_hash, list);
+    LIST(found->paths, found->path_count, memscope_path_hash, list);
     memscope_hash_set(hash, "paths", list);
     LIST(found->roots, found->root_count, root_hash, list);
     memscope_hash_set(hash, "roots", list);

@@ -470,6 +470,24 @@ static enum memscope_status answer_suspects(struct work *work, const struct mems
     return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count, piles);
 }
 
+/* Weighed by the new objects that hang from each, which the weights of all paths add up to. */
+static enum memscope_status answer_growth(struct work *work) {
+    const struct memscope_dump_growth *growth = work->question->growth;
+    uint32_t *nodes = memscope_array_map((size_t)growth->added.count + 1, sizeof *nodes), count = 0;
+    uint64_t *weights = memscope_array_map((size_t)growth->added.count + 1, sizeof *weights);
+    enum memscope_status status = MEMSCOPE_OK;
+
+    if (nodes != NULL && weights != NULL)
+        count = memscope_dump_growth_tops(growth, &work->paths, nodes, weights);
+    if (count == 0 && growth->added.count > 0)
+        status = MEMSCOPE_NO_MEMORY;
+    if (count > 0)
+        status = answer_paths(work, nodes, weights, count, NULL);
+    memscope_array_unmap(nodes);
+    memscope_array_unmap(weights);
+    return status;
+}
+
 static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,
                        const struct memscope_suspect *suspects, size_t suspect_count, struct held *held,
                        struct pile *piles) {
@@ -483,7 +501,9 @@ static void find_piles(struct work *work, const struct memscope_holder *holders,
 
 static enum memscope_status answer_piles(struct work *work, struct held *held, struct pile *piles) {
     const struct memscope_heap_graph *graph = &work->references.graph;
-    bool suspected = work->question->object == 0 && work->question->class == 0 && work->question->class_name == NULL;
+    struct memscope_dump_growth *growth = work->question->growth;
+    bool suspected = work->question->object == 0 && work->question->class == 0 && work->question->class_name == NULL &&
+                     growth == NULL;
     struct memscope_holder holders[MEMSCOPE_MOST_ROWS];
     struct memscope_suspect suspects[MEMSCOPE_MOST_ROWS];
     size_t holder_count = 0, suspect_count = 0;
@@ -493,12 +513,17 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
     if (status == MEMSCOPE_OK && suspected)
         status = memscope_suspects_find(graph, &work->paths, &work->dominators, suspects, work->question->top,
                                         &suspect_count);
+    if (status == MEMSCOPE_OK && growth != NULL)
+        status = memscope_dump_growth_count(growth, &work->paths);
     if (status != MEMSCOPE_OK)
         return status;
     find_piles(work, holders, holder_count, suspects, suspect_count, held, piles);
     begin_at_namespaces(work);
-    status = suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MOST_ROWS, suspect_count)
-                       : answer_asked_paths(work);
+    if (growth != NULL)
+        status = answer_growth(work);
+    else
+        status = suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MOST_ROWS, suspect_count)
+                           : answer_asked_paths(work);
     return status == MEMSCOPE_OK ? answer_dominators(work, holders, piles, holder_count) : status;
 }
 

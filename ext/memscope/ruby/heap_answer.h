@@ -7,7 +7,7 @@
 
 #include <ruby.h>
 
-#include "dump/heap_dump.h"
+#include "dump/dump_growth.h"
 #include "fork/forked_child.h"
 #include "graph/alike_paths.h"
 #include "graph/holders.h"
@@ -28,9 +28,10 @@ struct memscope_heap_question {
     bool strings;
 
     /* What paths lead to: one object; the instances of a class or module and of its descendants; the objects whose
-     * class has this name; or, if all are 0, the objects in which memory has accumulated. */
+     * class has this name; what is new in a dump; or, if all are 0, the objects in which memory has accumulated. */
     VALUE object, class;
     const char *class_name;
+    struct memscope_dump_growth *growth; /* of dumps only; its rows are counted */
 
     const struct memscope_global *globals;
     size_t global_count;

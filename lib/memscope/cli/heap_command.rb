@@ -7,7 +7,8 @@ require_relative "../heap_graph"
 module Memscope
   module CLI
     # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: those in a file that
-    # ObjectSpace.dump_all wrote; `memscope heap -- COMMAND`: those of a Ruby program when it ends.
+    # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown between two; `memscope heap -- COMMAND`:
+    # those of a Ruby program when it ends.
     class HeapCommand < ReportCommand
       include DumpFiles
 
@@ -20,6 +21,9 @@ module Memscope
         --paths-to prints who holds the instances of a class, not those of its
         subclasses; without it, paths lead to where memory has accumulated.
         With DUMP, a file that ObjectSpace.dump_all wrote, all this is printed for it.
+        With two of one process, the earlier first: what is new in the later one, by what
+        holds it, by class and by line. With three: what is new in the second and still
+        is in the third. Dump right after a garbage collection, GC.start.
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, "the number of rows in each list"],
@@ -39,18 +43,20 @@ module Memscope
 
       private
 
-      def operands = program? ? super : "[DUMP]"
+      def operands = program? ? super : "[DUMP [DUMP [DUMP]]]"
 
       def take(operands)
-        @dump, *others = operands
-        refuse("unexpected argument: #{others.first}") if others.any?
-        usage_error("a DUMP takes no --#{excluded.name}") if @dump && excluded
+        @dump, *@later = operands
+        refuse("unexpected argument: #{@later[2]}") if @later.size > 2
+        usage_error("a DUMP takes no --#{excluded.name.tr('_', '-')}") if @dump && excluded
       end
 
-      def excluded = (@given.keys & %i[pid socket strings]).first
+      def excluded = (@given.keys & [:pid, :socket, :strings, *(:paths_to if @later.any?)]).first
 
       def perform
         check_top
+        return deliver_growth if @later.any?
+
         reading = if @dump then of_dump
                   else
                     other? ? asking { other.call(:heap_graph, **asked) } : own
@@ -63,9 +69,26 @@ module Memscope
       def of_dump
         check_dump(@dump)
         reading = asking { HeapGraph.read(@dump, **@given.slice(:top, :paths_to)) }
-        reading.known? ? reading : refuse_dump(@dump, reading.reasons[:reachable_count])
+        reading.known? ? reading : refuse_dump(@dump, reason_of(reading, :reachable_count))
       rescue SystemCallError => e
         refuse_dump(@dump, e.class.new.message)
+      end
+
+      def reason_of(reading, key) = reading.reasons.values_at(:extension, key).compact.first
+
+      def deliver_growth
+        dumps = [@dump, *@later].each { |dump| check_dump(dump) }
+        growth = asking { HeapGraph.growth(*dumps, **@given.slice(:top)) }
+        refuse_dumps(dumps, reason_of(growth, :new_count)) unless growth.known?
+        deliver_readings([growth])
+        FINE
+      rescue SystemCallError => e
+        refuse_dumps(dumps, e.class.new.message)
+      end
+
+      def refuse_dumps(dumps, why)
+        failure("#{dumps.join(', ')}: #{why}; allowed: dumps of one process, all by ObjectSpace.dump_all or all by " \
+                "memscope dump --format objspace")
       end
 
       # No class is named so, or it has no instances.

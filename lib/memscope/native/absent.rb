@@ -17,6 +17,8 @@ module Memscope
         cgroup: [:T1, { version: :none }],
         ruby_heap: [:T2, { slot_sizes: [] }],
         census: [:T3, { classes: [], types: [], imemos: [], slot_sizes: [], ages: [] }],
+        heap_graph: [:T3, { retained: [], dominators: [], paths: [], roots: [], garbage: [] }],
+        heap_growth: [:T3, { classes: [], sites: [], paths: [] }],
         arenas: [:T1, { allocator: :unknown, arenas: [] }],
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze
@@ -44,6 +46,8 @@ module Memscope
       ANSWERS.each { |name, value| define_method(name) { |*| value } }
 
       def snapshot(_malloc) = answer(:T1, gc: GC.stat)
+
+      def heap_graph_of_dump(*) = heap_graph
 
       def size_classes(arena, _advance) = answer(:T1, allocator: :unknown, arena: arena, classes: [])
 

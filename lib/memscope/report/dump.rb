@@ -31,7 +31,8 @@ module Memscope
         wall = milliseconds(@reading.cost.wall_us)
         return "written in #{wall}" unless @reading.pause_ms
 
-        "written in #{wall}, for #{milliseconds(@reading.pause_ms * 1000)} of which the program stood still"
+        "written in #{wall} (#{milliseconds(@reading.cost.gvl_us)} under the GVL), by a child whose fork took " \
+          "#{milliseconds(@reading.pause_ms * 1000)}"
       end
     end
   end

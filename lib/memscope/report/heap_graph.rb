@@ -4,20 +4,93 @@ require_relative "page"
 
 module Memscope
   module Report
-    # A heap graph: what is reachable and what is garbage, where memory has accumulated or what paths lead to, and what
-    # classes and objects retain.
-    class HeapGraphPage < ReadingPage
+    # What pages about heap graphs share: paths with their bytes, and lists.
+    class HeapPage < ReadingPage
       # Columns before a path.
       MARGIN = 11
-      # Rows of garbage by class, and of duplicate Strings.
-      FEW = 5
-      private_constant :MARGIN, :FEW
+      private_constant :MARGIN
 
       # As ReadingPage.
       def initialize(reading, unicode: true, **display)
         @unicode = unicode
         super
       end
+
+      private
+
+      def reasons = @reading.known? ? sentences : super
+
+      def path_lines(bytes, path)
+        count = " (#{count(path.count)} alike)" if path.count > 1
+        held = ", holding #{count(path.held_count)} #{path.held_class}" if path.held_class
+        wrapped(bytes, "#{path.to_s(unicode: @unicode)}#{held}#{count}")
+      end
+
+      def wrapped(bytes, text)
+        lines = @page.wrapped(text, indent: " " * MARGIN, hanging: 2).lines(chomp: true)
+        ["#{mebibytes(bytes).rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
+      end
+
+      def listed(heading, rows)
+        return [] if rows.empty?
+
+        [@page.highlighted(heading), *rows.map do |row|
+          @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width)
+        end]
+      end
+
+      def footer = [@page.wrapped(cost)]
+    end
+
+    # What a later heap dump has that an earlier one has not: what holds it, and its classes and sites.
+    class HeapGrowthPage < HeapPage
+      private
+
+      def sections
+        return [] unless @reading.known?
+
+        [totals, paths, classes, sites].reject(&:empty?)
+      end
+
+      def totals
+        garbage = "; garbage: #{counted(@reading.new_garbage_count, 'objects')}, #{size(@reading.new_garbage_bytes)}"
+        [@page.wrapped("new: #{counted(@reading.new_count, 'objects')}, #{size(@reading.new_bytes)}#{garbage}; " \
+                       "in all #{signed(@reading.total_count)} objects, " \
+                       "#{signed_mebibytes(@reading.total_bytes)} MiB")]
+      end
+
+      def paths
+        return [] if @reading.paths.empty?
+
+        [@page.highlighted("      MiB  what holds the new objects"),
+         *@reading.paths.flat_map { |path| path_lines(path.accumulated_bytes, path) }]
+      end
+
+      def classes
+        rows = @reading.classes.map do |row|
+          [mebibytes(row.new_bytes).rjust(9), count(row.new_count).rjust(11), signed_mebibytes(row.bytes).rjust(8),
+           signed(row.count).rjust(11), row.name]
+        end
+        listed("new MiB  new objects      +MiB     +objects  class", rows)
+      end
+
+      def sites
+        rows = @reading.sites.map do |row|
+          [mebibytes(row.new_bytes).rjust(9), count(row.new_count).rjust(11), row.name]
+        end
+        listed("new MiB  new objects  allocated at", rows)
+      end
+
+      # Which process a dump is of, it does not say.
+      def title = @page.joined(["memscope #{@reading.memscope}", "dumps #{@reading.sources.join(', ')}"])
+    end
+
+    # A heap graph: what is reachable and what is garbage, where memory has accumulated or what paths lead to, and what
+    # classes and objects retain.
+    class HeapGraphPage < HeapPage
+      # Rows of garbage by class, and of duplicate Strings.
+      FEW = 5
+      private_constant :FEW
 
       private
 
@@ -41,8 +114,6 @@ module Memscope
          *@reading.paths.flat_map { |path| path_lines(path.accumulated_bytes || path.retained_bytes, path) }]
       end
 
-      def reasons = @reading.known? ? sentences : super
-
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
 
       def unreached
@@ -53,17 +124,6 @@ module Memscope
         shown = ", the first #{@reading.paths.size} of them" if @reading.path_count > @reading.paths.size
         "paths to #{@reading.paths_to} (#{counted(@reading.target_count, 'objects')}): " \
           "#{counted(@reading.path_count, 'kinds')}#{shown}"
-      end
-
-      def path_lines(bytes, path)
-        count = " (#{count(path.count)} alike)" if path.count > 1
-        held = ", holding #{count(path.held_count)} #{path.held_class}" if path.held_class
-        wrapped(bytes, "#{path.to_s(unicode: @unicode)}#{held}#{count}")
-      end
-
-      def wrapped(bytes, text)
-        lines = @page.wrapped(text, indent: " " * MARGIN, hanging: 2).lines(chomp: true)
-        ["#{mebibytes(bytes).rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
       end
 
       def retained
@@ -105,22 +165,12 @@ module Memscope
                        "another: #{size(found.saved_bytes)}")]
       end
 
-      def listed(heading, rows)
-        return [] if rows.empty?
-
-        [@page.highlighted(heading), *rows.map do |row|
-          @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width)
-        end]
-      end
-
       def cost
         return super unless @reading.pause_ms
 
         "#{super}; in a child with #{size(@reading.child_bytes)} of its own, whose fork took " \
           "#{milliseconds(@reading.pause_ms * 1000)}"
       end
-
-      def footer = [@page.wrapped(cost)]
 
       # Which process a dump is of, it does not say.
       def title

@@ -198,6 +198,44 @@ static void reads_a_long_line(void) {
     memscope_objspace_reader_close(&reading.reader);
 }
 
+/* Objects of two pages in turns, downwards, one address twice, and references beside objects: 0x2004 is none. */
+static void finds_objects_in_any_order(void) {
+    static const char text[] = "{\"address\":\"0x3010\", \"type\":\"ARRAY\", \"references\":[\"0x2000\", \"0x2004\"]}\n"
+                               "{\"address\":\"0x2008\", \"type\":\"ARRAY\", \"references\":[\"0x3008\"]}\n"
+                               "{\"address\":\"0x3008\", \"type\":\"ARRAY\", \"references\":[\"0x3010\"]}\n"
+                               "{\"address\":\"0x2000\", \"type\":\"ARRAY\", \"references\":[\"0x2008\"]}\n"
+                               "{\"address\":\"0x2008\", \"type\":\"ARRAY\", \"references\":[\"0x3010\"]}\n";
+    struct reading reading;
+
+    read_text(&reading, text, sizeof text - 1);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == 5);
+    EXPECT(reading.reader.missing_references == 1);
+    EXPECT(has_edges(&reading, 0, EDGES(3)) && has_edges(&reading, 1, EDGES(2)) && has_edges(&reading, 2, EDGES(0)));
+    EXPECT(has_edges(&reading, 3, EDGES(1)) && has_edges(&reading, 4, EDGES(0)));
+    memscope_objspace_reader_close(&reading.reader);
+}
+
+/* As in a 32-bit Ruby, of 20 bytes each; and at odd addresses, across the borders of chunks. */
+static void finds_objects_at_any_step(void) {
+    static const unsigned steps[] = {20, 640, 4096, 1 << 20, 1};
+
+    for (size_t step = 0; step < sizeof steps / sizeof *steps; step++) {
+        static char text[100000];
+        struct reading reading;
+        size_t length = 0;
+
+        for (unsigned number = 1; number <= 200; number++)
+            length += (size_t)sprintf(
+                text + length, "{\"address\":\"0x%x\", \"type\":\"ARRAY\", \"references\":[\"0x%x\", \"0x%x\"]}\n",
+                number * steps[step], (number % 200 + 1) * steps[step], 201 * steps[step]);
+        read_text(&reading, text, length);
+        EXPECT(reading.status == MEMSCOPE_OK && reading.reader.missing_references == 200);
+        for (uint32_t node = 0; node < 200; node++)
+            EXPECT(has_edges(&reading, node, EDGES((node + 1) % 200)));
+        memscope_objspace_reader_close(&reading.reader);
+    }
+}
+
 static void reads_a_pipe_and_says_what_fails(void) {
     struct memscope_objspace_reader reader;
     int ends[2];
@@ -224,6 +262,8 @@ int main(void) {
     leaves_out_what_it_cannot_understand();
     keeps_names_that_are_added();
     reads_a_long_line();
+    finds_objects_in_any_order();
+    finds_objects_at_any_step();
     reads_a_pipe_and_says_what_fails();
     return 0;
 }

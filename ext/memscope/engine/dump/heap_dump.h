@@ -47,7 +47,7 @@ struct memscope_heap_dump {
     void *context;
 
     enum memscope_size_rule sizes;
-    uint32_t pid;
+    uint32_t pid;     /* 0: not known, as of a dump that was converted */
     uint64_t time_ns; /* since 1970 */
 };
 

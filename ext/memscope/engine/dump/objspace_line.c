@@ -1,8 +1,11 @@
 #include "dump/objspace_line.h"
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
-/* ---- eight bytes at a time ------------------------------------------------------------------------------------- */
+/* ---- many bytes at a time -------------------------------------------------------------------------------------- */
 
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
@@ -13,30 +16,25 @@ static inline uint64_t load(const char *text) {
     return bytes;
 }
 
-/* Not 0 if one of the bytes is 0; the lowest bit that is set is in the first of them. */
-static inline uint64_t zero_bytes(uint64_t bytes) {
-    return (bytes - EACH(0x01)) & ~bytes & EACH(0x80);
-}
-
 /* The first byte that is one of the three. One of them must be the newline, so that there is such a byte. */
 static inline const char *find_one(const char *text, char first, char second, char third) {
+#ifdef __SSE2__
     for (;;) {
-        uint64_t bytes = load(text);
-        uint64_t found = zero_bytes(bytes ^ EACH((unsigned char)first)) |
-                         zero_bytes(bytes ^ EACH((unsigned char)second)) |
-                         zero_bytes(bytes ^ EACH((unsigned char)third));
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)text);
+        __m128i found = _mm_or_si128(
+            _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(first)), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(second))),
+            _mm_cmpeq_epi8(bytes, _mm_set1_epi8(third)));
+        int mask = _mm_movemask_epi8(found);
 
-        if (found != 0) {
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-            return text + __builtin_ctzll(found) / 8;
-#else
-            while (*text != first && *text != second && *text != third)
-                text++;
-            return text;
-#endif
-        }
+        if (mask != 0)
+            return text + __builtin_ctz((unsigned)mask);
         text += sizeof bytes;
     }
+#else
+    while (*text != first && *text != second && *text != third)
+        text++;
+    return text;
+#endif
 }
 
 /* From inside a string to its closing quote; NULL if the line ends before. */
@@ -60,42 +58,42 @@ static inline unsigned digit_of(char character) {
     return code - '0' < 10 ? code - '0' : letter < 6 ? letter + 10 : 16;
 }
 
-/* Eight digits at once, if all eight bytes could be digits: quotes, blanks and newlines are below '0'. */
-static inline bool eight_digits(const char *text, uint64_t *value) {
+/* Up to eight digits, which follow those of *value; returns how many. Bytes from '0' on count as digits, whatever they
+ * are; quotes, blanks and newlines are below. */
+static inline size_t read_digits(const char *text, uint64_t *value) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint64_t bytes = load(text);
+    uint64_t bytes = load(text), others = ((bytes - EACH('0')) | bytes) & EACH(0x80);
+    size_t count = others == 0 ? 8 : (size_t)__builtin_ctzll(others) / 8;
 
-    if (((bytes - EACH('0')) | bytes) & EACH(0x80))
-        return false;
+    if (count == 0)
+        return 0;
+    bytes <<= 64 - 8 * count;
     bytes = (bytes & EACH(0x0f)) + (bytes >> 6 & EACH(0x01)) * 9;
     bytes = (bytes << 4 | bytes >> 8) & UINT64_C(0x00ff00ff00ff00ff);
     bytes = (bytes << 8 | bytes >> 16) & UINT64_C(0x0000ffff0000ffff);
-    bytes = (bytes << 16 | bytes >> 32) & UINT64_C(0x00000000ffffffff);
-    *value = bytes;
-    return true;
+    *value = *value << 4 * count | ((bytes << 16 | bytes >> 32) & UINT32_MAX);
 #else
-    (void)text, (void)value;
-    return false;
+    size_t count = 0;
+
+    for (; count < 8 && digit_of(text[count]) < 16; count++)
+        *value = *value << 4 | digit_of(text[count]);
 #endif
+    return count;
 }
 
 /* "0x7f50ea2300b8", with its quotes. Returns what follows; NULL if it is no address. */
 static inline const char *read_address(const char *text, uint64_t *address) {
-    const char *first = text + 3;
     uint64_t value = 0;
-    unsigned digit;
+    size_t count;
 
     if (text[0] != '"' || text[1] != '0' || text[2] != 'x')
         return NULL;
-    text = first;
-    if (eight_digits(text, &value))
-        text += 8;
-    while ((digit = digit_of(*text)) < 16) {
-        value = value << 4 | digit;
-        text++;
-    }
+    text += 3;
+    count = read_digits(text, &value);
+    if (count == 8)
+        count += read_digits(text + 8, &value);
     *address = value;
-    return *text == '"' && text != first && text - first <= 16 ? text + 1 : NULL;
+    return count > 0 && text[count] == '"' ? text + count + 1 : NULL;
 }
 
 /* Returns what follows the closing bracket. */
@@ -143,6 +141,10 @@ static inline const char *read_text(const char *text, struct memscope_objspace_t
 static inline const char *skip_value(const char *text) {
     size_t depth = 0;
 
+    if (*text != '"' && *text != '{' && *text != '[') {
+        text = find_one(text, ',', '}', '\n');
+        return *text == '\n' ? NULL : text;
+    }
     for (;;) {
         switch (*text) {
         case '"':
@@ -240,6 +242,13 @@ static inline const char *read_address_or_null(const char *text, uint64_t *addre
     return *text == '"' ? read_address(text, address) : skip_value(text);
 }
 
+/* Plus 1, so that 0 is none. */
+static inline const char *read_generation(const char *text, uint64_t *generation) {
+    text = read_number(text, generation);
+    *generation += text != NULL;
+    return text;
+}
+
 #define IS(name) (memcmp(key, name, sizeof(name) - 1) == 0)
 
 static inline const char *read_value(const char *key, size_t length, const char *text,
@@ -252,6 +261,10 @@ static inline const char *read_value(const char *key, size_t length, const char 
             return read_text(text, &line->name);
         if (IS("root"))
             return read_text(text, &line->category);
+        if (IS("file"))
+            return read_text(text, &line->file);
+        if (IS("line"))
+            return read_number(text, &line->line_number);
         break;
     case 5:
         if (IS("class"))
@@ -262,8 +275,10 @@ static inline const char *read_value(const char *key, size_t length, const char 
     case 7:
         if (IS("address"))
             return read_address(text, &line->address);
-        if (IS("memsize"))
-            return read_number(text, &line->bytes);
+        if (IS("memsize")) {
+            text = read_number(text, &line->bytes);
+            return text != NULL && memcmp(text, ", \"flags\":", 10) == 0 ? skip_flags(text + 10) : text;
+        }
         break;
     case 9:
         if (IS("slot_size"))
@@ -280,6 +295,8 @@ static inline const char *read_value(const char *key, size_t length, const char 
             return read_text(text, &line->imemo_type);
         if (IS("superclass"))
             return read_address_or_null(text, &line->superclass);
+        if (IS("generation"))
+            return read_generation(text, &line->generation);
         break;
     case 15:
         if (IS("real_class_name"))
@@ -298,10 +315,11 @@ static inline const char *skip_blanks(const char *text) {
 /* Quicker than memset: leaves fields alone that are read only if a length says so. */
 static inline void clear(struct memscope_objspace_line *line) {
     line->address = line->class_address = line->superclass = 0;
-    line->bytes = line->slot_bytes = 0;
+    line->bytes = line->slot_bytes = line->generation = line->line_number = 0;
     line->type = 0;
     line->root = line->singleton = false;
-    line->category.length = line->name.length = line->imemo_type.length = line->edge_names.length = 0;
+    line->category.length = line->name.length = line->imemo_type.length = line->edge_names.length = line->file.length =
+        0;
     line->reference_count = 0;
 }
 

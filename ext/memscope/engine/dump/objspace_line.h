@@ -28,6 +28,9 @@ struct memscope_objspace_line {
     struct memscope_objspace_text category; /* of roots */
     struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
     struct memscope_objspace_text imemo_type;
+    struct memscope_objspace_text file; /* whose line_number allocated it; only if allocations were traced */
+    uint64_t line_number;
+    uint64_t generation;                      /* the garbage collection after which it was allocated, plus 1 */
     struct memscope_objspace_text edge_names; /* {"0":"HANDLERS"}: only in dumps that memscope wrote */
     uint32_t reference_count;
 };

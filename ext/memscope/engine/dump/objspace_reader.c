@@ -1,11 +1,11 @@
 #include "dump/objspace_reader.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/keyed_hash.h"
 #include "dump/objspace_line.h"
 
 /* Bytes to read at a time; more for a longer line. */
@@ -102,6 +102,18 @@ static void add_edge_names(struct memscope_objspace_reader *reader, const struct
     }
 }
 
+/* "app/order.rb:12"; the empty name if the line does not state it. */
+static uint32_t name_of_site(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
+    char text[1024];
+    size_t length;
+
+    if (line->file.length == 0)
+        return 0;
+    length = memscope_objspace_unescape(line->file, text, sizeof text - 24);
+    length += (size_t)snprintf(text + length, 24, ":%" PRIu64, line->line_number);
+    return memscope_names_add(&reader->names, text, length);
+}
+
 /* Its references are already at the end of the others. */
 static void add_object(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     uint32_t node = reader->object_count;
@@ -112,6 +124,10 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     ((uint32_t *)reader->slot_bytes.list)[node] = saturated(line->slot_bytes);
     ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
     reader->tells_slot_bytes |= line->slot_bytes > 0;
+    if (reader->is_compared) {
+        ((uint32_t *)reader->sites.list)[node] = name_of_site(reader, line);
+        ((uint64_t *)reader->generations.list)[node] = line->generation;
+    }
     add_edge_names(reader, line);
     reader->reference_count += line->reference_count;
     if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
@@ -192,6 +208,8 @@ static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
            reserve(&reader->bytes_of, objects, sizeof(uint32_t)) &&
            reserve(&reader->slot_bytes, objects, sizeof(uint32_t)) &&
            reserve(&reader->labels, objects, sizeof(uint32_t)) &&
+           (!reader->is_compared || (reserve(&reader->sites, objects, sizeof(uint32_t)) &&
+                                     reserve(&reader->generations, objects, sizeof(uint64_t)))) &&
            reserve(&reader->first_references, objects + 1, sizeof(uint64_t)) &&
            reserve(&reader->references, references, sizeof(uint64_t)) &&
            reserve(&reader->named_references, reader->named_count + bytes / MEMSCOPE_OBJSPACE_EDGE_NAME + 1,
@@ -276,79 +294,24 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) 
     return reader->status == MEMSCOPE_OK && !reader->ended;
 }
 
-/* ---- objects by address ---------------------------------------------------------------------------------------- */
-
-struct entry {
-    uint64_t address; /* 0: none */
-    uint32_t node;
-    uint32_t seen; /* the last node that was found to refer to it, plus 1 */
-};
-
-struct lookup {
-    struct entry *entries;
-    uint64_t size, key;
-};
-
-/* The key is drawn for each dump, so that nobody can construct a dump in which all addresses collide. */
-static inline uint64_t position_of(const struct lookup *lookup, uint64_t address) {
-    uint64_t mixed = (address ^ lookup->key) * UINT64_C(0x9e3779b97f4a7c15);
-
-    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return ((mixed >> 32) * lookup->size) >> 32;
-}
-
-static inline struct entry *find(const struct lookup *lookup, uint64_t address) {
-    uint64_t position = position_of(lookup, address);
-
-    while (lookup->entries[position].address != 0 && lookup->entries[position].address != address)
-        position = position + 1 == lookup->size ? 0 : position + 1;
-    return &lookup->entries[position];
-}
-
-#define AHEAD 12
-
-static enum memscope_status index_addresses(struct memscope_objspace_reader *reader, struct lookup *lookup) {
-    const uint64_t *addresses = reader->addresses.list;
-    struct memscope_hash_key key;
-
-    memscope_hash_key_draw(&key);
-    lookup->key = key.words[0];
-    lookup->size = (uint64_t)reader->object_count + reader->object_count / 2 + 16;
-    if (!reserve(&reader->table, lookup->size, sizeof *lookup->entries))
-        return MEMSCOPE_NO_MEMORY;
-    lookup->entries = reader->table.list;
-    for (uint32_t node = 0; node < reader->object_count; node++) {
-        struct entry *entry;
-
-        if (node + AHEAD < reader->object_count)
-            __builtin_prefetch(&lookup->entries[position_of(lookup, addresses[node + AHEAD])], 1);
-        entry = find(lookup, addresses[node]);
-        if (entry->address == 0)
-            *entry = (struct entry){.address = addresses[node], .node = node};
-    }
-    return MEMSCOPE_OK;
-}
-
 /* ---- classes --------------------------------------------------------------------------------------------------- */
 
 /* The line of the class at this address; NULL if there is none. */
-static const struct class_line *class_at(const struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                                         uint64_t address) {
+static const struct class_line *class_at(const struct memscope_objspace_reader *reader, uint64_t address) {
     const struct class_line *list = reader->classes.list;
-    const struct entry *entry = find(lookup, address);
-    uint32_t low = 0, high = reader->class_count;
+    uint32_t node = memscope_address_find(&reader->index, address), low = 0, high = reader->class_count;
 
-    if (address == 0 || entry->address == 0)
+    if (address == 0 || node == MEMSCOPE_NO_NODE)
         return NULL;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
 
-        if (list[middle].node < entry->node)
+        if (list[middle].node < node)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < reader->class_count && list[low].node == entry->node ? &list[low] : NULL;
+    return low < reader->class_count && list[low].node == node ? &list[low] : NULL;
 }
 
 static uint32_t add_name(struct memscope_objspace_reader *reader, const char *before, const char *text, size_t length,
@@ -365,15 +328,14 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
  * As in a dump of this process: a singleton class has the name of the first class above it that is not a singleton
  * class (before Ruby 3.0, dumps do not state it), an anonymous class that of the first with a name.
  */
-static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                               const struct class_line *line) {
+static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct class_line *line) {
     bool anonymous = false;
     const char *name;
     size_t length;
 
     for (int above = 0; above < ANCESTORS && line != NULL && line->name == 0; above++) {
         anonymous |= !line->singleton;
-        line = class_at(reader, lookup, line->superclass);
+        line = class_at(reader, line->superclass);
     }
     if (line == NULL || line->name == 0)
         return memscope_names_add(&reader->names, "anonymous", 9);
@@ -381,12 +343,10 @@ static uint32_t label_of_class(struct memscope_objspace_reader *reader, const st
     return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
 }
 
-static uint32_t label_of_instances(struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                                   uint64_t address) {
-    const struct class_line *line = class_at(reader, lookup, address);
+static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint64_t address) {
+    const struct class_line *line = class_at(reader, address);
 
-    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15)
-                        : label_of_class(reader, lookup, line);
+    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15) : label_of_class(reader, line);
 }
 
 static uint32_t label_without_class(struct memscope_objspace_reader *reader, uint8_t type) {
@@ -405,10 +365,17 @@ static uint64_t class_address(const struct memscope_objspace_reader *reader, uin
     return ((const uint64_t *)reader->references.list)[references_end - 1];
 }
 
-static void label_objects(struct memscope_objspace_reader *reader, const struct lookup *lookup) {
+/* Of the instances of classes that came last. */
+#define KNOWN_LABELS 256
+struct known_label {
+    uint64_t class;
+    uint32_t label;
+};
+
+static void label_objects(struct memscope_objspace_reader *reader) {
     const uint64_t *first = reader->first_references.list;
-    uint32_t *labels = reader->labels.list, last_label = 0;
-    uint64_t last = 0;
+    uint32_t *labels = reader->labels.list;
+    struct known_label known[KNOWN_LABELS] = {{0, 0}}, *found;
 
     for (uint32_t node = 0; node < reader->object_count; node++) {
         uint64_t address = class_address(reader, node, first[node + 1]);
@@ -419,22 +386,20 @@ static void label_objects(struct memscope_objspace_reader *reader, const struct 
                 labels[node] = label_without_class(reader, type);
             continue;
         }
-        if (address != last) {
-            last = address;
-            last_label = label_of_instances(reader, lookup, address);
-        }
-        labels[node] = last_label;
+        found = &known[(address >> reader->index.shift) % KNOWN_LABELS];
+        if (found->class != address)
+            *found = (struct known_label){address, label_of_instances(reader, address)};
+        labels[node] = found->label;
     }
 }
 
 /* Overwrites the lines of classes, which are larger. All labels are made before the first line is overwritten. */
-static void keep_module_names(struct memscope_objspace_reader *reader, const struct lookup *lookup,
-                              struct memscope_heap_dump *dump) {
+static void keep_module_names(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
     struct class_line *lines = reader->classes.list;
     struct memscope_module_name *modules = reader->classes.list;
 
     for (uint32_t index = 0; index < reader->class_count; index++)
-        lines[index].label = label_of_class(reader, lookup, &lines[index]);
+        lines[index].label = label_of_class(reader, &lines[index]);
     for (uint32_t index = 0; index < reader->class_count; index++) {
         struct class_line line = lines[index];
 
@@ -484,27 +449,30 @@ static enum memscope_status number_objects(struct memscope_objspace_reader *read
 
 /* ---- edges ----------------------------------------------------------------------------------------------------- */
 
+/* References that are looked up ahead of their turn. */
+#define AHEAD 12
+
 struct edges {
     struct memscope_objspace_reader *reader;
-    const struct lookup *lookup;
     uint32_t *list;
     memscope_edge_name *names;
+    uint32_t *seen; /* by object: the last node that was found to refer to it, plus 1 */
     uint32_t count;
     uint64_t named; /* the next of the named references */
 };
 
 static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address, memscope_edge_name name) {
-    struct entry *entry = find(edges->lookup, address);
+    uint32_t node = memscope_address_find(&edges->reader->index, address);
 
-    if (entry->address == 0) {
+    if (node == MEMSCOPE_NO_NODE) {
         edges->reader->missing_references++;
         return;
     }
-    if (entry->seen == from + 1)
+    if (edges->seen[node] == from + 1)
         return;
-    entry->seen = from + 1;
+    edges->seen[node] = from + 1;
     edges->names[edges->count] = name;
-    edges->list[edges->count++] = entry->node;
+    edges->list[edges->count++] = node;
 }
 
 static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t reference) {
@@ -525,13 +493,13 @@ static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, 
     bool is_imemo = ((const uint8_t *)edges->reader->types.list)[node] == (HAS_CLASS | MEMSCOPE_TYPE_IMEMO);
 
     /* What Ruby 3.1 says is the class of an imemo need not be an object. */
-    if (is_imemo && find(edges->lookup, references[to - 1])->address == 0)
+    if (is_imemo && memscope_address_find(&edges->reader->index, references[to - 1]) == MEMSCOPE_NO_NODE)
         to--;
     for (uint64_t index = from; index < to; index++) {
         uint64_t address = references[index];
 
         if (index + AHEAD < all)
-            __builtin_prefetch(&edges->lookup->entries[position_of(edges->lookup, references[index + AHEAD])], 1);
+            __builtin_prefetch(memscope_address_place(&edges->reader->index, references[index + AHEAD]));
         memscope_edge_name name = name_of_reference(edges, index);
 
         if (address != class_of_node)
@@ -563,7 +531,8 @@ static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_
 
     return reserve(&reader->references, edges, sizeof(uint32_t)) &&
            reserve(&reader->edge_names, edges, sizeof(memscope_edge_name)) &&
-           reserve(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t));
+           reserve(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t)) &&
+           reserve(&reader->seen, reader->object_count, sizeof(uint32_t));
 }
 
 /* first_edge overwrites first_references in the same way. */
@@ -621,22 +590,23 @@ static void set_graph(struct memscope_objspace_reader *reader, const struct edge
 
 static enum memscope_status resolve(struct memscope_objspace_reader *reader, struct memscope_heap_graph *graph,
                                     struct memscope_heap_dump *dump) {
-    struct lookup lookup;
-    struct edges edges = {.reader = reader, .lookup = &lookup};
-    enum memscope_status status = index_addresses(reader, &lookup);
+    struct edges edges = {.reader = reader};
+    enum memscope_status status =
+        memscope_address_index_open(&reader->index, reader->addresses.list, reader->object_count);
 
     ((uint64_t *)reader->first_references.list)[reader->object_count] = reader->reference_count;
     if (status != MEMSCOPE_OK)
         return status;
-    label_objects(reader, &lookup);
+    label_objects(reader);
     status = number_objects(reader, dump);
-    keep_module_names(reader, &lookup, dump);
+    keep_module_names(reader, dump);
     if (status != MEMSCOPE_OK)
         return status;
     if (!make_room_for_edges(reader, graph->node_count))
         return MEMSCOPE_NO_MEMORY;
     edges.list = reader->references.list;
     edges.names = reader->edge_names.list;
+    edges.seen = reader->seen.list;
     add_all_edges(&edges, graph);
     set_graph(reader, &edges, graph);
     return MEMSCOPE_OK;
@@ -656,22 +626,46 @@ enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_rea
     graph->node_count = graph->slot_count + graph->category_count + 1;
     dump->graph = graph;
     reader->status = resolve(reader, graph, dump);
-    memscope_growing_array_close(&reader->table);
-    memscope_growing_array_close(&reader->addresses);
+    memscope_growing_array_close(&reader->seen);
+    if (!reader->is_compared) {
+        memscope_address_index_close(&reader->index);
+        memscope_growing_array_close(&reader->addresses);
+    }
     return reader->status;
+}
+
+void memscope_objspace_reader_drop_edges(struct memscope_objspace_reader *reader) {
+    memscope_growing_array_close(&reader->references);
+    memscope_growing_array_close(&reader->edge_names);
+    memscope_growing_array_close(&reader->first_references);
+    if (reader->graph != NULL)
+        reader->graph->edges = reader->graph->edge_names = reader->graph->first_edge = NULL;
 }
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
     struct memscope_growing_array *arrays[] = {
-        &reader->text,       &reader->addresses,        &reader->types,
-        &reader->bytes_of,   &reader->slot_bytes,       &reader->labels,
-        &reader->references, &reader->first_references, &reader->classes,
-        &reader->root_lines, &reader->edge_names,       &reader->ids,
-        &reader->table,      &reader->root_references,  &reader->named_references,
+        &reader->text,
+        &reader->addresses,
+        &reader->types,
+        &reader->bytes_of,
+        &reader->slot_bytes,
+        &reader->labels,
+        &reader->references,
+        &reader->first_references,
+        &reader->classes,
+        &reader->root_lines,
+        &reader->edge_names,
+        &reader->ids,
+        &reader->seen,
+        &reader->sites,
+        &reader->generations,
+        &reader->root_references,
+        &reader->named_references,
     };
 
     for (size_t index = 0; index < sizeof arrays / sizeof(void *); index++)
         memscope_growing_array_close(arrays[index]);
+    memscope_address_index_close(&reader->index);
     memscope_names_close(reader->graph == NULL ? &reader->names : &reader->graph->names);
     memset(reader, 0, sizeof *reader);
 }

@@ -16,6 +16,7 @@
 
 #include "base/growing_array.h"
 #include "base/status.h"
+#include "dump/address_index.h"
 #include "dump/heap_dump.h"
 #include "graph/heap_graph.h"
 
@@ -26,6 +27,9 @@ struct memscope_objspace_reader {
     uint64_t unreadable_lines;
     uint64_t missing_references; /* to objects that are not in the dump */
     bool truncated;              /* the last line has no end */
+
+    /* To be set before reading: keeps what tells an object from one in another dump of the process. */
+    bool is_compared;
 
     uint32_t object_count;
     struct memscope_growing_array text; /* what was read, but not parsed yet: */
@@ -39,6 +43,12 @@ struct memscope_objspace_reader {
     struct memscope_growing_array named_references; /* ascending by reference */
     uint64_t named_count;
 
+    /* By object, only if is_compared; addresses and the index are then kept after the graph is made. */
+    struct memscope_growing_array sites; /* names: "app/order.rb:12"; 0: not stated */
+    struct memscope_growing_array
+        generations; /* 64 bits: number of garbage collections before, plus 1; 0: not stated */
+    struct memscope_address_index index;
+
     struct memscope_growing_array classes; /* class_line structs */
     uint32_t class_count;
     struct memscope_growing_array root_lines, root_references;
@@ -48,7 +58,7 @@ struct memscope_objspace_reader {
 
     struct memscope_names names;       /* until the graph has them */
     struct memscope_heap_graph *graph; /* NULL until it is made */
-    struct memscope_growing_array edge_names, ids, table;
+    struct memscope_growing_array edge_names, ids, seen;
 };
 
 /* The descriptor stays the caller's, and must stay open until the reading ends. */
@@ -67,6 +77,9 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
  */
 enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_reader *reader,
                                                     struct memscope_heap_graph *graph, struct memscope_heap_dump *dump);
+
+/* Frees the graph's edges, when only its objects are needed any more. */
+void memscope_objspace_reader_drop_edges(struct memscope_objspace_reader *reader);
 
 /* Idempotent; a zeroed reader is closed. */
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);

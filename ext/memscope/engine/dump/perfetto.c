@@ -151,10 +151,17 @@ static void put_packet(struct writer *writer) {
     memscope_dump_put(writer->output, writer->packet.bytes.list, writer->packet.length);
 }
 
+/* Perfetto shows a heap graph within a process only, and takes 0 for the kernel's idle process. */
+static uint32_t shown_pid(const struct writer *writer) {
+    return writer->dump->pid == 0 ? 1 : writer->dump->pid;
+}
+
 /* TracePacket.process_tree = 2, ProcessTree.processes = 1: pid = 1, cmdline = 3 */
 static void put_process(struct writer *writer) {
-    put_number(&writer->item, 1, writer->dump->pid);
-    put_text(writer, &writer->item, 3, "ruby", 4);
+    const char *name = writer->dump->pid == 0 ? "ruby (converted: pid not known)" : "ruby";
+
+    put_number(&writer->item, 1, shown_pid(writer));
+    put_text(writer, &writer->item, 3, name, strlen(name));
     put_message(&writer->fields, 1, &writer->item);
     put_number(&writer->packet, 8, writer->dump->time_ns);
     put_number(&writer->packet, 10, SEQUENCE);
@@ -165,7 +172,7 @@ static void put_process(struct writer *writer) {
 /* TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, heap_graph = 56; HeapGraph: pid = 1, continued = 5,
  * index = 6 */
 static void put_part(struct writer *writer, bool last) {
-    put_number(&writer->part, 1, writer->dump->pid);
+    put_number(&writer->part, 1, shown_pid(writer));
     if (!last)
         put_number(&writer->part, 5, 1);
     put_number(&writer->part, 6, writer->part_index++);

@@ -1,0 +1,218 @@
+#include "bindings/dump_file.h"
+#include "bindings/heap_graph_binding.h"
+#include "bindings/reasons.h"
+
+#include "dump/dump_growth.h"
+#include "graph/largest.h"
+#include "init.h"
+
+#include <string.h>
+
+#define MOST_DUMPS 3
+
+struct growth_scan {
+    struct memscope_dump_file files[MOST_DUMPS];
+    int count; /* of files; the last one has what has grown */
+    struct memscope_dump_growth growth;
+    struct memscope_heap_question question;
+    struct memscope_answer_room room;
+    struct memscope_heap_answer answer;
+    enum memscope_status status;
+    VALUE refusal; /* why there is no answer, a reason; nil if there is one */
+    VALUE reasons;
+    uint64_t start_ns;
+};
+
+/* ---- the dumps ------------------------------------------------------------------------------------------------- */
+
+/* Of all but the last one, only the objects are kept. */
+static bool read_files(struct growth_scan *scan) {
+    for (int index = 0; index < scan->count; index++) {
+        struct memscope_dump_file *file = &scan->files[index];
+
+        memscope_dump_file_read(file);
+        if (file->status != MEMSCOPE_OK) {
+            scan->refusal =
+                memscope_reason_of("one_dump_unread", INT2FIX(index + 1), memscope_status_reason(file->status));
+            return false;
+        }
+        memscope_dump_file_set_reasons(file, scan->reasons, "new_count");
+        if (index < scan->count - 1)
+            memscope_objspace_reader_drop_edges(&file->reader);
+    }
+    return true;
+}
+
+static struct memscope_compared_dump compared(const struct memscope_dump_file *file) {
+    return (struct memscope_compared_dump){&file->reader, &file->dump};
+}
+
+/* Without the GVL. */
+static void compare(void *argument) {
+    struct growth_scan *scan = argument;
+
+    scan->growth.first = compared(&scan->files[0]);
+    if (scan->count == MOST_DUMPS)
+        scan->growth.second = compared(&scan->files[1]);
+    scan->growth.last = compared(&scan->files[scan->count - 1]);
+    scan->status = memscope_dump_growth_open(&scan->growth);
+    if (scan->status == MEMSCOPE_OK)
+        scan->status = memscope_answer_room_open(&scan->room);
+    if (scan->status != MEMSCOPE_OK)
+        return;
+    scan->question.growth = &scan->growth;
+    memscope_heap_answer_of_dump(&scan->question, &scan->files[scan->count - 1].dump, &scan->room, &scan->answer);
+    scan->status = scan->answer.status;
+}
+
+/* ---- the reading ----------------------------------------------------------------------------------------------- */
+
+static VALUE name_of_row(const struct growth_scan *scan, uint32_t name) {
+    size_t length;
+    const char *text = memscope_names_get(&scan->files[scan->count - 1].graph.names, name, &length);
+
+    return rb_utf8_str_new(text, (long)length);
+}
+
+static VALUE class_hash(const struct growth_scan *scan, uint32_t name) {
+    const struct memscope_growth_row *row = &scan->growth.classes[name];
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", name_of_row(scan, name));
+    memscope_hash_set(hash, "count", LL2NUM(row->count));
+    memscope_hash_set(hash, "bytes", LL2NUM(row->bytes));
+    memscope_hash_set(hash, "later_count", ULL2NUM(row->later_count));
+    memscope_hash_set(hash, "new_count", ULL2NUM(row->new_count));
+    memscope_hash_set(hash, "new_bytes", ULL2NUM(row->new_bytes));
+    return hash;
+}
+
+static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
+    const struct memscope_growth_row *row = &scan->growth.sites[name];
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", name_of_row(scan, name));
+    memscope_hash_set(hash, "new_count", ULL2NUM(row->new_count));
+    memscope_hash_set(hash, "new_bytes", ULL2NUM(row->new_bytes));
+    return hash;
+}
+
+/* The rows with the most new bytes, or that have grown most. Name 0 is of objects whose site is not stated. */
+static VALUE rows_array(const struct growth_scan *scan, const struct memscope_growth_row *rows,
+                        VALUE (*convert)(const struct growth_scan *, uint32_t)) {
+    struct memscope_largest largest;
+    VALUE list = rb_ary_new();
+
+    if (memscope_largest_open(&largest, scan->question.top) != MEMSCOPE_OK)
+        rb_memerror();
+    for (uint32_t name = 1; name < scan->growth.name_count; name++) {
+        uint64_t grown = rows[name].bytes > 0 ? (uint64_t)rows[name].bytes : 0;
+
+        memscope_largest_offer(&largest, rows[name].new_bytes > grown ? rows[name].new_bytes : grown, name);
+    }
+    memscope_largest_sort(&largest);
+    for (size_t index = 0; index < largest.count; index++)
+        rb_ary_push(list, convert(scan, largest.items[index].number));
+    memscope_largest_close(&largest);
+    return list;
+}
+
+static void set_part(VALUE hash, const char *count_key, const char *bytes_key, const struct memscope_heap_part *part,
+                     bool known) {
+    memscope_hash_set(hash, count_key, known ? ULL2NUM(part->count) : Qnil);
+    memscope_hash_set(hash, bytes_key, known ? ULL2NUM(part->bytes) : Qnil);
+}
+
+static VALUE paths_array(const struct growth_scan *scan) {
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < scan->answer.path_count; index++)
+        rb_ary_push(list, memscope_path_hash(&scan->answer.paths[index]));
+    return list;
+}
+
+static void set_reasons(struct growth_scan *scan) {
+    const struct memscope_dump_file *last = &scan->files[scan->count - 1];
+
+    if (!NIL_P(scan->refusal)) {
+        memscope_hash_set(scan->reasons, "new_count", scan->refusal);
+        return;
+    }
+    if (scan->answer.saturated_count > 0)
+        memscope_hash_set(scan->reasons, "bytes",
+                          memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
+    if (!scan->growth.knows_generations) {
+        memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
+        memscope_set_reason(scan->reasons, "sites", "dump_without_sites");
+    }
+    memscope_set_reason(scan->reasons, "paths",
+                        last->reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
+}
+
+static VALUE growth_hash(struct growth_scan *scan) {
+    const struct memscope_dump_growth *growth = &scan->growth;
+    bool known = NIL_P(scan->refusal);
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "total_count", known ? LL2NUM(growth->count) : Qnil);
+    memscope_hash_set(hash, "total_bytes", known ? LL2NUM(growth->bytes) : Qnil);
+    set_part(hash, "new_count", "new_bytes", &growth->added, known);
+    set_part(hash, "new_garbage_count", "new_garbage_bytes", &growth->garbage, known);
+    memscope_hash_set(hash, "classes", known ? rows_array(scan, growth->classes, class_hash) : rb_ary_new());
+    memscope_hash_set(hash, "sites", known ? rows_array(scan, growth->sites, site_hash) : rb_ary_new());
+    memscope_hash_set(hash, "paths", paths_array(scan));
+    memscope_hash_set(hash, "path_count", known ? ULL2NUM(scan->answer.alike_count) : Qnil);
+    return hash;
+}
+
+static VALUE read_growth(VALUE argument) {
+    struct growth_scan *scan = (struct growth_scan *)argument;
+    uint64_t gvl_ns = 0, wall_ns;
+    VALUE hash;
+
+    scan->start_ns = memscope_now_ns();
+    if (read_files(scan)) {
+        memscope_without_gvl(compare, scan);
+        if (scan->status == MEMSCOPE_NOT_FOUND)
+            scan->refusal = memscope_reason("dumps_of_several_processes");
+        else if (scan->status != MEMSCOPE_OK)
+            scan->refusal = memscope_reason_of("dump_unread", memscope_status_reason(scan->status));
+    }
+    gvl_ns = memscope_now_ns();
+    hash = growth_hash(scan);
+    set_reasons(scan);
+    memscope_hash_set(hash, "reasons", scan->reasons);
+    wall_ns = memscope_now_ns() - scan->start_ns;
+    gvl_ns = memscope_now_ns() - gvl_ns;
+    memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, gvl_ns, scan->room.used));
+    return hash;
+}
+
+static VALUE close_growth(VALUE argument) {
+    struct growth_scan *scan = (struct growth_scan *)argument;
+
+    memscope_dump_growth_close(&scan->growth);
+    memscope_answer_room_close(&scan->room);
+    for (int index = 0; index < scan->count; index++)
+        memscope_dump_file_close(&scan->files[index]);
+    return Qnil;
+}
+
+/* files: two or three descriptors, of the first dump first. */
+static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
+    struct growth_scan scan = {
+        .count = (int)RARRAY_LEN(files), .question = {.top = NUM2UINT(top)}, .refusal = Qnil, .reasons = rb_hash_new()};
+    VALUE result;
+
+    for (int index = 0; index < scan.count; index++) {
+        memscope_dump_file_open(&scan.files[index], NUM2INT(RARRAY_AREF(files, index)));
+        scan.files[index].reader.is_compared = true;
+    }
+    result = rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
+    RB_GC_GUARD(scan.reasons);
+    return result;
+}
+
+void Init_memscope_heap_growth(void) {
+    rb_define_module_function(rb_mMemscopeNative, "heap_growth", native_heap_growth, 2);
+}

@@ -1,0 +1,118 @@
+#include "dump/address_index.h"
+
+#include <string.h>
+
+#include "base/keyed_hash.h"
+#include "base/mapped_array.h"
+#include "base/merge_sort.h"
+
+/* The most that addresses are shifted by: a chunk is then 16 KiB, and all its objects are in one page of Ruby's heap.
+ */
+#define SHIFT_MAX 8
+
+/* ---- in the order of the dump ---------------------------------------------------------------------------------- */
+
+/* False if an object is not the next one of its chunk, or a second one at its address. */
+static bool add(struct memscope_address_index *index, uint64_t address, uint32_t rank) {
+    struct memscope_address_chunk *chunk = memscope_address_chunk_of(index, address);
+    uint64_t bit = memscope_address_bit(index, address);
+    bool is_next;
+
+    if (chunk->number == 0)
+        *chunk = (struct memscope_address_chunk){.number = (address >> index->shift >> 6) + 1, .first = rank};
+    is_next = chunk->objects < bit && chunk->first + (uint32_t)__builtin_popcountll(chunk->objects) == rank;
+    chunk->objects |= bit;
+    return is_next;
+}
+
+/* MALFORMED if the objects of a chunk do not come one after another. */
+static enum memscope_status add_all(struct memscope_address_index *index, const uint64_t *addresses, uint32_t count) {
+    uint64_t chunks = 1;
+    bool in_order = true;
+
+    for (uint32_t rank = 1; rank < count; rank++)
+        chunks += addresses[rank] >> index->shift >> 6 != addresses[rank - 1] >> index->shift >> 6;
+    index->size = chunks + chunks / 2 + 16;
+    index->chunks = memscope_array_map(index->size, sizeof *index->chunks);
+    if (index->chunks == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    for (uint32_t rank = 0; rank < count && in_order; rank++)
+        in_order = add(index, addresses[rank], rank);
+    return in_order ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
+}
+
+/* ---- in any order ---------------------------------------------------------------------------------------------- */
+
+struct place {
+    uint64_t address;
+    uint32_t node;
+};
+
+static bool by_address(const void *left, const void *right) {
+    return ((const struct place *)left)->address <= ((const struct place *)right)->address;
+}
+
+/* Writes the addresses, each once, and the nodes that have them. Returns how many there are. */
+static uint32_t keep_first(const struct place *places, uint32_t count, uint64_t *addresses, uint32_t *nodes) {
+    uint32_t kept = 0;
+
+    for (uint32_t index = 0; index < count; index++) {
+        if (kept > 0 && addresses[kept - 1] == places[index].address)
+            continue;
+        addresses[kept] = places[index].address;
+        nodes[kept++] = places[index].node;
+    }
+    return kept;
+}
+
+static enum memscope_status add_sorted(struct memscope_address_index *index, const uint64_t *addresses, uint32_t count,
+                                       struct place *places, uint64_t *sorted) {
+    for (uint32_t node = 0; node < count; node++)
+        places[node] = (struct place){.address = addresses[node], .node = node};
+    memscope_merge_sort((char *)places, count, sizeof *places, (char *)(places + count), by_address);
+    return add_all(index, sorted, keep_first(places, count, sorted, index->node));
+}
+
+static enum memscope_status sort_and_add(struct memscope_address_index *index, const uint64_t *addresses,
+                                         uint32_t count) {
+    struct place *places = memscope_array_map((size_t)count * 2, sizeof *places);
+    uint64_t *sorted = memscope_array_map(count, sizeof *sorted);
+    enum memscope_status status = MEMSCOPE_NO_MEMORY;
+
+    memscope_array_unmap(index->chunks);
+    index->chunks = NULL;
+    index->node = memscope_array_map(count, sizeof *index->node);
+    if (places != NULL && sorted != NULL && index->node != NULL)
+        status = add_sorted(index, addresses, count, places, sorted);
+    memscope_array_unmap(places);
+    memscope_array_unmap(sorted);
+    return status;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+enum memscope_status memscope_address_index_open(struct memscope_address_index *index, const uint64_t *addresses,
+                                                 uint32_t count) {
+    uint64_t all = UINT64_C(1) << SHIFT_MAX;
+    struct memscope_hash_key key;
+    enum memscope_status status;
+
+    memset(index, 0, sizeof *index);
+    memscope_hash_key_draw(&key);
+    index->key = key.words[0];
+    for (uint32_t node = 0; node < count; node++)
+        all |= addresses[node];
+    index->shift = (unsigned)__builtin_ctzll(all);
+    status = add_all(index, addresses, count);
+    if (status == MEMSCOPE_MALFORMED)
+        status = sort_and_add(index, addresses, count);
+    if (status != MEMSCOPE_OK)
+        memscope_address_index_close(index);
+    return status;
+}
+
+void memscope_address_index_close(struct memscope_address_index *index) {
+    memscope_array_unmap(index->chunks);
+    memscope_array_unmap(index->node);
+    memset(index, 0, sizeof *index);
+}

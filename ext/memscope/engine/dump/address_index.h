@@ -1,0 +1,68 @@
+/*
+ * Finds objects of a dump by address. Objects lie beside those that they were made with and mostly refer to these, so
+ * 64 steps of addresses share an entry, which is in the processor's cache for most references. In mapped memory.
+ */
+#ifndef MEMSCOPE_ADDRESS_INDEX_H
+#define MEMSCOPE_ADDRESS_INDEX_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "graph/heap_graph.h"
+
+/* 64 steps of addresses. */
+struct memscope_address_chunk {
+    uint64_t number;  /* of the chunk, plus 1; 0: none */
+    uint64_t objects; /* a bit for each step: whether an object begins there */
+    uint32_t first;   /* the rank of the first of them among all objects */
+};
+
+struct memscope_address_index {
+    struct memscope_address_chunk *chunks;
+    uint64_t size, key;
+    unsigned shift; /* of addresses: a step is the least alignment that all objects have */
+    uint32_t *node; /* by rank; NULL: the rank itself, since Ruby writes the objects of a page in their order */
+};
+
+/* Of several objects at one address, the first counts. After a failure it is closed. */
+enum memscope_status memscope_address_index_open(struct memscope_address_index *index, const uint64_t *addresses,
+                                                 uint32_t count);
+
+/* Idempotent; a zeroed index is closed. */
+void memscope_address_index_close(struct memscope_address_index *index);
+
+/* The key is drawn for each index, so that nobody can construct a dump in which all addresses collide. */
+static inline struct memscope_address_chunk *memscope_address_place(const struct memscope_address_index *index,
+                                                                    uint64_t address) {
+    uint64_t mixed = (address >> index->shift >> 6 ^ index->key) * UINT64_C(0x9e3779b97f4a7c15);
+
+    mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return &index->chunks[((mixed >> 32) * index->size) >> 32];
+}
+
+static inline struct memscope_address_chunk *memscope_address_chunk_of(const struct memscope_address_index *index,
+                                                                       uint64_t address) {
+    struct memscope_address_chunk *chunk = memscope_address_place(index, address);
+    uint64_t number = (address >> index->shift >> 6) + 1;
+
+    while (chunk->number != 0 && chunk->number != number)
+        chunk = chunk + 1 == index->chunks + index->size ? index->chunks : chunk + 1;
+    return chunk;
+}
+
+static inline uint64_t memscope_address_bit(const struct memscope_address_index *index, uint64_t address) {
+    return UINT64_C(1) << (address >> index->shift & 63);
+}
+
+/* The node of the object at this address; MEMSCOPE_NO_NODE if there is none. */
+static inline uint32_t memscope_address_find(const struct memscope_address_index *index, uint64_t address) {
+    const struct memscope_address_chunk *chunk = memscope_address_chunk_of(index, address);
+    uint64_t bit = memscope_address_bit(index, address);
+    uint32_t rank = chunk->first + (uint32_t)__builtin_popcountll(chunk->objects & (bit - 1));
+
+    if (!(chunk->objects & bit) || address >> index->shift << index->shift != address)
+        return MEMSCOPE_NO_NODE;
+    return index->node == NULL ? rank : index->node[rank];
+}
+
+#endif

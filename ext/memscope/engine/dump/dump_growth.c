@@ -1,0 +1,226 @@
+#include "dump/dump_growth.h"
+
+#include <string.h>
+
+#include "base/mapped_array.h"
+
+/* ---- the same in two dumps ------------------------------------------------------------------------------------- */
+
+/* By name of the dump: the number of the same name in the last dump, which it is added to. NULL: no memory. */
+static uint32_t *map_names(const struct memscope_names *from, struct memscope_names *to) {
+    uint32_t *numbers = memscope_array_map(from->count, sizeof *numbers);
+
+    for (uint32_t name = 1; numbers != NULL && name < from->count; name++) {
+        size_t length;
+        const char *text = memscope_names_get(from, name, &length);
+
+        numbers[name] = memscope_names_add(to, text, length);
+        if (numbers[name] == 0) {
+            memscope_array_unmap(numbers);
+            numbers = NULL;
+        }
+    }
+    return numbers;
+}
+
+static uint64_t generation(const struct memscope_compared_dump *dump, uint32_t node) {
+    return ((const uint64_t *)dump->reader->generations.list)[node];
+}
+
+/* The node of a node's object in another dump; MEMSCOPE_NO_NODE if it is not there. names: of the other dump. */
+static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t node,
+                          const struct memscope_compared_dump *other, const uint32_t *names) {
+    uint64_t address = ((const uint64_t *)last->reader->addresses.list)[node], then, now = generation(last, node);
+    uint32_t same = memscope_address_find(&other->reader->index, address);
+    const struct memscope_heap_graph *graph = last->dump->graph, *graph_of_other = other->dump->graph;
+
+    if (same == MEMSCOPE_NO_NODE || graph->type[node] != graph_of_other->type[same])
+        return MEMSCOPE_NO_NODE;
+    then = generation(other, same);
+    if (then != 0 && now != 0)
+        return then == now ? same : MEMSCOPE_NO_NODE;
+    return names[graph_of_other->node_class[same]] == graph->node_class[node] ? same : MEMSCOPE_NO_NODE;
+}
+
+/* Whether the last dump has most of another's classes, of the same names at the same addresses. */
+static bool are_of_one_process(const struct memscope_compared_dump *last, const struct memscope_compared_dump *other,
+                               const uint32_t *names) {
+    const uint64_t *addresses = other->reader->addresses.list;
+    uint32_t named = 0, found = 0;
+
+    for (uint32_t index = 0; index < other->dump->module_count; index++) {
+        const struct memscope_module_name *module = &other->dump->modules[index], *same;
+        uint32_t node;
+
+        if (!module->named)
+            continue;
+        named++;
+        node = memscope_address_find(&last->reader->index, addresses[module->node]);
+        same = node == MEMSCOPE_NO_NODE ? NULL : memscope_heap_dump_module(last->dump, node);
+        found += same != NULL && same->named && same->name == names[module->name];
+    }
+    return named == 0 || found > named / 2;
+}
+
+/* ---- new objects ----------------------------------------------------------------------------------------------- */
+
+/* Unmarks those that are in the other dump, or those that are not. */
+static enum memscope_status compare(struct memscope_dump_growth *growth, const struct memscope_compared_dump *other,
+                                    bool in_other, const uint32_t *names) {
+    uint32_t count = growth->last.dump->graph->slot_count;
+
+    if (!are_of_one_process(&growth->last, other, names))
+        return MEMSCOPE_NOT_FOUND;
+    for (uint32_t node = 0; node < count; node++)
+        if (growth->is_new[node])
+            growth->is_new[node] = (find_same(&growth->last, node, other, names) != MEMSCOPE_NO_NODE) == in_other;
+    return MEMSCOPE_OK;
+}
+
+static bool states_generations(const struct memscope_compared_dump *dump) {
+    for (uint32_t node = 0; node < dump->dump->graph->slot_count; node++)
+        if (generation(dump, node) != 0)
+            return true;
+    return false;
+}
+
+static enum memscope_status compare_second(struct memscope_dump_growth *growth) {
+    struct memscope_heap_graph *graph = growth->last.dump->graph;
+    uint32_t *names = map_names(&growth->second.dump->graph->names, &graph->names);
+    enum memscope_status status = names == NULL ? MEMSCOPE_NO_MEMORY : compare(growth, &growth->second, true, names);
+
+    memscope_array_unmap(names);
+    return status;
+}
+
+enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *growth) {
+    struct memscope_heap_graph *graph = growth->last.dump->graph;
+    enum memscope_status status;
+
+    growth->is_new = memscope_array_map(graph->slot_count, 1);
+    growth->first_names = map_names(&growth->first.dump->graph->names, &graph->names);
+    if (growth->is_new == NULL || growth->first_names == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    memset(growth->is_new, 1, graph->slot_count);
+    status = compare(growth, &growth->first, false, growth->first_names);
+    if (status == MEMSCOPE_OK && growth->second.reader != NULL)
+        status = compare_second(growth);
+    growth->knows_generations = states_generations(&growth->first) && states_generations(&growth->last);
+    return status;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------ */
+
+static void add_to(struct memscope_heap_part *part, const struct memscope_heap_graph *graph, uint32_t node) {
+    part->count++;
+    part->slot_bytes += graph->slot_bytes == NULL ? 0 : graph->slot_bytes[node];
+    part->bytes += graph->bytes[node];
+}
+
+static void add_new(struct memscope_growth_row *row, uint32_t bytes) {
+    row->new_count++;
+    row->new_bytes += bytes;
+}
+
+static void count_last(struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths) {
+    const struct memscope_heap_graph *graph = growth->last.dump->graph;
+    const uint32_t *sites = growth->last.reader->sites.list;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++) {
+        struct memscope_growth_row *row = &growth->classes[graph->node_class[node]];
+
+        row->count++;
+        row->later_count++;
+        row->bytes += graph->bytes[node];
+        growth->bytes += graph->bytes[node];
+        if (!growth->is_new[node])
+            continue;
+        growth->is_new[node] = memscope_reaches(paths, node);
+        add_to(growth->is_new[node] ? &growth->added : &growth->garbage, graph, node);
+        if (growth->is_new[node]) {
+            add_new(row, graph->bytes[node]);
+            add_new(&growth->sites[sites[node]], graph->bytes[node]);
+        }
+    }
+}
+
+static void subtract_first(struct memscope_dump_growth *growth) {
+    const struct memscope_heap_graph *graph = growth->first.dump->graph;
+
+    for (uint32_t node = 0; node < graph->slot_count; node++) {
+        struct memscope_growth_row *row = &growth->classes[growth->first_names[graph->node_class[node]]];
+
+        row->count--;
+        row->bytes -= graph->bytes[node];
+        growth->bytes -= graph->bytes[node];
+    }
+}
+
+enum memscope_status memscope_dump_growth_count(struct memscope_dump_growth *growth,
+                                                const struct memscope_shortest_paths *paths) {
+    const struct memscope_heap_graph *graph = growth->last.dump->graph;
+
+    growth->name_count = graph->names.count;
+    growth->classes = memscope_array_map(growth->name_count, sizeof *growth->classes);
+    growth->sites = memscope_array_map(growth->name_count, sizeof *growth->sites);
+    if (growth->classes == NULL || growth->sites == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    count_last(growth, paths);
+    subtract_first(growth);
+    growth->count = (int64_t)graph->slot_count - growth->first.dump->graph->slot_count;
+    return MEMSCOPE_OK;
+}
+
+/* ---- where the growth hangs ------------------------------------------------------------------------------------ */
+
+static bool hangs_from_new(const struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths,
+                           uint32_t node) {
+    uint32_t parent = paths->parent[node];
+
+    return parent < growth->last.dump->graph->slot_count && growth->is_new[parent];
+}
+
+/* The top that a new node hangs from. tops: by node, plus 1; those on the way are written. */
+static uint32_t top_of(const struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths,
+                       uint32_t *tops, uint32_t node) {
+    uint32_t top = node;
+
+    while (tops[top] == 0 && hangs_from_new(growth, paths, top))
+        top = paths->parent[top];
+    top = tops[top] == 0 ? top : tops[top] - 1;
+    for (uint32_t at = node; tops[at] == 0; at = paths->parent[at]) {
+        tops[at] = top + 1;
+        if (at == top)
+            break;
+    }
+    return top;
+}
+
+uint32_t memscope_dump_growth_tops(const struct memscope_dump_growth *growth,
+                                   const struct memscope_shortest_paths *paths, uint32_t *nodes, uint64_t *weights) {
+    const struct memscope_heap_graph *graph = growth->last.dump->graph;
+    uint32_t *tops = memscope_array_map(graph->slot_count, sizeof *tops), count = 0;
+    uint64_t *bytes = memscope_array_map(graph->slot_count, sizeof *bytes);
+
+    if (tops != NULL && bytes != NULL) {
+        for (uint32_t node = 0; node < graph->slot_count; node++)
+            if (growth->is_new[node])
+                bytes[top_of(growth, paths, tops, node)] += graph->bytes[node];
+        for (uint32_t node = 0; node < graph->slot_count; node++)
+            if (growth->is_new[node] && tops[node] == node + 1) {
+                nodes[count] = node;
+                weights[count++] = bytes[node];
+            }
+    }
+    memscope_array_unmap(tops);
+    memscope_array_unmap(bytes);
+    return count;
+}
+
+void memscope_dump_growth_close(struct memscope_dump_growth *growth) {
+    memscope_array_unmap(growth->is_new);
+    memscope_array_unmap(growth->first_names);
+    memscope_array_unmap(growth->classes);
+    memscope_array_unmap(growth->sites);
+    memset(growth, 0, sizeof *growth);
+}

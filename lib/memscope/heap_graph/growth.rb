@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+require_relative "../heap_graph"
+
+module Memscope
+  class HeapGraph < Reading
+    # What a later heap dump has that an earlier one of the same process has not: by class, by where it was allocated,
+    # and by which paths it is held. Of three dumps, an object is new if it is not in the first, is in the second, and
+    # still is in the third: what was allocated between the first two and has stayed.
+    #
+    #   growth = Memscope::HeapGraph.growth("before.json", "after.json", "later.json")
+    #   growth.classes.first.name  # => "Order"
+    #   growth.paths.first.to_s    # => "Bus::HANDLERS → Array → Order"
+    #
+    # New objects are reachable ones; `new_garbage_count` has the others.
+    class Growth < Reading
+      # The objects of one class.
+      class Row < Record
+        # @return [String] as ClassRow#name
+        field :name, :string, null: false
+        # @return [Integer] objects of the last dump minus those of the first, garbage included
+        field :count, :integer, null: false
+        # @return [Integer] the same of their bytes
+        field :bytes, :signed_bytes, null: false
+        # @return [Integer] objects of the last dump
+        field :later_count, :count, null: false
+        # @return [Integer] new objects
+        field :new_count, :count, null: false
+        # @return [Integer] their bytes
+        field :new_bytes, :bytes, null: false
+
+        # @return [Symbol] the field that identifies it in a list
+        def self.identity = :name
+      end
+
+      # The new objects that were allocated by one line.
+      class Site < Record
+        # @return [String] "app/models/order.rb:12"
+        field :name, :string, null: false
+        # @return [Integer] new objects
+        field :new_count, :count, null: false
+        # @return [Integer] their bytes
+        field :new_bytes, :bytes, null: false
+
+        # @return [Symbol] the field that identifies it in a list
+        def self.identity = :name
+      end
+
+      # @return [Array<String>] paths of the dumps, the first one first
+      field :sources, :list, null: false
+      # @return [Integer, nil] objects of the last dump minus those of the first, garbage included; nil, with a reason,
+      #   if the dumps could not be compared
+      field :total_count, :integer
+      # @return [Integer, nil] the same of their bytes
+      field :total_bytes, :signed_bytes
+      # @return [Integer, nil] new objects
+      field :new_count, :count
+      # @return [Integer, nil] their bytes
+      field :new_bytes, :bytes
+      # @return [Integer, nil] objects of the last dump that would be new, but are garbage
+      field :new_garbage_count, :count
+      # @return [Integer, nil] their bytes
+      field :new_garbage_bytes, :bytes
+      # @return [Array<Row>] by the bytes of new objects or of the growth, whichever are more
+      field :classes, [Row], null: false
+      # @return [Array<Site>] by bytes; empty, with a reason, unless allocations were traced
+      field :sites, [Site], null: false
+      # @return [Array<Path>] from objects that are not new to new ones that refer to all others. `accumulated_bytes`
+      #   are those of all new objects that hang there, so that they add up to new_bytes
+      field :paths, [Path], null: false
+      # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them
+      field :path_count, :count
+
+      class << self
+        # @return [String] "heap_graph_growth"
+        def kind = "heap_graph_growth"
+
+        # @api private
+        # @param paths [Array<String>] of two or three dumps
+        # @param top [Integer]
+        # @return [Growth]
+        def read(paths, top:)
+          files = paths.map { |path| File.open(path, "rb") }
+          body = Native.heap_growth(files.map(&:fileno), top)
+          body[:reasons][:names] = :names_from_code if body[:new_count]
+          body[:reasons][:sources] = "the first of these files was written last" if files.first.mtime > files.last.mtime
+          capture(body.update(sources: paths.map { |path| File.path(path) }))
+        ensure
+          files&.each(&:close)
+        end
+      end
+
+      # @api private
+      # @return [Boolean] whether the dumps could be compared
+      def known? = !new_count.nil?
+    end
+  end
+end
