@@ -21,8 +21,9 @@ struct memscope_dominators {
 
 /*
  * Finds the dominators of all nodes that the root reaches, by semi-NCA (Georgiadis, Tarjan, Werneck: Finding Dominators
- * in Practice): less than a microsecond a node, in lists as in trees. Writes up to 28 bytes a node and 8 an edge that
- * leads back; 20 bytes a node stay until closed. After NO_MEMORY, the dominators are closed.
+ * in Practice): less than a microsecond a node, in lists as in trees. Writes up to 28 bytes a node, 16 a node on the
+ * longest path, and 8 an edge that leads back; 20 bytes a node stay until closed. After NO_MEMORY, the dominators are
+ * closed.
  */
 enum memscope_status memscope_dominators_find(struct memscope_dominators *dominators,
                                               const struct memscope_heap_graph *graph);
