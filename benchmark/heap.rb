@@ -89,8 +89,6 @@ def read_by_others(peers)
   end
 end
 
-def bare_fork_ms = FORK.call / 1e6
-
 # The milliseconds that GC.disable takes: it finishes a collection that has marked, but not swept.
 def finish_ms
   GC.start(immediate_sweep: false)
@@ -99,16 +97,22 @@ ensure
   GC.enable
 end
 
+# The milliseconds that a bare fork takes, and those that the end of a collection takes. The fork follows a collection,
+# as the graph's does: write-protecting the pages that were written since the last fork is up to a quarter of its work.
+def floor_ms
+  finish = finish_ms
+  [FORK.call / 1e6, finish]
+end
+
 # A graph during a collection, and what it took; then, in milliseconds: how long Ruby was stopped, how long a bare fork
 # takes, and how long the end of such a collection takes.
 def graph
-  finish = finish_ms
-  before = bare_fork_ms
+  before = floor_ms
   GC.start(immediate_sweep: false)
   found = nil
   took = spent { found = Memscope.heap_graph }
   found.reachable_count || abort("no answer: #{found.reasons}")
-  [found, took, found.cost.gvl_us / 1000.0, (before + bare_fork_ms) / 2, finish]
+  [found, took, found.cost.gvl_us / 1000.0, *before.zip(floor_ms).map { |pair| pair.sum / 2 }]
 end
 
 def median_of(rows) = rows.transpose.map { |column| Floor.median(column) }

@@ -16,7 +16,8 @@ end
 $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
 $VPATH.concat(Dir["{bindings,ruby,engine/*}", base: $srcdir].sort.map { |room| "$(srcdir)/#{room}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
-# -Os: most of this code runs once per reading, and its pages are resident in every process that loads it.
+# -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. What runs for
+# each object of the heap is compiled by -O2 (depend).
 $CFLAGS << " -std=c11 -Os -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
            "-Wundef -Wno-unused-parameter"
 $warnflags = ""

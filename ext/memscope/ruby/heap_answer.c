@@ -175,6 +175,15 @@ static void add_held(const struct work *work, uint32_t holder, struct held *held
     }
 }
 
+static void forget_held(const struct memscope_heap_graph *graph, uint32_t holder, struct held *held) {
+    if (graph->first_edge[holder + 1] - graph->first_edge[holder] > graph->names.count) {
+        memset(held, 0, graph->names.count * sizeof *held);
+        return;
+    }
+    for (uint32_t edge = graph->first_edge[holder]; edge < graph->first_edge[holder + 1]; edge++)
+        held[graph->node_class[graph->edges[edge]]] = (struct held){0};
+}
+
 static struct memscope_held_answer held_by(struct work *work, uint32_t holder, struct held *held) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     struct memscope_held_answer answer = {.name = {.start = ""}};
@@ -184,8 +193,7 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
     if (most != 0)
         answer = (struct memscope_held_answer){
             .name = text_of(work, most), .count = held[most].count, .bytes = held[most].bytes};
-    for (uint32_t edge = graph->first_edge[holder]; edge < graph->first_edge[holder + 1]; edge++)
-        held[graph->node_class[graph->edges[edge]]] = (struct held){0};
+    forget_held(graph, holder, held);
     return answer;
 }
 
@@ -570,7 +578,7 @@ static enum memscope_status answer_all(struct work *work) {
     enum memscope_status status = find_shortest_paths(work);
 
     if (status == MEMSCOPE_OK)
-        status = memscope_dominators_find(&work->dominators, &work->references.graph, work->paths.node_count);
+        status = memscope_dominators_find(&work->dominators, &work->references.graph);
     if (status == MEMSCOPE_OK)
         status = answer_classes(work);
     if (status == MEMSCOPE_OK)

@@ -45,7 +45,7 @@ static bool is_flagged(const void *array, const char *flag) {
 static void test_huge_pages(void) {
     void *before = memscope_array_map(8 << 20, 1), *sparse, *after;
 
-    memscope_array_prefer_huge_pages();
+    memscope_array_enter_child();
     sparse = memscope_array_map_sparse(8 << 20, 1);
     after = memscope_array_map(8 << 20, 1);
     EXPECT(before != NULL && sparse != NULL && after != NULL);
@@ -55,6 +55,54 @@ static void test_huge_pages(void) {
     memscope_array_unmap(before);
     memscope_array_unmap(sparse);
     memscope_array_unmap(after);
+}
+
+/* In a child, what was unmapped is mapped again for unwritten arrays only. */
+static void test_mappings_are_kept(void) {
+    size_t size = 8 << 20;
+    char *large = memscope_array_map_unwritten(size, 1), *small = memscope_array_map_unwritten(1000, 1),
+         *sparse = memscope_array_map_sparse(size, 1), *again, *zeroed;
+
+    EXPECT(large != NULL && small != NULL && sparse != NULL);
+    memset(large, 'x', size);
+    memscope_array_unmap(sparse);
+    memscope_array_unmap(small);
+    memscope_array_unmap(large);
+    zeroed = memscope_array_map(size, 1);
+    EXPECT(zeroed != NULL && zeroed != large && zeroed[0] == 0 && zeroed[size - 1] == 0);
+    EXPECT((again = memscope_array_map_unwritten(size + 1, 1)) != large);
+    memscope_array_unmap(again);
+    EXPECT((again = memscope_array_map_unwritten(size - 1, 1)) == large && again[size - 2] == 'x');
+    again = memscope_array_grow(again, 2 * size, 1);
+    EXPECT(again != NULL && again[0] == 'x' && again[size - 1] == 'x' && again[2 * size - 1] == 0);
+    memscope_array_unmap(again);
+    memscope_array_unmap(zeroed);
+}
+
+static void test_not_kept_before(void) {
+    size_t size = 8 << 20;
+    char *large = memscope_array_map_unwritten(size, 1);
+
+    EXPECT(large != NULL);
+    memset(large, 'x', size);
+    memscope_array_unmap(large);
+    large = memscope_array_map_unwritten(size, 1);
+    EXPECT(large != NULL && large[0] == 0 && large[size - 1] == 0);
+    memscope_array_unmap(large);
+}
+
+/* More than can be kept are unmapped, and the smallest that suffices is taken. */
+static void test_many_mappings(void) {
+    char *arrays[20], *taken;
+
+    for (size_t index = 0; index < 8; index++) /* what earlier tests left */
+        EXPECT(memscope_array_map_unwritten((size_t)4 << 20, 1) != NULL);
+    for (size_t index = 0; index < 20; index++)
+        EXPECT((arrays[index] = memscope_array_map((20 - index) << 22, 1)) != NULL);
+    for (size_t index = 0; index < 20; index++)
+        memscope_array_unmap(arrays[index]);
+    EXPECT((taken = memscope_array_map_unwritten((size_t)14 << 22, 1)) == arrays[6]);
+    memscope_array_unmap(taken);
 }
 
 static void test_refuses_what_cannot_be(void) {
@@ -67,6 +115,9 @@ static void test_refuses_what_cannot_be(void) {
 int main(void) {
     test_grows_and_keeps();
     test_refuses_what_cannot_be();
+    test_not_kept_before();
     test_huge_pages();
+    test_mappings_are_kept();
+    test_many_mappings();
     return 0;
 }

@@ -5,11 +5,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Bytes before the items, in which the size of the mapping is kept. */
+/* Before the items, in the mapping. */
+struct header {
+    size_t size; /* bytes of the mapping */
+    bool sparse; /* without huge pages */
+};
+
+/* Bytes. */
 #define HEADER 64
 
 /* From this size on, huge pages: filling an array takes 10 to 20 % less time, and hardly more memory. */
 #define LARGE ((size_t)4 << 20)
+
+/* Large mappings that are kept for another array; more are not free at one time. */
+#define KEPT_MAPPINGS 8
+
+static bool in_child;
+static struct header *kept[KEPT_MAPPINGS]; /* NULL: none */
 
 static bool size_mapping(size_t count, size_t item_size, size_t *size) {
     if (item_size != 0 && count > (PTRDIFF_MAX - HEADER) / item_size)
@@ -18,72 +30,121 @@ static bool size_mapping(size_t count, size_t item_size, size_t *size) {
     return true;
 }
 
-static bool prefers_huge_pages;
-
-void memscope_array_prefer_huge_pages(void) {
-    prefers_huge_pages = true;
+void memscope_array_enter_child(void) {
+    in_child = true;
 }
 
-#if defined(MADV_HUGEPAGE) && defined(MADV_NOHUGEPAGE)
-#define ADVICE (prefers_huge_pages ? MADV_HUGEPAGE : MADV_NORMAL)
-#define ADVICE_FOR_SPARSE MADV_NOHUGEPAGE
-#else
-#define ADVICE MADV_NORMAL
-#define ADVICE_FOR_SPARSE MADV_NORMAL
-#endif
+static struct header *header_of(void *array) {
+    return (struct header *)(void *)((char *)array - HEADER);
+}
 
-static void *map(size_t size, int advice) {
-    char *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static void *items_of(struct header *header) {
+    return header == NULL ? NULL : (char *)header + HEADER;
+}
+
+/* By the kernel's default, a mapping has huge pages if it asks for them; the kernel may refuse. */
+static void advise(struct header *header, size_t size, bool sparse) {
+#if defined(MADV_HUGEPAGE) && defined(MADV_NOHUGEPAGE)
+    if (size >= LARGE && (sparse || in_child))
+        madvise(header, size, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+#else
+    (void)header, (void)size, (void)sparse;
+#endif
+}
+
+static struct header *map(size_t size, bool sparse) {
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct header *header = base;
 
     if (base == MAP_FAILED)
         return NULL;
-    if (size >= LARGE && advice != MADV_NORMAL)
-        madvise(base, size, advice); /* by the kernel's default, this asks for them; it may refuse */
-    *(size_t *)base = size;
-    return base + HEADER;
+    advise(header, size, sparse);
+    *header = (struct header){.size = size, .sparse = sparse};
+    return header;
+}
+
+static bool keep(struct header *header) {
+    for (size_t place = 0; in_child && !header->sparse && header->size >= LARGE && place < KEPT_MAPPINGS; place++)
+        if (kept[place] == NULL) {
+            kept[place] = header;
+            return true;
+        }
+    return false;
+}
+
+/* The smallest kept mapping of at least this size; NULL if there is none. */
+static struct header *take_kept(size_t size) {
+    struct header *taken = NULL;
+    size_t best = 0;
+
+    for (size_t place = 0; size >= LARGE && place < KEPT_MAPPINGS; place++)
+        if (kept[place] != NULL && kept[place]->size >= size && (taken == NULL || kept[place]->size < taken->size)) {
+            taken = kept[place];
+            best = place;
+        }
+    if (taken != NULL)
+        kept[best] = NULL;
+    return taken;
 }
 
 void *memscope_array_map(size_t count, size_t item_size) {
     size_t size;
 
-    return size_mapping(count, item_size, &size) ? map(size, ADVICE) : NULL;
+    return size_mapping(count, item_size, &size) ? items_of(map(size, false)) : NULL;
 }
 
 void *memscope_array_map_sparse(size_t count, size_t item_size) {
     size_t size;
 
-    return size_mapping(count, item_size, &size) ? map(size, ADVICE_FOR_SPARSE) : NULL;
+    return size_mapping(count, item_size, &size) ? items_of(map(size, true)) : NULL;
 }
 
-void *memscope_array_grow(void *array, size_t count, size_t item_size) {
-    char *base = (char *)array - HEADER;
-    size_t old = *(size_t *)base, size;
+void *memscope_array_map_unwritten(size_t count, size_t item_size) {
+    struct header *header;
+    size_t size;
 
     if (!size_mapping(count, item_size, &size))
         return NULL;
-    if (size <= old)
+    header = take_kept(size);
+    return items_of(header == NULL ? map(size, false) : header);
+}
+
+void *memscope_array_grow(void *array, size_t count, size_t item_size) {
+    struct header *header = header_of(array);
+    size_t size;
+
+    if (!size_mapping(count, item_size, &size))
+        return NULL;
+    if (size <= header->size)
         return array;
 #ifdef MREMAP_MAYMOVE
-    base = mremap(base, old, size, MREMAP_MAYMOVE);
-    if (base == MAP_FAILED)
-        return NULL;
-    *(size_t *)base = size;
-    return base + HEADER;
-#else
-    char *larger = map(size, ADVICE);
+    {
+        void *base = mremap(header, header->size, size, MREMAP_MAYMOVE);
 
-    if (larger == NULL)
-        return NULL;
-    memcpy(larger, array, old - HEADER);
-    munmap(base, old);
-    return larger;
+        if (base == MAP_FAILED)
+            return NULL;
+        header = base;
+        header->size = size;
+        return items_of(header);
+    }
+#else
+    {
+        struct header *larger = map(size, header->sparse);
+
+        if (larger == NULL)
+            return NULL;
+        memcpy(items_of(larger), array, header->size - HEADER);
+        munmap(header, header->size);
+        return items_of(larger);
+    }
 #endif
 }
 
 void memscope_array_unmap(void *array) {
     if (array != NULL) {
-        char *base = (char *)array - HEADER;
+        struct header *header = header_of(array);
 
-        munmap(base, *(size_t *)base);
+        if (!keep(header))
+            munmap(header, header->size);
     }
 }

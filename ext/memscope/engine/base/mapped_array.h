@@ -17,8 +17,15 @@ void *memscope_array_map(size_t count, size_t item_size);
 /* The same for one of which little will be written, here and there: huge pages would make it much larger. */
 void *memscope_array_map_sparse(size_t count, size_t item_size);
 
-/* From now on, large arrays in this process have huge pages: for a forked child, whose memory is gone soon. */
-void memscope_array_prefer_huge_pages(void);
+/* The same for one whose items are all written before they are read: in a child, they are not zeroed. */
+void *memscope_array_map_unwritten(size_t count, size_t item_size);
+
+/*
+ * For a forked child, which has one thread, and whose memory is gone soon: from now on, large arrays have huge pages,
+ * and the mappings of those that are unmapped are kept for unwritten ones. Mapping memory anew is dear: the kernel
+ * zeroes it.
+ */
+void memscope_array_enter_child(void);
 
 /* Room for count items, the new ones zeroed. It may move. NULL if the kernel refuses: the array is then as it was. */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);

@@ -20,13 +20,13 @@ struct memscope_dominators {
 };
 
 /*
- * Finds the dominators of the reached_count nodes that memscope_shortest_paths_find found, by semi-NCA (Georgiadis,
- * Tarjan, Werneck: Finding Dominators in Practice): less than a microsecond a node, in lists as in trees. Maps up to 28
- * bytes a reached node, with 4 a node or 4 an edge that leads back, for the search; then 24 a reached node and 12 a
- * node, of which 8 and 12 stay until closed. After NO_MEMORY, the dominators are closed.
+ * Finds the dominators of all nodes that the root reaches, by semi-NCA (Georgiadis, Tarjan, Werneck: Finding Dominators
+ * in Practice): less than a microsecond a node, in lists as in trees. Writes up to 28 bytes a node, 16 a node on the
+ * longest path, and 8 an edge that leads back; 20 bytes a node stay until closed. After NO_MEMORY, the dominators are
+ * closed.
  */
 enum memscope_status memscope_dominators_find(struct memscope_dominators *dominators,
-                                              const struct memscope_heap_graph *graph, uint32_t reached_count);
+                                              const struct memscope_heap_graph *graph);
 
 /* Idempotent; zeroed dominators count as closed. */
 void memscope_dominators_close(struct memscope_dominators *dominators);

@@ -105,17 +105,16 @@ enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph 
 
 uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
                                    const struct memscope_dominators *dominators, uint32_t node, double times) {
+    double limit = times * (double)dominators->retained[node];
     uint32_t above = node;
 
-    if (memscope_graph_is_module(graph, node))
-        return MEMSCOPE_NO_NODE;
     for (int step = 0; step < LINKS_BETWEEN; step++) {
         above = dominators->dominator[above];
-        if (above >= graph->slot_count)
+        /* What is above a dominator retains as much as it, or more. */
+        if (above >= graph->slot_count || (double)dominators->retained[above] >= limit)
             break;
         if (graph->node_class[above] == graph->node_class[node] && graph->type[above] == graph->type[node])
-            return (double)dominators->retained[above] < times * (double)dominators->retained[node] ? above
-                                                                                                    : MEMSCOPE_NO_NODE;
+            return memscope_graph_is_module(graph, node) ? MEMSCOPE_NO_NODE : above;
     }
     return MEMSCOPE_NO_NODE;
 }
@@ -140,7 +139,8 @@ enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *
     for (uint32_t position = 0; status == MEMSCOPE_OK && position < dominators->node_count; position++) {
         uint32_t node = dominators->order[position];
 
-        if (node < graph->slot_count && memscope_previous_in_list(graph, dominators, node, 1.1) == MEMSCOPE_NO_NODE)
+        if (node < graph->slot_count && memscope_largest_may_take(&largest, dominators->retained[node]) &&
+            memscope_previous_in_list(graph, dominators, node, 1.1) == MEMSCOPE_NO_NODE)
             memscope_largest_offer(&largest, dominators->retained[node], position);
     }
     memscope_largest_sort(&largest);

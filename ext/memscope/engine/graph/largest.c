@@ -2,7 +2,6 @@
 
 #include "base/mapped_array.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum memscope_status memscope_largest_open(struct memscope_largest *largest, size_t room) {
@@ -45,11 +44,11 @@ static void sift_up(struct memscope_weighed *items, size_t at, struct memscope_w
 void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, uint32_t number) {
     struct memscope_weighed item = {weight, number};
 
-    if (weight == 0)
+    if (!memscope_largest_may_take(largest, weight))
         return;
     if (largest->count < largest->room)
         sift_up(largest->items, largest->count++, item);
-    else if (largest->room > 0 && smaller(&largest->items[0], &item))
+    else if (smaller(&largest->items[0], &item))
         sift_down(largest->items, largest->count, item);
 }
 

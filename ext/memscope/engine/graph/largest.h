@@ -2,6 +2,7 @@
 #ifndef MEMSCOPE_LARGEST_H
 #define MEMSCOPE_LARGEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,11 @@ struct memscope_largest {
 };
 
 enum memscope_status memscope_largest_open(struct memscope_largest *largest, size_t room);
+
+/* Whether an offer of this weight may change what is kept. */
+static inline bool memscope_largest_may_take(const struct memscope_largest *largest, uint64_t weight) {
+    return weight > 0 && (largest->count < largest->room || (largest->room > 0 && weight >= largest->items[0].weight));
+}
 
 /* Weight 0 is never among the largest. */
 void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, uint32_t number);

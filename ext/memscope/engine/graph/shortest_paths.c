@@ -17,9 +17,9 @@ struct search {
 static bool map_search(struct search *search, const struct memscope_search_last *last) {
     size_t nodes = search->graph->node_count;
 
-    search->parent = memscope_array_map(nodes, sizeof *search->parent);
-    search->queue = memscope_array_map(nodes, sizeof *search->queue);
-    search->kept_back = memscope_array_map(nodes, sizeof *search->kept_back);
+    search->parent = memscope_array_map_unwritten(nodes, sizeof *search->parent);
+    search->queue = memscope_array_map_unwritten(nodes, sizeof *search->queue);
+    search->kept_back = memscope_array_map_sparse(nodes, sizeof *search->kept_back);
     if (search->parent == NULL || search->queue == NULL || search->kept_back == NULL)
         return false;
     memset(search->parent, 0xff, nodes * sizeof *search->parent);

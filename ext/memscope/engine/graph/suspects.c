@@ -12,35 +12,37 @@
 /* Fewer nodes are no list: a Hash in a Hash is none. */
 #define SHORTEST_LIST 8
 
+/* What the nodes after one in a list have accumulated, and how many they are. */
+struct followers {
+    uint64_t accumulated;
+    uint32_t count;
+};
+
 struct suspect_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
-    uint32_t *holder;      /* by position in the tree of dominators */
-    uint64_t *held;        /* by node, like the rest: bytes of all its parts */
-    uint64_t *accumulated; /* own bytes and small parts */
-    uint64_t *following;   /* what the nodes after it in a list have accumulated */
-    uint32_t *follower_count;
+    uint32_t *holder;            /* by position in the tree of dominators */
+    uint64_t *held;              /* by node, like the rest: bytes of all its parts */
+    uint64_t *accumulated;       /* own bytes and small parts */
+    struct followers *followers; /* few are written */
 };
 
 static bool map_scan(struct suspect_scan *scan) {
     size_t nodes = scan->graph->node_count;
 
-    scan->holder = memscope_array_map(scan->dominators->node_count, sizeof *scan->holder);
-    scan->held = memscope_array_map(nodes, sizeof *scan->held);
-    scan->accumulated = memscope_array_map(nodes, sizeof *scan->accumulated);
-    scan->following = memscope_array_map(nodes, sizeof *scan->following);
-    scan->follower_count = memscope_array_map(nodes, sizeof *scan->follower_count);
-    return scan->holder != NULL && scan->held != NULL && scan->accumulated != NULL && scan->following != NULL &&
-           scan->follower_count != NULL;
+    scan->held = memscope_array_map_unwritten(nodes, sizeof *scan->held);
+    scan->accumulated = memscope_array_map_unwritten(nodes, sizeof *scan->accumulated);
+    scan->holder = memscope_array_map_unwritten(scan->dominators->node_count, sizeof *scan->holder);
+    scan->followers = memscope_array_map(nodes, sizeof *scan->followers);
+    return scan->holder != NULL && scan->held != NULL && scan->accumulated != NULL && scan->followers != NULL;
 }
 
 static void close_scan(struct suspect_scan *scan) {
     memscope_array_unmap(scan->holder);
     memscope_array_unmap(scan->held);
     memscope_array_unmap(scan->accumulated);
-    memscope_array_unmap(scan->following);
-    memscope_array_unmap(scan->follower_count);
+    memscope_array_unmap(scan->followers);
 }
 
 /* Whether a root is a list to which a program adds: blocks of at_exit, finalizers. Other roots have names, like global
@@ -72,6 +74,10 @@ static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
 static void add_up_parts(struct suspect_scan *scan) {
     const struct memscope_dominators *dominators = scan->dominators;
 
+    for (uint32_t node = 0; node < scan->graph->node_count; node++) {
+        scan->held[node] = 0;
+        scan->accumulated[node] = memscope_reaches(scan->paths, node) ? scan->graph->bytes[node] : 0;
+    }
     for (uint32_t position = 0; position < dominators->node_count; position++) {
         uint32_t node = dominators->order[position], holder = holder_of(scan, node);
 
@@ -82,7 +88,6 @@ static void add_up_parts(struct suspect_scan *scan) {
     for (uint32_t position = 0; position < dominators->node_count; position++) {
         uint32_t node = dominators->order[position], holder = scan->holder[position];
 
-        scan->accumulated[node] += scan->graph->bytes[node];
         if (holder != MEMSCOPE_NO_NODE && dominators->retained[node] <= scan->held[holder] / SMALL_PARTS)
             scan->accumulated[holder] += dominators->retained[node];
     }
@@ -97,10 +102,10 @@ static void add_up_lists(struct suspect_scan *scan) {
             continue;
         previous = memscope_previous_in_list(scan->graph, scan->dominators, node, 2);
         if (previous != MEMSCOPE_NO_NODE) {
-            scan->follower_count[previous] += scan->follower_count[node] + 1;
-            scan->following[previous] += scan->following[node] + scan->accumulated[node];
-        } else if (scan->follower_count[node] + 1 >= SHORTEST_LIST) {
-            scan->accumulated[node] += scan->following[node];
+            scan->followers[previous].count += scan->followers[node].count + 1;
+            scan->followers[previous].accumulated += scan->followers[node].accumulated + scan->accumulated[node];
+        } else if (scan->followers[node].count + 1 >= SHORTEST_LIST) {
+            scan->accumulated[node] += scan->followers[node].accumulated;
         }
     }
 }
