@@ -192,7 +192,7 @@ class DoctorRulesTest < DoctorTest
 
     { "Heroku's quota" => { environment: { variables: { DYNO: "web.1" } } },
       "counts memory and swap together" => { cgroup: { memory_and_swap_limit_bytes: mebibytes(600) } },
-      "limits swap by itself" => { cgroup: { swap_limit_bytes: mebibytes(100) } },
+      "a separate limit on swap, 100.0 MiB" => { cgroup: { swap_limit_bytes: mebibytes(100) } },
       "no limit on swap" => {} }.each do |words, platform|
       assert_includes finding(diagnose(**swapped, **platform), :swapped).explanation, words
     end

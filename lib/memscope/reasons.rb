@@ -57,11 +57,13 @@ module Memscope
       unlimited: "unlimited (%s)",
       # Ruby's heap.
       dump_unread: "the dump could not be read: %s",
-      dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
-      dump_with_some_names: "a dump of memscope names constants and variables, but not global ones, indexes and keys",
+      dump_without_names: "a dump that ObjectSpace.dump_all wrote does not name references, such as constants and " \
+                          "variables",
+      dump_with_some_names: "a dump that memscope wrote has the names of constants and variables, but no names of " \
+                            "global variables, no indexes and no keys",
       class_without_objects: "there is no object of a class of that name",
-      names_from_code: "names of classes, constants and variables are shown, as names from code: if a program makes " \
-                       "such names from data, that data is in them",
+      names_from_code: "names of classes, constants and variables are shown, because they normally come from code; " \
+                       "if a program makes such names from data, they reveal that data",
       dump_cut: "the dump was cut: its last line has no end",
       dump_lacks_objects: "%d references lead to objects that are not in the dump",
       dump_lines_unreadable: "%d lines of the dump could not be understood",
@@ -83,7 +85,7 @@ module Memscope
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
       walk_left_out: "left out, since a walk of the heap stops Ruby for about %d ms and a child cannot make it (%s): " \
                      "Memscope.ruby_heap and Memscope.ledger(objects: true) walk it all the same",
-      objects_saturated: "at least: each of the %d objects of 4 GiB and more counts as 4 GiB",
+      objects_saturated: "a lower bound that counts each object of 4 GiB or more as 4 GiB (%d objects)",
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
       # The ledger.
@@ -98,12 +100,12 @@ module Memscope
                              "there are unattributed and count as not resident",
       malloc_unidentified: "malloc's memory cannot be identified and is unattributed: %s",
       needs_deep: "needs deep: true, which reads how much memory malloc has in use",
-      objects_left_out: "at least: objects with slow size functions are left out: %s",
-      objects_unasked: "at least: only the slots count of %s",
-      classes_unasked: "Class or Module (not asked from Ruby 4.0 on)",
-      stacks_unasked: "Fiber or Thread (what they say includes whole stacks)",
+      objects_left_out: "a lower bound that leaves out objects with slow size functions: %s",
+      objects_unasked: "a lower bound that counts only the slots of some objects: %s",
+      classes_unasked: "Class or Module (memscope requests no sizes of these from Ruby 4.0 on)",
+      stacks_unasked: "Fiber or Thread (the sizes that these report include whole stacks)",
       objects_of_other_types: "%d of other types",
-      objects_of_type: "%d of %s",
+      objects_of_type: "%d of type %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
       own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, as exact but slower",
       own_memory_unread: "memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
@@ -112,7 +114,7 @@ module Memscope
                         "owners, bytes without a certain owner are unattributed",
       ractors_alive: "other Ractors are alive and run during this reading: the Ruby rows are coarse",
       stacks_unread: "thread stacks: %s; they are unattributed",
-      type_unnamed: "a type without a name",
+      type_unnamed: "(unnamed)",
       # The malloc profile.
       imports_taken: "another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its " \
                      "profile first",

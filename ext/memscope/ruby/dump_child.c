@@ -29,7 +29,8 @@ struct source {
     uint32_t *ids;
     struct memscope_module_name *modules;
 
-    const uint32_t *edges; /* of the node that is being named: */
+    /* The node whose edges are being named: */
+    const uint32_t *edges;
     uint32_t edge_count;
     memscope_edge_name *names;
 };

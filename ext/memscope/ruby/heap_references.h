@@ -34,7 +34,10 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    struct memscope_scratch *scratch);
 void memscope_heap_references_close(struct memscope_heap_references *references);
 
-/* Whether an object has the form of what the table of finalizers holds: see MEMSCOPE_ROOTS_LACK_FINALIZERS. */
+/*
+ * Whether an object looks like a value in Ruby's table of finalizers, a hidden Array of an object's ID and its
+ * finalizers: see MEMSCOPE_ROOTS_LACK_FINALIZERS.
+ */
 bool memscope_may_be_finalizers(VALUE object);
 
 /* The node of an object is its slot; MEMSCOPE_NO_NODE for what is in none that is listed. */

@@ -24,8 +24,8 @@ struct memscope_held_memory {
     bool known;
     uint64_t bytes; /* a lower bound if objects were left out */
     uint64_t left_out_objects;
-    uint64_t unasked_classes; /* from Ruby 4.0 on: asking one that is under construction may crash */
-    uint64_t unasked_stacks;  /* fibers and threads: what they say includes whole stacks */
+    uint64_t unasked_classes; /* from Ruby 4.0 on: asking a class that is under construction may crash */
+    uint64_t unasked_stacks;  /* fibers and threads: the sizes that they report include whole stacks */
     struct memscope_left_out left_out[MEMSCOPE_LEFT_OUT_NAMES]; /* the first types left out */
     size_t left_out_count;
 };
@@ -43,7 +43,8 @@ struct memscope_asked_type {
 /* The state of a walk. */
 struct memscope_held_walk {
     struct memscope_held_memory *held;
-    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1]; /* hash table; the last takes types when it is full */
+    /* A hash table, then one entry that all further types share when the table is full. */
+    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1];
     uint64_t spent_ns;
     uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
 };

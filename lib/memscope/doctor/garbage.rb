@@ -4,7 +4,7 @@ require_relative "../reading"
 
 module Memscope
   class Diagnosis < Reading
-    # What a garbage collection would free, by a marking in a forked child.
+    # What a garbage collection would free, as found by a mark phase in a forked child.
     class Garbage < Record
       # @return [Integer]
       field :objects, :count, null: false

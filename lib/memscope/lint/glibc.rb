@@ -137,7 +137,8 @@ module Memscope
 
         pair("trim_threshold", THRESHOLD,
              "in a container of #{Report::Quantity.size(limit)}, glibc should return freed large blocks at once; by " \
-             "default it raises the threshold, up to 64 MiB. Each block of 128 KiB or more then costs page faults")
+             "default it raises its threshold for that, up to 64 MiB. With this setting, each block of 128 KiB or " \
+             "more costs page faults")
       end
 
       def judge_huge_pages

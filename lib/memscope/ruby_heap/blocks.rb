@@ -78,7 +78,7 @@ module Memscope
       field :finished_gc?, :boolean, null: false
       # @return [Integer, nil] pages of Ruby's heap that hold no object once the garbage is freed
       field :emptied_pages, :count
-      # @return [Returned, nil] resident bytes of those of them that the next full GC returns by Ruby's rule
+      # @return [Returned, nil] resident bytes of those emptied pages that the next full GC returns by Ruby's rule
       field :heap_pages, Returned
       # @return [Returned, nil] malloc's memory that goes back as soon as the garbage is freed
       field :at_once, Returned

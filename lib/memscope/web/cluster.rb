@@ -392,7 +392,7 @@ module Memscope
       def parameters(request)
         worker, seconds, debug = request.query.values_at("worker", "seconds", "debug").map { |values| values&.last }
         unless [nil, "", "0"].include?(debug)
-          raise HttpError.parameter("debug", debug, "0 (for a text to read: /profile.txt)")
+          raise HttpError.parameter("debug", debug, "0; for readable text, see /profile.txt")
         end
 
         return [worker, nil] unless seconds

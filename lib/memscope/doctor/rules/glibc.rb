@@ -111,7 +111,8 @@ module Memscope
             between_blocks(f, "It is parts of pages between used blocks: a trim returns none of it.")
           end,
           title: lambda do |f, bytes|
-            "#{size(bytes)} is free between used blocks; #{unjudged(f) ? 'garbage may keep it' : 'no trim returns it'}"
+            "#{size(bytes)} is free between used blocks; " \
+              "#{unjudged(f) ? 'some of these blocks may be garbage' : 'no trim returns it'}"
           end,
           explanation: lambda do |f, bytes|
             "#{percent(f.of_rss(bytes))} of RSS is free parts of pages in the main heap. malloc reuses them for " \

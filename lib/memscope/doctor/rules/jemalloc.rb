@@ -18,10 +18,11 @@ module Memscope
          ENABLE],
         [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
         [:decay_overdue?, :warning, :certain,
-         "none was returned since the earlier diagnosis: no background thread runs, and the process is idle", ENABLE],
-        [:idle_since_fork?, :warning, :likely,
-         "they are older than the fork, or the process is idle; no background thread runs, and none is being returned",
+         "no page was returned since the earlier diagnosis, because no background thread runs and the process is idle",
          ENABLE],
+        [:idle_since_fork?, :warning, :likely,
+         "no page is being returned, because no background thread runs, and the pages are older than the fork or the " \
+         "process is idle", ENABLE],
         [->(_) { true }, :info, :likely,
          "no jemalloc background thread runs, so pages are returned only while the program's threads allocate or " \
          "free; an idle process keeps them", ENABLE]

@@ -10,7 +10,7 @@ module Memscope
         elsif f.cgroup.memory_and_swap_limit_bytes
           "the container's limit of #{size(f.cgroup.memory_and_swap_limit_bytes)} counts memory and swap together"
         elsif f.cgroup.swap_limit_bytes
-          "the container limits swap by itself, to #{size(f.cgroup.swap_limit_bytes)}"
+          "the container has a separate limit on swap, #{size(f.cgroup.swap_limit_bytes)}"
         else
           "no limit on swap is known"
         end

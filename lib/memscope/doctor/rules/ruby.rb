@@ -9,7 +9,8 @@ module Memscope
       end
 
       UNTRACKED = "malloc memory that no Ruby object accounts for"
-      MAY_BE = "C extensions, structures of Ruby itself, or garbage: objects need not report what they hold."
+      MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
+               "report what they hold."
 
       # Before Ruby 3.2: the setting that makes the GC keep fewer empty pages, and a sentence on how much it keeps.
       KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
@@ -23,7 +24,8 @@ module Memscope
       KEEPING_LESS = lambda do |kept, remedy, cost|
         next [remedy, "takes #{cost}"] if kept < FLOOR
 
-        ["#{KEEP_LESS}\n#{remedy}", "requires a restart, and more garbage collections, for the setting; takes #{cost}"]
+        ["#{KEEP_LESS}\n#{remedy}",
+         "requires a restart for the setting, which then causes more garbage collections; takes #{cost}"]
       end
       COMPACT = lambda do |f|
         next if f.compaction_refusal
