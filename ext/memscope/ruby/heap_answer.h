@@ -27,7 +27,7 @@ struct memscope_heap_question {
     uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
     bool strings;
 
-    /* What paths lead to: one object; the instances of a class or module and of its descendants; the objects whose
+    /* The target of the paths: one object; the instances of a class or module and of its descendants; the objects whose
      * class has this name; or, if all are 0, the objects in which memory has accumulated. */
     VALUE object, class;
     const char *class_name;
