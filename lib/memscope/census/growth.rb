@@ -6,8 +6,8 @@ module Memscope
   class Census < Reading
     # What grew between two censuses: later - earlier, row by row.
     #
-    # A growth is net: an object that was freed and one that was made instead cancel out. If no garbage collection ran
-    # in between, nothing was freed, and it is exactly what was allocated.
+    # A growth is net: a freed object and a new one cancel out. If no garbage collection ran in between, nothing was
+    # freed, and the growth is exactly what was allocated.
     class Growth < Reading
       # The change of one class, type, kind, slot size or age.
       class Row < Record

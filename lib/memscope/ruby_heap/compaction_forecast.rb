@@ -8,9 +8,9 @@ module Memscope
     # resident unless swapped out.
     #
     # There is no forecast for Ruby 3.2, nor for 4.1 and newer, which were not measured; nor if the upper bound exceeds
-    # RATIO times the lower. That is so on Ruby 3.1 if more than about half of the pages hold objects that cannot be
-    # moved, and on any Ruby if many live slots are young, and so may be garbage (a reading with `collect: true` settles
-    # that).
+    # RATIO times the lower bound. The bounds are that far apart on Ruby 3.1 if more than about half of the pages hold
+    # objects that cannot be moved, and on any Ruby if many live slots are young and may be garbage (a reading with
+    # `collect: true` has none).
     #
     # @api private
     class CompactionForecast

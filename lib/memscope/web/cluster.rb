@@ -24,7 +24,7 @@ module Memscope
                    state: 2.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
-      # Seconds after which a profile that was started from a page ends by itself.
+      # Seconds after which a profile that was started from a page ends automatically.
       PROFILE_SECONDS = 3600
       # Seconds that a heap dump may take: a browser waits meanwhile.
       DUMP_SECONDS = 30
