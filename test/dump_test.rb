@@ -137,7 +137,7 @@ class DumpTest < MemscopeTest
       dump = Dump.convert(lines, path)
 
       assert_equal expected.objects.size - 1, dump.objects
-      assert_match(/cut/, dump.reasons[:objects])
+      assert_match(/incomplete/, dump.reasons[:objects])
     end
   end
 

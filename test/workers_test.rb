@@ -111,7 +111,7 @@ class WorkersTest < MemscopeTest
     received = channel.receive(0)
 
     assert_nil received.arenas
-    assert_match(/\Aleft out: with them the report would have \d+ bytes, and the limit is 65536\z/,
+    assert_match(/\Aleft out: with arenas, the report would have \d+ bytes, and the limit is 65536\z/,
                  received.reasons[:arenas])
   end
 

@@ -74,7 +74,7 @@ class CLIHeapTest < MemscopeTest
       File.write("#{directory}/heap.heapsnapshot", '{"snapshot":{')
       reads = "; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace"
       { "heap.heapsnapshot" => "the dump could not be read: not in the documented form#{reads}; " \
-                               "memscope writes heapsnapshot, and does not read it",
+                               "memscope writes heapsnapshot, but does not read it",
         "none" => "No such file or directory#{reads}", "." => "Is a directory#{reads}" }.each do |name, why|
         assert_equal [74, "memscope heap: #{directory}/#{name}: #{why}"], refused("heap", "#{directory}/#{name}")
         status, said = refused("convert", "#{directory}/#{name}", "-o", "#{directory}/to.pftrace")

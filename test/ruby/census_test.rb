@@ -258,7 +258,7 @@ class CensusOfTheHeapTest < MemscopeTest
     RUBY
 
     assert_nil census["total_count"]
-    assert_match(/\Aleft out, since a census stops Ruby for about \d+ ms and .*the child ended before its answer/,
+    assert_match(/\Aleft out, since a census would stop Ruby for about \d+ ms and .*the child ended before it answered/,
                  census["reasons"]["total_count"])
     assert_equal 0, children
   end

@@ -12,7 +12,7 @@ module Memscope
       def refuse_dump(path, why)
         written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
         failure("#{path}: #{why}; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace" \
-                "#{"; memscope writes #{written}, and does not read it" if written}")
+                "#{"; memscope writes #{written}, but does not read it" if written}")
       end
 
       # The format that the ending of FILE stands for.

@@ -19,7 +19,7 @@ module Memscope
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
                              ["--gc", "for --dry-run: collect garbage first"],
-                             ["--arena N", OptionParser::DecimalInteger, "one jemalloc arena (for decay and purge)"],
+                             ["--arena N", OptionParser::DecimalInteger, "decay or purge this jemalloc arena only"],
                              ["--settle S", Float, "measure again after S seconds"], *TEXT] }
       }.freeze
       private_constant :FORMS, :NOTES

@@ -15,7 +15,7 @@ module Memscope
         exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
         because memscope's thread is in a timed sleep.
       TEXT
-      GC = ["--gc", "collect garbage first, so that", "none of it counts as in use"].freeze
+      GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "add the malloc memory that objects report",
