@@ -78,7 +78,7 @@ module Memscope
         pairs, rest = MallocConf.parse(conf.text)
         repeated = pairs.map(&:first).tally.select { |_name, count| count > 1 }.keys
         found = [*pairs.filter_map { |name, value| pair_problem(name, value) }, *rest_problem(rest),
-                 *repeated.map { |name| [:given_twice, :info, "#{name} is given twice or more; the last value counts"] }]
+                 *repeated.map { |name| [:given_twice, :info, "#{name} is given more than once; the last one counts"] }]
         found.map { |id, severity, text| problem(id, severity, "#{conf.source}: #{text}", replacement_of(conf)) }
       end
 
