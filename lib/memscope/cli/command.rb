@@ -38,7 +38,7 @@ module Memscope
       LONGEST = 86_400
 
       # Options of several commands.
-      PROCESS = [["--pid N", OptionParser::DecimalInteger, "process N, if it listens (MEMSCOPE_LISTEN=1)"],
+      PROCESS = [["--pid N", OptionParser::DecimalInteger, "process N, started with MEMSCOPE_LISTEN=1"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze

@@ -12,7 +12,7 @@ module Memscope
 
       NOTES = <<~TEXT
         DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; `-` is
-        standard input. The objects' contents, such as strings, are left out.
+        standard input. memscope leaves out the objects' contents, such as strings.
       TEXT
       FORMS = {
         process: { summary: "convert a dump of ObjectSpace.dump_all for Perfetto or Chrome's DevTools",

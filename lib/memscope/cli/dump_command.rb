@@ -11,10 +11,10 @@ module Memscope
       include DumpFiles
 
       NOTES = <<~TEXT
-        The dump has names of classes, constants and variables, and no objects' contents.
-        The format perfetto opens at https://ui.perfetto.dev, heapsnapshot in Chrome's
-        DevTools, objspace in heapy and others. The process itself writes FILE, which must
-        not exist yet.
+        The dump has names of classes, constants and variables, but no objects'
+        contents. The format perfetto opens at https://ui.perfetto.dev, heapsnapshot in
+        Chrome's DevTools, objspace in heapy and others. The process itself writes FILE,
+        which must not exist yet.
       TEXT
       FILE = ["-o", "--output FILE", "default: memscope-PID with the ending of", "the format, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",

@@ -15,14 +15,14 @@ module Memscope
         A forked child of the process follows all references between its objects. This
         takes about a second for a few million objects; the process keeps running
         meanwhile. The report states the child's own memory and how long the fork
-        stopped Ruby. It shows no object's contents.
+        stopped Ruby. No object's contents are shown.
         A class or an object retains what would be free without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
         another, so the rows do not add up.
         --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
         paths lead to where memory has accumulated.
-        DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace wrote;
-        the report is then about the objects in it.
+        DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
+        wrote; the report is then about the objects in this file.
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, "the number of rows in each list"],
