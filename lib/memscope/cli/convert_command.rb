@@ -15,7 +15,7 @@ module Memscope
         standard input. memscope leaves out the objects' contents, such as strings.
       TEXT
       FORMS = {
-        process: { summary: "convert a dump of ObjectSpace.dump_all for Perfetto or Chrome's DevTools",
+        process: { summary: "convert an ObjectSpace dump for Perfetto or Chrome's DevTools",
                    example: "memscope convert --output heap.pftrace heap.json", notes: NOTES,
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),

@@ -20,7 +20,7 @@ module Memscope
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
                 "default: by the ending of FILE;", "without --output, perfetto"].freeze
       FORMS = {
-        process: { summary: "write a heap dump of a process, without objects' contents, for other tools",
+        process: { summary: "write a heap dump of a process, without objects' contents",
                    example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,
                    options: [*PROCESS, FORMAT, FILE, TEXT.first, ["--gc", "collect garbage first"]] },
         program: { summary: "run a Ruby program and write a heap dump when it ends",

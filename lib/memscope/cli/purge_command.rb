@@ -10,9 +10,9 @@ module Memscope
       NOTES = <<~TEXT.freeze
         A lever is one way to return memory. The levers run in this order:
         #{Purge::LEVERS.join(', ')}.
-        gc collects Ruby's garbage; collect makes mimalloc or tcmalloc return free memory.
-        By default, all levers that the process supports run. Without --pid or --socket,
-        memscope purges itself.
+        gc collects Ruby's garbage; collect makes mimalloc or tcmalloc return free
+        memory. By default, all levers that the process supports run. Without --pid or
+        --socket, memscope purges itself.
       TEXT
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",
