@@ -10,7 +10,7 @@ module Memscope
     # A full GC, and the levers whose forecast depends on what it frees before them.
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
-    KEPT = "it is unknown which freed blocks stay in a thread's cache"
+    KEPT = "it is unknown which freed blocks stay in a thread's cache, and where Ruby's sweep begins"
     UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly"
     UNSHARES = "compaction writes to pages that are shared with other processes, and the process then needs its own " \
                "copies of these pages"
@@ -64,10 +64,9 @@ module Memscope
         private
 
         def unfollowed(blocks)
-          return "#{KEPT}, and where Ruby's sweep begins" unless blocks.unfollowed_names
+          return KEPT unless blocks.unfollowed_names
 
-          "#{KEPT}, where Ruby's sweep begins, and which other blocks some of the garbage owns " \
-            "(#{blocks.unfollowed_names})"
+          "#{KEPT}, and which other blocks some of the garbage owns (#{blocks.unfollowed_names})"
         end
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
