@@ -80,8 +80,8 @@ class CensusTest < MemscopeTest
     growth = census(AFTER, gc_count: 5) - census(collected: false)
 
     assert_equal 2, growth.collections
-    assert_match(/which objects are new is not known/, growth.reasons[:collections])
-    assert_equal "garbage is counted in the earlier census: gc: true collects it first", growth.reasons[:count]
+    assert_match(/it is not known which objects are new/, growth.reasons[:collections])
+    assert_equal "garbage counts in the earlier census; gc: true (--gc) collects it first", growth.reasons[:count]
     refute_includes (census(AFTER) - earlier).reasons, :count
   end
 
@@ -93,10 +93,10 @@ class CensusTest < MemscopeTest
     assert_equal [earlier.pid, nil], [(other - earlier).earlier_pid, (other - earlier).collections]
     assert_equal "the earlier census is of process #{earlier.pid}, the later of #{other.pid}",
                  (other - earlier).reasons[:pid]
-    assert_match(/different ones/, (reused - earlier).reasons[:pid])
+    assert_match(/two processes, both with pid/, (reused - earlier).reasons[:pid])
     before = census(AFTER, envelope: envelope(earlier, at: ((earlier.at.to_f - 60) * 1000).to_i))
 
-    assert_match(/the earlier census is the younger one/, (before - earlier).reasons[:seconds])
+    assert_match(/the subtracted census is the later one/, (before - earlier).reasons[:seconds])
     assert_operator (before - earlier).seconds, :<, 0
   end
 

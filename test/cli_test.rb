@@ -159,7 +159,7 @@ class CLITest < MemscopeTest
 
     assert_equal 0, ran.status
     assert_match(/^  gc .* holds the GVL$/, ran.out)
-    assert_match(/^  0\.01 s later/, ran.out)
+    assert_match(/ MiB 0\.01 s later: /, ran.out)
     assert_match(/\Amemscope purge: this is the memscope process itself; .*\n\z/, ran.err)
   end
 

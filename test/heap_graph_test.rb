@@ -162,7 +162,7 @@ class HeapGraphTest < MemscopeTest
     RUBY
 
     assert_equal [false, { "reachable_count" => "the child took longer than 0.1 s" }], found["slow"]
-    assert_equal [false, { "reachable_count" => "the child ended before its answer" }], found["killed"]
+    assert_equal [false, { "reachable_count" => "the child ended before it answered" }], found["killed"]
     assert found["again"]
   end
 

@@ -400,7 +400,7 @@ class LintGlibcTest < LintTest
       MALLOC_TOP_PAD_: [:top_pad, 1 << 30] }.each do |variable, (name, value)|
       reading = glibc({ variable => value.to_s }, options: { name => value }, threads: 1,
                                                   given: { name => [variable.name, value.to_s] })
-      problem = assert_problem(reading, :never_returned, /#{name}: .* MiB: glibc keeps this much/)
+      problem = assert_problem(reading, :never_returned, /#{name} \(.* MiB\): glibc keeps this much/)
 
       assert_equal "unset #{variable}", problem.replacement
     end

@@ -280,7 +280,7 @@ class PurgeTest < MemscopeTest
     assert_match(/^  lever       predicted MiB   returned         ms$/, text)
     assert_match(/^  trim         41\.0 to 42\.0       40\.0        1\.5$/, text)
     assert_match(/^  RSS 100\.0 MiB before, 60\.0 after: 40\.0 returned$/, text)
-    assert_match(/^  5 s later 63\.0: stayed down$/, text)
+    assert_match(/^  63\.0 MiB 5 s later: RSS stayed down$/, text)
     assert_match(/^    -40\.0  malloc$/, text)
     assert_match(/^  trim: it is a range$/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
@@ -291,7 +291,7 @@ class PurgeTest < MemscopeTest
     dry = result(dry_run: true, returned_bytes: nil, after: 100, rows: {})
     text = Memscope.purge(dry_run: true).to_s
 
-    assert_match(/RSS [\d,.]+ MiB; (?:nothing was changed|a garbage collection under way was)/, text)
+    assert_match(/RSS [\d,.]+ MiB; (?:nothing was changed|a garbage collection in progress was)/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_predicate dry, :dry_run?
   end

@@ -26,8 +26,7 @@ module Memscope
       field :count, :count, null: false
       # @return [Integer] bytes of their slots
       field :slot_bytes, :bytes, null: false
-      # @return [Integer] bytes of their slots and of what they say they hold through malloc, as by
-      #   ObjectSpace.memsize_of
+      # @return [Integer] bytes of their slots and of the malloc memory that they report, as in ObjectSpace.memsize_of
       field :memsize_bytes, :bytes, null: false
       # @return [Integer] those that only a major GC can free
       field :old_count, :count, null: false
@@ -94,8 +93,9 @@ module Memscope
       # (see Memscope.census)
       def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
 
-      # The same for callers that ask repeatedly or for other people: waits without the GVL for a garbage collection
-      # that is under way. If counting takes more than BUDGET_US, and a fork stops Ruby for less, a forked child counts.
+      # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
+      # collection under way. If counting takes more than BUDGET_US, and a fork stops Ruby for less, a forked child
+      # counts.
       #
       # @api private
       # @return [Census]

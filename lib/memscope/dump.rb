@@ -11,10 +11,10 @@ module Memscope
   # * :objspace, the lines of ObjectSpace.dump_all, for heapy, heap-profiler, sheap and others
   #
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
-  # constants and variables, which are code; a program that makes such names from data shows them. Sizes are rounded up
-  # to those that the allocator has; in a dump that was converted, they are as they were. An object is known by its
-  # distance from BasicObject in the heap, the same in each dump of one process; after an object has gone, another one
-  # may have its place.
+  # constants and variables, which normally come from code; if a program makes such names from data, they reveal that
+  # data. Sizes are rounded up to those that the allocator has; a converted dump keeps the sizes that it had. An object
+  # is identified by its distance from BasicObject in the heap, the same in each dump of one process; another object
+  # may take the place of a freed one.
   class Dump < Reading
     # Nothing was written; the message says why.
     class Failed < StandardError; end
@@ -43,7 +43,7 @@ module Memscope
     field :pause_ms, :number
     # @return [Integer, nil] memory that the child took for itself, at most; nil for a dump that was converted
     field :child_bytes, :bytes
-    # @return [Boolean] whether it was written without contents
+    # @return [Boolean] whether it was written without the objects' contents
     field :redacted?, :boolean, null: false
 
     class << self
@@ -83,7 +83,7 @@ module Memscope
 
       private
 
-      # Nobody else may read the file, and nothing is left of one that could not be written in full.
+      # Nobody else may read the file. If it cannot be written in full, nothing is left of it.
       def create(path, format)
         path = File.path(path)
         whole = nil

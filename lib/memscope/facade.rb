@@ -263,9 +263,9 @@ module Memscope
     # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
     def listen(path: nil) = Listener.listen(path)
 
-    # Writes a heap dump for other tools, without contents; Dump says what it has. Tier T3: a forked child writes it, at
-    # about a million objects a second, and needs 90 bytes for each slot of the heap. Waits for the child, but other
-    # threads run; each page that they write to meanwhile is copied.
+    # Writes a heap dump for other tools, without the objects' contents; see Dump. Tier T3: a forked child writes about
+    # a million objects a second, and needs 90 bytes for each slot of the heap. This thread waits for the child; other
+    # threads run, and each page that they write to meanwhile is copied.
     #
     # @param path [String] of a file that does not exist yet; only this user may read it
     # @param format [Symbol] one of Dump::FORMATS

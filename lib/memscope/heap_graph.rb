@@ -11,8 +11,8 @@ module Memscope
   #   graph.retained.first.name  # => "Array"
   #
   # An object retains its own bytes, and those of the objects that are reachable only through it. Bytes are those of
-  # slots and of what objects say they hold through malloc. Weak references hold nothing. A thread or fiber holds what
-  # is on its stack.
+  # slots and of the malloc memory that objects report. Weak references hold nothing. A thread or fiber holds what is
+  # on its stack.
   class HeapGraph < Reading
     autoload :Growth, File.join(__dir__, "heap_graph/growth.rb")
     # @api private
@@ -253,8 +253,8 @@ module Memscope
         answered(body, named)
       end
 
-      # Answers the same of a dump that ObjectSpace.dump_all wrote, by any Ruby since 2.7: about 2 s a gigabyte. Such a
-      # dump does not say by which names objects refer to others; one that Memscope.dump wrote does.
+      # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
+      # dump does not name references; a dump that Memscope.dump wrote names constants and variables.
       #
       # @param path [String]
       # @param top [Integer] rows of each list

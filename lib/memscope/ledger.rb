@@ -114,7 +114,7 @@ module Memscope
     INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
                "bytes more than the program asked for"
     LOCKED = "%d bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take them back"
-    REFUSED = "the kernel refuses madvise, by which malloc returns pages, to this process (a sandbox's filter)"
+    REFUSED = "a sandbox's filter refuses this process the system call madvise, by which malloc returns pages"
     private_constant :INFLATED, :LOCKED, :REFUSED
 
     # (see Memscope.ledger)
@@ -153,7 +153,7 @@ module Memscope
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
       names = blocks.unfollowed_names
-      "at least: garbage may own more blocks, which count as reachable (#{names})" if names
+      "a lower bound: garbage may own more blocks, which count as reachable (#{names})" if names
     end
     private_class_method :held_by, :garbage_reason
 

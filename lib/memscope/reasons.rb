@@ -18,7 +18,7 @@ module Memscope
       no_memory: "no scratch memory could be mapped",
       truncated: "larger than the buffer for it",
       io: "could not be read",
-      exhausted: "a limit of processes is reached",
+      exhausted: "a limit on the number of processes is reached",
       unread: "%s: %s",
       # The allocator.
       allocator_unknown: "the allocator is unknown",
@@ -32,7 +32,8 @@ module Memscope
       version_unknown: "this allocator reports no version",
       # Arenas, size classes and totals.
       arena_absent: "arena %d does not exist or is not initialized",
-      arenas_changing: "an arena was made or grew while they were read, or this glibc's list of arenas is unknown",
+      arenas_changing: "an arena was created or grew while the arenas were read, or this glibc's list of arenas is " \
+                       "unknown",
       arena_names_absent: "arenas have names from jemalloc 5.3.1 on",
       epochs_mixed: "another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs",
       fastbins_absent: "this glibc has no fastbins (removed in 2.43)",
@@ -52,50 +53,54 @@ module Memscope
       figure_absent: "%s has no such figure",
       from_file: "from %s (%s)",
       key_absent: "%s: this kernel prints no %s",
-      limit_group_hidden: "the group that sets the limit is not visible from here",
+      limit_group_hidden: "the group that sets the limit is not visible to this process",
       memory_controller_absent: "the hierarchy has no memory controller",
       unlimited: "unlimited (%s)",
       # Ruby's heap.
       dump_unread: "the dump could not be read: %s",
-      dump_without_names: "a dump of ObjectSpace does not say by which names objects refer to others",
-      dump_with_some_names: "a dump of memscope names constants and variables, but not global ones, indexes and keys",
+      dump_without_names: "a dump that ObjectSpace.dump_all wrote does not name references, such as constants and " \
+                          "variables",
+      dump_with_some_names: "a dump that memscope wrote has the names of constants and variables, but no names of " \
+                            "global variables, no indexes and no keys",
       one_dump_unread: "dump %d could not be read: %s",
-      dumps_of_several_processes: "the dumps are of different processes, or one is Ruby's and another memscope's: " \
-                                  "most classes of one are not at the same addresses in the last",
-      dump_without_sites: "the dumps do not say where objects were allocated: trace them from the start, by " \
-                          "ObjectSpace.trace_object_allocations_start",
-      objects_by_address: "at least: an object counts as the same if its address and class are; the dumps do not say " \
-                          "when objects were allocated, so one that took the place of another is not known as new",
+      dumps_of_several_processes: "the dumps are of different processes, or one was written by Ruby and another by " \
+                                  "memscope: most classes of one are not at the same addresses in the last",
+      dump_without_sites: "the dumps do not say where objects were allocated; to know, call " \
+                          "ObjectSpace.trace_object_allocations_start when the program starts",
+      objects_by_address: "a lower bound: two objects count as the same if their address and class are the same, " \
+                          "since the dumps do not say when objects were allocated; a new object at the address of " \
+                          "an old one of its class is not counted",
       class_without_objects: "there is no object of a class of that name",
-      names_from_code: "names of classes, constants and variables are shown, as names from code: if a program makes " \
-                       "such names from data, that data is in them",
-      dump_cut: "the dump was cut: its last line has no end",
+      names_from_code: "names of classes, constants and variables are shown, because they normally come from code; " \
+                       "if a program makes such names from data, they reveal that data",
+      dump_cut: "the dump is incomplete: its last line has no end",
       dump_lacks_objects: "%d references lead to objects that are not in the dump",
       dump_lines_unreadable: "%d lines of the dump could not be understood",
       allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
       census_beside_ractors: "other Ractors are alive: objects cannot be walked",
-      census_left_out: "left out, since a census stops Ruby for about %d ms and a child cannot take it (%s): " \
-                       "Memscope.census takes it all the same",
-      child_ended: "the child ended before its answer",
+      census_left_out: "left out, since a census would stop Ruby for about %d ms and no child can take it (%s); " \
+                       "Memscope.census, called in the process, takes one nevertheless",
+      child_ended: "the child ended before it answered",
       child_over_deadline: "the child took longer than %.1f s",
       child_refused: "no child could be forked: %s",
       child_too_slow: "the child took too long",
-      child_without_room: "a child may need %d MiB, and %d MiB are free",
-      constants_unnamed: "constants have no names: how this Ruby keeps them was not recognized",
+      child_without_room: "a child may need %d MiB, but only %d MiB are free",
+      constants_unnamed: "constants have no names, because memscope does not recognize how this Ruby stores them",
       gc_finished: "this reading finished a garbage collection in progress",
       graph_unanswered: "the graph of the heap could not be built: %s",
       lists_cut: "the last rows are missing, since an answer has room for %d MiB: %s",
       heap_pages_absent: "this Ruby's garbage collector has no heap pages that can be listed",
       heap_pages_unlocked: "other Ractors are alive, and this Ruby exports no lock for listing heap pages",
       heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
-      walk_left_out: "left out, since a walk of the heap stops Ruby for about %d ms and a child cannot make it (%s): " \
-                     "Memscope.ruby_heap and Memscope.ledger(objects: true) walk it all the same",
-      objects_saturated: "at least: each of the %d objects of 4 GiB and more counts as 4 GiB",
+      walk_left_out: "left out, since a walk of the heap would stop Ruby for about %d ms and no child can make it " \
+                     "(%s); Memscope.ruby_heap and Memscope.ledger(objects: true), called in the process, walk the " \
+                     "heap nevertheless",
+      objects_saturated: "a lower bound that counts each object of 4 GiB or more as 4 GiB (%d objects)",
       references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
       references_unreadable: "other Ractors are alive: references of objects cannot be read",
       # The ledger.
-      cached_chunks_unmarked: "no chunk is marked as cached: this glibc is older than 2.29, and cached chunks count " \
-                              "as in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
+      cached_chunks_unmarked: "no chunk is marked as cached: either this glibc is older than 2.29, so that cached " \
+                              "chunks count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
       chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
       deep_without_effect: "no effect under jemalloc, whose own statistics already give what the walk would find",
       gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",
@@ -104,22 +109,23 @@ module Memscope
       jemalloc_partly_found: "jemalloc has mapped more memory than was found (opt.dss, opt.hpa): its resident bytes " \
                              "there are unattributed and count as not resident",
       malloc_unidentified: "malloc's memory cannot be identified and is unattributed: %s",
-      needs_deep: "needs deep: true, which reads how much memory malloc has in use",
-      objects_left_out: "at least: objects with slow size functions are left out: %s",
-      objects_unasked: "at least: only the slots count of %s",
-      classes_unasked: "Class or Module (not asked from Ruby 4.0 on)",
-      stacks_unasked: "Fiber or Thread (what they say includes whole stacks)",
+      needs_deep: "needs the option deep, which reads how much memory malloc has in use",
+      objects_left_out: "a lower bound that leaves out objects with slow size functions: %s",
+      objects_unasked: "a lower bound that counts only the slots of some objects: %s",
+      classes_unasked: "Class or Module (memscope requests no sizes of these from Ruby 4.0 on)",
+      stacks_unasked: "Fiber or Thread (the sizes that these report include whole stacks)",
       objects_of_other_types: "%d of other types",
-      objects_of_type: "%d of %s",
+      objects_of_type: "%d of type %s",
       objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
-      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, as exact but slower",
+      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, which is as exact but " \
+                       "slower",
       own_memory_unread: "memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
       pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
-      pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping: in a mapping of several " \
-                        "owners, bytes without a certain owner are unattributed",
+      pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping, and in a mapping of " \
+                        "several owners, bytes without a certain owner are unattributed",
       ractors_alive: "other Ractors are alive and run during this reading: the Ruby rows are coarse",
       stacks_unread: "thread stacks: %s; they are unattributed",
-      type_unnamed: "a type without a name",
+      type_unnamed: "(unnamed)",
       # The malloc profile.
       imports_taken: "another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its " \
                      "profile first",
@@ -131,7 +137,7 @@ module Memscope
       profile_unread: "%s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)",
       # Levers and tuning.
       arena_unused: "arena %d is not in use yet",
-      arenas_unused: "%d of %d are not in use yet; new ones begin with new_arena_defaults",
+      arenas_unused: "%d of %d arenas are not in use yet; new arenas begin with new_arena_defaults",
       background_threads_absent: "this jemalloc was built without background threads",
       background_threads_failed: "jemalloc could not start its threads",
       lever_of_glibc: "it is glibc's",

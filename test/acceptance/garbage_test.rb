@@ -103,7 +103,7 @@ class GarbageTest < MemscopeTest
     assert_equal garbage.values.sum + slots, read["bytes"]
     assert_operator read["most"], :>=, read["bytes"]
     assert_match(/ MiB of live slots and of malloc memory in use is garbage, and up to /, read["text"].gsub(/\s+/, " "))
-    assert_match(/\Aat least: garbage may own more blocks, which count as reachable \(/, read["reason"])
+    assert_match(/\Aa lower bound: garbage may own more blocks, which count as reachable \(/, read["reason"])
   end
 
   # Where nobody can tell what is garbage, the rows are as without the option, and a reason says why.

@@ -129,7 +129,7 @@ class HeapHostileTest < MemscopeTest
       answer(killed: killed, slow: slow, raised: raised, files: files - before)
     RUBY
 
-    refute_answered answer["killed"], /the child ended before its answer/
+    refute_answered answer["killed"], /the child ended before it answered/
     refute_answered answer["slow"], /the child took longer than 0\.2 s/
     assert_equal "Timeout::Error", answer["raised"]
     assert_equal 0, answer["files"]
@@ -151,7 +151,7 @@ class HeapHostileTest < MemscopeTest
       answer(forked: found(graph), inside: found(graph(in: :process)), files: files - before)
     RUBY
 
-    refute_answered answer["forked"], /no child could be forked: a limit of processes is reached/
+    refute_answered answer["forked"], /no child could be forked: a limit on the number of processes is reached/
     assert_equal FOUND, answer["inside"]
     assert_equal 0, answer["files"]
   end

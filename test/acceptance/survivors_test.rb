@@ -42,7 +42,7 @@ class SurvivorsTest < MemscopeTest
 
     assert_mebibytes 8, profile.survived_bytes, profile
     assert_mebibytes 24, profile.unjudged_bytes, profile
-    assert_match(/MiB of it survived a full GC; 2\d\.\d MiB is not yet judged, and may be garbage/, text)
+    assert_match(/MiB of it survived a full GC; 2\d\.\d MiB was allocated since, and may be garbage/, text)
     assert_operator text.index("keep"), :<, text.index("waste")
     assert_equal profile, Memscope::Profile.from_json(profile.to_json)
   end
@@ -53,7 +53,7 @@ class SurvivorsTest < MemscopeTest
 
     assert_equal 0, profile.survived_bytes
     assert_mebibytes 32, profile.unjudged_bytes, profile
-    assert_includes text, "No full GC has judged it yet: it may be garbage."
+    assert_includes text, "No full GC has run since then, so it may be garbage."
   end
 
   def test_garbage_is_collected_when_asked_for

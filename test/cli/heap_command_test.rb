@@ -18,7 +18,7 @@ class CLIHeapTest < MemscopeTest
 
     assert_match(/^ +\d\.\d  Shop::KEPT (?:→|->) Array, holding 9,000 Leaked$/, said)
     assert_match(/^ +\d\.\d +\d\.\d +9,000  Leaked$/, memscope("--pid", process.pid.to_s))
-    assert_match(/in a child with/, said)
+    assert_match(/in a child; the child used [\d.]+ MiB/, said)
     assert_operator said.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_match(/paths to Leaked \(9,000 objects\): 1 kind$/,
                  memscope("--pid", process.pid.to_s, "--paths-to", "Leaked"))
@@ -74,7 +74,7 @@ class CLIHeapTest < MemscopeTest
       File.write("#{directory}/heap.heapsnapshot", '{"snapshot":{')
       reads = "; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace"
       { "heap.heapsnapshot" => "the dump could not be read: not in the documented form#{reads}; " \
-                               "memscope writes heapsnapshot, and does not read it",
+                               "memscope writes heapsnapshot, but does not read it",
         "none" => "No such file or directory#{reads}", "." => "Is a directory#{reads}" }.each do |name, why|
         assert_equal [74, "memscope heap: #{directory}/#{name}: #{why}"], refused("heap", "#{directory}/#{name}")
         status, said = refused("convert", "#{directory}/#{name}", "-o", "#{directory}/to.pftrace")

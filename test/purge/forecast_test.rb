@@ -96,7 +96,7 @@ class ForecastTest < MemscopeTest
     RUBY
 
     assert finished
-    assert_match(/a garbage collection under way was finished, nothing else was changed/, text)
+    assert_match(/a garbage collection in progress was finished; nothing else was changed/, text)
     assert_operator truth, :>, 50 * 1_048_576
     [least, most].each { |bound| assert_in_delta truth, bound, truth / 5, text }
   end

@@ -57,8 +57,9 @@ class ExternalProcessTest < MemscopeTest
     text = Memscope::ExternalProcess.read(start(requires: []).pid).to_s
 
     assert_match(/\Amemscope \S+ . pid \d+ seen from outside . uid \d+$/, text)
-    assert_includes text.gsub(/\s+/, " "), "Kernel's view only (process does not listen)."
-    assert_includes text.gsub(/\s+/, " "), "known to the process alone: start it with MEMSCOPE_LISTEN=1."
+    assert_includes text.gsub(/\s+/, " "), "This is the kernel's view only, because the process does not listen."
+    assert_includes text.gsub(/\s+/, " "), "Only the process itself knows its memory in malloc and in Ruby: start it " \
+                                           "with MEMSCOPE_LISTEN=1."
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 

@@ -304,8 +304,8 @@ class ServerTest < MemscopeTest
   end
 
   def test_a_directory_that_cannot_be_made
-    assert_refused("the directory for sockets /proc/memscope: No such file or directory; allowed: one that can be " \
-                   "made or is there, set with MEMSCOPE_SOCKET_DIRECTORY",
+    assert_refused("the directory for sockets /proc/memscope: No such file or directory; allowed: one that exists " \
+                   "or can be created, set with MEMSCOPE_SOCKET_DIRECTORY",
                    "MEMSCOPE_SOCKET_DIRECTORY" => "/proc/memscope")
     long = "/#{'long/' * 20}memscope"
 
@@ -330,12 +330,13 @@ class ServerTest < MemscopeTest
     taken = File.join(sockets, "taken.sock")
     File.symlink("/etc/passwd", taken)
 
-    assert_refused("the socket #{taken}: a link is there; allowed: a path where nothing is", "MEMSCOPE_LISTEN" => taken)
+    assert_refused("the socket #{taken}: a link is there; allowed: a path that does not exist yet",
+                   "MEMSCOPE_LISTEN" => taken)
     assert File.symlink?(taken)
     File.unlink(taken)
     first = listening(env: { "MEMSCOPE_LISTEN" => taken })
 
-    assert_refused("the socket #{taken}: another process listens there; allowed: a path where nothing is",
+    assert_refused("the socket #{taken}: another process listens there; allowed: a path that does not exist yet",
                    "MEMSCOPE_LISTEN" => taken)
     assert_equal first.pid, client(first).call(:ledger).pid, "its environment tells where"
     assert_equal first.pid, client(first, path: taken).call(:ledger).pid

@@ -26,7 +26,7 @@ class CensusReportTest < MemscopeTest
     said = text(census(row("Order", 20, 1_000_000), row("Café\nLine" * 30, 9, 2), row("A", 1, 3), row("B", 1, 4)),
                 limit: 2)
 
-    assert_match(/^  1,234,567 objects: 3.0 MiB in slots, 31.0 MiB with malloc$/, said)
+    assert_match(/^  1,234,567 objects: 3.0 MiB in slots, 31.0 MiB with malloc memory$/, said)
     assert_match(/^  1,000 are old; garbage included/, said)
     assert_match(/^   MiB  in slots    objects      old  class$/, said)
     assert_match(/^  20.0       1.0  1,000,000  500,000  Order$/, said)
@@ -45,7 +45,7 @@ class CensusReportTest < MemscopeTest
     assert_match(/^  \+15.0       0.0      \+400  \+200      500  Order$/, said)
     assert_match(/^   -2.0       0.0        -8    -4        1  Old$/, said)
     refute_match(/read in/, said)
-    assert_match(/Garbage is counted in the earlier and the later census/, said)
+    assert_match(/Garbage counts in the earlier and the later census/, said)
   end
 
   def test_growth_of_memscopes_own_classes_is_one_row_at_the_end

@@ -47,16 +47,16 @@ class HeapGraphReportTest < MemscopeTest
 
   def test_without_a_path_or_an_answer
     assert_includes text(graph(paths_to: "Order", paths: [], target_count: 0, unreachable_target_count: 7)),
-                    "no path leads to Order: 7 objects are garbage"
+                    "no path leads to Order: 7 instances are garbage"
     assert_includes text(graph(reachable_count: nil, reasons: { reachable_count: [:child_without_room, 900, 8] })),
-                    "reachable_count: a child may need 900 MiB, and 8 MiB are free"
+                    "reachable_count: a child may need 900 MiB, but only 8 MiB are free"
   end
 
   def test_reasons_are_sentences
-    said = text(graph(reasons: { reachable_bytes: "at least: objects are left out", names: :names_from_code }))
+    said = text(graph(reasons: { reachable_bytes: "a lower bound that leaves out objects", names: :names_from_code }))
 
-    assert_match(/^  Bytes are a lower bound: objects are left out\.$/, said)
-    assert_match(/retained: what would be free without these objects/, said)
+    assert_match(/^  Bytes are a lower bound that leaves out objects\.$/, said)
+    assert_match(/Objects retain what would be free without them/, said)
     refute_match(/reachable_bytes|names:/, said)
   end
 
@@ -64,7 +64,7 @@ class HeapGraphReportTest < MemscopeTest
     strings = { count: 9, bytes: 900, duplicate_count: 4, saved_bytes: 2 * MEBIBYTE,
                 duplicates: [{ name: "String", length: 300, count: 5, saved_bytes: 2 * MEBIBYTE }] }
 
-    assert_match(/2\.0 +5  String of 300 B\n  4 of 9 Strings have the content of another: 2\.0 MiB/,
+    assert_match(/2\.0 +5  String of 300 B\n  4 of 9 Strings are duplicates of others; the duplicates take 2\.0 MiB/,
                  text(graph(strings: strings)))
   end
 end

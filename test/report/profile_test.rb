@@ -26,9 +26,10 @@ class ProfileReportTest < MemscopeTest
   def test_sentences
     said = unwrapped(shop)
 
-    assert_includes said, "129.0 MiB (+-8.0 MiB) allocated in the last 60 seconds is still live, by 258 samples."
-    assert_includes said, "One sample per 0.5 MiB allocated, on average, taken by GOT hooks (imports)."
-    assert_includes said, "+- is one standard error; the true value lies within +-3 of them 99.7 % of the time."
+    assert_includes said, "129.0 MiB (+-8.0 MiB) allocated in the last 60 seconds is still live, estimated " \
+                          "from 258 samples."
+    assert_includes said, "On average, GOT hooks (imports) took one sample per 0.5 MiB allocated."
+    assert_includes said, "+- is one standard error; the true value lies within three of them 99.7 % of the time."
     assert_includes said, "The samples account for 97 % of the growth in the allocator's own count."
     assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling is running."
   end
@@ -38,7 +39,7 @@ class ProfileReportTest < MemscopeTest
     said = unwrapped(shop(backend: :jemalloc, running: false, overhead: overhead, coverage: nil,
                           reasons: { coverage: "it grew by too little", allocated_bytes: "not counted" }))
 
-    assert_includes said, "taken by jemalloc's profiler"
+    assert_includes said, "On average, jemalloc's profiler took one sample"
     assert_includes said, "profiling has stopped. 3 samples had no room and are missing. 1 free came too late"
     assert_includes said, "Sampling itself adds 4.0 MiB to jemalloc's active bytes."
     assert_includes said, "coverage: it grew by too little"

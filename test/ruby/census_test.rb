@@ -137,10 +137,10 @@ class CensusOfTheHeapTest < MemscopeTest
     if RUBY_VERSION < "4"
       assert_equal all, sum
       assert_equal(*text)
-      assert_match(/\Aat least: only the slots count of \d of Fiber or Thread/, unasked)
+      assert_match(/\Aa lower bound that counts only the slots of some objects: \d of type Fiber or Thread/, unasked)
     else
       assert_operator text.first - text.last, :>=, 200 * 20 * 8
-      assert_match(/\Aat least: only the slots count of \d+ of Class or Module/, unasked)
+      assert_match(/\Aa lower bound that counts only the slots of some objects: \d+ of type Class or Module/, unasked)
     end
 
     others.each { |pair| assert_equal(*pair) }
@@ -258,7 +258,7 @@ class CensusOfTheHeapTest < MemscopeTest
     RUBY
 
     assert_nil census["total_count"]
-    assert_match(/\Aleft out, since a census stops Ruby for about \d+ ms and .*the child ended before its answer/,
+    assert_match(/\Aleft out, since a census would stop Ruby for about \d+ ms and .*the child ended before it answered/,
                  census["reasons"]["total_count"])
     assert_equal 0, children
   end
@@ -273,6 +273,6 @@ class CensusOfTheHeapTest < MemscopeTest
     RUBY
 
     assert_operator memsize, :>, 0
-    assert_match(/ of Host::Slow\b/, reason)
+    assert_match(/ of type Host::Slow\b/, reason)
   end
 end

@@ -180,7 +180,7 @@ class HeapWalkTest < MemscopeTest
       puts JSON.generate(reader.value.to_h.merge(children: children))
     RUBY
 
-    assert_left_out heap, /the child ended before its answer/
+    assert_left_out heap, /the child ended before it answered/
     assert_equal 0, heap["children"]
   end
 
@@ -199,7 +199,7 @@ class HeapWalkTest < MemscopeTest
       puts JSON.generate(heap.to_h)
     RUBY
 
-    assert_left_out heap, /no child could be forked: a limit of processes is reached/
+    assert_left_out heap, /no child could be forked: a limit on the number of processes is reached/
   end
 
   def test_too_little_room_is_a_reason
@@ -221,7 +221,7 @@ class HeapWalkTest < MemscopeTest
       end
     RUBY
 
-    assert_left_out heap, /a child may need \d+ MiB, and [0-8] MiB are free/
+    assert_left_out heap, /a child may need \d+ MiB, but only [0-8] MiB are free/
   end
 
   def test_beside_a_ractor

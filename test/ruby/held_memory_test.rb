@@ -39,7 +39,7 @@ class HeldMemoryTest < MemscopeTest
 
     assert_operator answer["extra"], :<=, GVL_LIMIT_US
     assert_operator answer["asked"], :<=, 100
-    assert_match(/#{20_000 - answer['asked']} of Host::Slow\b/, reason)
+    assert_match(/#{20_000 - answer['asked']} of type Host::Slow\b/, reason)
     refute_match(/Quick/, reason)
     assert_operator answer["rise"], :>=, (answer["asked"] - 1) << 20
     refute_includes answer["detail"], "untracked_bytes"
@@ -54,7 +54,7 @@ class HeldMemoryTest < MemscopeTest
     RUBY
 
     assert_operator extra, :<=, GVL_LIMIT_US
-    assert_match(/of Host::Slow\b/, reason)
+    assert_match(/of type Host::Slow\b/, reason)
   end
 
   # While other threads compete for the processor, even fast calls take long.
@@ -101,7 +101,7 @@ class HeldMemoryTest < MemscopeTest
     RUBY
 
     assert_operator extra, :<=, GVL_LIMIT_US
-    assert_match(/of Google::Protobuf::\w+/, reason)
+    assert_match(/of type Google::Protobuf::\w+/, reason)
   end
 
   def test_the_doctor_finds_nothing_in_what_is_not_known

@@ -1,4 +1,4 @@
-/* What bindings do with a forked child that reads for them: whether there is room for it, and its answer. */
+/* What bindings need for a forked child that reads for them: whether there is room for the child, and its answer. */
 #ifndef MEMSCOPE_CHILD_WAIT_H
 #define MEMSCOPE_CHILD_WAIT_H
 
@@ -14,8 +14,8 @@ VALUE memscope_reason_without_room(const struct memscope_fork_room *room);
 VALUE memscope_reason_child_refused(enum memscope_status status);
 
 /*
- * Waits without the GVL, and adds the time to *without_gvl_ns. Never INTERRUPTED: raises what interrupts this thread,
- * and the caller's rb_ensure then ends the child.
+ * Waits without the GVL, and adds the time to *without_gvl_ns. Never returns INTERRUPTED: an interrupt of this thread
+ * is raised, and the caller's rb_ensure then ends the child.
  */
 enum memscope_forked_progress memscope_child_wait(struct memscope_forked_child *child, void *answer, size_t size,
                                                   uint64_t *without_gvl_ns);

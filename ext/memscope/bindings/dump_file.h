@@ -18,7 +18,7 @@ struct memscope_dump_file {
 /* The descriptor stays the caller's. */
 enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, int descriptor);
 
-/* Releases the GVL meanwhile. Raises what interrupts this thread: to be closed by rb_ensure. */
+/* Releases the GVL meanwhile. An interrupt of this thread is raised, so the caller must close the file in rb_ensure. */
 void memscope_dump_file_read(struct memscope_dump_file *file);
 
 /* If not all of the dump could be read, sets a reason for this key. */

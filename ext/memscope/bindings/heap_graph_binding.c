@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What a child took for a slot, and its answer: first as measured, then as the last one said. */
+/* Bytes that a child and its answer take for a thousand slots: first as measured, then as the last child reported. */
 static memscope_slot_rate bytes_of_1000_slots = 110000;
 
 struct graph_scan {

@@ -1,7 +1,7 @@
 /*
- * Memscope::Native.object_blocks: what objects own through malloc, which of them are garbage, and what the process
- * returns when that is freed; and on request the ledger that this is read with, split into reachable and garbage, and
- * what pins the objects. The ledger is read without the GVL; the objects are marked and walked in one forked child.
+ * Memscope::Native.object_blocks: what objects own through malloc, which objects are garbage, and what the process
+ * returns when the garbage is freed; on request also the ledger that this is read with, split into reachable and
+ * garbage, and what pins the objects. The ledger is read without the GVL; one forked child marks and walks the objects.
  */
 #include "bindings/child_wait.h"
 #include "bindings/ledger_binding.h"
@@ -32,7 +32,7 @@ struct blocks_call {
     struct memscope_heap_listing listing;
     bool finished_gc;
     bool planted;                    /* nothing is wanted but the blocks */
-    struct memscope_marking marking; /* marks what is not garbage; if planted, what is */
+    struct memscope_marking marking; /* of all objects that are not garbage; if `planted`, of the garbage */
     struct memscope_scratch marks;
     struct memscope_forked_child child;
     struct blocks_answer found;
@@ -42,7 +42,7 @@ struct blocks_call {
 
 /* ---- what is garbage ------------------------------------------------------------------------------------------- */
 
-/* Marks an object; if it is an Array, also what is in it, and in Arrays in it. */
+/* Marks an object; if it is an Array, also its elements, and those of Arrays in it. */
 static void plant(struct blocks_call *call, VALUE object) {
     memscope_marking_add(&call->marking, object);
     if (RB_TYPE_P(object, RUBY_T_ARRAY))
@@ -106,8 +106,8 @@ static bool finish_gc(struct blocks_call *call) {
 }
 
 /*
- * What a sweep under way frees is free memory in the allocator's figures only if it is finished before they are read.
- * They are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
+ * A sweep in progress is finished before the allocator's figures are read, so that they count what it frees as free.
+ * The figures are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
  */
 static void prepare(struct blocks_call *call) {
     call->without_gvl_ns += memscope_heap_await_gc();
@@ -284,7 +284,7 @@ static VALUE close_blocks(VALUE argument) {
 }
 
 /*
- * planted: an Array that counts as garbage, with what is in it and in Arrays in it, for tests; nil: what no root
+ * planted: an Array that counts as garbage, with its elements and those of Arrays in it, for tests; nil: what no root
  * reaches, and a deep ledger and the heap's pins too. shared and strict as for a ledger.
  */
 static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {

@@ -13,10 +13,10 @@ struct pass {
     struct memscope_malloc_blocks *blocks;
     struct memscope_block_walk *walk;
     struct memscope_held_walk asking;
-    bool garbage;            /* the current object */
-    uint64_t of_object;      /* bytes of its blocks */
-    uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven the allocator's */
-    uint64_t descriptions;   /* of pages that are returned: those that were counted as garbage */
+    bool garbage;            /* whether the current object is garbage */
+    uint64_t of_object;      /* bytes of the current object's blocks */
+    uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven to be the allocator's */
+    uint64_t descriptions;   /* how many descriptions of returned pages were counted as garbage */
 };
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static struct memscope_unfollowed *unfollowed_at(struct memscope_block_walk *wal
     return kind;
 }
 
-/* What an object says it holds beyond the blocks that are known. */
+/* The bytes that an object reports beyond its known blocks. */
 static uint64_t said_to_hold(struct pass *pass, VALUE object, size_t slot_bytes) {
     uint64_t before = pass->walk->said.bytes, said;
 
@@ -140,8 +140,8 @@ static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page
 }
 
 /*
- * Adds a page's description (struct heap_page), a malloc block that is freed with the page. It lies among the blocks of
- * objects that were made after the page, where it would keep a page of malloc's.
+ * Adds a page's description (struct heap_page), a malloc block that is freed with the page. The description lies among
+ * the blocks of objects that were made after the page, and would otherwise keep one of malloc's pages.
  */
 static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
     bool goes = fate.surely && RUBY_API_VERSION_CODE < 30400; /* later Rubies keep some, and it is not known which */
@@ -164,7 +164,7 @@ static void scale(uint64_t *bytes, uint64_t pages, uint64_t limit) {
         *bytes = (uint64_t)((double)*bytes * (double)limit / (double)pages);
 }
 
-/* Which pages a limit leaves is not known; any of them is as resident as the average one. */
+/* It is not known which pages a limit leaves; assumes that each is as resident as the average page. */
 static void limit_pages(struct memscope_emptied_pages *heap, uint64_t limit) {
     scale(&heap->returned.least, heap->least, limit);
     scale(&heap->returned.private_least, heap->least, limit);

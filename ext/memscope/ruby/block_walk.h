@@ -1,6 +1,6 @@
 /*
- * One pass over all slots of a listing for what their objects own through malloc, and what the process gives back when
- * those of them that are garbage are freed.
+ * One pass over all slots of a listing: what the objects own through malloc, and what the process returns when the
+ * garbage among them is freed.
  */
 #ifndef MEMSCOPE_BLOCK_WALK_H
 #define MEMSCOPE_BLOCK_WALK_H
@@ -27,14 +27,14 @@ struct memscope_owned_bytes {
     uint64_t blocks, bytes; /* as malloc keeps them, with what it adds */
     uint64_t added_bytes;   /* of these: what malloc rounds up and adds, for blocks whose needed size is known */
     uint64_t unfollowed_objects;
-    uint64_t unfollowed_bytes; /* what these say they hold, beyond the blocks that are known */
+    uint64_t unfollowed_bytes; /* what unfollowed objects report, beyond their known blocks */
 };
 
 /* Pages of Ruby's heap that hold garbage only, or nothing, except those that GC.stat already counts as empty. */
 struct memscope_emptied_pages {
-    uint64_t pages;                    /* that hold no object once the garbage is freed */
-    uint64_t least, most;              /* of them, those that Ruby returns, by its rule */
-    struct memscope_returned returned; /* resident bytes of those */
+    uint64_t pages;                    /* all of them */
+    uint64_t least, most;              /* how many of them Ruby returns, by its rule */
+    struct memscope_returned returned; /* resident bytes of the returned pages */
 };
 
 /* Holds no pointer, so a forked child can send it. */
@@ -43,8 +43,8 @@ struct memscope_block_walk {
     bool private_known;          /* whether it is known which pages no other process maps */
     struct memscope_owned_bytes all, garbage;
     uint64_t garbage_of_rows[MEMSCOPE_ROW_COUNT]; /* as memscope_ledger_split_garbage takes them */
-    struct memscope_held_memory said;             /* by unfollowed objects; and which types were left out */
-    struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last sums up types without a row */
+    struct memscope_held_memory said;             /* what unfollowed objects report, and which types were left out */
+    struct memscope_unfollowed unfollowed[MEMSCOPE_UNFOLLOWED_TYPES]; /* the last entry sums up all further types */
     size_t unfollowed_count;
     struct memscope_emptied_pages heap;
     struct memscope_blocks_returned returned;
@@ -55,8 +55,8 @@ typedef bool memscope_is_garbage(uint32_t slot, const void *data);
 
 /*
  * Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other Ractor alive. Runs
- * the dsize functions of C extensions. NULL for is_garbage: nothing is. 20 to 60 ns an object, and what
- * memscope_malloc_blocks_returned takes. Writes to `blocks` only.
+ * the dsize functions of C extensions. If is_garbage is NULL, no object is garbage. Takes 20 to 60 ns an object, plus
+ * the time of memscope_malloc_blocks_returned. Writes to `blocks` only.
  */
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
                           memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk);

@@ -21,7 +21,7 @@
 
 /* ---- what it takes --------------------------------------------------------------------------------------------- */
 
-/* Nanoseconds of a thousand slots: first as measured on an idle machine, then what the last census took. */
+/* Nanoseconds per thousand slots: first as measured on an idle machine, then as the last census took. */
 static memscope_slot_rate ns_of_1000_slots = 12000;
 
 void memscope_census_took(const struct memscope_census *census) {
@@ -136,7 +136,7 @@ static bool holds_variables(int kind) {
     return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
 }
 
-/* All imemos that hold variables are looked up by one key, which no cell has, so each of them comes here. */
+/* All imemos that hold variables have one key, which no cell has, so each of them comes here. */
 static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
     struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
     VALUE owner = RBASIC(object)->klass;
@@ -279,7 +279,7 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
 
 /* ---- rows by name ---------------------------------------------------------------------------------------------- */
 
-/* Classes may share a name: those without one, and those that were defined anew. */
+/* Classes may share a name: anonymous classes, and classes that were defined anew. */
 struct naming {
     struct memscope_census *census;
     struct memscope_names names;
@@ -287,7 +287,7 @@ struct naming {
     uint32_t *rows; /* by name and grouping: row indices plus one; 0: none yet */
 };
 
-/* To the row of this name, which is added if there is none. False if there is no memory: the name is 0 then. */
+/* Adds to the row of this name, and makes the row if there is none. False if there is no memory: the name is 0 then. */
 static bool add_to_row(struct naming *naming, enum memscope_census_grouping grouping, uint32_t name,
                        const struct memscope_census_sums *sums) {
     struct memscope_census *census = naming->census;

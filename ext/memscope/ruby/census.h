@@ -1,7 +1,7 @@
 /*
  * A census of Ruby's heap: how many objects there are of each class, type, internal kind, slot size and age, and the
- * bytes of their slots and malloc memory. One pass over all slots of a listing, none left out: internal objects are
- * there, and garbage that is not collected yet.
+ * bytes of their slots and malloc memory. One pass over all slots of a listing: internal objects count too, and so does
+ * garbage that is not collected yet.
  */
 #ifndef MEMSCOPE_CENSUS_H
 #define MEMSCOPE_CENSUS_H
@@ -22,7 +22,7 @@ enum memscope_census_grouping {
 
 struct memscope_census_sums {
     uint64_t count, slot_bytes;
-    uint64_t memsize_bytes; /* slots, and what objects say they hold through malloc */
+    uint64_t memsize_bytes; /* slots, and the malloc memory that objects report */
     uint64_t old_count;     /* objects that only a major GC can free */
 };
 
@@ -34,8 +34,8 @@ struct memscope_census_row {
 
 /*
  * Rows sum to the total in each grouping, with two exceptions: only internal objects have an imemo row; and from Ruby
- * 4.0 on, an object that holds the instance variables of another one (imemo_fields) adds bytes to the class of that
- * one, but no count.
+ * 4.0 on, an object that holds the instance variables of another object (imemo_fields) adds bytes to the class of that
+ * other object, but no count.
  */
 struct memscope_census {
     const char *refusal; /* why there is no census, a constant; NULL if there is one */

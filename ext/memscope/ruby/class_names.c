@@ -26,9 +26,9 @@ void memscope_class_names_close(struct memscope_class_names *class_names) {
     class_names->known = NULL;
 }
 
-/* ---- what was met before --------------------------------------------------------------------------------------- */
+/* ---- known names ----------------------------------------------------------------------------------------------- */
 
-/* The place of a key, or the one where it belongs. */
+/* The place of a key in the table, or the free place where it belongs. */
 static struct memscope_known_name *place_of(struct memscope_class_names *class_names, uint64_t key) {
     size_t place = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (KNOWN_NAMES - 1);
 

@@ -25,11 +25,12 @@ uint64_t memscope_dump_child_ns(uint64_t slots) {
 struct source {
     struct memscope_heap_references references;
     struct memscope_heap_dump dump;
-    uint32_t *places; /* by slot: the last named node's edge to it, counted from 1 */
+    uint32_t *places; /* by slot: the last edge to it from the node named last, counted from 1 */
     uint32_t *ids;
     struct memscope_module_name *modules;
 
-    const uint32_t *edges; /* of the node that is being named: */
+    /* The node whose edges are being named: */
+    const uint32_t *edges;
     uint32_t edge_count;
     memscope_edge_name *names;
 };
@@ -147,7 +148,7 @@ static void write_file(struct memscope_dump_child *child, struct source *source)
     memscope_dump_output_close(&output);
 }
 
-/* The process ends soon: what is mapped needs no closing. */
+/* The child exits soon, so its mapped memory need not be unmapped. */
 static bool dump_and_answer(void *argument, int answer) {
     struct memscope_dump_child *child = argument;
     struct memscope_scratch scratch;

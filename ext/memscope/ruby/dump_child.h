@@ -21,7 +21,7 @@ struct memscope_dump_result {
 };
 
 struct memscope_dump_child {
-    /* Set before the start; listing and child stay where they are until the end. */
+    /* Set before the start; `listing` and `child` must not move until the end. */
     struct memscope_heap_listing *listing;
     enum memscope_dump_format format;
     int file; /* open for writing, in the parent */
@@ -33,7 +33,7 @@ struct memscope_dump_child {
     struct memscope_dump_result result; /* the answer */
 };
 
-/* What the child takes for itself: bytes and nanoseconds for so many slots, by measurement. */
+/* The bytes and nanoseconds that the child takes for this many slots, as measured. */
 uint64_t memscope_dump_child_bytes(uint64_t slots);
 uint64_t memscope_dump_child_ns(uint64_t slots);
 

@@ -19,8 +19,8 @@ struct memscope_string_sums {
 };
 
 /*
- * The contents that could save most, the most bytes first; *count says how many. Covers reachable Strings only, and
- * reads all of their bytes, 1 to 2 GB/s. Maps, while it works, 40 to 80 bytes a String. NO_MEMORY.
+ * The contents whose duplicates take most bytes, the most first; sets *count to their number. Covers reachable Strings
+ * only, and reads all of their bytes, 1 to 2 GB/s. Maps 40 to 80 bytes a String while it works. NO_MEMORY.
  */
 enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_references *references,
                                                      const struct memscope_shortest_paths *paths,

@@ -27,7 +27,7 @@ struct memscope_heap_question {
     uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
     bool strings;
 
-    /* What paths lead to: one object; the instances of a class or module and of its descendants; the objects whose
+    /* The target of the paths: one object; the instances of a class or module and of its descendants; the objects whose
      * class has this name; what is new in a dump; or, if all are 0, the objects in which memory has accumulated. */
     VALUE object, class;
     const char *class_name;
@@ -104,9 +104,9 @@ struct memscope_heap_answer {
     enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
     struct memscope_heap_part reachable, garbage;
     uint64_t reference_count;
-    uint64_t saturated_count;                      /* of objects that hold 4 GiB or more, which is what they count as */
-    uint64_t target_count, unreached_target_count; /* of objects that paths were asked to */
-    uint64_t alike_count;                          /* of unlike paths, of which the first are in paths */
+    uint64_t saturated_count;                      /* objects that hold 4 GiB or more; each is counted as 4 GiB */
+    uint64_t target_count, unreached_target_count; /* objects to which paths were requested: reachable, unreachable */
+    uint64_t alike_count; /* kinds of paths: paths that are alike count once; the first kinds are in `paths` */
     struct memscope_class_answer *retained, *garbage_classes;
     struct memscope_dominator_answer *dominators;
     struct memscope_path_answer *paths;

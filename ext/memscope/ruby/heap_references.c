@@ -7,7 +7,7 @@
 
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 
-/* The average in applications; if there are more, the arrays grow. */
+/* The average in applications; the arrays grow if there are more edges. */
 #define EDGES_OF_AN_OBJECT 3
 
 struct filling {

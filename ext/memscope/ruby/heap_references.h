@@ -24,8 +24,8 @@ struct memscope_heap_references {
  * Fills the graph. Runs the mark and size functions of C extensions, as a garbage collection and
  * ObjectSpace.memsize_of_all do; creates no object. 150 to 300 ns an object. Caller holds the GVL, or is the only
  * thread of a forked child; no collection is under way, and no other Ractor alive. Takes mapped memory: 40 to 60 bytes
- * an object. NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export references. To
- * be closed in any case.
+ * an object. NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export references. The
+ * caller closes the graph in any case.
  *
  * A weak reference is no edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
  */
@@ -34,10 +34,13 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    struct memscope_scratch *scratch);
 void memscope_heap_references_close(struct memscope_heap_references *references);
 
-/* Whether an object has the form of what the table of finalizers holds: see MEMSCOPE_ROOTS_LACK_FINALIZERS. */
+/*
+ * Whether an object looks like a value in Ruby's table of finalizers, a hidden Array of an object's ID and its
+ * finalizers: see MEMSCOPE_ROOTS_LACK_FINALIZERS.
+ */
 bool memscope_may_be_finalizers(VALUE object);
 
-/* The node of an object is its slot; MEMSCOPE_NO_NODE for what is in none that is listed. */
+/* The node of an object: the number of its slot. MEMSCOPE_NO_NODE if the object is in no listed slot. */
 static inline uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
     return memscope_slot_of(&references->pages, object);
 }

@@ -1,5 +1,5 @@
 /*
- * What live objects say they hold through malloc, beyond their slots.
+ * The malloc memory that live objects report, beyond their slots.
  *
  * Each type of a C extension has its own dsize function, which may take long: google-protobuf's visits all arenas that
  * were ever fused with the one whose size is asked for. Types whose function is slow are left out.
@@ -24,8 +24,8 @@ struct memscope_held_memory {
     bool known;
     uint64_t bytes; /* a lower bound if objects were left out */
     uint64_t left_out_objects;
-    uint64_t unasked_classes; /* from Ruby 4.0 on: asking one that is under construction may crash */
-    uint64_t unasked_stacks;  /* fibers and threads: what they say includes whole stacks */
+    uint64_t unasked_classes; /* from Ruby 4.0 on: asking a class that is under construction may crash */
+    uint64_t unasked_stacks;  /* fibers and threads: the sizes that they report include whole stacks */
     struct memscope_left_out left_out[MEMSCOPE_LEFT_OUT_NAMES]; /* the first types left out */
     size_t left_out_count;
 };
@@ -43,7 +43,8 @@ struct memscope_asked_type {
 /* The state of a walk. */
 struct memscope_held_walk {
     struct memscope_held_memory *held;
-    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1]; /* hash table; the last takes types when it is full */
+    /* A hash table, then one entry that all further types share when the table is full. */
+    struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1];
     uint64_t spent_ns;
     uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
 };

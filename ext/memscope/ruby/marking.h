@@ -1,6 +1,6 @@
 /*
  * Which objects the roots reach, by the references that the mark phase would follow: a bit for each slot of a listing.
- * What has no bit is garbage, before any collection.
+ * An object whose bit is not set is garbage.
  */
 #ifndef MEMSCOPE_MARKING_H
 #define MEMSCOPE_MARKING_H
@@ -31,7 +31,8 @@ enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);
 
-/* open: no object is marked. add: marks one object, not what it refers to; false if it was marked or is not listed. */
+/* open: no object is marked. add: marks one object, but not the objects it refers to; false if it was marked or is not
+ * listed. */
 enum memscope_status memscope_marking_open(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);

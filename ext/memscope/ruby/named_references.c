@@ -113,7 +113,7 @@ static bool find_outside(const struct constant_probe *probe, uintptr_t extension
     return false;
 }
 
-/* In the slot first: a class may also refer to itself, and so to its table by a detour. */
+/* Looks in the slot first: a class may also refer to itself, and the table would then be found by that detour. */
 static bool find_constants(const struct constant_probe *probe) {
     for (int outside = 0; outside <= 1; outside++)
         for (size_t offset = sizeof(struct RBasic); offset < probe->slot_bytes; offset += sizeof(uintptr_t)) {

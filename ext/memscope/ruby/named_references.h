@@ -14,9 +14,9 @@
 #include "ruby/class_names.h"
 
 /*
- * To be called before the process is forked and the first reference is named: learns how this Ruby keeps constants, and
- * returns whether it could; if not, they have no names. Only the first call takes time, a tenth of a millisecond, and
- * creates objects. GVL held.
+ * Learns how this Ruby keeps constants, and returns whether it could; if not, constants have no names. Must be called
+ * before the process is forked and before the first reference is named. Only the first call takes time, a tenth of a
+ * millisecond, and creates objects. GVL held.
  */
 bool memscope_named_references_learn(void);
 
@@ -24,8 +24,8 @@ typedef void memscope_named_reference(VALUE to, memscope_edge_name name, void *d
 
 /*
  * Calls back for each reference of the object that has a name; to is never a special constant. A reference may come
- * more than once, by different names. The caller must ignore what rb_objspace_reachable_objects_from does not
- * report as well: it is no reference of the object (a shared element of another's, a weak reference).
+ * more than once, by different names. The caller must ignore a reference that rb_objspace_reachable_objects_from does
+ * not report: it is not the object's own (an element shared with another Array, a weak reference).
  * Until Ruby 3.4, instance variables are references of the object itself; from 4.0 on, those of most objects belong to
  * an imemo_fields that the object refers to: they are reported for both.
  *

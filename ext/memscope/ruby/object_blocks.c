@@ -109,7 +109,7 @@ static bool show_struct(const struct showing *showing, VALUE object) {
     return true;
 }
 
-/* struct RBignum (internal/bignum.h): the same as a Struct, with digits. */
+/* struct RBignum (internal/bignum.h): like a Struct, with digits in place of values. */
 static bool show_bignum(const struct showing *showing, VALUE number) {
     if (digit_bytes == 0)
         return false;
@@ -135,7 +135,7 @@ static bool show_match(const struct showing *showing, VALUE match) {
     return true;
 }
 
-/* Of its names, and of what the options of a pattern add, nothing. */
+/* Shows no block of the names, nor of what the options of a pattern add. */
 static bool show_regexp(const struct showing *showing, VALUE regexp) {
     const struct re_pattern_buffer *pattern = RREGEXP(regexp)->ptr;
 

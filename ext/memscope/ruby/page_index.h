@@ -1,5 +1,5 @@
 /*
- * Finds a listed heap page by the address of an object on it, and numbers slots: over the pages in the order of the
+ * Finds a listed heap page by the address of an object on it, and numbers the slots of all pages, in the order of the
  * listing, from 0 on.
  */
 #ifndef MEMSCOPE_PAGE_INDEX_H
@@ -39,7 +39,7 @@ static inline size_t memscope_page_of(const struct memscope_page_index *index, u
     return MEMSCOPE_NO_PAGE;
 }
 
-/* MEMSCOPE_NO_SLOT for what is in no listed slot: special constants, foreign addresses. */
+/* MEMSCOPE_NO_SLOT for values outside the listed slots, such as special constants. */
 static inline uint32_t memscope_slot_of(const struct memscope_page_index *index, VALUE object) {
     size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(index, object);
     const struct memscope_heap_page *page;
@@ -54,7 +54,7 @@ static inline uint32_t memscope_slot_of(const struct memscope_page_index *index,
     return slot < page->slot_count ? index->first_slots[at] + slot : MEMSCOPE_NO_SLOT;
 }
 
-/* What is in a slot that is listed. */
+/* The object in a listed slot. */
 VALUE memscope_object_in_slot(const struct memscope_page_index *index, uint32_t slot);
 
 #endif

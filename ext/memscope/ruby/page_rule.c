@@ -7,7 +7,8 @@
 /* gc.c, gc_sweep_step of 3.1 to 3.3. */
 #define UNLINKED_IN_A_STEP 3
 #define FREE_SLOTS_OF_A_STEP 2048
-/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before, a page in some. */
+/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before, a page in some steps.
+ */
 #define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
 
 static struct memscope_page_rule rule;
@@ -73,8 +74,8 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 }
 
 /*
- * gc_marks_finish: of the slots that are free after it, those above both the ratio and the floor, in pages of the
- * smallest slots. 3.2 and 3.3 return more than that: no limit is known.
+ * As gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
+ * return more; their limit is not known.
  */
 uint64_t memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
     uint64_t slots = sweep->slots + allocatable_slots, free_slots = sweep->free_slots + allocatable_slots;

@@ -22,14 +22,15 @@ struct memscope_sweep_step {
 };
 
 /*
- * A sweep of all pages, in the order in which they are listed, which is that of the heaps' own lists before 3.4. Since
- * it is not known at which page a step of it begins, nor how many pages are set aside for the next incremental marking,
- * two sweeps run: one that returns the fewest pages and one that returns the most.
+ * A sweep of all pages in the order of the listing, which before 3.4 is also the order of the heaps' own lists. It is
+ * not known at which page a step of the sweep begins, nor how many pages are set aside for the next incremental
+ * marking. So two sweeps run: one that returns the fewest pages and one that returns the most.
  */
 struct memscope_sweep {
     uint32_t slot_bytes;
     struct memscope_sweep_step fewest, most;
-    uint64_t slots, free_slots, smallest_slots; /* the last: in a page of the smallest slots */
+    uint64_t slots, free_slots;
+    uint64_t smallest_slots; /* the number of slots in a page of the smallest slots */
     uint32_t heaps;
 };
 

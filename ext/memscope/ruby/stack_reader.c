@@ -149,7 +149,7 @@ static unsigned read_ruby_frames(uint64_t *words, unsigned room) {
     return count > 0 ? (unsigned)count : 0;
 }
 
-/* The Ruby frames, leaf first, then the state unless it is 0; a stack without frames always gets one. */
+/* The Ruby frames, leaf first, then the state unless it is 0. If there are no frames, there is always a state. */
 static unsigned read_ruby(uint64_t *words, unsigned room, enum memscope_stack_state state, bool readable) {
     unsigned length = readable ? read_ruby_frames(words, room - 1) : 0;
 

@@ -6,8 +6,8 @@ module Memscope
   class Census < Reading
     # What grew between two censuses: later - earlier, row by row.
     #
-    # A growth is net: an object that was freed and one that was made instead cancel out. If no garbage collection ran
-    # in between, nothing was freed, and it is exactly what was allocated.
+    # A growth is net: a freed object and a new one cancel out. If no garbage collection ran in between, nothing was
+    # freed, and the growth is exactly what was allocated.
     class Growth < Reading
       # The change of one class, type, kind, slot size or age.
       class Row < Record
@@ -120,25 +120,25 @@ module Memscope
 
         def other_process(earlier, later)
           return if same?(earlier, later)
-          return "both are of process #{later.pid}, but of different ones" if earlier.pid == later.pid
+          return "the censuses are of two processes, both with pid #{later.pid}" if earlier.pid == later.pid
 
           "the earlier census is of process #{earlier.pid}, the later of #{later.pid}"
         end
 
         def order(earlier, later)
-          "the earlier census is the younger one: this is what fell" if earlier.at > later.at
+          "the subtracted census is the later one: the numbers show what fell" if earlier.at > later.at
         end
 
         def garbage(earlier, later)
           left = { earlier: earlier, later: later }.reject { |_which, census| census.collected? }.keys
-          "garbage is counted in the #{left.join(' and the ')} census: gc: true collects it first" if left.any?
+          "garbage counts in the #{left.join(' and the ')} census; gc: true (--gc) collects it first" if left.any?
         end
 
         def net(earlier, later, collections)
           return unless earlier.known? && later.known?
           return "nothing was freed in between: this is exactly what was allocated" if collections&.zero?
 
-          "net growth: objects that were freed cancel out new ones; which objects are new is not known"
+          "net growth: freed objects cancel out new ones, so it is not known which objects are new"
         end
       end
     end

@@ -14,15 +14,15 @@ module Memscope
         imemo_iseq), and so does garbage, unless --gc collects it first. To find what
         grows, save one census with --json --output FILE, and print the growth since
         then with --since FILE; with --gc both times, garbage does not count as growth.
-        Ruby stops for 5 to 12 ms per million objects; in another process, a forked
-        child counts a large heap.
+        Counting stops Ruby for 5 to 12 ms per million objects. With --pid, a child
+        forked by that process counts a large heap, and only the fork stops Ruby.
       TEXT
       MOST = 10_000
       VIEW = [["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")],
               ["--top N", OptionParser::DecimalInteger, "the number of rows to print"], GC].freeze
       DEFAULTS = { by: :class, top: Report::CensusPage::ROWS }.freeze
       FORMS = {
-        process: { summary: "count the objects of a process by class, and what grew",
+        process: { summary: "count the objects of a process by class, and show what grew",
                    example: "memscope census --pid 4711 --gc --since before.json", notes: NOTES, defaults: DEFAULTS,
                    options: [*PROCESS, *TEXT, *VIEW,
                              ["--since FILE", "print the growth since the census", "in FILE, written with --json"]] },

@@ -5,21 +5,21 @@ require_relative "dump_files"
 
 module Memscope
   module CLI
-    # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote, and leaves out its
+    # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote, and leaves out the objects'
     # contents.
     class ConvertCommand < Command
       include DumpFiles
 
       NOTES = <<~TEXT
-        DUMP is what ObjectSpace.dump_all writes, by any Ruby from 2.7 on; `-` is standard
-        input. Its contents, such as strings, are left out.
+        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; `-` is
+        standard input. memscope leaves out the objects' contents, such as strings.
       TEXT
       FORMS = {
-        process: { summary: "convert a dump of ObjectSpace.dump_all for Perfetto or Chrome's DevTools",
+        process: { summary: "convert an ObjectSpace dump for Perfetto or Chrome's DevTools",
                    example: "memscope convert --output heap.pftrace heap.json", notes: NOTES,
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),
-                              "perfetto, heapsnapshot or objspace;", "default: what the ending of FILE says"],
+                              "perfetto, heapsnapshot or objspace;", "default: by the ending of FILE"],
                              TEXT.first] }
       }.freeze
       private_constant :FORMS, :NOTES

@@ -11,16 +11,16 @@ module Memscope
       include DumpFiles
 
       NOTES = <<~TEXT
-        The dump has names of classes, constants and variables, and no contents. The format
-        perfetto opens at https://ui.perfetto.dev, heapsnapshot in Chrome's DevTools,
-        objspace in heapy and others. The process itself writes FILE, which must not exist
-        yet.
+        The dump has names of classes, constants and variables, but no objects'
+        contents. The format perfetto opens at https://ui.perfetto.dev, heapsnapshot in
+        Chrome's DevTools, objspace in heapy and others. The process itself writes FILE,
+        which must not exist yet.
       TEXT
       FILE = ["-o", "--output FILE", "default: memscope-PID with the ending of", "the format, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
-                "default: what the ending of FILE says,", "perfetto without --output"].freeze
+                "default: by the ending of FILE;", "without --output, perfetto"].freeze
       FORMS = {
-        process: { summary: "write a heap dump of a process for other tools, without contents",
+        process: { summary: "write a heap dump of a process, without objects' contents",
                    example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,
                    options: [*PROCESS, FORMAT, FILE, TEXT.first, ["--gc", "collect garbage first"]] },
         program: { summary: "run a Ruby program and write a heap dump when it ends",

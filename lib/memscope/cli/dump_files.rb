@@ -8,14 +8,14 @@ module Memscope
     module DumpFiles
       private
 
-      # Refuses a file that is no dump which memscope reads; of one in a format that it writes, it says so.
+      # Refuses a file that memscope does not read. If it has a format that memscope only writes, the message says so.
       def refuse_dump(path, why)
         written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
         failure("#{path}: #{why}; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace" \
-                "#{"; memscope writes #{written}, and does not read it" if written}")
+                "#{"; memscope writes #{written}, but does not read it" if written}")
       end
 
-      # What the ending of FILE says.
+      # The format that the ending of FILE stands for.
       def format_of_output
         Dump.format_of(output) ||
           usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \

@@ -13,23 +13,26 @@ module Memscope
       include DumpFiles
 
       NOTES = <<~TEXT
-        A forked child of the process follows all references between its objects: a
-        second for a few million, in which the process goes on. Its memory, and the time
-        for which the fork stops Ruby, are printed. No content of any object is shown.
-        What a class or an object retains is what would be free without it: its own
-        bytes, and those of all that only it leads to. These overlap.
-        --paths-to prints who holds the instances of a class, not those of its
-        subclasses; without it, paths lead to where memory has accumulated.
-        With DUMP, a file that ObjectSpace.dump_all wrote, all this is printed for it.
-        With two of one process, the earlier first: what is new in the later one, by what
-        holds it, by class and by line. With three: what is new in the second and still
-        is in the third. Dump right after a garbage collection, GC.start.
+        A forked child of the process follows all references between its objects. This
+        takes about a second for a few million objects; the process keeps running
+        meanwhile. The report states the child's own memory and how long the fork
+        stopped Ruby. No object's contents are shown.
+        A class or an object retains what would be free without it: its own bytes, and
+        those of all objects that are reachable only through it. One row can include
+        another, so the rows do not add up.
+        --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
+        paths lead to where memory has accumulated.
+        DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
+        wrote; the report is then about the objects in this file. Two dumps of one
+        process, the earlier first, show what is new in the later one: by what holds it,
+        by class and by line. Three show what is new in the second and still in the
+        third. Write each dump right after a garbage collection (GC.start).
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, "the number of rows in each list"],
                ["--strings", "look for Strings with the same content"],
-               ["--in PLACE", HeapGraph::PLACES, "fork: in a child; process: in the process,",
-                "which stops until the end"]].freeze
+               ["--in PLACE", HeapGraph::PLACES, "where to follow the references:", "fork: in a forked child;",
+                "process: in the process itself,", "which stops meanwhile"]].freeze
       DEFAULTS = { top: 10, in: :fork }.freeze
       FORMS = {
         process: { summary: "print who holds the objects of a process",

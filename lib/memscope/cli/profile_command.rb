@@ -39,7 +39,7 @@ module Memscope
                   ["--rate BYTES", OptionParser::DecimalInteger, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
-                  ["--by NAME", GROUPINGS, "in text: #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", ")],
+                  ["--by NAME", GROUPINGS, "text by #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", ")],
                   TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze

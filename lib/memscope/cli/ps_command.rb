@@ -10,10 +10,10 @@ module Memscope
       include Report::Quantity
 
       NOTES = <<~TEXT
-        A process that listens (MEMSCOPE_LISTEN=1, Memscope.listen) can be reached
-        with --pid, by report, doctor, purge, profile and top. For other processes, ps
-        shows only the kernel's view: "?" marks a malloc that is mapped but may not be
-        in use. Only root sees other users' processes in full.
+        With --pid, report, doctor, census, heap, dump, purge, profile and top can query
+        a process that listens (MEMSCOPE_LISTEN=1, Memscope.listen). For other
+        processes, ps shows only the kernel's view: "?" marks a malloc that is mapped
+        but may not be in use. Only root sees other users' processes in full.
       TEXT
       FORMS = {
         process: { summary: "list Ruby processes, and show which of them listen",

@@ -10,16 +10,16 @@ module Memscope
       NOTES = <<~TEXT.freeze
         A lever is one way to return memory. The levers run in this order:
         #{Purge::LEVERS.join(', ')}.
-        gc collects Ruby's garbage; collect makes mimalloc or tcmalloc return free memory.
-        By default, all levers that the process supports run. Without --pid or --socket,
-        memscope purges itself.
+        gc collects Ruby's garbage; collect makes mimalloc or tcmalloc return free
+        memory. By default, all levers that the process supports run. Without --pid or
+        --socket, memscope purges itself.
       TEXT
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
                              ["--gc", "for --dry-run: collect garbage first"],
-                             ["--arena N", OptionParser::DecimalInteger, "one jemalloc arena (for decay and purge)"],
+                             ["--arena N", OptionParser::DecimalInteger, "decay or purge this jemalloc arena only"],
                              ["--settle S", Float, "measure again after S seconds"], *TEXT] }
       }.freeze
       private_constant :FORMS, :NOTES

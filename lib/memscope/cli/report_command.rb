@@ -15,16 +15,16 @@ module Memscope
         exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
         because memscope's thread is in a timed sleep.
       TEXT
-      GC = ["--gc", "collect garbage first, so that", "none of it counts as in use"].freeze
+      GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "add the malloc memory that objects report",
                  garbage: "tell garbage from what is reachable" }.freeze
       # The readings other than the ledger, by the calls that read them.
-      READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc slabs",
-                   fragmentation: "fragmentation", workers: "Puma processes" }.freeze
+      READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's slabs",
+                   fragmentation: "fragmentation", workers: "Puma's processes" }.freeze
       EVERY = [*TEXT, ["--every SECONDS", Float, "also report at this interval"]].freeze
-      OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "#{text}, instead of the ledger" } }
+      OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
         process: { summary: "print where the memory of a process is, to the byte",

@@ -150,8 +150,8 @@ module Memscope
     SETTINGS = {
       listen: {
         type: Types::SWITCH_OR_PATH, default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
-        sentence: "Whether this process answers `memscope report --pid`, `doctor`, `purge`, `top` and `ps` on a Unix " \
-                  "socket that only its own user and root can open. A path places the socket outside of " \
+        sentence: "Whether this process answers memscope's commands that take `--pid` on a Unix socket that only its " \
+                  "own user and root can open. A path places the socket outside of " \
                   "`socket_directory`. With `plugin :memscope` Puma's master and workers always have such sockets: " \
                   "workers ask their master over them, and a purge reaches each worker."
       },
@@ -163,8 +163,8 @@ module Memscope
       username: {
         type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
         sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication). Without both, and " \
-                  "without `authorize`, it is closed, except under Rails in development and test to a browser on the " \
-                  "same machine."
+                  "without `authorize`, Memscope::Web is closed, except to a browser on the same machine under Rails " \
+                  "in development and test."
       },
       password: {
         type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
@@ -174,13 +174,13 @@ module Memscope
       authorize: {
         type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
         example: '->(request) { request.env["warden"]&.user&.admin? }',
-        sentence: "Decides on access instead of `username` and `password`: it is called with the Rack::Request, and " \
-                  "allows it by returning anything but nil or false."
+        sentence: "An object that decides on access instead of `username` and `password`. It is called with the " \
+                  "Rack::Request and allows the request by returning anything but nil or false."
       },
       actions: {
         type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
         sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge, collect garbage, " \
-                  "and start or stop a malloc profile. If false, they can only read."
+                  "write a heap dump, and start or stop a malloc profile. If false, they can only read."
       },
       worker_interval_seconds: {
         type: Types.seconds(1..3600), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
@@ -197,8 +197,9 @@ module Memscope
       },
       metrics_objects: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS", example: "true",
-        sentence: "Whether the metrics count the objects of the classes with the most memory: a census, at most once " \
-                  "in a ledger's interval, or in a minute without one. Not for Puma's workers."
+        sentence: "Whether the metrics count the objects of the classes with the most memory, by a census at most " \
+                  "once in `metrics_ledger_interval_seconds`, or once a minute if that is nil. Puma's workers are " \
+                  "not counted."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

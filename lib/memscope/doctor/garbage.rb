@@ -4,14 +4,14 @@ require_relative "../reading"
 
 module Memscope
   class Diagnosis < Reading
-    # What a garbage collection would free, by a marking in a forked child.
+    # What a garbage collection would free, as found by a mark phase in a forked child.
     class Garbage < Record
       # @return [Integer]
       field :objects, :count, null: false
-      # @return [Integer] what they hold, slots included, as far as it is known or reported
+      # @return [Integer] bytes that the garbage holds, slots included, as far as they are known or reported
       field :bytes, :bytes, null: false
-      # @return [Integer] the most that the process returns if it is collected, and malloc's memory then trimmed (glibc)
-      #   or purged (jemalloc): what is free today is included
+      # @return [Integer] the most that the process returns if the garbage is collected, and malloc's memory is then
+      #   trimmed (glibc) or purged (jemalloc); memory that is free already is included
       field :returned_max_bytes, :bytes, null: false
       # @return [Integer] the least
       field :returned_bytes, :bytes, null: false

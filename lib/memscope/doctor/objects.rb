@@ -5,8 +5,8 @@ require_relative "../heap_graph"
 
 module Memscope
   class Diagnosis < Reading
-    # Who holds objects, and which class grew: from the heap graph and the censuses that were taken on the process's
-    # pages, or over its socket, and that it keeps.
+    # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
+    # process's pages, or over its socket, and that the process keeps.
     class Objects < Record
       # @return [Time, nil] UTC, when the heap graph was taken; nil without one
       field :graph_at, :time

@@ -167,15 +167,15 @@ module Memscope
         # Sentences on who holds objects and which class grew; none if nothing is kept.
         def holders(figures)
           kept = figures.objects or return []
-          held = ", with #{count(kept.held_count)} #{kept.held_class}" if kept.held_class
-          graph = "By the heap graph of #{kept.graph_at.strftime('%F %T')} UTC, #{kept.holder} holds " if kept.holder
-          since = "Between the last two censuses (#{format('%.0f', kept.census_seconds)} s) " if kept.grown_class
+          held = ", mostly in #{count(kept.held_count)} #{kept.held_class}" if kept.held_class
+          graph = "In the heap graph of #{kept.graph_at.strftime('%F %T')} UTC, #{kept.holder} holds " if kept.holder
+          since = "In #{format('%.0f', kept.census_seconds)} s between the last two censuses, " if kept.grown_class
           [*("#{graph}#{size(kept.holder_bytes)}#{held}." if graph),
-           *("#{since}#{kept.grown_class} grew most: by #{size(kept.grown_bytes)}." if since)]
+           *("#{since}#{kept.grown_class} grew most, by #{size(kept.grown_bytes)}." if since)]
         end
 
         # Growth of seconds says nothing about an hour.
-        def rate(bytes, seconds) = (": #{per_hour(bytes / seconds * 3600)}" if seconds >= 120)
+        def rate(bytes, seconds) = (" (#{per_hour(bytes / seconds * 3600)})" if seconds >= 120)
 
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
@@ -194,7 +194,7 @@ module Memscope
         # may do.
         def between_blocks(figures, reason)
           doubt = unjudged(figures)
-          doubt ? "#{doubt} A collection may free the blocks that keep these pages." : reason
+          doubt ? "#{doubt} A collection may free the blocks that keep these pages resident." : reason
         end
 
         # The remedy for such memory, and its cost. If garbage may be what keeps the pages, the remedy first collects
@@ -203,7 +203,8 @@ module Memscope
           return [remedy, cost] unless unjudged(figures)
 
           ["#{collect(figures)}\n#{remedy}",
-           "the first takes a full GC, and shows whether garbage keeps these pages; the second #{cost}"]
+           "the first command takes a full GC, and shows whether garbage keeps these pages resident; the second " \
+           "#{cost}"]
         end
 
         # "61 %"

@@ -6,8 +6,8 @@ require_relative "../heap_graph"
 module Memscope
   class HeapGraph < Reading
     # The last graph that was taken on the page, or by `memscope heap --pid`, kept in the process that was walked, so
-    # that any worker of a cluster can show it, and the doctor can name the holder. As JSON, it adds hardly any object
-    # to the next graph.
+    # that any worker of a cluster can show it, and the doctor can name the holder. Kept as JSON, it adds hardly any
+    # object to the next graph.
     #
     # @api private
     module Kept

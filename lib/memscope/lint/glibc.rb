@@ -17,8 +17,8 @@ module Memscope
         "trim_threshold" => [64 * MEBIBYTE, *KEEPS],
         "mmap_threshold" => [32 * MEBIBYTE, *KEEPS],
         "top_pad" => [64 * MEBIBYTE, *KEEPS],
-        "perturb" => [0, :debugging, "glibc writes to every block that it allocates or frees; for debugging only"],
-        "check" => [0, :without_effect, "glibc 2.34 and later check only in libc_malloc_debug.so"]
+        "perturb" => [0, :debugging, "glibc writes to every block it allocates or frees; use this for debugging only"],
+        "check" => [0, :without_effect, "from glibc 2.34 on, only libc_malloc_debug.so checks the heap"]
       }.freeze
       # The valid values of the options that glibc bounds (elf/dl-tunables.list).
       RANGES = { "arena_max" => "1 or more", "arena_test" => "1 or more", "mmap_max" => "0 to 2147483647",
@@ -124,7 +124,7 @@ module Memscope
         value = @values[name]
         return unless @pairs.key?(name) && value > most
 
-        harm(name, id, id == :never_returned ? "#{Report::Quantity.size(value)}: #{reason}" : reason)
+        harm(id == :never_returned ? "#{name} (#{Report::Quantity.size(value)})" : name, id, reason)
         @pairs.delete(name)
       end
 
@@ -137,7 +137,8 @@ module Memscope
 
         pair("trim_threshold", THRESHOLD,
              "in a container of #{Report::Quantity.size(limit)}, glibc should return freed large blocks at once; by " \
-             "default it raises the threshold, up to 64 MiB. Each block of 128 KiB or more then costs page faults")
+             "default it raises its threshold for that, up to 64 MiB. With this setting, each block of 128 KiB or " \
+             "more costs page faults")
       end
 
       def judge_huge_pages
@@ -181,7 +182,7 @@ module Memscope
       end
 
       def nothing_recommended
-        return "glibc ignores the environment of a set-user-ID program; only mallopt sets it" if @inputs.secure?
+        return "glibc ignores the environment of a set-user-ID program; only mallopt sets it up" if @inputs.secure?
 
         "glibc's own defaults suit this process"
       end

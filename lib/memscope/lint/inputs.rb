@@ -225,7 +225,7 @@ module Memscope
         text = "#{name}: #{reader} reads it, but #{@serving} serves malloc#{idle(reader)}"
         return problem(:other_allocator, reader == :glibc ? :info : :warning, text) unless reader == :jemalloc
 
-        problem(:other_allocator, :warning, "#{text}; to start a program under jemalloc: memscope exec -- COMMAND",
+        problem(:other_allocator, :warning, "#{text}; memscope exec -- COMMAND starts a program under jemalloc",
                 "memscope exec -- COMMAND")
       end
 
@@ -235,7 +235,7 @@ module Memscope
         return if malloc.empty?
 
         problem(:other_allocator, :info,
-                "#{TUNABLES}: #{malloc.join(':')}: for glibc's malloc, but #{@serving} serves malloc",
+                "#{TUNABLES}: #{malloc.join(':')} is for glibc's malloc, but #{@serving} serves malloc",
                 others.empty? ? "unset #{TUNABLES}" : "#{TUNABLES}=#{others.join(':')}")
       end
 
@@ -247,7 +247,7 @@ module Memscope
       def ignored(recommended)
         @given.keys.select { |name| reader(name) == @serving }.map do |name|
           problem(:ignored_environment, :warning,
-                  "#{name}: ignored, because the program runs set-user-ID or with file capabilities", recommended)
+                  "#{name} is ignored, because the program runs set-user-ID or with file capabilities", recommended)
         end
       end
 

@@ -114,7 +114,7 @@ module Memscope
 
       def rest_problem(rest)
         return [] if rest.nil?
-        return [[:malformed, :info, "ends with a comma: jemalloc complains at every start"]] if rest.empty?
+        return [[:malformed, :info, "the text ends with a comma; jemalloc complains at every start"]] if rest.empty?
 
         [[:malformed, :warning,
           "jemalloc stops reading at #{excerpt(rest)}; valid: name:value pairs with a comma between two"]]
@@ -132,7 +132,8 @@ module Memscope
         judge_background_thread if setting("background_thread")&.value
         judge_huge_pages
         judge_unwanted({ "junk" => "false", "zero" => false }, :debugging,
-                       "jemalloc writes to every block it allocates or frees; for debugging only", "for debugging only")
+                       "jemalloc writes to every block it allocates or frees; use this for debugging only",
+                       "for debugging only")
       end
 
       def judge_decay(name, wanted, effect)
@@ -173,7 +174,8 @@ module Memscope
         end
         return unless @environment.thp_always? && !OFF.include?(@values["thp"])
 
-        harm("thp", :huge_pages, "#{@values['thp']}: the system makes huge pages even of memory that jemalloc returned")
+        harm("thp:#{@values['thp']}", :huge_pages,
+             "the system makes huge pages even of memory that jemalloc returned")
         pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows without any allocation")
       end
 
@@ -182,7 +184,7 @@ module Memscope
           value = @values[name]
           next if value == off || OFF.include?(value)
 
-          harm(name, id, "#{value}: #{effect}")
+          harm("#{name}:#{value}", id, effect)
           undo(name, off, reason)
         end
       end

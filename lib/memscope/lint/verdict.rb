@@ -65,8 +65,8 @@ module Memscope
         "#{threads ? "#{threads} thread#{'s' unless threads == 1}" : 'its threads'} on #{@environment.processors}"
       end
 
-      def harm(name, id, text, replacement = nil)
-        @harms << [id, HARMLESS.include?(id) ? :info : :warning, "#{name}: #{text}", replacement]
+      def harm(setting, id, text, replacement = nil)
+        @harms << [id, HARMLESS.include?(id) ? :info : :warning, "#{setting}: #{text}", replacement]
       end
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]

@@ -7,7 +7,7 @@ require_relative "../malloc_profile"
 module Memscope
   module MallocProfile
     # A profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web. The requester may
-    # die before the profile is over, so the profile ends by itself.
+    # die before the profile is over, so the profile ends automatically.
     #
     # @api private
     module Lease

@@ -150,15 +150,15 @@ module Memscope
       JEMALLOC_PARTS = {
         "jemalloc_unused_bytes" =>
           [:pages, { dirty: :pdirty, muzzy: :pmuzzy },
-           "Free pages that jemalloc keeps: dirty ones are resident, muzzy ones until the kernel reclaims them"],
+           "Free pages that jemalloc keeps: dirty pages stay resident, muzzy pages until the kernel reclaims them"],
         "jemalloc_purged_bytes_total" =>
           [:pages, { dirty: :dirty_purged, muzzy: :muzzy_purged }, "Free pages that jemalloc has returned"],
         "jemalloc_allocations_total" =>
           [:size, { small: :small_nmalloc, large: :large_nmalloc },
-           "Allocations by size class; those from a thread cache count when it is filled"],
+           "Allocations by size class; those from a thread cache count when the cache is filled"],
         "jemalloc_deallocations_total" =>
           [:size, { small: :small_ndalloc, large: :large_ndalloc },
-           "Deallocations by size class; those into a thread cache count when it is flushed"]
+           "Deallocations by size class; those into a thread cache count when the cache is flushed"]
       }.freeze
 
       # Methods of Cgroup.
@@ -166,10 +166,10 @@ module Memscope
         limit_bytes: "The effective limit; no sample where there is none",
         current_bytes: "Charged to the group and those below it, page cache included",
         peak_bytes: "The most charged so far",
-        working_set_bytes: "Current less inactive page cache: what Kubernetes evicts by",
-        headroom_bytes: "The limit less this group's own working set",
-        hierarchy_headroom_bytes: "The least that any limit on the way up leaves",
-        high_bytes: "Above it the kernel throttles the group; no sample where it is not set",
+        working_set_bytes: "Current usage minus inactive page cache; Kubernetes evicts by this figure",
+        headroom_bytes: "The limit minus this group's own working set",
+        hierarchy_headroom_bytes: "The smallest headroom under the limits of the group and of the groups above it",
+        high_bytes: "The kernel throttles the group above this usage; no sample where it is not set",
         swap_bytes: "Swapped out",
         swap_limit_bytes: "The limit of swap; no sample where there is none",
         anonymous_bytes: "Memory without a file",
@@ -182,16 +182,16 @@ module Memscope
       # Fields from Arena::LEVELS. A level that the allocator does not count has no sample.
       ARENA = {
         allocated_bytes: "Allocated from the arena",
-        active_bytes: "In its pages with allocations in them (jemalloc)",
-        dirty_bytes: "Free pages that it keeps resident (jemalloc)",
-        muzzy_bytes: "Free pages that it keeps until the kernel reclaims them (jemalloc)",
-        retained_bytes: "Address space that it keeps (jemalloc)",
-        resident_bytes: "The most that it can have resident (jemalloc)",
+        active_bytes: "In pages of the arena with allocations in them (jemalloc)",
+        dirty_bytes: "Free pages that the arena keeps resident (jemalloc)",
+        muzzy_bytes: "Free pages that the arena keeps until the kernel reclaims them (jemalloc)",
+        retained_bytes: "Address space that the arena keeps (jemalloc)",
+        resident_bytes: "The most that the arena can have resident (jemalloc)",
         metadata_bytes: "Metadata of the arena (jemalloc)",
-        tcache_bytes: "Free in caches of the threads that use it (jemalloc)",
-        threads: "Threads assigned to it (jemalloc)",
-        system_bytes: "Memory that it has from the kernel (glibc)",
-        free_bytes: "Free blocks in it (glibc)",
+        tcache_bytes: "Free in caches of the threads that use the arena (jemalloc)",
+        threads: "Threads assigned to the arena (jemalloc)",
+        system_bytes: "Memory that the arena has from the kernel (glibc)",
+        free_bytes: "Free blocks in the arena (glibc)",
         fast_bytes: "Free blocks of small sizes, which are not merged (glibc)"
       }.freeze
 
@@ -200,23 +200,23 @@ module Memscope
         "worker_pss_bytes" =>
           [:pss_bytes, "Resident memory, with each page divided by the number of processes that map it"],
         "worker_uss_bytes" => [:uss_bytes, "Resident memory that this worker alone maps"],
-        "worker_shared_bytes" => [:shared_bytes, "RSS less USS: shared copy-on-write, or by files"],
+        "worker_shared_bytes" => [:shared_bytes, "RSS minus USS: memory shared copy-on-write or through files"],
         "worker_unshared_since_fork_bytes" =>
           [:unshared_since_fork_bytes, "Shared with the master when the worker started, and private now"],
         "worker_rss_growth_bytes_per_second" =>
           [->(worker) { worker.rss_bytes_per_hour&.fdiv(3_600) },
-           "How fast its RSS has grown since it started; no sample in its first minute"],
+           "How fast the worker's RSS has grown since it started; no sample in its first minute"],
         "worker_phase" => [:phase, "Puma's phase: each phased restart adds one"],
         "worker_boot_time_seconds" =>
-          [->(worker) { worker.booted_at&.to_f&.round(3) }, "When it started, in seconds since 1970"],
+          [->(worker) { worker.booted_at&.to_f&.round(3) }, "When the worker started, in seconds since 1970"],
         "worker_report_time_seconds" =>
-          [->(worker) { worker.at&.to_f&.round(3) }, "When it last reported, in seconds since 1970"]
+          [->(worker) { worker.at&.to_f&.round(3) }, "When the worker last reported, in seconds since 1970"]
       }.freeze
 
       # Keys of Cost, for the readings of a collection and for those in the workers' reports.
       READING = {
         "reading_seconds" => [:wall_us, "Duration of the latest reading of each kind"],
-        "reading_gvl_seconds" => [:gvl_us, "How much of that held the GVL"]
+        "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
 
       # @return [Numeric, nil]
@@ -237,7 +237,7 @@ module Memscope
     #
     # @return [Array<Definition>]
     DEFINITIONS = [
-      Definition.new("rss_bytes", "Resident memory; with Puma that of each worker, as it last reported it", :snapshot,
+      Definition.new("rss_bytes", "Resident memory; with Puma, that of each worker as last reported", :snapshot,
                      :rss_bytes, report: :rss_bytes),
       Definition.new("virtual_bytes", "Address space", :snapshot, :virtual_bytes),
       Definition.new("shared_bytes", "Resident pages of files and of shared memory", :snapshot, :shared_bytes),
@@ -249,7 +249,7 @@ module Memscope
       Definition.new("gc_collections_total", "Garbage collections", :snapshot,
                      ->(snapshot) { Tables::GC_COLLECTIONS.transform_values { |key| snapshot.gc[key] } },
                      labels: %i[kind]),
-      Definition.new("gc_time_seconds_total", "Time spent in collections, to the millisecond below", :snapshot,
+      Definition.new("gc_time_seconds_total", "Time spent in collections, rounded down to milliseconds", :snapshot,
                      ->(snapshot) { snapshot.gc[:time]&.fdiv(1_000) }),
       *Tables::GC.map { |name, (key, help)| Definition.new(name, help, :snapshot, ->(snapshot) { snapshot.gc[key] }) },
       *Tables::JEMALLOC.map do |name, (key, help)|

@@ -11,7 +11,9 @@ module Memscope
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
     KEPT = "it is unknown which freed blocks stay in a thread's cache, and where Ruby's sweep begins"
-    UNSHARES = "it writes to pages that are shared with other processes, and so needs copies of them"
+    UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly"
+    UNSHARES = "compaction writes to pages that are shared with other processes, and the process then needs its own " \
+               "copies of these pages"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
     # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
@@ -64,7 +66,7 @@ module Memscope
         def unfollowed(blocks)
           return KEPT unless blocks.unfollowed_names
 
-          "#{KEPT}; and what garbage of C extensions owns besides its data is not known (#{blocks.unfollowed_names})"
+          "#{KEPT}, and which other blocks some of the garbage owns (#{blocks.unfollowed_names})"
         end
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
@@ -76,7 +78,7 @@ module Memscope
           return new(nil, nil, known.reason) unless known.range
 
           own = ledger.unshared(:ruby_heap, known.range, least: nil)
-          reasons = [known.reason, ("before garbage is collected" unless known.reason || collect),
+          reasons = [known.reason, (UNCOLLECTED unless known.reason || collect),
                      (trims if ledger.allocator.name == :glibc && Process.respond_to?(:warmup)),
                      (UNSHARES if own && own.size > known.range.size)].compact
           new(known.range, own, (reasons.join("; ") if reasons.any?))
@@ -138,6 +140,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNSHARES, :KEPT, :FOUND_BY_DRY_RUN
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :FOUND_BY_DRY_RUN
   end
 end

@@ -26,8 +26,8 @@ module Memscope
         make(path)
         check_directory(path, Process.euid)
       rescue SystemCallError => e
-        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; allowed: one that can be made or " \
-                       "is there, set with MEMSCOPE_SOCKET_DIRECTORY"
+        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; allowed: one that exists or can " \
+                       "be created, set with MEMSCOPE_SOCKET_DIRECTORY"
       end
 
       # The default directories for a user's sockets, the likeliest first.
@@ -80,7 +80,7 @@ module Memscope
         File.chmod(0o600, path)
         server
       rescue Errno::EADDRINUSE
-        raise Refused, "the socket #{path}: #{occupant(path)}; allowed: a path where nothing is"
+        raise Refused, "the socket #{path}: #{occupant(path)}; allowed: a path that does not exist yet"
       rescue SystemCallError => e
         server&.close
         raise Refused, "the socket #{path}: #{e.class.new.message}"

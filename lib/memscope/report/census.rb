@@ -34,8 +34,9 @@ module Memscope
 
       def lede
         whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
-                "#{size(@reading.total_memsize_bytes)} with malloc"
-        garbage = @reading.collected? ? "after a garbage collection" : "garbage included (--gc collects it first)"
+                "#{size(@reading.total_memsize_bytes)} with malloc memory"
+        garbage = "garbage included; gc: true (--gc) collects it first"
+        garbage = "after a garbage collection" if @reading.collected?
         ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
       end
 
@@ -69,16 +70,16 @@ module Memscope
     class CensusGrowthPage < CensusPage
       private
 
-      # memscope loads code when it is first asked, and what it keeps is no growth of the program's.
+      # memscope loads code when it is first used, and keeps readings: neither is growth of the program.
       def split(rows) = rows.partition { |row| !row.name.match?(/\AMemscope\b/) }
 
-      # It was made of two readings, and not read.
+      # A growth is computed from two readings: nothing was read for it.
       def footer = []
 
       def lede
         ["  in #{format('%.1f', @reading.seconds)} s: #{signed(@reading.total_count)} objects, " \
          "#{signed_mebibytes(@reading.total_slot_bytes)} MiB in slots, " \
-         "#{signed_mebibytes(@reading.total_memsize_bytes)} MiB with malloc"]
+         "#{signed_mebibytes(@reading.total_memsize_bytes)} MiB with malloc memory"]
       end
 
       def headings = ["+MiB", "in slots", "+objects", "+old", "objects"]

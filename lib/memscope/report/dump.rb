@@ -13,7 +13,7 @@ module Memscope
 
       private
 
-      # Which process a file that was converted is of, it does not say.
+      # A converted file does not say of which process it is.
       def title = @reading.pause_ms ? super : "memscope #{@reading.memscope}"
 
       def reasons = sentences([])
@@ -21,7 +21,7 @@ module Memscope
       def sections
         [["  #{@reading.path}",
           "  #{counted(@reading.objects, 'objects')}, #{counted(@reading.references, 'references')}, " \
-          "#{mebibytes(@reading.bytes)} MiB, no contents",
+          "#{mebibytes(@reading.bytes)} MiB, without objects' contents",
           "  #{OPENS.fetch(@reading.format)}"]]
       end
 

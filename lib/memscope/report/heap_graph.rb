@@ -117,7 +117,7 @@ module Memscope
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
 
       def unreached
-        @reading.reasons[:target_count] || "#{counted(@reading.unreachable_target_count, 'objects')} are garbage"
+        @reading.reasons[:target_count] || "#{counted(@reading.unreachable_target_count, 'instances')} are garbage"
       end
 
       def sought
@@ -130,8 +130,8 @@ module Memscope
         rows = @reading.retained.map do |row|
           [mebibytes(row.retained_bytes).rjust(12), mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
         end
-        note = "retained: what would be free without these objects. What one class retains may be within what " \
-               "another does, so the rows do not add up."
+        note = "Objects retain what would be free without them. What one class retains may be part of what another " \
+               "retains, so the rows do not add up."
         [*listed("retained MiB  own MiB     objects  class", rows), *(@page.wrapped(note) if rows.any?)]
       end
 
@@ -161,18 +161,18 @@ module Memscope
            "#{row.name} of #{count(row.length)} B"]
         end
         [*listed("                  MiB     objects  the same String", rows),
-         @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} have the content of " \
-                       "another: #{size(found.saved_bytes)}")]
+         @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
+                       "others; the duplicates take #{size(found.saved_bytes)}")]
       end
 
       def cost
         return super unless @reading.pause_ms
 
-        "#{super}; in a child with #{size(@reading.child_bytes)} of its own, whose fork took " \
+        "#{super} in a child; the child used #{size(@reading.child_bytes)} of its own, and its fork took " \
           "#{milliseconds(@reading.pause_ms * 1000)}"
       end
 
-      # Which process a dump is of, it does not say.
+      # A dump does not say of which process it is.
       def title
         return super unless @reading.source
 

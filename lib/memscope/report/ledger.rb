@@ -141,8 +141,8 @@ module Memscope
       def checks
         checked.reject { |row| row.check.verified? }.map do |row|
           check = row.check
-          @page.wrapped("unverified: #{row.label}: #{check.source} says #{exact(check.expected_bytes)}, found " \
-                        "#{exact(check.actual_bytes)}: #{signed(check.difference_bytes)} B")
+          @page.wrapped("unverified: #{row.label} has #{exact(check.actual_bytes)}, but #{check.source} says " \
+                        "#{exact(check.expected_bytes)} (#{signed(check.difference_bytes)} B)")
         end
       end
 

@@ -155,7 +155,7 @@ module Memscope
         lever = @reading.allocator == :glibc ? :trim : :purge
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         ["      MiB   free but resident",
-         line(cell(@reading.purgeable_bytes), "purgeable now: Memscope.purge(#{lever.inspect})"),
+         line(cell(@reading.purgeable_bytes), "returned by the lever #{lever}"),
          line(range, "#{'at most, ' unless @reading.compactable_min_bytes}#{compaction}"),
          line(cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"), *sizes]
       end

@@ -178,10 +178,11 @@ module Memscope
 
       def reasons = explained(@reading.reasons)
 
-      # Reasons as sentences, without the fields that they are about. That names are shown is for what is passed on.
+      # Reasons as sentences, without the fields that they are about. The reason for names matters to whoever passes a
+      # dump or JSON on.
       def sentences(hidden = %i[names target_count])
         @reading.reasons.except(*hidden).values.uniq.map do |why|
-          @page.wrapped(why.sub(/\Aat least: /, "Bytes are a lower bound: ").sub(/\A[a-z]/, &:upcase).concat("."))
+          @page.wrapped(why.sub(/\Aa lower bound /, "Bytes are a lower bound ").sub(/\A[a-z]/, &:upcase).concat("."))
         end
       end
 

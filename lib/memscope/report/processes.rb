@@ -69,15 +69,16 @@ module Memscope
       def legend
         return [] unless many?
 
-        [@page.wrapped("PSS divides each shared page among the processes that share it, so it sums to what all of " \
-                       "them use. CoW lost: shared with the parent right after the fork, and private now.")]
+        [@page.wrapped("PSS divides each shared page among the processes that share it, so the sum of PSS is what " \
+                       "all processes use. CoW lost: memory that was shared with the parent right after the fork and " \
+                       "is private now.")]
       end
 
       # The workers of an earlier phase, which Puma's phased restart is about to end.
       def old
         newest = @reading.filter_map(&:phase).max
         @reading.select { |worker| worker.phase && worker.phase < newest }.map do |worker|
-          @page.wrapped("#{name(worker)}, pid #{worker.pid}: of phase #{worker.phase}, not #{newest}")
+          @page.wrapped("#{name(worker)}, pid #{worker.pid}, is of phase #{worker.phase}; the newest is #{newest}")
         end
       end
 
@@ -121,10 +122,10 @@ module Memscope
     # A process by the kernel's counters alone.
     class ExternalProcessPage < ReadingPage
       FIGURES = {
-        rss_bytes: "resident (RSS)", pss_bytes: "of it, shared pages divided by their sharers (PSS)",
-        uss_bytes: "of it, private (USS)", shared_bytes: "of it, shared with other processes",
-        anonymous_bytes: "of it, anonymous (heap, stacks)", file_bytes: "of it, pages of files",
-        shared_memory_bytes: "of it, shared memory", peak_rss_bytes: "peak RSS so far",
+        rss_bytes: "resident (RSS)", pss_bytes: "with shared pages divided among their processes (PSS)",
+        uss_bytes: "of RSS, private (USS)", shared_bytes: "of RSS, shared with other processes",
+        anonymous_bytes: "of RSS, anonymous (heap, stacks)", file_bytes: "of RSS, pages of files",
+        shared_memory_bytes: "of RSS, shared memory", peak_rss_bytes: "peak RSS so far",
         swap_bytes: "swapped out"
       }.freeze
       private_constant :FIGURES
@@ -141,10 +142,11 @@ module Memscope
 
       def limits
         view = if @reading.listens?
-                 "Kernel's view only. The process listens; its own report: memscope report --pid #{@reading.pid}."
+                 "This is the kernel's view only. The process listens; for its own report, run memscope report --pid " \
+                   "#{@reading.pid}."
                else
-                 "Kernel's view only (process does not listen). Its memory in malloc and in Ruby is known to the " \
-                   "process alone: start it with MEMSCOPE_LISTEN=1."
+                 "This is the kernel's view only, because the process does not listen. Only the process itself knows " \
+                   "its memory in malloc and in Ruby: start it with MEMSCOPE_LISTEN=1."
                end
         [@page.wrapped(@reading.command.to_s[0, 200]), @page.wrapped(view)]
       end

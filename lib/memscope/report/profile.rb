@@ -21,7 +21,7 @@ module Memscope
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations a bar has; older ones are added to its first.
       GENERATIONS = 12
-      LATE = "%s came too late to be noticed: until its address was sampled again, such a block counted as live."
+      LATE = "%s came too late to be noticed; each of these blocks counted as live until its address was sampled again."
       private_constant :LATE, :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :NARROW, :BARS, :GENERATIONS
 
       # @param profile [Profile, Profile::Difference]
@@ -68,7 +68,7 @@ module Memscope
 
         age = (@reading.at - @reading.started_at).round
         "#{size(@reading.live_bytes)} (#{error}) allocated in the last #{duration(age)} is " \
-          "still live, by #{counted(@reading.samples, 'samples')}.#{survival}"
+          "still live, estimated from #{counted(@reading.samples, 'samples')}.#{survival}"
       end
 
       # Sorts by the memory that survived a full GC, which is certain to be held: the rest may be garbage.
@@ -80,10 +80,10 @@ module Memscope
         return unless @judged
 
         survived = @reading.survived_bytes
-        return " No full GC has judged it yet: it may be garbage. With --gc, one runs first." if survived.zero?
+        return " No full GC has run since then, so it may be garbage. With --gc, one runs first." if survived.zero?
 
-        " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} is not yet judged, and may be " \
-          "garbage."
+        " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} was allocated since, and may " \
+          "be garbage."
       end
 
       def error = "#{@page.plus_minus}#{size(@reading.error_bytes)}"
@@ -140,9 +140,8 @@ module Memscope
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
 
       def rate
-        "One sample per #{size(@reading.rate_bytes)} allocated, on average, taken by " \
-          "#{BACKENDS.fetch(@reading.backend)}. #{@page.plus_minus} is one standard error; the true value lies " \
-          "within #{@page.plus_minus}3 of them 99.7 % of the time."
+        "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per #{size(@reading.rate_bytes)} allocated. " \
+          "#{@page.plus_minus} is one standard error; the true value lies within three of them 99.7 % of the time."
       end
 
       def coverage

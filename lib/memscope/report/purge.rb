@@ -56,7 +56,7 @@ module Memscope
       def changed
         return "nothing was changed" unless @reading.finished_gc?
 
-        "a garbage collection under way was finished, nothing else was changed"
+        "a garbage collection in progress was finished; nothing else was changed"
       end
 
       def gained
@@ -74,15 +74,16 @@ module Memscope
         return [@page.wrapped(LedgerPage.of_collection(@reading.before.collected))] if @reading.before.collected
         return [] unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
-        [@page.wrapped("Up to #{size(most)} in use may be garbage, which gc frees and later levers return: it is not " \
-                       "in the prediction. dry_run with gc: true (--dry-run --gc) collects it first.")]
+        [@page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc frees it and later levers return " \
+                       "it, but the prediction leaves it out. dry_run with gc: true (--dry-run --gc) collects it " \
+                       "first.")]
       end
 
       def settled
         return [] unless @reading.settled_bytes
 
-        verdict = { true => "stayed down", false => "did not stay down", nil => "nothing was returned" }
-        ["  #{@reading.settle_seconds} s later #{mebibytes(@reading.settled.rss_bytes)}: " \
+        verdict = { true => "RSS stayed down", false => "RSS did not stay down", nil => "nothing was returned" }
+        ["  #{mebibytes(@reading.settled.rss_bytes)} MiB #{@reading.settle_seconds} s later: " \
          "#{verdict.fetch(@reading.stayed_down?)}"]
       end
 

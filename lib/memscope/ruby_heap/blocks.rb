@@ -8,9 +8,9 @@ module Memscope
     # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
     # and how much the process returns once that garbage is freed. Read in a forked child, by Ledger.survey.
     #
-    # Objects say how much they hold (ObjectSpace.memsize_of), but not what malloc rounds up and adds for it, and part
-    # of it is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open files are
-    # *unfollowed*: only some of their blocks are known.
+    # Objects report how much they hold (ObjectSpace.memsize_of), but not by how much malloc rounds that up, and part of
+    # what they report is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open
+    # files are *unfollowed*: only some of their blocks are known.
     #
     # @api private
     class Blocks < Reading
@@ -28,7 +28,7 @@ module Memscope
         field :added_bytes, :bytes, null: false
         # @return [Integer] objects that own more than these blocks
         field :unfollowed_objects, :count, null: false
-        # @return [Integer] how much more these objects say they hold; what a C extension does not report is missing
+        # @return [Integer] what these objects report beyond these blocks; what a C extension does not report is missing
         field :unfollowed_bytes, :bytes, null: false
 
         # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report
@@ -48,7 +48,7 @@ module Memscope
         def self.identity = :name
       end
 
-      # Resident memory that goes back to the kernel: at least and at most.
+      # Bounds on the resident memory that returns to the kernel.
       class Returned < Record
         # @return [Integer]
         field :bytes, :bytes, null: false
@@ -74,15 +74,15 @@ module Memscope
       field :unfollowed, [Unfollowed]
       # @return [Integer, nil] malloc memory in use, less the known blocks
       field :unowned_bytes, :bytes
-      # @return [Boolean] whether a collection was under way, which was finished before anything was read
+      # @return [Boolean] whether a collection was under way; it was finished before anything was read
       field :finished_gc?, :boolean, null: false
       # @return [Integer, nil] pages of Ruby's heap that hold no object once the garbage is freed
       field :emptied_pages, :count
-      # @return [Returned, nil] resident bytes of those of them that the next full GC returns by Ruby's rule
+      # @return [Returned, nil] resident bytes of those emptied pages that the next full GC returns by Ruby's rule
       field :heap_pages, Returned
-      # @return [Returned, nil] malloc's memory that goes back as soon as the garbage is freed
+      # @return [Returned, nil] malloc's memory that returns as soon as the garbage is freed
       field :at_once, Returned
-      # @return [Returned, nil] malloc's memory that goes back if malloc is then trimmed (glibc) or purged (jemalloc);
+      # @return [Returned, nil] malloc's memory that returns if malloc is then trimmed (glibc) or purged (jemalloc);
       #   includes at_once and what is free today
       field :in_all, Returned
       # @return [Integer, nil] microseconds for which forking the child stopped Ruby
@@ -144,7 +144,7 @@ module Memscope
 
       def sum(one, other) = one && other && ((one.begin + other.begin)..(one.end + other.end))
 
-      # The part that goes at once is subtracted from both bounds: `all` includes it in both.
+      # The part that returns at once is subtracted from both bounds: `all` includes it in both.
       def less(all, gone) = all && gone && ((all.begin - gone.begin).clamp(0, nil)..(all.end - gone.end).clamp(0, nil))
     end
   end

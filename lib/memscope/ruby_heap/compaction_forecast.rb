@@ -8,9 +8,9 @@ module Memscope
     # resident unless swapped out.
     #
     # There is no forecast for Ruby 3.2, nor for 4.1 and newer, which were not measured; nor if the upper bound exceeds
-    # RATIO times the lower. That is so on Ruby 3.1 if more than about half of the pages hold objects that cannot be
-    # moved, and on any Ruby if many live slots are young, and so may be garbage (a reading with `collect: true` settles
-    # that).
+    # RATIO times the lower bound. The bounds are that far apart on Ruby 3.1 if more than about half of the pages hold
+    # objects that cannot be moved, and on any Ruby if many live slots are young and may be garbage (a reading with
+    # `collect: true` has none).
     #
     # @api private
     class CompactionForecast
@@ -89,13 +89,14 @@ module Memscope
       def too_wide
         least, most = bounds(garbage: false)
         if small?(most) || narrow?(least, most)
-          "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage: read with " \
-            "collect: true"
+          "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage; collect garbage " \
+            "first"
         elsif @heap.pinned_pages_max > @heap.pages / 4
           "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} pages hold objects that cannot " \
             "be moved"
         else
-          "Ruby #{@heap.ruby} keeps free slots, and returns little more than nothing or pages of unknown slot sizes"
+          "Ruby #{@heap.ruby} keeps free slots; depending on which pages these are in, it returns many pages or " \
+            "almost none"
         end
       end
 

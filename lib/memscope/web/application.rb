@@ -211,7 +211,7 @@ module Memscope
 
       def collect(request) = shown(collected(Pages::OfDiagnosis, request, action_form(request)), request)
 
-      # It only reads: that the page may not change processes keeps nobody from it, unless it collects garbage.
+      # A census only reads, so `actions = false` does not forbid it, unless garbage is to be collected first.
       def census(request)
         form = posted_form(request)
         check_actions if Actions.collect?(form)

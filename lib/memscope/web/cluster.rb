@@ -24,7 +24,7 @@ module Memscope
                    state: 2.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
-      # Seconds after which a profile that was started from a page ends by itself.
+      # Seconds after which a profile that was started from a page ends automatically.
       PROFILE_SECONDS = 3600
       # Seconds that a heap dump may take: a browser waits meanwhile.
       DUMP_SECONDS = 30
@@ -392,7 +392,7 @@ module Memscope
       def parameters(request)
         worker, seconds, debug = request.query.values_at("worker", "seconds", "debug").map { |values| values&.last }
         unless [nil, "", "0"].include?(debug)
-          raise HttpError.parameter("debug", debug, "0 (for a text to read: /profile.txt)")
+          raise HttpError.parameter("debug", debug, "0; for readable text, see /profile.txt")
         end
 
         return [worker, nil] unless seconds

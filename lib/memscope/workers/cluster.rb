@@ -52,7 +52,7 @@ module Memscope
         text = worker.to_json
         return text if text.bytesize <= LIMIT
 
-        why = "left out: with them the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
+        why = "left out: with arenas, the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
         worker.with(arenas: nil, reasons: { **worker.reasons, arenas: why }).to_json
       end
     end

@@ -45,6 +45,7 @@ class WebCensusTest < WebCase
     planted = census.by(:class).find { |row| row.name == "WebCensusTest::Planted" }
 
     assert_equal [kept.size, true], [planted.count, census.collected?]
+    refute_includes body, "<dt>names</dt>"
     assert_match(/objects: .* in slots/, page("/census.txt").body)
   end
 

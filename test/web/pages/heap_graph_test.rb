@@ -30,7 +30,7 @@ class WebHeapGraphTest < WebCase
     shown = page("/heap")
 
     assert_equal 200, shown.status
-    assert_includes shown.body, "None was taken in process #{Process.pid}"
+    assert_includes shown.body, "No heap graph of process #{Process.pid} has been made yet"
     assert_equal 404, page("/heap.json").status
   end
 
@@ -42,7 +42,9 @@ class WebHeapGraphTest < WebCase
     graph = Memscope::HeapGraph.from_json(page("/heap.json").body)
 
     assert_equal Process.pid, graph.pid
-    assert_includes shown, "The last one stopped it for"
+    assert_includes shown, "The last fork stopped Ruby for"
+    assert_equal (graph.reasons.keys - [:names]).map { |id| id.name.tr("_", " ") },
+                 shown.scan(%r{<dt>(.+)</dt>}).flatten
     %w[paths holders classes garbage roots].each { |part| assert_includes shown, "id=\"#{part}-title\"" }
     refute_includes shown, "strings-title"
     assert_match(/reachable: .* garbage: /, page("/heap.txt").body)
@@ -52,9 +54,9 @@ class WebHeapGraphTest < WebCase
     take(paths_to: "WebHeapGraphTest::Planted", strings: "1")
     shown = CGI.unescapeHTML(page("/heap").body).gsub(/<[^>]+>/, "")
 
-    assert_match(/3,000 objects, by one kind of path/, shown)
+    assert_match(/3,000 objects, held through one kind of path/, shown)
     assert_match(/WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 alike/, shown)
-    assert_match(/[\d,]+ of [\d,]+ strings have the content of another one/, shown)
+    assert_match(/[\d,]+ of [\d,]+ strings are duplicates of others; the duplicates take [\d.]+ [KM]iB/, shown)
     refute_includes shown, "text 1 "
   end
 
@@ -103,7 +105,8 @@ class WebHeapGraphTest < WebCase
   def test_a_class_that_nobody_knows
     take(paths_to: "<Unheard>")
 
-    assert_match(%r{Who holds &lt;Unheard&gt;</h2>\n<p>No object of that name is reachable\.}, page("/heap").body)
+    assert_match(%r{Who holds &lt;Unheard&gt;</h2>\n<p>There is no object of a class of that name\.</p>},
+                 page("/heap").body)
   end
 
   # In a child that the container's limit leaves no room for, for instance.

@@ -198,7 +198,7 @@ class WebProfileTest < WebCase
       refused = page("/debug/pprof/heap?debug=#{given}")
 
       assert_equal [400, "text/plain; charset=utf-8"], [refused.status, refused["content-type"]]
-      assert_equal "debug: given #{given.inspect}, allowed: 0 (for a text to read: /profile.txt).\n", refused.body
+      assert_equal "debug: given #{given.inspect}, allowed: 0; for readable text, see /profile.txt.\n", refused.body
     end
     assert_equal 400, page("/debug/pprof/heap?debug=1&seconds=1").status
     ["0", ""].each { |given| assert_equal 200, page("/debug/pprof/heap?debug=#{given}").status, given }

@@ -312,7 +312,7 @@ static inline const char *skip_blanks(const char *text) {
     return text;
 }
 
-/* Quicker than memset: leaves fields alone that are read only if a length says so. */
+/* Quicker than memset: skips the fields that are only read when a length is not 0. */
 static inline void clear(struct memscope_objspace_line *line) {
     line->address = line->class_address = line->superclass = 0;
     line->bytes = line->slot_bytes = line->generation = line->line_number = 0;

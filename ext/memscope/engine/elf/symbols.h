@@ -54,10 +54,10 @@ enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 void memscope_symbols_close(struct memscope_symbols *symbols);
 
 /*
- * Returns MEMSCOPE_NOT_FOUND, and all of found zero, for an address in no loaded object. The first lookup in an object
- * reads its symbols, some ms per 10,000 of them; each later one takes a fraction of a microsecond. No malloc, no lock,
- * no GVL needed. For a return address pass address - 1: the return address is past the call, and may be in the next
- * function.
+ * For an address in no loaded object, returns MEMSCOPE_NOT_FOUND and sets *found to zeros. The first lookup in an
+ * object reads its symbols, some ms per 10,000 symbols; each later lookup takes a fraction of a microsecond. No malloc,
+ * no lock, no GVL needed. For a return address pass address - 1: the return address is past the call, and may be in the
+ * next function.
  */
 enum memscope_status memscope_symbols_find(struct memscope_symbols *symbols, uintptr_t address,
                                            struct memscope_symbol *found);

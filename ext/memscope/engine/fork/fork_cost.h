@@ -1,6 +1,6 @@
 /*
- * What a fork of this process costs: how long it stops the process, and how much memory it may take; and what the work
- * costs that is done in the child, or in the process instead.
+ * What a fork of this process costs: how long it stops the process, and how much memory the child may take. Also what
+ * the work costs that a child, or the process itself, then does.
  */
 #ifndef MEMSCOPE_FORK_COST_H
 #define MEMSCOPE_FORK_COST_H
@@ -33,7 +33,7 @@ struct memscope_fork_room {
  */
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room);
 
-/* What work on a thousand slots of Ruby's heap takes, in nanoseconds or bytes: by the last such work. */
+/* The nanoseconds or bytes that work on a thousand slots of Ruby's heap takes, as the last such work measured. */
 typedef _Atomic(uint64_t) memscope_slot_rate;
 
 uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots);

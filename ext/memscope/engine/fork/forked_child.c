@@ -99,8 +99,8 @@ struct directory_entry { /* struct linux_dirent64 */
 };
 
 /*
- * Closes what /proc/self/fd lists; false if it cannot be opened. Each close shifts the list, so it is read until
- * nothing is left to close.
+ * Closes the descriptors that /proc/self/fd lists; false if the directory cannot be opened. Each close shifts the list,
+ * so the list is read until nothing is left to close.
  */
 static bool close_listed(int first, int second) {
     char buffer[2048] __attribute__((aligned(8)));

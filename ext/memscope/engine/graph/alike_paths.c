@@ -35,7 +35,7 @@ struct path_scan {
 
     uint32_t *signature_of; /* each node on the way; 0: not known yet */
     uint32_t *length_of;    /* the steps from the root to it */
-    uint32_t *place_of;     /* the index of a node in the list of those asked for, plus 1 */
+    uint32_t *place_of;     /* the index of each requested node in the caller's list, plus 1 */
     uint32_t *way;          /* a path, last node first */
     struct signature *signatures;
     uint32_t signature_count, signatures_reserved; /* number 0 is none */

@@ -45,7 +45,7 @@ void memscope_ledger_sweep(struct memscope_ledger_scan *scan);
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger);
 void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan);
 
-/* Walks all of glibc's heaps that the ledger has found; so does the forecast of malloc_blocks.h, in a forked child. */
+/* Walks all of glibc's heaps that the ledger has found. The forecast of malloc_blocks.h calls it in a forked child. */
 void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                                  struct memscope_chunk_totals *main_heap, struct memscope_chunk_totals *arenas);
 

@@ -11,7 +11,7 @@
 
 /* ---- regions --------------------------------------------------------------------------------------------------- */
 
-/* Of all regions; the units of each follow those of the one before. */
+/* The units of all regions: the end of the last region's, as each region's units follow those of the one before. */
 static size_t count_units(const struct memscope_malloc_blocks *blocks) {
     const struct memscope_malloc_region *last;
 

@@ -24,8 +24,8 @@ module Memscope
           explanation: lambda do |f|
             "All 2 MiB of a huge page are resident, however little of it is used. glibc asks for them for all of its " \
               "heap (glibc.malloc.hugetlb=1, or its default since 2.43, at least on arm64): " \
-              "#{size(f.process_memory.anonymous_huge_bytes)} is in huge pages, #{size(f.unused_bytes)} of malloc is " \
-              "resident but unused."
+              "#{size(f.process_memory.anonymous_huge_bytes)} is in huge pages, and #{size(f.unused_bytes)} of " \
+              "malloc is resident but unused."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, unused_bytes: f.unused_bytes, version: f.allocator.version,
@@ -82,15 +82,15 @@ module Memscope
           end,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
           recoverable: lambda do |f|
-            between_blocks(f, "It is parts of pages between used blocks, which only the same arena can reuse: a trim " \
-                              "returns none of it.")
+            between_blocks(f, "The free memory is parts of pages between used blocks: only the same arena can reuse " \
+                              "these parts, and no trim returns them.")
           end,
           title: ->(f, bytes) { "#{size(bytes)} is free in #{f.glibc_arenas} arenas, where few threads can use it" },
           explanation: lambda do |f, bytes|
-            "Each thread allocates from one arena and cannot use memory that is free in another: " \
+            "Each thread allocates from one arena and cannot use memory that is free in another. " \
               "#{percent(bytes.fdiv(f.bytes(:malloc, :arenas)))} of the #{size(f.bytes(:malloc, :arenas))} in " \
-              "#{f.glibc_arenas} arenas is free like that. Of #{f.threads || 'an unknown number of'} threads, only " \
-              "one runs Ruby at a time."
+              "#{f.glibc_arenas} arenas is free between used blocks. Of #{f.threads || 'an unknown number of'} " \
+              "threads, only one runs Ruby at a time."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, arenas: f.glibc_arenas, threads: f.threads, processors: f.environment.cpus,
@@ -108,10 +108,11 @@ module Memscope
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
           recoverable: lambda do |f|
-            between_blocks(f, "It is parts of pages between used blocks: a trim returns none of it.")
+            between_blocks(f, "The free memory is parts of pages between used blocks, which no trim returns.")
           end,
           title: lambda do |f, bytes|
-            "#{size(bytes)} is free between used blocks; #{unjudged(f) ? 'garbage may keep it' : 'no trim returns it'}"
+            "#{size(bytes)} is free between used blocks; " \
+              "#{unjudged(f) ? 'some of these blocks may be garbage' : 'no trim returns it'}"
           end,
           explanation: lambda do |f, bytes|
             "#{percent(f.of_rss(bytes))} of RSS is free parts of pages in the main heap. malloc reuses them for " \

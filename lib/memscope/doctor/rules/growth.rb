@@ -3,17 +3,17 @@
 module Memscope
   module Doctor
     module Rules
-      PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only what is " \
+      PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only memory " \
                   "allocated meanwhile"
-      WALKING = "a heap graph is made in a forked child: a second and 60 to 120 MiB for a million objects"
-      UNREAD = "this process takes no readings of itself at intervals, or took its first less than two minutes ago"
+      WALKING = "a heap graph takes a second and 60 to 120 MiB per million objects, in a forked child"
+      UNREAD = "this process takes no readings of itself at intervals, or took the first one less than two minutes ago"
       # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: Ruby collects after
       # gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The lever that returns malloc's free memory.
       RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
-      # Whether a collection, and a trim or purge, return most of the RSS and more than Ruby usually leaves between two
-      # collections, or far more than that.
+      # Whether a collection, followed by a trim or purge, returns at least 45 % of the RSS and at least gc_room, or at
+      # least MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by gc_room.
       MUCH_GARBAGE = lambda do |f|
         least = f.garbage_gain&.begin or next
         (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
@@ -37,14 +37,15 @@ module Memscope
           title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
           explanation: lambda do |f, bytes|
             fastest = FASTEST.call(f)
-            ["It has grown by #{size(bytes)} since boot at #{f.growth.booted_at.strftime('%F %T')} UTC, " \
-             "according to #{count(f.growth.samples)} readings#{": #{fastest}" unless fastest.empty?}.",
-             *unjudged(f)].join(" ")
+            ["RSS has grown by #{size(bytes)} since boot at #{f.growth.booted_at.strftime('%F %T')} UTC, " \
+             "according to #{count(f.growth.samples)} readings.",
+             *("The rows that grow fastest: #{fastest}." unless fastest.empty?), *unjudged(f)].join(" ")
           end,
           evidence: ->(f) { { rss_bytes: f.rss_bytes, **f.growth.to_h, garbage_max_bytes: f.garbage_max_bytes } },
           remedy: lambda do |f|
             growing = f.growth.rows_per_hour[:ruby_heap].to_i >= MEBIBYTE
-            [[collect(f), *(heap(f) if growing), profile(f)].join("\n"), [*(WALKING if growing), PROFILING].join("; ")]
+            [[collect(f), *(heap(f) if growing), profile(f)].join("\n"),
+             growing ? "#{WALKING}; the profile #{PROFILING}" : PROFILING]
           end
         },
         # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
@@ -59,18 +60,17 @@ module Memscope
           confidence: ->(f) { f.garbage.nil? && UNJUDGED.call(f) ? :likely : :certain },
           floor: 2 * FLOOR, ratio: 0.10,
           severity: ->(f) { MUCH_GARBAGE.call(f) ? :warning : :info },
-          recoverable: ->(f) { f.garbage_gain || "How much of it is garbage is only known after a collection." },
+          recoverable: ->(f) { f.garbage_gain || "Only a collection shows how much of it is garbage." },
           title: lambda do |f, bytes|
             next "up to #{size(bytes)} of what is in use may be garbage" unless f.garbage
 
             "#{size(bytes)} is garbage that Ruby has not collected"
           end,
           explanation: lambda do |f|
-            since = "#{size(f.unjudged_increase_bytes)} was allocated through malloc since the last full garbage " \
-                    "collection, net."
-            next "It is live slots and malloc memory that the program may have let go of. #{since}" unless f.garbage
+            since = "malloc has grown by #{size(f.unjudged_increase_bytes)} since the last full garbage collection."
+            next "The program may no longer use some of its live slots and malloc memory. #{since}" unless f.garbage
 
-            "Nothing reaches #{count(f.garbage.objects)} objects any more. Collecting them, and then returning " \
+            "#{count(f.garbage.objects)} objects are no longer reachable. Collecting them, and then returning " \
               "malloc's free memory, returns #{between(*f.garbage_gain.minmax)}. #{since}"
           end,
           evidence: lambda do |f|

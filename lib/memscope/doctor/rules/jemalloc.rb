@@ -18,10 +18,11 @@ module Memscope
          ENABLE],
         [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
         [:decay_overdue?, :warning, :certain,
-         "none was returned since the earlier diagnosis: no background thread runs, and the process is idle", ENABLE],
-        [:idle_since_fork?, :warning, :likely,
-         "they are older than the fork, or the process is idle; no background thread runs, and none is being returned",
+         "no page was returned since the earlier diagnosis, because no background thread runs and the process is idle",
          ENABLE],
+        [:idle_since_fork?, :warning, :likely,
+         "no page is being returned, because no background thread runs, and the pages are older than the fork or the " \
+         "process is idle", ENABLE],
         [->(_) { true }, :info, :likely,
          "no jemalloc background thread runs, so pages are returned only while the program's threads allocate or " \
          "free; an idle process keeps them", ENABLE]
@@ -34,7 +35,7 @@ module Memscope
         sizes = f.stuck.map do |stuck|
           "#{size(stuck.stuck_bytes)} in #{count(stuck.size_bytes)}-byte slabs, #{percent(stuck.utilisation)} used"
         end
-        sizes.empty? ? "" : ": #{sizes.join('; ')}"
+        sizes.empty? ? "" : ". The largest parts: #{sizes.join('; ')}"
       end
 
       JEMALLOC_RULES = table(
@@ -60,8 +61,8 @@ module Memscope
           end,
           remedy: lambda do |f|
             after_collection(f, "memscope report --pid #{f.ledger.pid} --size-classes",
-                             "shows the sizes; only a restart returns what live blocks keep, and another peak like " \
-                             "the last one brings it back")
+                             "shows the sizes; only a restart returns slabs that live blocks keep, and another peak " \
+                             "like the last one makes them resident again")
           end
         },
         dirty_pages: {
@@ -128,8 +129,8 @@ module Memscope
           recoverable: "jemalloc counts these pages as returned, and does not purge them again.",
           title: ->(_, bytes) { "#{size(bytes)} that jemalloc returned is resident again" },
           explanation: lambda do |f|
-            "The kernel fills in missing pages to make huge ones (transparent huge pages: #{f.environment.thp_mode}; " \
-              "up to #{f.environment.thp_gaps} of 512 pages). " \
+            "The kernel makes huge pages and fills in up to #{f.environment.thp_gaps} missing pages of the 512 in " \
+              "each (transparent huge pages: #{f.environment.thp_mode}). " \
               "#{size(f.process_memory.anonymous_huge_bytes || 0)} is in huge pages."
           end,
           evidence: lambda do |f|

@@ -10,7 +10,7 @@ module Memscope
         elsif f.cgroup.memory_and_swap_limit_bytes
           "the container's limit of #{size(f.cgroup.memory_and_swap_limit_bytes)} counts memory and swap together"
         elsif f.cgroup.swap_limit_bytes
-          "the container limits swap by itself, to #{size(f.cgroup.swap_limit_bytes)}"
+          "the container has a separate limit on swap, #{size(f.cgroup.swap_limit_bytes)}"
         else
           "no limit on swap is known"
         end
@@ -44,8 +44,8 @@ module Memscope
           inapplicable: LIMITED,
           present: ->(f) { f.oom_kills&.positive? },
           title: ->(f) { "out-of-memory kills in this container: #{count(f.oom_kills)}" },
-          explanation: "The kernel has counted them since the container was created; this process may have had no " \
-                       "part in them.",
+          explanation: "The kernel has counted these kills since the container was created; this process may have " \
+                       "had no part in them.",
           evidence: ->(f) { { limit_bytes: f.limit_bytes, peak_bytes: f.cgroup.peak_bytes, **f.cgroup.events } },
           recoverable: "The kills are in the past.",
           remedy: FEWER_WORKERS
@@ -87,7 +87,9 @@ module Memscope
         },
         huge_pages: {
           subject: "huge pages",
-          inapplicable: ->(f) { "malloc asks for them: see \"malloc in huge pages\"" if f.malloc_asks_for_huge_pages? },
+          inapplicable: lambda do |f|
+            "malloc asks for huge pages; see \"malloc in huge pages\"" if f.malloc_asks_for_huge_pages?
+          end,
           affected: ->(f) { f.process_memory.anonymous_huge_bytes },
           floor: 2 * FLOOR, ratio: 0.25,
           severity: ->(f) { f.reaches?(f.unused_bytes, [FLOOR, 0.10 * f.rss_bytes].max) ? :warning : :info },

@@ -9,21 +9,23 @@ module Memscope
       end
 
       UNTRACKED = "malloc memory that no Ruby object accounts for"
-      MAY_BE = "C extensions, structures of Ruby itself, or garbage: objects need not report what they hold."
+      MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
+               "report what they hold."
 
       # Before Ruby 3.2: the setting that makes the GC keep fewer empty pages, and a sentence on how much it keeps.
       KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
       KEPT_BY_SETTING = lambda do |f, kept|
         next if kept < FLOOR
 
-        "#{size(kept)} of that stays after any collection: Ruby keeps up to " \
-          "#{percent(f.ruby_heap.free_slots_max_ratio)} of its slots free, unless it is started with a lower ratio."
+        "#{size(kept)} of pages with few or no objects stays after any collection: Ruby keeps up to " \
+          "#{percent(f.ruby_heap.free_slots_max_ratio)} of all slots free, unless it was started with a lower ratio."
       end
       # A remedy and its cost, preceded by KEEP_LESS if that setting gains at least FLOOR.
       KEEPING_LESS = lambda do |kept, remedy, cost|
         next [remedy, "takes #{cost}"] if kept < FLOOR
 
-        ["#{KEEP_LESS}\n#{remedy}", "requires a restart, and more garbage collections, for the setting; takes #{cost}"]
+        ["#{KEEP_LESS}\n#{remedy}",
+         "requires a restart for the setting, which then causes more garbage collections; takes #{cost}"]
       end
       COMPACT = lambda do |f|
         next if f.compaction_refusal
@@ -46,7 +48,8 @@ module Memscope
           severity: :info,
           recoverable: "There is nothing to return.",
           title: ->(_, bytes) { "#{size(bytes)} is too little to judge" },
-          explanation: "A bare Ruby is about as large. Run the doctor again when the program has done some work."
+          explanation: "Ruby alone, without a program, is about as large. Run the doctor again when the program has " \
+                       "done some work."
         }
       )
 
@@ -91,7 +94,7 @@ module Memscope
           recoverable: ->(f) { f.gained(:ruby_heap, f.returned_empty_bytes) },
           title: ->(_, bytes) { "#{size(bytes)} of Ruby's heap is empty pages that GC.stat hides" },
           explanation: lambda do |f|
-            ["They hold no object, but Ruby counts them among the pages in use and keeps them.",
+            ["These pages hold no object, but Ruby counts them among the pages in use and keeps them.",
              KEPT_BY_SETTING.call(f, f.kept_empty_bytes)].compact.join(" ")
           end,
           evidence: lambda do |f|
@@ -109,7 +112,8 @@ module Memscope
             "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts for it"
           },
           explanation: lambda do |f|
-            [MAY_BE, *unjudged(f), "Collect garbage first; read again in a few minutes to see if it grows."].join(" ")
+            [MAY_BE, *unjudged(f),
+             "Collect garbage first; read again in a few minutes to see whether it grows."].join(" ")
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
@@ -122,12 +126,12 @@ module Memscope
           inapplicable: :incomparable,
           affected: ->(f) { f.growth_of(&:untracked_bytes) },
           floor: FLOOR / 2, ratio: 0.05, confidence: :likely,
-          recoverable: "Only the code that allocated it can free it, or a GC if it is garbage.",
-          title: ->(_, bytes) { "#{size(bytes)} more malloc memory is in use that no Ruby object accounts for" },
+          recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
+          title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.earlier.untracked_bytes)} to " \
              "#{size(f.untracked_bytes)}#{rate(bytes, f.seconds)}. #{MAY_BE}", *unjudged(f),
-             "A cache that still fills looks the same, but stops growing."].join(" ")
+             "A cache that is still filling looks the same, but stops growing."].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, rss_bytes: f.rss_bytes, earlier_rss_bytes: f.earlier.rss_bytes,
@@ -143,7 +147,7 @@ module Memscope
           affected: :object_growth_bytes,
           floor: FLOOR / 2, ratio: 0.05, # as of native growth
           severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
-          recoverable: "Ruby objects hold it: the code that keeps them must let go of them.",
+          recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
@@ -158,7 +162,7 @@ module Memscope
           end,
           remedy: lambda do |f|
             [[heap(f), census(f), profile(f)].join("\n"),
-             "#{WALKING}; each census takes a full GC, and a few milliseconds more; the profile #{PROFILING}"]
+             "#{WALKING}; each census takes a full GC and a few milliseconds; the profile #{PROFILING}"]
           end
         }
       )

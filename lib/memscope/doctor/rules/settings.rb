@@ -23,8 +23,8 @@ module Memscope
           present: ->(f) { f.idle_allocators.any? },
           recoverable: "The blocks stay with the allocator that allocated them.",
           title: lambda do |f, bytes|
-            "#{f.idle_allocators.map(&:name).join(' and ')} is loaded, but #{f.allocator.name} serves " \
-              "#{bytes.zero? ? 'malloc' : "the #{size(bytes)} of malloc"}"
+            "#{f.idle_allocators.map(&:name).join(' and ')} is loaded, but #{f.allocator.name} serves malloc" \
+              "#{" (#{size(bytes)})" unless bytes.zero?}"
           end,
           explanation: ->(f) { f.idle_allocators.map { |other| "#{other.path}: #{other.reason}" }.join("; ") },
           evidence: lambda do |f|

@@ -61,7 +61,7 @@ module Memscope
         def others = sorted.drop(MOST)
 
         # @param row [Row]
-        # @return [Record, nil] what grew of it
+        # @return [Record, nil] the growth of this row
         def change(row) = changes[row.name]
 
         private

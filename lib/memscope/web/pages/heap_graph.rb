@@ -17,7 +17,7 @@ module Memscope
         CLASSES = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
                     "objects" => ["Objects", :count] }.freeze
         HOLDERS = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
-                    "objects" => ["Holds objects", :dominated_count] }.freeze
+                    "objects" => ["Objects retained", :dominated_count] }.freeze
         # What opens a dump, by its format.
         READERS = { perfetto: "Perfetto (ui.perfetto.dev)", heapsnapshot: "Chrome's DevTools",
                     objspace: "heapy, heap-profiler, sheap" }.freeze
