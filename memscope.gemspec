@@ -15,7 +15,7 @@ Gem::Specification.new do |spec|
   spec.metadata["rubygems_mfa_required"] = "true"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/**/*.{rb,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,rb}}", "exe/*", "sig/**/*.rbs",
+    Dir["lib/**/*.{rb,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,ld,rb}}", "exe/*", "sig/**/*.rbs",
         "docs/**/*.{md,json}", "docs/web-overview.png",
         "*.md", "LICENSE.txt", ".yardopts"]
   end

@@ -16,20 +16,20 @@ class ReasonsTest < MemscopeTest
 
   def test_each_id_that_c_names_has_a_sentence
     assert_operator named.size, :>, 70
-    assert_empty named - Reasons::SENTENCES.keys
+    assert_empty named - Reasons.table.keys
   end
 
   def test_each_sentence_is_of_an_id_that_c_or_ruby_names
     readings = Dir[File.join(ChildProcess::ROOT, "lib/memscope/*.rb")].map { |path| File.read(path) }.join
     in_ruby = readings.scan(/reasons\]\[:\w+\] = :(\w+)/).flatten.map(&:to_sym)
 
-    assert_empty Reasons::SENTENCES.keys - named - in_ruby
+    assert_empty Reasons.table.keys - named - in_ruby
   end
 
   def test_each_sentence_has_as_many_places_as_arguments
     SOURCES.each_value do |source|
       calls(source, "memscope_reason_of").each do |id, *arguments|
-        assert_equal arguments.size, Reasons::SENTENCES.fetch(id[1..-2].to_sym).scan(/%(?:[sd]|\.\df)/).size, id
+        assert_equal arguments.size, Reasons.table.fetch(id[1..-2].to_sym).scan(/%(?:[sd]|\.\df)/).size, id
       end
     end
   end

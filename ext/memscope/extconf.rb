@@ -17,9 +17,9 @@ $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
 $VPATH.concat(Dir["{bindings,ruby,engine/*}", base: $srcdir].sort.map { |room| "$(srcdir)/#{room}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
 # -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. What runs for
-# each object of the heap is compiled by -O2 (depend).
-$CFLAGS << " -std=c11 -Os -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes " \
-           "-Wundef -Wno-unused-parameter"
+# each object of a heap is compiled by -O2 (depend). layout.ld needs a section for each function and variable.
+$CFLAGS << " -std=c11 -Os -ffunction-sections -fdata-sections -fvisibility=hidden -Wall -Wextra -Wshadow " \
+           "-Wstrict-prototypes -Wmissing-prototypes -Wundef -Wno-unused-parameter"
 $warnflags = ""
 # Ruby's headers warn under these flags; as system headers they do not.
 $INCFLAGS.gsub!(/-I(\$\((?:arch_)?hdrdir\)\S*)/, '-isystem \1')
@@ -28,6 +28,23 @@ $CPPFLAGS << " -D_GNU_SOURCE"
 # TLS descriptors: half the instructions of __tls_get_addr if dlopen finds room in the static TLS block. They are the
 # default on aarch64.
 $CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && try_cflags("-mtls-dialect=gnu2")
+
+# What is read while the extension is loaded goes to its beginning, and that becomes smaller: one segment for headers,
+# constants and code, and packed relocations. Packed ones need glibc 2.36, whose version is then required of the process
+# too; musl before 1.2.4 would ignore them and crash. A linker that lacks a flag fails or warns.
+def add_linker_flag(flag, source = MAIN_DOES_NOTHING)
+  $DLDFLAGS << " #{flag}" if checking_for(flag) { try_link(source, "-Wl,--fatal-warnings #{flag}") }
+end
+
+add_linker_flag("-Wl,-z,noseparate-code")
+add_linker_flag("-Wl,-T,#{$srcdir}/layout.ld")
+add_linker_flag("-Wl,-z,pack-relative-relocs", <<~C)
+  #include <limits.h>
+  #if !defined(__GLIBC__) || !__GLIBC_PREREQ(2, 36)
+  #error
+  #endif
+  int main(void) { return 0; }
+C
 
 if ENV["MEMSCOPE_SANITIZE"]
   sanitizers = "-fsanitize=address,undefined -fno-omit-frame-pointer"

@@ -1,9 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "allocator"
-require_relative "ruby_heap/blocks"
+require_relative "ruby_heap/garbage"
 
 module Memscope
+  # Only a ledger with `garbage` needs it.
+  RubyHeap.autoload :Blocks, "#{__dir__}/ruby_heap/blocks.rb"
+
   # Every resident page of the process, each in exactly one row: the row of its proven owner or, if it has none, the row
   # :unattributed, whose detail lists the mappings of such pages. The rows sum to `rss_bytes`.
   #

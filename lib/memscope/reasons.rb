@@ -6,148 +6,157 @@ module Memscope
   # A reason is a sentence, an id that stands for one, or an Array of an id and the arguments of its sentence. An
   # argument is a reason, a number, or an Array of these, which becomes a list. Safe in a trap handler.
   #
+  # The sentences are one String until the first of them is asked for: as a Hash they would take another 30 KiB of every
+  # process that loads memscope.
+  #
   # @api private
   module Reasons
-    SENTENCES = {
+    SENTENCES = <<-'SENTENCES' # rubocop:disable Style/RedundantHeredocDelimiterQuotes -- else a String for each line
       # Statuses of the engine, mostly used as arguments of other sentences.
-      ok: "read",
-      unsupported: "not supported on this platform",
-      denied: "refused by the kernel",
-      not_found: "not there",
-      malformed: "not in the documented form",
-      no_memory: "no scratch memory could be mapped",
-      truncated: "larger than the buffer for it",
-      io: "could not be read",
-      exhausted: "a limit on the number of processes is reached",
-      unread: "%s: %s",
+      ok: read
+      unsupported: not supported on this platform
+      denied: refused by the kernel
+      not_found: not there
+      malformed: not in the documented form
+      no_memory: no scratch memory could be mapped
+      truncated: larger than the buffer for it
+      io: could not be read
+      exhausted: a limit on the number of processes is reached
+      unread: %s: %s
       # The allocator.
-      allocator_unknown: "the allocator is unknown",
-      glibc_not_serving: "glibc does not serve malloc",
-      jemalloc_absent: "no jemalloc in this process",
-      jemalloc_lacks: "this jemalloc has no %s",
-      jemalloc_not_serving: "jemalloc does not serve malloc",
-      jemalloc_without_statistics: "jemalloc was built without statistics (config.stats is false)",
-      object_unknown: "the dynamic linker lists no object that contains malloc",
-      others_truncated: "only the first %d are listed",
-      version_unknown: "this allocator reports no version",
+      allocator_unknown: the allocator is unknown
+      glibc_not_serving: glibc does not serve malloc
+      jemalloc_absent: no jemalloc in this process
+      jemalloc_lacks: this jemalloc has no %s
+      jemalloc_not_serving: jemalloc does not serve malloc
+      jemalloc_without_statistics: jemalloc was built without statistics (config.stats is false)
+      object_unknown: the dynamic linker lists no object that contains malloc
+      others_truncated: only the first %d are listed
+      version_unknown: this allocator reports no version
       # Arenas, size classes and totals.
-      arena_absent: "arena %d does not exist or is not initialized",
-      arenas_changing: "an arena was created or grew while the arenas were read, or this glibc's list of arenas is " \
-                       "unknown",
-      arena_names_absent: "arenas have names from jemalloc 5.3.1 on",
-      epochs_mixed: "another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs",
-      fastbins_absent: "this glibc has no fastbins (removed in 2.43)",
-      gc_heaps_absent: "this Ruby has no GC.stat_heap",
-      glibc_without_classes: "glibc has no size classes: it splits free memory to the requested size",
-      large_classes_rounded: "an upper bound for large classes: this jemalloc rounds large allocations up only to " \
-                             "whole pages (opt.disable_large_size_classes)",
-      malloc_info_absent: "this C library has no malloc_info",
-      mallinfo_absent: "mallinfo2 is missing (glibc before 2.33) or returns only zeros",
-      mallinfo_not_requested: "not requested: snapshot(malloc: true) reads mallinfo2",
-      statistics_unread: "this allocator has no statistics that memscope reads",
+      arena_absent: arena %d does not exist or is not initialized
+      arenas_changing: an arena was created or grew while the arenas were read, or this glibc's list of arenas is
+        unknown
+      arena_names_absent: arenas have names from jemalloc 5.3.1 on
+      epochs_mixed: another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs
+      fastbins_absent: this glibc has no fastbins (removed in 2.43)
+      gc_heaps_absent: this Ruby has no GC.stat_heap
+      glibc_without_classes: glibc has no size classes: it splits free memory to the requested size
+      large_classes_rounded: an upper bound for large classes: this jemalloc rounds large allocations up only to whole
+        pages (opt.disable_large_size_classes)
+      malloc_info_absent: this C library has no malloc_info
+      mallinfo_absent: mallinfo2 is missing (glibc before 2.33) or returns only zeros
+      mallinfo_not_requested: not requested: snapshot(malloc: true) reads mallinfo2
+      statistics_unread: this allocator has no statistics that memscope reads
       # The process and its cgroup.
-      cgroup_absent: "no memory cgroup",
-      cgroup_directory_unread: "the directory of the process's group: %s",
-      cgroup_file_unread: "the process's cgroup file: %s",
-      cpu_group_unread: "the group of the cpu controller: %s",
-      figure_absent: "%s has no such figure",
-      from_file: "from %s (%s)",
-      key_absent: "%s: this kernel prints no %s",
-      limit_group_hidden: "the group that sets the limit is not visible to this process",
-      memory_controller_absent: "the hierarchy has no memory controller",
-      unlimited: "unlimited (%s)",
+      cgroup_absent: no memory cgroup
+      cgroup_directory_unread: the directory of the process's group: %s
+      cgroup_file_unread: the process's cgroup file: %s
+      cpu_group_unread: the group of the cpu controller: %s
+      figure_absent: %s has no such figure
+      from_file: from %s (%s)
+      key_absent: %s: this kernel prints no %s
+      limit_group_hidden: the group that sets the limit is not visible to this process
+      memory_controller_absent: the hierarchy has no memory controller
+      unlimited: unlimited (%s)
       # Ruby's heap.
-      dump_unread: "the dump could not be read: %s",
-      dump_without_names: "a dump that ObjectSpace.dump_all wrote does not name references, such as constants and " \
-                          "variables",
-      dump_with_some_names: "a dump that memscope wrote has the names of constants and variables, but no names of " \
-                            "global variables, no indexes and no keys",
-      one_dump_unread: "dump %d could not be read: %s",
-      dumps_of_several_processes: "the dumps are of different processes, or one was written by Ruby and another by " \
-                                  "memscope: most classes of one are not at the same addresses in the last",
-      dump_without_sites: "the dumps do not say where objects were allocated; to know, call " \
-                          "ObjectSpace.trace_object_allocations_start when the program starts",
-      objects_by_address: "a lower bound: two objects count as the same if their address and class are the same, " \
-                          "since the dumps do not say when objects were allocated; a new object at the address of " \
-                          "an old one of its class is not counted",
-      class_without_objects: "there is no object of a class of that name",
-      names_from_code: "names of classes, constants and variables are shown, because they normally come from code; " \
-                       "if a program makes such names from data, they reveal that data",
-      dump_cut: "the dump is incomplete: its last line has no end",
-      dump_lacks_objects: "%d references lead to objects that are not in the dump",
-      dump_lines_unreadable: "%d lines of the dump could not be understood",
-      allocatable_pages_absent: "this Ruby has no :heap_allocatable_pages",
-      census_beside_ractors: "other Ractors are alive: objects cannot be walked",
-      census_left_out: "left out, since a census would stop Ruby for about %d ms and no child can take it (%s); " \
-                       "Memscope.census, called in the process, takes one nevertheless",
-      child_ended: "the child ended before it answered",
-      child_over_deadline: "the child took longer than %.1f s",
-      child_refused: "no child could be forked: %s",
-      child_too_slow: "the child took too long",
-      child_without_room: "a child may need %d MiB, but only %d MiB are free",
-      constants_unnamed: "constants have no names, because memscope does not recognize how this Ruby stores them",
-      gc_finished: "this reading finished a garbage collection in progress",
-      graph_unanswered: "the graph of the heap could not be built: %s",
-      lists_cut: "the last rows are missing, since an answer has room for %d MiB: %s",
-      heap_pages_absent: "this Ruby's garbage collector has no heap pages that can be listed",
-      heap_pages_unlocked: "other Ractors are alive, and this Ruby exports no lock for listing heap pages",
-      heap_walk_unexported: "this Ruby does not export rb_objspace_each_objects",
-      walk_left_out: "left out, since a walk of the heap would stop Ruby for about %d ms and no child can make it " \
-                     "(%s); Memscope.ruby_heap and Memscope.ledger(objects: true), called in the process, walk the " \
-                     "heap nevertheless",
-      objects_saturated: "a lower bound that counts each object of 4 GiB or more as 4 GiB (%d objects)",
-      references_unexported: "this Ruby does not export rb_objspace_reachable_objects_from",
-      references_unreadable: "other Ractors are alive: references of objects cannot be read",
+      dump_unread: the dump could not be read: %s
+      dump_without_names: a dump that ObjectSpace.dump_all wrote does not name references, such as constants and
+        variables
+      dump_with_some_names: a dump that memscope wrote has the names of constants and variables, but no names of global
+        variables, no indexes and no keys
+      one_dump_unread: dump %d could not be read: %s
+      dumps_of_several_processes: the dumps are of different processes, or one was written by Ruby and another by
+        memscope: most classes of one are not at the same addresses in the last
+      dump_without_sites: the dumps do not say where objects were allocated; to know, call
+        ObjectSpace.trace_object_allocations_start when the program starts
+      objects_by_address: a lower bound: two objects count as the same if their address and class are the same, since
+        the dumps do not say when objects were allocated; a new object at the address of an old one of its class is not
+        counted
+      class_without_objects: there is no object of a class of that name
+      names_from_code: names of classes, constants and variables are shown, because they normally come from code; if a
+        program makes such names from data, they reveal that data
+      dump_cut: the dump is incomplete: its last line has no end
+      dump_lacks_objects: %d references lead to objects that are not in the dump
+      dump_lines_unreadable: %d lines of the dump could not be understood
+      allocatable_pages_absent: this Ruby has no :heap_allocatable_pages
+      census_beside_ractors: other Ractors are alive: objects cannot be walked
+      census_left_out: left out, since a census would stop Ruby for about %d ms and no child can take it (%s);
+        Memscope.census, called in the process, takes one nevertheless
+      child_ended: the child ended before it answered
+      child_over_deadline: the child took longer than %.1f s
+      child_refused: no child could be forked: %s
+      child_too_slow: the child took too long
+      child_without_room: a child may need %d MiB, but only %d MiB are free
+      constants_unnamed: constants have no names, because memscope does not recognize how this Ruby stores them
+      gc_finished: this reading finished a garbage collection in progress
+      graph_unanswered: the graph of the heap could not be built: %s
+      lists_cut: the last rows are missing, since an answer has room for %d MiB: %s
+      heap_pages_absent: this Ruby's garbage collector has no heap pages that can be listed
+      heap_pages_unlocked: other Ractors are alive, and this Ruby exports no lock for listing heap pages
+      heap_walk_unexported: this Ruby does not export rb_objspace_each_objects
+      walk_left_out: left out, since a walk of the heap would stop Ruby for about %d ms and no child can make it (%s);
+        Memscope.ruby_heap and Memscope.ledger(objects: true), called in the process, walk the heap nevertheless
+      objects_saturated: a lower bound that counts each object of 4 GiB or more as 4 GiB (%d objects)
+      references_unexported: this Ruby does not export rb_objspace_reachable_objects_from
+      references_unreadable: other Ractors are alive: references of objects cannot be read
       # The ledger.
-      cached_chunks_unmarked: "no chunk is marked as cached: either this glibc is older than 2.29, so that cached " \
-                              "chunks count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)",
-      chunks_unread: "needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself",
-      deep_without_effect: "no effect under jemalloc, whose own statistics already give what the walk would find",
-      gc_sweeping: "the garbage collector is sweeping: slots that it has not reached count as live",
-      jemalloc_ambiguous: "%d mappings look like jemalloc's, and some of them are not: all of them are unattributed, " \
-                          "and jemalloc's bytes in them count as not resident",
-      jemalloc_partly_found: "jemalloc has mapped more memory than was found (opt.dss, opt.hpa): its resident bytes " \
-                             "there are unattributed and count as not resident",
-      malloc_unidentified: "malloc's memory cannot be identified and is unattributed: %s",
-      needs_deep: "needs the option deep, which reads how much memory malloc has in use",
-      objects_left_out: "a lower bound that leaves out objects with slow size functions: %s",
-      objects_unasked: "a lower bound that counts only the slots of some objects: %s",
-      classes_unasked: "Class or Module (memscope requests no sizes of these from Ruby 4.0 on)",
-      stacks_unasked: "Fiber or Thread (the sizes that these report include whole stacks)",
-      objects_of_other_types: "%d of other types",
-      objects_of_type: "%d of type %s",
-      objects_unwalked: "objects cannot be walked in this Ruby, or while other Ractors are alive",
-      own_memory_slow: "memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, which is as exact but " \
-                       "slower",
-      own_memory_unread: "memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed",
-      pagemap_scan_unusable: "ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower",
-      pagemap_unusable: "/proc/self/pagemap: %s; resident bytes are known only per mapping, and in a mapping of " \
-                        "several owners, bytes without a certain owner are unattributed",
-      ractors_alive: "other Ractors are alive and run during this reading: the Ruby rows are coarse",
-      stacks_unread: "thread stacks: %s; they are unattributed",
-      type_unnamed: "(unnamed)",
+      cached_chunks_unmarked: no chunk is marked as cached: either this glibc is older than 2.29, so that cached chunks
+        count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)
+      chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
+      deep_without_effect: no effect under jemalloc, whose own statistics already give what the walk would find
+      gc_sweeping: the garbage collector is sweeping: slots that it has not reached count as live
+      jemalloc_ambiguous: %d mappings look like jemalloc's, and some of them are not: all of them are unattributed, and
+        jemalloc's bytes in them count as not resident
+      jemalloc_partly_found: jemalloc has mapped more memory than was found (opt.dss, opt.hpa): its resident bytes there
+        are unattributed and count as not resident
+      malloc_unidentified: malloc's memory cannot be identified and is unattributed: %s
+      needs_deep: needs the option deep, which reads how much memory malloc has in use
+      objects_left_out: a lower bound that leaves out objects with slow size functions: %s
+      objects_unasked: a lower bound that counts only the slots of some objects: %s
+      classes_unasked: Class or Module (memscope requests no sizes of these from Ruby 4.0 on)
+      stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
+      objects_of_other_types: %d of other types
+      objects_of_type: %d of type %s
+      objects_unwalked: objects cannot be walked in this Ruby, or while other Ractors are alive
+      own_memory_slow: memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, which is as exact but
+        slower
+      own_memory_unread: memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed
+      pagemap_scan_unusable: ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower
+      pagemap_unusable: /proc/self/pagemap: %s; resident bytes are known only per mapping, and in a mapping of several
+        owners, bytes without a certain owner are unattributed
+      ractors_alive: other Ractors are alive and run during this reading: the Ruby rows are coarse
+      stacks_unread: thread stacks: %s; they are unattributed
+      type_unnamed: (unnamed)
       # The malloc profile.
-      imports_taken: "another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its " \
-                     "profile first",
-      coverage_contradicted: "the allocator's live memory has grown by %.1f MiB less than the samples say: older " \
-                             "memory was freed, or blocks are freed by calls that this backend does not see",
-      freed_not_counted: "jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF",
-      growth_too_small: "the allocator's live memory has grown by less than 16 samples represent",
-      live_bytes_unknown: "this allocator does not report its live memory",
-      profile_unread: "%s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)",
+      imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its
+        profile first
+      coverage_contradicted: the allocator's live memory has grown by %.1f MiB less than the samples say: older memory
+        was freed, or blocks are freed by calls that this backend does not see
+      freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF
+      growth_too_small: the allocator's live memory has grown by less than 16 samples represent
+      live_bytes_unknown: this allocator does not report its live memory
+      profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)
       # Levers and tuning.
-      arena_unused: "arena %d is not in use yet",
-      arenas_unused: "%d of %d arenas are not in use yet; new arenas begin with new_arena_defaults",
-      background_threads_absent: "this jemalloc was built without background threads",
-      background_threads_failed: "jemalloc could not start its threads",
-      lever_of_glibc: "it is glibc's",
-      lever_of_jemalloc: "it is jemalloc's",
-      lever_of_page_heaps: "it is mimalloc's and tcmalloc's",
-      thread_cache_absent: "this thread has no cache",
-      tuning_unsupported: "only jemalloc can be tuned while it runs"
-    }.freeze
+      arena_unused: arena %d is not in use yet
+      arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults
+      background_threads_absent: this jemalloc was built without background threads
+      background_threads_failed: jemalloc could not start its threads
+      lever_of_glibc: it is glibc's
+      lever_of_jemalloc: it is jemalloc's
+      lever_of_page_heaps: it is mimalloc's and tcmalloc's
+      thread_cache_absent: this thread has no cache
+      tuning_unsupported: only jemalloc can be tuned while it runs
+    SENTENCES
+    private_constant :SENTENCES
 
     class << self
+      # @return [Hash{Symbol => String}]
+      def table
+        @table ||= SENTENCES.gsub(/\n {8}/, " ").scan(/^ {6}(\w+): (.*)/)
+                            .to_h { |id, sentence| [id.to_sym, sentence.freeze] }.freeze
+      end
+
       # @param reasons [Hash{Symbol => Object}] passing the same frozen Hash as in the last call costs nothing
       # @return [Hash{Symbol => String, nil}] frozen
       # @raise [KeyError] for an unknown id
@@ -165,7 +174,7 @@ module Memscope
       # @raise [KeyError] for an unknown id
       def sentence(reason)
         case reason
-        when Symbol then SENTENCES.fetch(reason)
+        when Symbol then table.fetch(reason)
         when Array then spelled(*reason).freeze
         when String then Field.text(reason)
         else reason
@@ -177,7 +186,7 @@ module Memscope
       def spelled(id, *arguments)
         return [id, *arguments].map { |item| sentence(item) }.join(", ") unless id.is_a?(Symbol)
 
-        format(SENTENCES.fetch(id), *arguments.map { |argument| sentence(argument) })
+        format(table.fetch(id), *arguments.map { |argument| sentence(argument) })
       end
     end
   end

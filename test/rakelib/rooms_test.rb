@@ -63,6 +63,12 @@ class RoomsTest < Minitest::Test
     assert_empty lib_violations("lib/memscope/cli/doctor_command.rb" => text)
   end
 
+  def test_text_in_a_quoted_heredoc_names_nothing
+    text = "A = <<-'TEXT'\n  Memscope.ledger\n TEXT\nMemscope.arenas\n"
+
+    assert_match(/\A\S+:4: /, lib_violations("lib/memscope/doctor/evidence.rb" => text).join("|"))
+  end
+
   private
 
   def lib_violations(sources) = Dir.chdir(ROOT) { Rooms.lib.violations(sources) }

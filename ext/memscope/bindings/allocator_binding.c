@@ -180,8 +180,8 @@ static VALUE native_environment_at_load(VALUE self, VALUE name) {
 
 void Init_memscope_allocator(void) {
     memscope_allocator_load();
-    rb_define_module_function(rb_mMemscopeNative, "allocator", native_allocator, 0);
-    rb_define_module_function(rb_mMemscopeNative, "allocator_settings", native_allocator_settings, 0);
-    rb_define_module_function(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
-    rb_define_module_function(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "allocator", native_allocator, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "allocator_settings", native_allocator_settings, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "allocator_inputs", native_allocator_inputs, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "environment_at_load", native_environment_at_load, 1);
 }

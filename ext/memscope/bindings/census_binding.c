@@ -205,5 +205,5 @@ static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
 }
 
 void Init_memscope_census(void) {
-    rb_define_module_function(rb_mMemscopeNative, "census", native_census, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "census", native_census, 2);
 }

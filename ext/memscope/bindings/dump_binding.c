@@ -247,6 +247,6 @@ static VALUE native_convert_dump(VALUE self, VALUE from, VALUE to, VALUE format)
 }
 
 void Init_memscope_dump(void) {
-    rb_define_module_function(rb_mMemscopeNative, "dump", native_dump, 5);
-    rb_define_module_function(rb_mMemscopeNative, "convert_dump", native_convert_dump, 3);
+    rb_define_singleton_method(rb_mMemscopeNative, "dump", native_dump, 5);
+    rb_define_singleton_method(rb_mMemscopeNative, "convert_dump", native_convert_dump, 3);
 }

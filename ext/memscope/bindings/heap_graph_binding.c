@@ -438,6 +438,6 @@ static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE 
 }
 
 void Init_memscope_heap_graph(void) {
-    rb_define_module_function(rb_mMemscopeNative, "heap_graph", native_heap_graph, 6);
-    rb_define_module_function(rb_mMemscopeNative, "heap_graph_of_dump", native_heap_graph_of_dump, 3);
+    rb_define_singleton_method(rb_mMemscopeNative, "heap_graph", native_heap_graph, 6);
+    rb_define_singleton_method(rb_mMemscopeNative, "heap_graph_of_dump", native_heap_graph_of_dump, 3);
 }

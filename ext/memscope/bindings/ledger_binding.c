@@ -148,6 +148,6 @@ static VALUE native_mappings(VALUE self) {
 void Init_memscope_ledger(void) {
     if (memscope_ledger_malloc_kind() == MEMSCOPE_LEDGER_MALLOC_GLIBC)
         memscope_glibc_learn_cache_key();
-    rb_define_module_function(rb_mMemscopeNative, "ledger", native_ledger, 4);
-    rb_define_module_function(rb_mMemscopeNative, "mappings", native_mappings, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "ledger", native_ledger, 4);
+    rb_define_singleton_method(rb_mMemscopeNative, "mappings", native_mappings, 0);
 }

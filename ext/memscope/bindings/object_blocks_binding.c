@@ -301,5 +301,5 @@ static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE
 }
 
 void Init_memscope_object_blocks(void) {
-    rb_define_module_function(rb_mMemscopeNative, "object_blocks", native_object_blocks, 3);
+    rb_define_singleton_method(rb_mMemscopeNative, "object_blocks", native_object_blocks, 3);
 }

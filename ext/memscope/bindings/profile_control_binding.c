@@ -150,14 +150,14 @@ static VALUE native_tag(VALUE self, VALUE name) {
 }
 
 void Init_memscope_profile_control(void) {
-    rb_define_module_function(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
-    rb_define_module_function(rb_mMemscopeNative, "learn_vm_entry_points", native_learn_vm_entry_points, 0);
-    rb_define_module_function(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
-    rb_define_module_function(rb_mMemscopeNative, "jemalloc_profiling", native_jemalloc_profiling, 0);
-    rb_define_module_function(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
-    rb_define_module_function(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
-    rb_define_module_function(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
-    rb_define_module_function(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
-    rb_define_module_function(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
-    rb_define_module_function(rb_mMemscopeNative, "tag", native_tag, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "learn_vm_entry_points", native_learn_vm_entry_points, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "read_frames_without_gvl", native_read_frames_without_gvl, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "jemalloc_profiling", native_jemalloc_profiling, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "start_profile", native_start_profile, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "stop_profile", native_stop_profile, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "tag", native_tag, 1);
 }

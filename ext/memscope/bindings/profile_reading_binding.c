@@ -347,6 +347,6 @@ static VALUE native_profile_inflation(VALUE self) {
 }
 
 void Init_memscope_profile_reading(void) {
-    rb_define_module_function(rb_mMemscopeNative, "malloc_profile", native_malloc_profile, -1);
-    rb_define_module_function(rb_mMemscopeNative, "profile_inflation", native_profile_inflation, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "malloc_profile", native_malloc_profile, -1);
+    rb_define_singleton_method(rb_mMemscopeNative, "profile_inflation", native_profile_inflation, 0);
 }

@@ -331,5 +331,5 @@ void Init_memscope_ruby_heap(void) {
     if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages))) /* gone in 3.4 */
         symbol_allocatable_pages = Qnil;
     memscope_page_rule_learn();
-    rb_define_module_function(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
+    rb_define_singleton_method(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
 }

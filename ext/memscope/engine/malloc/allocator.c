@@ -278,7 +278,7 @@ static void say_unknown(const struct owner *server) {
 }
 
 void memscope_allocator_load(void) {
-    static struct owner server;
+    struct owner server;
     static bool loaded;
 
     if (loaded)

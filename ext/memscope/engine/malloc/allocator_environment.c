@@ -20,9 +20,10 @@ static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "
 
 static bool is_about_an_allocator(const char *entry) {
     char name[128];
-    size_t length = strcspn(entry, "=");
+    const char *end = strchr(entry, '='); /* strcspn would make another 40 KiB of glibc resident */
+    size_t length = end ? (size_t)(end - entry) : sizeof name;
 
-    if (entry[length] != '=' || length >= sizeof name || strncmp(entry, "RUBY_", 5) == 0)
+    if (length >= sizeof name || strncmp(entry, "RUBY_", 5) == 0)
         return false;
     memcpy(name, entry, length);
     name[length] = '\0';
@@ -35,7 +36,7 @@ static bool is_about_an_allocator(const char *entry) {
 
 #endif
 
-/* Entries "NAME=value", each ended by a NUL, then an empty entry. Entries that do not fit are left out. */
+/* Entries "NAME=value", each ended by a NUL, then zeros. Written once; entries that do not fit are left out. */
 static char captured[16384];
 static bool ignored;
 
@@ -52,7 +53,6 @@ void memscope_allocator_environment_capture(void) {
         memcpy(captured + used, *entry, size);
         used += size;
     }
-    captured[used] = '\0';
 #endif
 }
 
