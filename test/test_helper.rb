@@ -8,6 +8,7 @@ ChildProcess::LOAD_PATH.reverse_each { |directory| $LOAD_PATH.unshift(directory)
 
 require "minitest/autorun"
 require "memscope"
+require_relative "support/slowest_tests"
 require_relative "support/waiting_first"
 
 Minitest.parallel_executor &&= WaitingFirst.new(Minitest.parallel_executor.size)

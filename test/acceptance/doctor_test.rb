@@ -11,7 +11,7 @@ class DoctorAcceptanceTest < MemscopeTest
   parallelize_me!
 
   # The large ones run once, not in each chroot of bin/matrix as well.
-  SIZES = (ChildProcess::WITHOUT_BUNDLE ? [64] : [64, 512]).freeze
+  SIZES = (ChildProcess::WITHOUT_BUNDLE ? [64] : [64, 256]).freeze
   MEBIBYTE = 1_048_576
   WORKLOADS = File.join(ChildProcess::ROOT, "test", "support", "workloads")
   JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)

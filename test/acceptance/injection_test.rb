@@ -42,10 +42,20 @@ class InjectionTest < MemscopeTest
     assert_rise(change, "ruby_heap/live_slots")
   end
 
+  # Each Ractor says that it runs: since Ruby 3.3 it takes its stack from malloc.
+  RACTORS = <<~RUBY
+    $VERBOSE = nil
+    running, told = IO.pipe
+    ractors = Array.new(2) do
+      Ractor.new(told.fileno) { |told| IO.for_fd(told, "w", autoclose: false).syswrite("."); Ractor.receive }
+    end
+    running.read(2)
+  RUBY
+
   # Ruby 3.1 and 3.2 export a lock under which the pages can be listed nevertheless.
   both_allocators "Ruby slots beside Ractors" do |preload|
     listed = RUBY_VERSION < "3.3"
-    change = inject(preload, <<~RUBY, setup: "$VERBOSE = nil; ractors = Array.new(2) { Ractor.new { Ractor.receive } }")
+    change = inject(preload, <<~RUBY, setup: RACTORS)
       slot_size = GC::INTERNAL_CONSTANTS.values_at(:BASE_SLOT_SIZE, :RVALUE_SIZE).compact.first
       $objects = nil
       900_000.times { $objects = [$objects] }

