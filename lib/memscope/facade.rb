@@ -140,7 +140,7 @@ module Memscope
     # @return [Workers]
     def workers = Workers.read
 
-    # What is wrong with the memory of this process, with remedies. Tier T2; changes nothing, and runs no GC unless
+    # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.
     #
     # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON: adds findings about

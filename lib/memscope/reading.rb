@@ -276,7 +276,8 @@ module Memscope
 
   # What a reading cost.
   #
-  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 as long as the levers of a purge take.
+  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 as long as the levers of a purge or a walk of all
+  # objects take.
   class Cost < Record
     # @return [Symbol] :T0, :T1, :T2 or :T3
     field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
