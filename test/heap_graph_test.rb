@@ -145,7 +145,7 @@ class HeapGraphTest < MemscopeTest
 
   def test_a_child_that_is_killed_or_too_slow_leaves_a_reason
     found = child_json(<<~'RUBY', requires: %w[json])
-      $kept = Array.new(400_000) { |number| "kept #{number}" }
+      $kept = Array.new(800_000) { |number| "kept #{number}" }
       slow = Memscope.heap_graph(top: 1, deadline: 0.1)
       killer = Thread.new do
         child = nil

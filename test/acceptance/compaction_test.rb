@@ -94,7 +94,7 @@ class CompactionAcceptanceTest < MemscopeTest
 
   private
 
-  def fragmented(kind, keep, megabytes: ChildProcess::BRIEF ? 32 : 64, env: {})
+  def fragmented(kind, keep, megabytes: 64, env: {})
     child_json("load #{WORKLOAD.dump}", timeout: 240,
                                         env: { "KIND" => kind, "KEEP" => keep, "MEGABYTES" => megabytes.to_s, **env })
   end

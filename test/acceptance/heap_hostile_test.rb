@@ -172,7 +172,7 @@ class HeapHostileTest < MemscopeTest
       graph
       GC.start
       mapped = File.read("/proc/self/statm").split.first.to_i * 4096
-      asked = [24, 48, 66, 70, 80, 100, 1_000].map do |mebibytes|
+      asked = [6, 12, 24, 66, 200, 1_000].map do |mebibytes|
         Process.setrlimit(:AS, mapped + (mebibytes << 20), Process::RLIM_INFINITY)
         [found(graph), orders(Memscope.census)]
       end

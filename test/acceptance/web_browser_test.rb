@@ -26,7 +26,7 @@ class WebBrowserTest < MemscopeTest
     (() => {
       const one = document.activeElement;
       const style = getComputedStyle(one);
-      return [one.tagName, one.value ? one.name + "=" + one.value : one.outerHTML.slice(0, 80),
+      return [one.tagName, one.value ? one.name + "=" + one.value : one.outerHTML.slice(0, 160),
               style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
     })()
   JS

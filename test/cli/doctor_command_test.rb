@@ -49,9 +49,9 @@ class CLIDoctorTest < MemscopeTest
       earlier = Memscope::Diagnosis.from_json(File.read(path))
       later = Memscope::Diagnosis.from_json(doctor("--json", "--since", path).out)
 
-      assert_equal [Process.pid, :clear], [earlier.pid, later.checked.find do |check|
-        check.id == :native_growth
-      end.outcome]
+      growth = later.checked.find { |check| check.id == :native_growth }
+
+      assert_equal [Process.pid, :clear], [earlier.pid, growth.outcome], later
     end
   end
 

@@ -124,7 +124,8 @@ class HeapGrowthTest < MemscopeTest
   def assert_agrees_without_traces(growth, dumps)
     assert_agrees growth, expected(*dumps), dumps.first, dumps.last
     assert_in_delta 500, row(growth, "Order").new_count, 5
-    assert_match(/a lower bound: two objects count as the same if their address and class are/, growth.reasons[:new_bytes])
+    assert_match(/a lower bound: two objects count as the same if their address and class are/,
+                 growth.reasons[:new_bytes])
     assert_match(/trace_object_allocations_start/, growth.reasons[:sites])
     assert_empty growth.sites
   end

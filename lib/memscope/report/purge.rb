@@ -46,7 +46,7 @@ module Memscope
         before = @reading.before.rss_bytes
         after = @reading.after&.rss_bytes
         unless before && after
-          return [*("  RSS #{mebibytes(before)} MiB; #{changed}" if before), *gained, *garbage]
+          return [*(@page.wrapped("RSS #{mebibytes(before)} MiB; #{changed}") if before), *gained, *garbage]
         end
 
         ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
