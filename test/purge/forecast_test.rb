@@ -94,7 +94,7 @@ class ForecastTest < MemscopeTest
       before = private_bytes
       Memscope.purge(*LEVERS)
       puts JSON.generate([forecast.predicted_private.minmax, before - private_bytes, forecast.finished_gc?,
-                          forecast.to_s])
+                          forecast.to_s.split.join(" ")])
     RUBY
 
     assert finished
