@@ -24,6 +24,7 @@ class HeapGrowthTest < MemscopeTest
     end
     Bus::HANDLERS << Order.new(0)
     dump.call(1)
+    ObjectSpace.trace_object_allocations_start if ARGV[1] == "traced_later"
     1.upto(500) { |number| Bus::HANDLERS << Order.new(number) }
     $passing = Array.new(300) { |number| Order.new(number) }
     dump.call(2)
@@ -51,11 +52,11 @@ class HeapGrowthTest < MemscopeTest
     lines.reject { |line| NO_OBJECTS.include?(line["type"]) }.to_h { |line| [line["address"], line] }
   end
 
-  def same?(one, other)
-    return false unless one && other && one["type"] == other["type"]
-    return one["generation"] == other["generation"] if one["generation"] && other["generation"]
+  def same?(earlier, last)
+    return false unless earlier && last && earlier["type"] == last["type"]
+    return earlier["generation"] == last["generation"] if last["generation"]
 
-    one.values_at("class", "imemo_type") == other.values_at("class", "imemo_type")
+    earlier.values_at("class", "imemo_type") == last.values_at("class", "imemo_type")
   end
 
   # The lines of the last dump that are new.
@@ -117,6 +118,19 @@ class HeapGrowthTest < MemscopeTest
 
       assert_equal constructor, growth.sites.first
       assert_equal 2000, constructor.new_count
+    end
+  end
+
+  # Objects that the first dump could not say of are new if the last one says that they were traced.
+  def test_traced_after_the_first_dump
+    with_dumps(:traced_later) do |first, _, last|
+      growth = Memscope::HeapGraph.growth(first, last, top: 1000)
+
+      assert_agrees growth, expected(first, last), first, last
+      assert_equal 700, row(growth, "Order").new_count
+      assert_operator growth.sites.map(&:new_count).max, :>=, 2800
+      refute_includes growth.reasons.keys, :sites
+      assert_match(/a lower bound/, growth.reasons[:new_bytes])
     end
   end
 

@@ -141,10 +141,10 @@ static void set_reasons(struct growth_scan *scan) {
     if (scan->answer.saturated_count > 0)
         memscope_hash_set(scan->reasons, "bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
-    if (!scan->growth.knows_generations) {
+    if (!scan->growth.knows_generations)
         memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
+    if (!scan->growth.knows_sites)
         memscope_set_reason(scan->reasons, "sites", "dump_without_sites");
-    }
     memscope_set_reason(scan->reasons, "paths",
                         last->reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
 }
@@ -214,5 +214,5 @@ static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
 }
 
 void Init_memscope_heap_growth(void) {
-    rb_define_module_function(rb_mMemscopeNative, "heap_growth", native_heap_growth, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "heap_growth", native_heap_growth, 2);
 }

@@ -324,7 +324,7 @@ module Memscope
       def kept_growth_bytes
         return object_growth_bytes if garbage && earlier.garbage
 
-        garbage_max_bytes && (object_growth_bytes - garbage_max_bytes)
+        object_growth_bytes && garbage_max_bytes && (object_growth_bytes - garbage_max_bytes)
       end
 
       # @return [Float] time since the earlier diagnosis

@@ -54,7 +54,11 @@ module Memscope
 
         private
 
-        def cut(body) = { **body, **body.slice(*LISTS).transform_values { |list| list.first(ROWS) } }
+        def cut(body)
+          lists = body.slice(*LISTS).transform_values { |list| list.first(ROWS) }
+          strings = body[:strings]&.then { |found| { **found, duplicates: found[:duplicates].first(ROWS) } }
+          { **body, **lists, strings: strings }
+        end
 
         # A forked child does not keep its parent's.
         def own = (@kept.last if @kept&.first == Process.pid)

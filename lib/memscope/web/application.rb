@@ -158,7 +158,7 @@ module Memscope
         streamed(view, view.beginning("Heap graph", :walking, walk, place: walk.place), &take)
       end
 
-      # One at a time: the child and the file of each take memory or disk.
+      # Writes one at a time, since each takes the memory of a child. The file stays on disk until its download ends.
       def dump(request)
         form = action_form(request)
         raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock

@@ -344,7 +344,7 @@ module Memscope
       rescue *UNANSWERED => e
         raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
       rescue Dump::Failed => e
-        raise HttpError.new(503, "#{e.message.capitalize}.")
+        raise HttpError.new(503, "#{e.message.sub(/\A./, &:upcase)}.")
       end
 
       def none(place) = HttpError.new(404, "No malloc profile was started in #{place}.")

@@ -30,15 +30,14 @@ static uint64_t generation(const struct memscope_compared_dump *dump, uint32_t n
 /* The node of a node's object in another dump; MEMSCOPE_NO_NODE if it is not there. names: of the other dump. */
 static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t node,
                           const struct memscope_compared_dump *other, const uint32_t *names) {
-    uint64_t address = ((const uint64_t *)last->reader->addresses.list)[node], then, now = generation(last, node);
+    uint64_t address = ((const uint64_t *)last->reader->addresses.list)[node], now = generation(last, node);
     uint32_t same = memscope_address_find(&other->reader->index, address);
     const struct memscope_heap_graph *graph = last->dump->graph, *graph_of_other = other->dump->graph;
 
     if (same == MEMSCOPE_NO_NODE || graph->type[node] != graph_of_other->type[same])
         return MEMSCOPE_NO_NODE;
-    then = generation(other, same);
-    if (then != 0 && now != 0)
-        return then == now ? same : MEMSCOPE_NO_NODE;
+    if (now != 0) /* also if the other dump was written before allocations were traced */
+        return generation(other, same) == now ? same : MEMSCOPE_NO_NODE;
     return names[graph_of_other->node_class[same]] == graph->node_class[node] ? same : MEMSCOPE_NO_NODE;
 }
 
@@ -105,7 +104,8 @@ enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *grow
     status = compare(growth, &growth->first, false, growth->first_names);
     if (status == MEMSCOPE_OK && growth->second.reader != NULL)
         status = compare_second(growth);
-    growth->knows_generations = states_generations(&growth->first) && states_generations(&growth->last);
+    growth->knows_sites = states_generations(&growth->last);
+    growth->knows_generations = growth->knows_sites && states_generations(&growth->first);
     return status;
 }
 

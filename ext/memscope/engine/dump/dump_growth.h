@@ -35,6 +35,7 @@ struct memscope_dump_growth {
     struct memscope_heap_part added, garbage; /* new objects that are reachable, and others */
     int64_t count, bytes;                     /* as in a row, of all objects */
     bool knows_generations;                   /* all dumps state when some objects were allocated */
+    bool knows_sites;                         /* the last one states where some were */
 };
 
 /* Finds the new objects. NOT_FOUND if most classes of a dump are not in the last: they are of different processes.
