@@ -123,8 +123,8 @@ class PurgeTest < MemscopeTest
     skip_under_sanitizer
 
     assert_equal "Memscope.purge: lever: given :vacuum, allowed: #{allowed(:glibc)}", refusal(:vacuum)
-    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not available: it is " \
-                 "jemalloc's, and glibc serves malloc", refusal(:gc, :purge)
+    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not available: only " \
+                 "jemalloc has this lever, and glibc serves malloc", refusal(:gc, :purge)
     assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
                  refusal(arena: 0)
     assert_equal "Memscope.purge: settle: given -1, allowed: a number of seconds from 0 to 86400", refusal(settle: -1)
@@ -142,7 +142,7 @@ class PurgeTest < MemscopeTest
     RUBY
 
     assert_equal ["Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
-                  "available: it is glibc's, and jemalloc serves malloc",
+                  "available: only glibc has this lever, and jemalloc serves malloc",
                   "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
                   "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
   end

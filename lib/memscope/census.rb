@@ -9,7 +9,7 @@ module Memscope
   #   work
   #   (Memscope.census(gc: true) - before).by(:class).first.name  # => "Order"
   #
-  # Every live slot is counted: internal objects that no Ruby code can reach, and garbage that is not collected yet
+  # Every live slot is counted: internal objects, which are hidden from Ruby code, and garbage that is not collected yet
   # (with `gc: true`, only garbage that this collection kept).
   class Census < Reading
     autoload :Growth, File.join(__dir__, "census/growth.rb")

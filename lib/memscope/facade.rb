@@ -291,9 +291,9 @@ module Memscope
       Report.print(ledger(**options), io)
     end
 
-    # Loads all that memscope otherwise loads when it is first used. Servers call this as they boot, because Ruby may
-    # fail to load a file for all threads if it kills a thread that is loading it: in Rails the railtie does (with
-    # `eager_load`), elsewhere Memscope::Web, RackTags, SidekiqTags and the plugin of Puma.
+    # Loads all that memscope otherwise loads when it is first used. Servers call this as they boot: in Rails the
+    # railtie (with `eager_load`), elsewhere Memscope::Web, RackTags, SidekiqTags and the plugin of Puma. If Ruby kills
+    # a thread while it loads a file, that file may fail to load in all threads.
     #
     # @return [void]
     def eager_load!

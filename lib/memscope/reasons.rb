@@ -67,7 +67,7 @@ module Memscope
         variables, no indexes and no keys
       one_dump_unread: dump %d could not be read: %s
       dumps_of_several_processes: the dumps are of different processes, or one was written by Ruby and another by
-        memscope: most classes of one are not at the same addresses in the last
+        memscope: most classes of one dump are at other addresses in the last dump, or not in it
       dump_without_sites: the dumps do not say where objects were allocated; to know, call
         ObjectSpace.trace_object_allocations_start when the program starts
       objects_by_address: a lower bound: two objects count as the same if their address and class are the same, since
@@ -106,14 +106,14 @@ module Memscope
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
       deep_without_effect: no effect under jemalloc, whose own statistics already give what the walk would find
       gc_sweeping: the garbage collector is sweeping: slots that it has not reached count as live
-      jemalloc_ambiguous: %d mappings look like jemalloc's, and some of them are not: all of them are unattributed, and
-        jemalloc's bytes in them count as not resident
-      jemalloc_partly_found: jemalloc has mapped more memory than was found (opt.dss, opt.hpa): its resident bytes there
-        are unattributed and count as not resident
+      jemalloc_ambiguous: %d mappings look like jemalloc's, and some of them are not: the resident memory of all of them
+        is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of them
+      jemalloc_partly_found: jemalloc has mapped more memory than was found (opt.dss, opt.hpa): the resident memory that
+        was not found is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of it
       malloc_unidentified: malloc's memory cannot be identified and is unattributed: %s
       needs_deep: needs the option deep, which reads how much memory malloc has in use
       objects_left_out: a lower bound that leaves out objects with slow size functions: %s
-      objects_unasked: a lower bound that counts only the slots of some objects: %s
+      objects_unasked: a lower bound, because of these objects only the slots count: %s
       classes_unasked: Class or Module (memscope requests no sizes of these from Ruby 4.0 on)
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
       objects_of_other_types: %d of other types
@@ -134,7 +134,7 @@ module Memscope
       coverage_contradicted: the allocator's live memory has grown by %.1f MiB less than the samples say: older memory
         was freed, or blocks are freed by calls that this backend does not see
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF
-      growth_too_small: the allocator's live memory has grown by less than 16 samples represent
+      growth_too_small: the allocator's live memory has grown too little, by less memory than 16 samples stand for
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)
       # Levers and tuning.
@@ -142,9 +142,9 @@ module Memscope
       arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults
       background_threads_absent: this jemalloc was built without background threads
       background_threads_failed: jemalloc could not start its threads
-      lever_of_glibc: it is glibc's
-      lever_of_jemalloc: it is jemalloc's
-      lever_of_page_heaps: it is mimalloc's and tcmalloc's
+      lever_of_glibc: only glibc has this lever
+      lever_of_jemalloc: only jemalloc has this lever
+      lever_of_page_heaps: only mimalloc and tcmalloc have this lever
       thread_cache_absent: this thread has no cache
       tuning_unsupported: only jemalloc can be tuned while it runs
     SENTENCES

@@ -99,22 +99,26 @@ class EnduranceTest < MemscopeTest
     @failed << "#{path}: #{response.code} #{response.body[0, 200]}" unless response.is_a?(Net::HTTPSuccess)
   end
 
-  # What remains of a worker without load, in bytes: RSS, USS, and what malloc has given out.
+  # What remains of a worker without load: its deep ledger, and its USS in bytes.
   def settled(pid, lever)
     client(pid).call(:purge, levers: ["gc", lever])
-    malloc = client(pid).call(:ledger, deep: true)[:malloc]
-    used = malloc.each_leaf.select { |row| GIVEN_OUT.include?(row.id) }.sum(&:bytes)
-    memory = client(pid).call(:process_memory)
-    { rss: memory.rss_bytes, uss: memory.uss_bytes, used: used }
+    { ledger: client(pid).call(:ledger, deep: true), uss: client(pid).call(:process_memory).uss_bytes }
   end
 
   # USS is printed only: a preloaded worker's grows with each page that it no longer shares, and its RSS does not.
   def assert_flat(pid, first, last)
-    puts "worker #{pid}: #{{ first: first, last: last }}" if SECONDS > 60
+    rss, used = [:rss_bytes.to_proc, method(:used_bytes)].map do |measure|
+      [last, first].map { |settled| measure.call(settled.fetch(:ledger)) }.reduce(:-)
+    end
+    grown = "worker #{pid}: USS #{last[:uss] - first[:uss]}, in use #{used}\n#{last[:ledger] - first[:ledger]}"
+    puts grown if SECONDS > 60
 
-    assert_operator last[:used] - first[:used], :<=, GROWTH / 4, "worker #{pid}: #{[first, last]}"
-    assert_operator last[:rss] - first[:rss], :<=, GROWTH, "worker #{pid}: #{[first, last]}"
+    assert_operator used, :<=, GROWTH / 4, grown
+    assert_operator rss, :<=, GROWTH, grown
   end
+
+  # What malloc has given out.
+  def used_bytes(ledger) = ledger[:malloc].each_leaf.select { |row| GIVEN_OUT.include?(row.id) }.sum(&:bytes)
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end

@@ -192,7 +192,10 @@ class GarbageTest < MemscopeTest
 
         assert_operator sizes.min, :>, 9_000_000
         assert_operator lost, :>, 50 * MEBIBYTE
-        dry.predicted_private.minmax.each { |bound| assert_in_delta lost, bound, lost / 10, dry.to_s }
+        least, most = dry.predicted_private.minmax
+
+        assert_includes (least * 0.9)..(most * 1.1), lost, dry
+        assert_operator most - least, :<=, lost * 0.3, dry # Ruby's sweep may begin at any page
       end
     end
   end

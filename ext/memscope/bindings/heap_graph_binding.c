@@ -24,7 +24,7 @@ struct graph_scan {
     uint64_t child_ns; /* a prediction */
     struct memscope_fork_room memory;
     VALUE globals; /* the String that question.globals are in */
-    VALUE refusal; /* why there is no answer, a reason; nil if there is one */
+    VALUE refusal; /* the reason why there is no answer; nil if there is an answer */
     uint64_t start_ns, without_gvl_ns;
 };
 

@@ -322,7 +322,7 @@ size_t rb_gc_obj_slot_size(VALUE object);
 /* OBJ_FIELD_HEAP of an imemo_fields (internal/imemo.h), from 4.0 on. */
 #define MEMSCOPE_FIELDS_ARE_OUTSIDE RUBY_FL_USER4
 
-/* What frees untyped data, which is gone in 4.1dev, and the data. */
+/* Of an untyped data object: its free function, and its data. There are no such objects in 4.1dev. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) (RDATA(object)->dfree)
 #define MEMSCOPE_UNTYPED_DATA(object) (RDATA(object)->data)

@@ -33,7 +33,7 @@ struct memscope_fork_room {
  */
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room);
 
-/* The nanoseconds or bytes that work on a thousand slots of Ruby's heap takes, as the last such work measured. */
+/* How many nanoseconds or bytes some work takes per thousand slots of Ruby's heap, as last measured. */
 typedef _Atomic(uint64_t) memscope_slot_rate;
 
 uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots);

@@ -27,7 +27,7 @@
  */
 static __thread struct {
     uint64_t bytes_left; /* at most CHUNK */
-    uint64_t beyond;     /* bytes to the sample after bytes_left */
+    uint64_t beyond;     /* what remains to the next sample once bytes_left are used up */
     uint64_t random;     /* 0: no countdown drawn yet */
     unsigned session;    /* the session of the countdown */
     bool inside;         /* taking a sample: its own allocations are not sampled */
