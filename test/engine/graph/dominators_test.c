@@ -67,7 +67,7 @@ static void test_nothing_is_reached(void) {
 
     plant(&planted, 1, "0 A 5");
     expect_dominators(&planted, " -");
-    EXPECT(planted.dominators.node_count == 1 && planted.dominators.order[0] == 1);
+    EXPECT(planted.dominators.node_count == 1 && planted.dominators.tree[0].node == 1);
     uproot(&planted);
 }
 
@@ -149,17 +149,17 @@ static void expect_order(const struct planted *planted) {
 
     memset(position_of, 0xff, sizeof position_of);
     for (uint32_t position = 0; position < found->node_count; position++) {
-        EXPECT(position_of[found->order[position]] == UINT32_MAX);
-        position_of[found->order[position]] = position;
+        EXPECT(position_of[found->tree[position].node] == UINT32_MAX);
+        position_of[found->tree[position].node] = position;
     }
     for (uint32_t position = 0; position < found->node_count; position++) {
         uint64_t retained = 0;
-        uint32_t above = position_of[found->dominator[found->order[position]]];
+        uint32_t above = position_of[found->dominator[found->tree[position].node]];
 
-        EXPECT(above <= position && position < above + found->dominated[above]);
-        for (uint32_t below = position; below < position + found->dominated[position]; below++)
-            retained += planted->graph.bytes[found->order[below]];
-        EXPECT(found->retained[found->order[position]] == retained);
+        EXPECT(above <= position && position < above + found->tree[above].count);
+        for (uint32_t below = position; below < position + found->tree[position].count; below++)
+            retained += planted->graph.bytes[found->tree[below].node];
+        EXPECT(found->retained[found->tree[position].node] == retained);
     }
 }
 

@@ -258,7 +258,7 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
     const struct memscope_dominators *dominators = scan->asked->dominators;
 
     for (uint32_t position = 0, end = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position], after = position + dominators->dominated[position], number;
+        uint32_t node = dominators->tree[position].node, after = position + dominators->tree[position].count, number;
 
         if (!is_target(scan, node))
             continue;

@@ -8,11 +8,6 @@
  * From here on nodes are known by their number in the order in which a depth-first search finds them, from 1 on. A
  * node's ancestors have smaller numbers, so "above node w" is "smaller than w".
  */
-struct link {
-    uint32_t ancestor; /* the parent in the search's tree, or, once compressed, any ancestor */
-    uint32_t best;     /* the smallest semidominator on the path from this node up to, but excluding, the ancestor */
-};
-
 struct visit {
     uint32_t number, edge, end;
 };
@@ -30,7 +25,8 @@ struct search {
     };
     union {
         uint32_t last_back; /* index into backs; 0: none */
-        uint32_t size;      /* nodes that it dominates, itself included */
+        uint32_t best; /* the smallest semidominator on the path from this node up to, but excluding, its ancestor */
+        uint32_t size; /* nodes that it dominates, itself included */
     };
 };
 
@@ -48,7 +44,7 @@ struct dominator_scan {
     /* By number: */
     struct found *found;
     struct search *search;
-    struct link *links;
+    uint32_t *ancestor; /* the parent in the search's tree, or, once compressed, any ancestor */
 
     struct back *backs; /* from index 1 on */
     uint32_t back_count;
@@ -78,7 +74,7 @@ static void close_scan(struct dominator_scan *scan) {
     memscope_array_unmap(scan->number);
     memscope_array_unmap(scan->found);
     memscope_array_unmap(scan->search);
-    memscope_array_unmap(scan->links);
+    memscope_array_unmap(scan->ancestor);
     memscope_array_unmap(scan->backs);
     memscope_array_unmap(scan->stack.visits);
     memset(scan, 0, sizeof *scan);
@@ -129,31 +125,31 @@ static void search_depth_first(struct dominator_scan *scan) {
 
 /* The smallest semidominator on the path from a node up to, but excluding, its first ancestor not above `last`. */
 static uint32_t best_above(struct dominator_scan *scan, uint32_t number, uint32_t last) {
-    struct link *links = scan->links;
+    struct search *search = scan->search;
     uint32_t at = number, depth = 0;
 
-    while (links[at].ancestor > last) {
+    while (scan->ancestor[at] > last) {
         scan->stack.path[depth++] = at;
-        at = links[at].ancestor;
+        at = scan->ancestor[at];
     }
     while (depth > 0) {
         uint32_t below = scan->stack.path[--depth];
 
-        if (links[at].best < links[below].best)
-            links[below].best = links[at].best;
-        links[below].ancestor = links[at].ancestor;
+        if (search[at].best < search[below].best)
+            search[below].best = search[at].best;
+        scan->ancestor[below] = scan->ancestor[at];
         at = below;
     }
-    return links[number].best;
+    return search[number].best;
 }
 
 /* Nothing is above the root, so that a class with a million instances is often decided after a few of them. */
 static bool find_semidominators(struct dominator_scan *scan) {
     const uint32_t root = 1;
 
-    scan->links = map_numbers(scan->graph, sizeof *scan->links);
+    scan->ancestor = map_numbers(scan->graph, sizeof *scan->ancestor);
     scan->stack.path = memscope_array_map_sparse((size_t)scan->count + 1, sizeof *scan->stack.path);
-    if (scan->links == NULL || scan->stack.path == NULL)
+    if (scan->ancestor == NULL || scan->stack.path == NULL)
         return false;
     for (uint32_t number = scan->count; number > root; number--) {
         uint32_t semi = scan->search[number].semi;
@@ -164,14 +160,14 @@ static bool find_semidominators(struct dominator_scan *scan) {
             if (best < semi)
                 semi = best;
         }
-        scan->search[number].semi = semi;
-        scan->links[number] = (struct link){scan->found[number].dominator, semi};
+        scan->search[number].semi = scan->search[number].best = semi;
+        scan->ancestor[number] = scan->found[number].dominator;
     }
     memscope_array_unmap(scan->backs);
-    memscope_array_unmap(scan->links);
+    memscope_array_unmap(scan->ancestor);
     memscope_array_unmap(scan->stack.path);
     scan->backs = NULL;
-    scan->links = NULL;
+    scan->ancestor = NULL;
     scan->stack.path = NULL;
     return true;
 }
@@ -187,38 +183,22 @@ static void find_dominators(struct dominator_scan *scan) {
     }
 }
 
-static bool map_result(struct memscope_dominators *dominators, const struct memscope_heap_graph *graph) {
-    size_t node_count = graph->node_count;
-
-    dominators->dominator = memscope_array_map_unwritten(node_count, sizeof *dominators->dominator);
-    dominators->retained = memscope_array_map_unwritten(node_count, sizeof *dominators->retained);
-    dominators->order = map_numbers(graph, sizeof *dominators->order);
-    dominators->dominated = map_numbers(graph, sizeof *dominators->dominated);
-    if (dominators->dominator == NULL || dominators->retained == NULL || dominators->order == NULL ||
-        dominators->dominated == NULL)
-        return false;
-    memset(dominators->dominator, 0xff, node_count * sizeof *dominators->dominator);
-    memset(dominators->retained, 0, node_count * sizeof *dominators->retained);
-    return true;
-}
-
-/* How many nodes each dominates, itself included, and their bytes. */
-static void add_up(const struct dominator_scan *scan, uint64_t *retained) {
+/* How many nodes each dominates, itself included. */
+static void count_dominated(struct dominator_scan *scan) {
     for (uint32_t number = 1; number <= scan->count; number++)
         scan->search[number].size = 1;
-    for (uint32_t number = scan->count; number > 0; number--) {
-        uint32_t node = scan->found[number].node, dominator = scan->found[number].dominator;
-
-        retained[node] += scan->graph->bytes[node];
-        if (number == 1)
-            break;
-        retained[scan->found[dominator].node] += retained[node];
-        scan->search[dominator].size += scan->search[number].size;
-    }
+    for (uint32_t number = scan->count; number > 1; number--)
+        scan->search[scan->found[number].dominator].size += scan->search[number].size;
 }
 
 /* Preorder: each node is followed by its descendants. */
-static void lay_out(const struct dominator_scan *scan, struct memscope_dominators *dominators) {
+static bool lay_out(const struct dominator_scan *scan, struct memscope_dominators *dominators) {
+    dominators->tree = map_numbers(scan->graph, sizeof *dominators->tree);
+    dominators->dominator = map_numbers(scan->graph, sizeof *dominators->dominator);
+    if (dominators->tree == NULL || dominators->dominator == NULL)
+        return false;
+    dominators->node_count = scan->count;
+    memset(dominators->dominator, 0xff, scan->graph->node_count * sizeof *dominators->dominator);
     scan->search[0].free_position = 0;
     for (uint32_t number = 1; number <= scan->count; number++) {
         uint32_t node = scan->found[number].node, above = number == 1 ? 0 : scan->found[number].dominator;
@@ -226,24 +206,37 @@ static void lay_out(const struct dominator_scan *scan, struct memscope_dominator
 
         scan->search[above].free_position += scan->search[number].size;
         scan->search[number].free_position = position + 1;
-        dominators->order[position] = node;
-        dominators->dominated[position] = scan->search[number].size;
+        dominators->tree[position] = (struct memscope_dominated){node, scan->search[number].size};
         dominators->dominator[node] = number == 1 ? node : scan->found[above].node;
     }
+    return true;
 }
 
-static bool find_all(struct dominator_scan *scan, struct memscope_dominators *dominators) {
+static bool find_tree(struct dominator_scan *scan, struct memscope_dominators *dominators) {
     if (!map_scan(scan))
         return false;
     search_depth_first(scan);
     if (!find_semidominators(scan))
         return false;
     find_dominators(scan);
-    if (!map_result(dominators, scan->graph))
+    count_dominated(scan);
+    return lay_out(scan, dominators);
+}
+
+static bool add_up(struct memscope_dominators *dominators, const struct memscope_heap_graph *graph) {
+    uint64_t *retained = map_numbers(graph, sizeof *retained);
+
+    dominators->retained = retained;
+    if (retained == NULL)
         return false;
-    dominators->node_count = scan->count;
-    add_up(scan, dominators->retained);
-    lay_out(scan, dominators);
+    memset(retained, 0, graph->node_count * sizeof *retained);
+    for (uint32_t position = dominators->node_count; position > 0; position--) {
+        uint32_t node = dominators->tree[position - 1].node;
+
+        retained[node] += graph->bytes[node];
+        if (position > 1)
+            retained[dominators->dominator[node]] += retained[node];
+    }
     return true;
 }
 
@@ -253,8 +246,9 @@ enum memscope_status memscope_dominators_find(struct memscope_dominators *domina
     bool found;
 
     memset(dominators, 0, sizeof *dominators);
-    found = find_all(&scan, dominators);
-    close_scan(&scan);
+    found = find_tree(&scan, dominators);
+    close_scan(&scan); /* before more memory is taken */
+    found = found && add_up(dominators, graph);
     if (!found)
         memscope_dominators_close(dominators);
     return found ? MEMSCOPE_OK : MEMSCOPE_NO_MEMORY;
@@ -263,7 +257,6 @@ enum memscope_status memscope_dominators_find(struct memscope_dominators *domina
 void memscope_dominators_close(struct memscope_dominators *dominators) {
     memscope_array_unmap(dominators->dominator);
     memscope_array_unmap(dominators->retained);
-    memscope_array_unmap(dominators->order);
-    memscope_array_unmap(dominators->dominated);
+    memscope_array_unmap(dominators->tree);
     memset(dominators, 0, sizeof *dominators);
 }

@@ -7,16 +7,16 @@
 
 #include "graph/heap_graph.h"
 
+/* A node, and how many nodes it dominates, including itself. */
+struct memscope_dominated {
+    uint32_t node, count;
+};
+
 struct memscope_dominators {
     uint32_t *dominator; /* each node's immediate dominator; the root's is the root; MEMSCOPE_NO_NODE: not reached */
     uint64_t *retained;  /* bytes of each node and of all that it dominates */
-
-    /*
-     * The tree of dominators in preorder, from the root on: the node at each position, and how many positions it
-     * dominates from there on, including its own.
-     */
-    uint32_t *order, *dominated;
-    uint32_t node_count; /* nodes that are reached */
+    struct memscope_dominated *tree; /* the tree of dominators in preorder: each is followed by those it dominates */
+    uint32_t node_count;             /* nodes that are reached */
 };
 
 /*

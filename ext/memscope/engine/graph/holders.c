@@ -46,7 +46,7 @@ static size_t take_largest_classes(const struct memscope_heap_graph *graph, cons
 static void add_retained(struct memscope_class_row *classes, uint32_t *ends, const struct memscope_heap_graph *graph,
                          const struct memscope_dominators *dominators) {
     for (uint32_t position = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position];
+        uint32_t node = dominators->tree[position].node;
         uint32_t class_name = graph->node_class[node];
 
         if (node >= graph->slot_count)
@@ -55,7 +55,7 @@ static void add_retained(struct memscope_class_row *classes, uint32_t *ends, con
         if (position < ends[class_name])
             continue;
         classes[class_name].retained += dominators->retained[node];
-        ends[class_name] = position + dominators->dominated[position];
+        ends[class_name] = position + dominators->tree[position].count;
     }
 }
 
@@ -122,10 +122,10 @@ uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
 /* ---- The largest */
 
 static struct memscope_holder describe(const struct memscope_dominators *dominators, uint32_t position) {
-    uint32_t node = dominators->order[position];
+    uint32_t node = dominators->tree[position].node;
 
     return (struct memscope_holder){
-        .node = node, .object_count = dominators->dominated[position], .retained = dominators->retained[node]};
+        .node = node, .object_count = dominators->tree[position].count, .retained = dominators->retained[node]};
 }
 
 enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *graph,
@@ -137,7 +137,7 @@ enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *
 
     *count = 0;
     for (uint32_t position = 0; status == MEMSCOPE_OK && position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position];
+        uint32_t node = dominators->tree[position].node;
 
         if (node < graph->slot_count && memscope_largest_may_take(&largest, dominators->retained[node]) &&
             memscope_previous_in_list(graph, dominators, node, 1.1) == MEMSCOPE_NO_NODE)

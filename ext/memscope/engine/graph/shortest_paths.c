@@ -18,7 +18,7 @@ static bool map_search(struct search *search, const struct memscope_search_last 
     size_t nodes = search->graph->node_count;
 
     search->parent = memscope_array_map_unwritten(nodes, sizeof *search->parent);
-    search->queue = memscope_array_map_unwritten(nodes, sizeof *search->queue);
+    search->queue = memscope_array_map_unwritten(nodes + 1, sizeof *search->queue); /* dominators reuse the memory */
     search->kept_back = memscope_array_map_sparse(nodes, sizeof *search->kept_back);
     if (search->parent == NULL || search->queue == NULL || search->kept_back == NULL)
         return false;

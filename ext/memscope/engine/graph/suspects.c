@@ -22,8 +22,8 @@ struct suspect_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
-    uint32_t *holder;            /* by position in the tree of dominators */
-    uint64_t *held;              /* by node, like the rest: bytes of all its parts */
+    /* By node: */
+    uint64_t *shared;            /* bytes of those of its parts that it does not dominate; few are written */
     uint64_t *accumulated;       /* own bytes and small parts */
     struct followers *followers; /* few are written */
 };
@@ -31,16 +31,14 @@ struct suspect_scan {
 static bool map_scan(struct suspect_scan *scan) {
     size_t nodes = scan->graph->node_count;
 
-    scan->held = memscope_array_map_unwritten(nodes, sizeof *scan->held);
+    scan->shared = memscope_array_map(nodes, sizeof *scan->shared);
     scan->accumulated = memscope_array_map_unwritten(nodes, sizeof *scan->accumulated);
-    scan->holder = memscope_array_map_unwritten(scan->dominators->node_count, sizeof *scan->holder);
     scan->followers = memscope_array_map(nodes, sizeof *scan->followers);
-    return scan->holder != NULL && scan->held != NULL && scan->accumulated != NULL && scan->followers != NULL;
+    return scan->shared != NULL && scan->accumulated != NULL && scan->followers != NULL;
 }
 
 static void close_scan(struct suspect_scan *scan) {
-    memscope_array_unmap(scan->holder);
-    memscope_array_unmap(scan->held);
+    memscope_array_unmap(scan->shared);
     memscope_array_unmap(scan->accumulated);
     memscope_array_unmap(scan->followers);
 }
@@ -56,14 +54,20 @@ static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t n
     return strcmp(category, "end_proc") == 0 || strcmp(category, "finalizers") == 0;
 }
 
+/* Whether the nodes that a node dominates are its parts: those of a root, a class or a module are not. */
+static bool holds_dominated(const struct memscope_heap_graph *graph, uint32_t node) {
+    return node < graph->slot_count && !memscope_graph_is_module(graph, node);
+}
+
 /* The object that a node is a part of: its dominator; or, if that is a root, a class or a module, the previous node on
  * the shortest path to it, also if that is a list of roots. MEMSCOPE_NO_NODE if there is none. */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];
 
-    if (holder >= graph->slot_count || memscope_graph_is_module(graph, holder))
-        holder = scan->paths->parent[node];
+    if (holds_dominated(graph, holder))
+        return holder;
+    holder = scan->paths->parent[node];
     if (holder >= graph->slot_count)
         return node < graph->slot_count && is_list_of_roots(graph, holder) ? holder : MEMSCOPE_NO_NODE;
     if (memscope_graph_is_module(graph, holder) && memscope_graph_is_module(graph, node))
@@ -71,24 +75,29 @@ static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     return holder;
 }
 
+/* Bytes of all parts of an object. */
+static uint64_t held_by(const struct suspect_scan *scan, uint32_t holder) {
+    uint64_t dominated = scan->dominators->retained[holder] - scan->graph->bytes[holder];
+
+    return scan->shared[holder] + (holds_dominated(scan->graph, holder) ? dominated : 0);
+}
+
 static void add_up_parts(struct suspect_scan *scan) {
     const struct memscope_dominators *dominators = scan->dominators;
 
-    for (uint32_t node = 0; node < scan->graph->node_count; node++) {
-        scan->held[node] = 0;
-        scan->accumulated[node] = memscope_reaches(scan->paths, node) ? scan->graph->bytes[node] : 0;
+    for (uint32_t node = 0, holder; node < scan->graph->node_count; node++) {
+        scan->accumulated[node] = 0;
+        if (!memscope_reaches(scan->paths, node))
+            continue;
+        scan->accumulated[node] = scan->graph->bytes[node];
+        if (!holds_dominated(scan->graph, dominators->dominator[node]) &&
+            (holder = holder_of(scan, node)) != MEMSCOPE_NO_NODE)
+            scan->shared[holder] += dominators->retained[node];
     }
     for (uint32_t position = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position], holder = holder_of(scan, node);
+        uint32_t node = dominators->tree[position].node, holder = holder_of(scan, node);
 
-        scan->holder[position] = holder;
-        if (holder != MEMSCOPE_NO_NODE)
-            scan->held[holder] += dominators->retained[node];
-    }
-    for (uint32_t position = 0; position < dominators->node_count; position++) {
-        uint32_t node = dominators->order[position], holder = scan->holder[position];
-
-        if (holder != MEMSCOPE_NO_NODE && dominators->retained[node] <= scan->held[holder] / SMALL_PARTS)
+        if (holder != MEMSCOPE_NO_NODE && dominators->retained[node] <= held_by(scan, holder) / SMALL_PARTS)
             scan->accumulated[holder] += dominators->retained[node];
     }
 }
@@ -96,7 +105,7 @@ static void add_up_parts(struct suspect_scan *scan) {
 /* Adds up what lists have accumulated, from the last node of each to its head. */
 static void add_up_lists(struct suspect_scan *scan) {
     for (uint32_t position = scan->dominators->node_count; position > 0; position--) {
-        uint32_t node = scan->dominators->order[position - 1], previous;
+        uint32_t node = scan->dominators->tree[position - 1].node, previous;
 
         if (node >= scan->graph->slot_count)
             continue;
