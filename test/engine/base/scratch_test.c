@@ -5,6 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 static size_t listed;
 
 static void count(uintptr_t start, uintptr_t end, void *context) {
@@ -86,8 +90,28 @@ static void test_what_is_resident_of_what_lasts(void) {
     EXPECT(memscope_lasting_resident_bytes(map, 0) == 0);
 }
 
+/* The sanitizer knows where a block ends, also after it was extended, and after the memory was taken again. */
+static void test_poison_behind_blocks(void) {
+#ifdef __SANITIZE_ADDRESS__
+    struct memscope_scratch scratch;
+    char *first, *second;
+
+    EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+    first = memscope_scratch_take(&scratch, 100);
+    EXPECT(memscope_scratch_extend(&scratch, 20) == first + 100);
+    second = memscope_scratch_take(&scratch, 50);
+    EXPECT(__asan_region_is_poisoned(first, 120) == NULL && __asan_region_is_poisoned(second, 50) == NULL);
+    EXPECT(__asan_address_is_poisoned(first + 120) && __asan_address_is_poisoned(second - 1));
+    scratch.used = 0;
+    first = memscope_scratch_take(&scratch, 400);
+    EXPECT(__asan_region_is_poisoned(first, 400) == NULL);
+    memscope_scratch_close(&scratch);
+#endif
+}
+
 int main(void) {
     test_takes_and_extends();
+    test_poison_behind_blocks();
     test_lists_what_is_open();
     test_fork();
     test_what_is_resident_of_what_lasts();

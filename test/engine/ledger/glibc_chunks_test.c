@@ -177,6 +177,30 @@ static void check_a_heap_that_changes_meanwhile(void) {
     alarm(0);
 }
 
+/* However large its steps are, the walk's copies stay within their room: what was taken next keeps its content. */
+static void check_copies_stay_within_their_room(void) {
+    enum { MEMORY = 512 << 10, NEXT = 4096 };
+    static char memory[MEMORY] __attribute__((aligned(4096))), expected[NEXT];
+    const struct memscope_range range = {(uintptr_t)memory, (uintptr_t)memory + MEMORY};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+    uintptr_t word;
+    char *next;
+
+    list.used = 0;
+    memset(memory, 'x', sizeof memory);
+    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
+    next = memscope_scratch_take(&list, NEXT);
+    memcpy(next, expected, NEXT);
+    for (int round = 0; round < 100; round++)
+        for (size_t at = next_random(256) * 16; at + sizeof word <= MEMORY; at += 16 * (1 + next_random(255)))
+            EXPECT(memscope_chunk_walk_word(&walk, (uintptr_t)memory + at, &word));
+    EXPECT(memcmp(next, expected, NEXT) == 0);
+    memscope_own_memory_close(&own);
+}
+
 static void in_threads(void *(*work)(void *)) {
     pthread_t threads[3];
 
@@ -191,6 +215,7 @@ int main(void) {
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
     check_a_heap_that_changes_meanwhile();
+    check_copies_stay_within_their_room();
     check_against_mallinfo2();
     fragment_finely(NULL);
     in_threads(fragment_finely);

@@ -12,6 +12,19 @@
 #define COMMIT_STEP ((size_t)256 << 10)
 #define OPEN_LIMIT 256
 
+/* With AddressSanitizer, poisoned bytes lie before each block, so that it finds accesses past the end of another. */
+#ifndef __has_feature
+#define __has_feature(feature) 0 /* of clang */
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#include <sanitizer/asan_interface.h>
+#define GAP ((size_t)16)
+#else
+#define GAP ((size_t)0)
+#define ASAN_POISON_MEMORY_REGION(start, size)
+#define ASAN_UNPOISON_MEMORY_REGION(start, size)
+#endif
+
 /*
  * owner is the pid of the process that the scratch belongs to, so that entries inherited across fork are recognized as
  * stale; -pid marks an entry under construction. EVERYONE marks a mapping that outlives the call and is inherited by
@@ -64,6 +77,12 @@ void *memscope_lasting_map(size_t size) {
 #endif
     list_scratch((uintptr_t)base, (uintptr_t)base + size, EVERYONE);
     return base;
+}
+
+/* MADV_DONTNEED fails on locked pages (mlockall). */
+void memscope_lasting_empty(void *start, size_t size) {
+    if (madvise(start, size, MADV_DONTNEED) != 0)
+        memset(start, 0, size);
 }
 
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes) {
@@ -120,14 +139,16 @@ void *memscope_scratch_extend(struct memscope_scratch *scratch, size_t size) {
     if (size > scratch->reserved - scratch->used || !commit(scratch, scratch->used + size))
         return NULL;
     scratch->used += size;
+    ASAN_UNPOISON_MEMORY_REGION(added, size);
     return added;
 }
 
 void *memscope_scratch_take(struct memscope_scratch *scratch, size_t size) {
-    size_t padding = -scratch->used & 15;
+    size_t padding = (-scratch->used & 15) + GAP;
 
-    if (padding > scratch->reserved - scratch->used)
+    if (padding > scratch->reserved - scratch->used || !commit(scratch, scratch->used + padding))
         return NULL;
+    ASAN_POISON_MEMORY_REGION(scratch->base + scratch->used, padding);
     scratch->used += padding;
     return memscope_scratch_extend(scratch, size);
 }
@@ -137,6 +158,7 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size) {
 
     if (size > scratch->reserved - scratch->used || !commit(scratch, scratch->used + size))
         return;
+    ASAN_UNPOISON_MEMORY_REGION(scratch->base + scratch->used, size);
     for (size_t offset = scratch->used; offset < scratch->used + size; offset += page)
         *(volatile char *)(scratch->base + offset) = 0;
 }
@@ -151,6 +173,7 @@ void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited) {
 void memscope_scratch_close(struct memscope_scratch *scratch) {
     if (scratch->base == NULL)
         return;
+    ASAN_UNPOISON_MEMORY_REGION(scratch->base, scratch->committed);
     munmap(scratch->base, scratch->reserved);
     if (scratch->slot >= 0)
         atomic_store(&open_scratches[scratch->slot].owner, 0);

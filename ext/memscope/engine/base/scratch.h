@@ -46,6 +46,9 @@ void memscope_scratch_close(struct memscope_scratch *scratch);
  */
 void *memscope_lasting_map(size_t size);
 
+/* Fills such a mapping with zeros, and gives its memory back to the kernel. */
+void memscope_lasting_empty(void *start, size_t size);
+
 /*
  * Resident bytes of the whole pages that hold these bytes of such a mapping, by mincore (microseconds per megabyte); if
  * mincore fails, the bytes of all these pages.

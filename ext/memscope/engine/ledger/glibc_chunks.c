@@ -94,7 +94,7 @@ static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t addr
 
     if (address < walk->window_start || address >= walk->window_end + page)
         return page;
-    return 2 * last < WINDOW ? 2 * last + page : WINDOW;
+    return 2 * last + page < WINDOW ? 2 * last + page : WINDOW;
 }
 
 /* Copies resident memory from address on. Other pages are never read: reading them would map zero pages. */
