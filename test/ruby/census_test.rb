@@ -19,6 +19,7 @@ class CensusOfTheHeapTest < MemscopeTest
     class Rows < Array; end
     class Pairs < Hash; end
     Point = Struct.new(:x, :y)
+    Wide = Struct.new(*Array.new(100) { |index| :"field#{index}" })
     anonymous = Class.new(Heir)
     bare = Class.new(BasicObject)
     module_of_none = Module.new
@@ -28,7 +29,8 @@ class CensusOfTheHeapTest < MemscopeTest
             Array.new(7) { nested.new }, Array.new(20) { bare.new },
             Array.new(300) { |index| Text.new("t" * (index * 3)) },
             Array.new(300) { |index| Rows.new(index) }, Array.new(40) { |index| Pairs[(0...index).map { [_1, 1] }] },
-            Array.new(30) { |index| Point.new(index, 1) }, Class.new { 60.times { |n| define_method("m#{n}") {} } }]
+            Array.new(30) { |index| Point.new(index, 1) }, Array.new(20) { |index| Wide.new(index) },
+            Class.new { 60.times { |n| define_method("m#{n}") {} } }]
     NAMED = Array.new(200) { |index| Text.new("named").tap { |text| 20.times { text.instance_variable_set("@v#{_1}", 1) } } }
     RACK = [Array.new(5_000) { |index| "text #{index}" }, ENV.to_h, (1..9).map { |index| 10**(40 * index) }]
 
@@ -120,7 +122,7 @@ class CensusOfTheHeapTest < MemscopeTest
         all = memsize
         body = NATIVE.census(false, nil)
         classes = rows(body, :classes)
-        planted = [Text, Rows, Pairs, Point, Planted].map do |type|
+        planted = [Text, Rows, Pairs, Point, Wide, Integer, Planted].map do |type|
           heirs = type == Planted ? [Heir] : []
           [classes[type.name][:memsize_bytes], ObjectSpace.memsize_of_all(type) - heirs.sum { ObjectSpace.memsize_of_all(_1) }]
         end

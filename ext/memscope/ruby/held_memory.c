@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* In nanoseconds. A dsize function that reads a field or two takes a few tens. */
 #define SLOW_CALL 2000
@@ -39,18 +38,11 @@ static bool is_left_out(const struct memscope_held_walk *walk, const struct mems
            (type->spent_ns >= BUDGET_OF_A_TYPE || walk->spent_ns >= BUDGET_OF_A_WALK);
 }
 
-static uint64_t time_of(clockid_t clock) {
-    struct timespec time;
-
-    clock_gettime(clock, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 static uint64_t least_time_between_readings(clockid_t clock) {
     uint64_t least = UINT64_MAX;
 
     for (int pair = 0; pair < 4; pair++) {
-        uint64_t start = time_of(clock), between = time_of(clock) - start;
+        uint64_t start = memscope_clock_ns(clock), between = memscope_clock_ns(clock) - start;
 
         least = between < least ? between : least;
     }
@@ -64,9 +56,9 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;
     clockid_t clock = watched ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    uint64_t start = time_of(clock);
+    uint64_t start = memscope_clock_ns(clock);
     size_t size = rb_obj_memsize_of(object);
-    uint64_t spent_ns = time_of(clock) - start;
+    uint64_t spent_ns = memscope_clock_ns(clock) - start;
 
     if (watched)
         type->watched_calls--;
@@ -135,8 +127,8 @@ static size_t ask(struct memscope_held_walk *walk, VALUE object) {
     }
 }
 
-size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
-    size_t size = MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) ? 0 : ask(walk, object);
+size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
+    size_t size = ask(walk, object);
 
     return size > slot_bytes ? size - slot_bytes : 0;
 }

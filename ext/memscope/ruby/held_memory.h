@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ruby/ruby_private.h"
+
 #define MEMSCOPE_LEFT_OUT_NAMES 8
 #define MEMSCOPE_ASKED_TYPES 256 /* a power of two; an application has about a hundred types */
 
@@ -59,8 +61,14 @@ struct memscope_held_walk {
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
 
+/* For an object whose flags do not tell that it holds nothing beyond its slot. */
+size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
+
 /* What the visit adds for this object: bytes beyond its slot, 0 if it is left out. */
-size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
+static inline size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
+    return MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) ? 0 : memscope_held_bytes_asked(walk, object, slot_bytes);
+}
+
 void memscope_heap_held_close(struct memscope_held_walk *walk);
 
 #endif
