@@ -13,13 +13,13 @@ class GarbageTest < MemscopeTest
   def self.waits? = false
 
   MEBIBYTE = 1_048_576
-  # Each makes 30 to 60 MiB and lets go of it.
+  # Each makes 30 to 60 MiB and lets go of it. The arrays are too large for Ruby 3.2's transient heap.
   GARBAGE = {
     "strings" => "200_000.times.map { |number| number.to_s * 30 }",
     "large strings" => "60.times.map { |number| number.chr * 1_048_576 }",
-    "arrays" => "20_000.times.map { |number| Array.new(200, number) }",
+    "arrays" => "10_000.times.map { |number| Array.new(400, number) }",
     "psych" => "600.times.map { |number| Psych::Parser.new.tap { |parser| parser.parse('a: 1') } }",
-    "what survived a major gc" => "200_000.times.map { |n| n.to_s * 30 }.tap { GC.start; 20_000.times { [] } }"
+    "what survived a major gc" => "200_000.times.map { |n| n.to_s * 30 }.tap { GC.start }"
   }.freeze
 
   # Bytes that a major GC frees: live slots, and malloc memory in use.
@@ -30,11 +30,11 @@ class GarbageTest < MemscopeTest
     READ = ->(**options) { Memscope.ledger(deep: true, **options) }
     def make = (%<garbage>s) && nil
     GC.start
-    fresh = READ.call
+    GC.disable # except where GC.start is called
     Thread.new { make }.join
     before = READ.call
     after = READ.call(gc: true)
-    puts JSON.generate(fresh: fresh.garbage_max_bytes, bound: before.garbage_max_bytes, after: after.garbage_max_bytes,
+    puts JSON.generate(bound: before.garbage_max_bytes, after: after.garbage_max_bytes,
                        freed: IN_USE.call(before) - IN_USE.call(after), collected: after.collected.to_h,
                        text: before.to_s)
   RUBY
@@ -44,9 +44,9 @@ class GarbageTest < MemscopeTest
       skip_under_sanitizer
       read = child_json(format(MEASURE, garbage: script), requires: %w[json psych memscope], preload: preload)
 
-      assert_operator read["freed"], :>=, 20 * MEBIBYTE, read
+      assert_operator read["freed"], :>=, 16 * MEBIBYTE, read
       assert_operator read["bound"], :>=, read["freed"], read
-      assert_operator [read["fresh"], read["after"]].max, :<, 2 * MEBIBYTE, read
+      assert_operator read["after"], :<, 2 * MEBIBYTE, read
       assert_operator read.dig("collected", "pause_us"), :positive?
       assert_match(/Up to [\d.]+ MiB of live slots and of malloc memory in use may be garbage/,
                    read["text"].gsub(/\s+/, " "))

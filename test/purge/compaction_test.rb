@@ -8,11 +8,8 @@ class CompactionTest < MemscopeTest
 
   def test_the_passes
     skip_without_compaction
-    outcome = Compaction.run
 
-    assert_equal outcome.pages_after, GC.stat(:heap_allocated_pages)
-    assert_includes [%w[compact gc], %w[warmup]], outcome.passes.uniq
-    assert_operator outcome.wall_ms, :>, 0
+    assert_includes [%w[compact gc], %w[warmup]], Compaction.run.uniq
     assert_nil Compaction.missing
   end
 

@@ -144,7 +144,7 @@ static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page
  * the blocks of objects that were made after the page, and would otherwise keep one of malloc's pages.
  */
 static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
-    bool goes = fate.surely && RUBY_API_VERSION_CODE < 30400; /* later Rubies keep some, and it is not known which */
+    bool goes = fate.surely && RUBY_API_VERSION_CODE < 30200; /* later Rubies keep some, and it is not known which */
 
     memscope_malloc_blocks_add(pass->blocks, *(const uintptr_t *)page->start, goes);
     pass->descriptions += goes;
@@ -165,13 +165,13 @@ static void scale(uint64_t *bytes, uint64_t pages, uint64_t limit) {
 }
 
 /* It is not known which pages a limit leaves; assumes that each is as resident as the average page. */
-static void limit_pages(struct memscope_emptied_pages *heap, uint64_t limit) {
-    scale(&heap->returned.least, heap->least, limit);
-    scale(&heap->returned.private_least, heap->least, limit);
-    scale(&heap->returned.most, heap->most, limit);
-    scale(&heap->returned.private_most, heap->most, limit);
-    heap->least = heap->least < limit ? heap->least : limit;
-    heap->most = heap->most < limit ? heap->most : limit;
+static void limit_pages(struct memscope_emptied_pages *heap, struct memscope_sweep_limit limit) {
+    scale(&heap->returned.least, heap->least, limit.least);
+    scale(&heap->returned.private_least, heap->least, limit.least);
+    scale(&heap->returned.most, heap->most, limit.most);
+    scale(&heap->returned.private_most, heap->most, limit.most);
+    heap->least = heap->least < limit.least ? heap->least : limit.least;
+    heap->most = heap->most < limit.most ? heap->most : limit.most;
 }
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */

@@ -75,15 +75,17 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 
 /*
  * As gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
- * return more; their limit is not known.
+ * return more in some processes and fewer in others; their limit is not known.
  */
-uint64_t memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
+struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
     uint64_t slots = sweep->slots + allocatable_slots, free_slots = sweep->free_slots + allocatable_slots;
     uint64_t kept = (uint64_t)((double)slots * rule.free_slots_max_ratio);
-    uint64_t floor = rule.free_slots_floor * (RUBY_API_VERSION_CODE >= 30400 ? sweep->heaps : 1);
+    uint64_t floor = rule.free_slots_floor * (RUBY_API_VERSION_CODE >= 30400 ? sweep->heaps : 1), limit = 0;
 
     if (RUBY_API_VERSION_CODE >= 30200 && RUBY_API_VERSION_CODE < 30400)
-        return UINT64_MAX;
+        return (struct memscope_sweep_limit){0, UINT64_MAX};
     kept = kept > floor ? kept : floor;
-    return sweep->smallest_slots > 0 && free_slots > kept ? (free_slots - kept) / sweep->smallest_slots : 0;
+    if (sweep->smallest_slots > 0 && free_slots > kept)
+        limit = (free_slots - kept) / sweep->smallest_slots;
+    return (struct memscope_sweep_limit){limit, limit};
 }

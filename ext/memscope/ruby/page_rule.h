@@ -42,7 +42,14 @@ struct memscope_page_fate {
 struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint32_t slot_bytes, uint32_t slots,
                                               uint32_t free_slots);
 
-/* How many pages are returned at most once all are swept; allocatable_slots are those of pages yet to be added. */
-uint64_t memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots);
+/*
+ * How many pages are returned once all are swept: no more than `most`, and `least` of them if there are so many.
+ * allocatable_slots are those of pages yet to be added.
+ */
+struct memscope_sweep_limit {
+    uint64_t least, most;
+};
+
+struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots);
 
 #endif

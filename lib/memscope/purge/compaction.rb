@@ -21,12 +21,6 @@ module Memscope
     # A pass is a full GC and holds the GVL: 0.1 to 0.8 s for a heap of 512 MB. Usually there are 5 to 12 passes on Ruby
     # 3.1, 2 on 3.3, and 5 to 11 on 3.4. Other threads run between two passes.
     module Compaction
-      # The passes that ran ("warmup", "compact", "gc"), in order; the heap pages allocated before and after them; and
-      # the duration of all passes in ms. The GVL was held throughout, except while other threads ran between the
-      # passes.
-      Outcome = Struct.new(:passes, :pages_before, :pages_after, :wall_ms)
-      private_constant :Outcome
-
       # The maximum number of passes.
       PASSES = 30
 
@@ -42,17 +36,17 @@ module Memscope
         # Runs the passes. Do not call it in a trap handler unless the program is idle: the program stops for as long as
         # the passes take.
         #
-        # @return [Struct] passes, pages_before, pages_after and wall_ms
+        # @return [Array<String>] the passes that ran, in order: "warmup", "compact", "gc"
         # @raise [NotImplementedError] if this process cannot compact its heap, with the reason
         def run
           reason = missing
           raise NotImplementedError, reason if reason
 
-          started = Clock.now(:float_millisecond)
           before = allocated_pages
-          passes = Process.respond_to?(:warmup) ? repeat("warmup", before) { Process.warmup } : compact(before)
-          wall = Clock.now(:float_millisecond) - started
-          Outcome.new(passes.freeze, before, allocated_pages, wall.round(1)).freeze
+          return repeat("warmup", before) { Process.warmup } if Process.respond_to?(:warmup)
+
+          GC.compact
+          ["compact", *repeat("gc", before) { GC.start }]
         end
 
         private
@@ -60,11 +54,6 @@ module Memscope
         def other_ractors_in_the_way? = !Process.respond_to?(:warmup) && Ractor.count > 1
 
         def allocated_pages = GC.stat(:heap_allocated_pages)
-
-        def compact(before)
-          GC.compact
-          ["compact", *repeat("gc", before) { GC.start }]
-        end
 
         def repeat(name, before)
           last = before

@@ -189,9 +189,7 @@ module Memscope
 
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
 
-      def refuse(argument, given, allowed)
-        raise ArgumentError, "#{CALL}: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
-      end
+      def refuse(argument, given, allowed) = Field.refuse("#{CALL}: #{argument}", given, allowed)
     end
     private_constant :Run
   end

@@ -5,11 +5,7 @@ require_relative "../ruby_heap"
 
 module Memscope
   class RubyHeap < Reading
-    # What is known about garbage without a heap graph: an upper bound.
-    #
-    # The program may have let go of any object since the last major GC, and with it of whatever the object holds
-    # through malloc. The bound is lower only if no GC has run since that major GC: then only what was allocated since,
-    # as far as Ruby counts it, can be garbage.
+    # Collecting garbage before a reading, and an upper bound of the garbage that there is afterwards.
     #
     # @api private
     module Garbage
@@ -21,10 +17,10 @@ module Memscope
       private_constant :COUNTED
 
       class << self
-        # Makes no objects.
+        # To be called right after collect, before the program has let go of what survived. Makes no objects.
         #
-        # @return [Integer, nil] the most bytes that a major GC would free, if the last GC was a major one; otherwise
-        #   nil: everything that objects hold may be garbage
+        # @return [Integer, nil] an upper bound of what was allocated since, as far as Ruby counts it; nil if another GC
+        #   has run meanwhile
         def unjudged_bytes
           return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
 
