@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require "tmpdir"
 
-# A heap graph or a census in a process that makes it hard: an answer or a clear reason, and nothing is left behind.
+# A reading by a forked child, or of all objects, in a process that makes it hard: an answer or a clear reason, and
+# nothing is left behind.
 #
 # `rake battery:heap` takes a thousand graphs in a row, and has each allocation run a full collection, not a minor one.
 class HeapHostileTest < MemscopeTest
@@ -18,6 +20,7 @@ class HeapHostileTest < MemscopeTest
   PROLOGUE = <<~RUBY
     require "json"
     require "objspace"
+    require "tmpdir"
 
     class Order; def initialize(number) = @text = "order \#{number}"; end
     module Bus; ORDERS = Array.new(2_000) { |number| Order.new(number) }; end
@@ -26,7 +29,7 @@ class HeapHostileTest < MemscopeTest
     def graph(**options) = Memscope.heap_graph(paths_to: Order, top: 1, **options)
 
     # Of any kind.
-    def children = Dir["/proc/self/task/*/children"].sum { |path| File.read(path).split.size }
+    def children = Dir["/proc/self/task/*/children"].sum { |path| (File.read(path) rescue "").split.size } # it has ended
     def files = Dir.children("/proc/self/fd").size
     def answer(**found) = puts(JSON.generate({ children: children }.merge(found)))
 
@@ -38,6 +41,33 @@ class HeapHostileTest < MemscopeTest
     end
 
     def orders(census) = census.total_count ? census.classes.find { |row| row.name == "Order" }.count : census.reasons
+
+    # The orders in a dump, or why there is none.
+    def dumped
+      Dir.mktmpdir do |directory|
+        Memscope.dump("\#{directory}/heap", format: :objspace)
+        Memscope::HeapGraph.read("\#{directory}/heap", paths_to: "Order").target_count
+      rescue Memscope::Dump::Failed => error
+        Dir.empty?(directory) ? error.message : "a file is left: \#{error.message}"
+      end
+    end
+
+    # The heap that `large` makes takes longer to walk than the process to fork: whatever may be read by a child is.
+    # Each finds a number, or a reason.
+    READINGS = {
+      graph: -> { graph.then { |one| one.target_count || one.reasons.fetch(:reachable_count) } },
+      census: lambda do
+        census = Memscope::Census.bounded(budget_us: 0)
+        census.walked_in == :child ? orders(census) : census.reasons.fetch(:total_count)
+      end,
+      ruby_heap: lambda do
+        heap = Memscope::RubyHeap.bounded(objects: true, budget_us: 0)
+        heap.walked_in == :child ? heap.live_slots : heap.reasons.fetch(:held_by_objects_bytes)
+      end,
+      survey: -> { Memscope.ledger(garbage: true).then { |one| one.garbage_bytes || one.reasons.fetch(:garbage) } },
+      dump: -> { dumped }
+    }
+    def large = $large = Array.new(400_000) { |number| number.odd? ? "text \#{number}" : [number] }
 
     # In a thread, which waits for an object that takes so long to tell its size.
     def held_for(seconds)
@@ -60,38 +90,49 @@ class HeapHostileTest < MemscopeTest
     assert_match reason, graph["reachable_count"]
   end
 
+  # @yieldparam path [String] of a dump to write
+  def with_dump = Dir.mktmpdir { |directory| yield "#{directory}/heap" }
+
+  def orders_in(dump) = Memscope::HeapGraph.read(dump, paths_to: "Order").target_count
+
   # ---- while Ruby is busy with its heap ----
 
   def test_under_gc_stress
-    answer = ask(<<~RUBY, timeout: 300)
-      GC.stress = #{LONG ? true : 3} # 3: no major collection, and lazy sweeping
-      asked = [graph, graph(in: :process), Memscope.census]
-      GC.stress = false
-      answer(graphs: asked.first(2).map { |one| found(one) }, orders: orders(asked.last))
-    RUBY
+    with_dump do |dump|
+      answer = ask(<<~RUBY, timeout: 300)
+        GC.stress = #{LONG ? true : 3} # 3: no major collection, and lazy sweeping
+        asked = [graph, graph(in: :process), Memscope.census]
+        Memscope.dump(#{dump.dump}, format: :objspace)
+        GC.stress = false
+        answer(graphs: asked.first(2).map { |one| found(one) }, orders: orders(asked.last))
+      RUBY
 
-    assert_equal [FOUND] * 2, answer["graphs"]
-    assert_equal 2_000, answer["orders"]
-    assert_nothing_left answer
+      assert_equal [FOUND] * 2, answer["graphs"]
+      assert_equal [2_000] * 2, [answer["orders"], orders_in(dump)]
+      assert_nothing_left answer
+    end
   end
 
   both_allocators "beside threads that allocate, and compaction" do |preload|
-    answer = ask(<<~RUBY, preload: preload)
-      GC.auto_compact = true if #{Memscope::Purge.missing[:compact].nil?}
-      stop = false
-      busy = Array.new(3) { Thread.new { kept = []; kept = (kept << ["text \#{kept.size}"] * 3).last(500) until stop } }
-      asked = Array.new(#{ROUNDS}) { |round| [graph(in: round.odd? ? :process : :fork), Memscope.census] }
-      GC.compact if GC.respond_to?(:auto_compact) && GC.auto_compact
-      stop = true
-      busy.each(&:join)
-      answer(graphs: asked.map { |one, _| found(one) }.uniq, orders: asked.map { |_, one| orders(one) }.uniq,
-             alive: Bus::ORDERS.map(&:class).uniq.size)
-    RUBY
+    with_dump do |dump|
+      answer = ask(<<~RUBY, preload: preload)
+        GC.auto_compact = true if #{Memscope::Purge.missing[:compact].nil?}
+        stop = false
+        busy = Array.new(3) { Thread.new { kept = []; kept = (kept << ["text \#{kept.size}"] * 3).last(500) until stop } }
+        asked = Array.new(#{ROUNDS}) { |round| [graph(in: round.odd? ? :process : :fork), Memscope.census] }
+        Memscope.dump(#{dump.dump}, format: :objspace)
+        GC.compact if GC.respond_to?(:auto_compact) && GC.auto_compact
+        stop = true
+        busy.each(&:join)
+        answer(graphs: asked.map { |one, _| found(one) }.uniq, orders: asked.map { |_, one| orders(one) }.uniq,
+               alive: Bus::ORDERS.map(&:class).uniq.size)
+      RUBY
 
-    assert_equal [FOUND], answer["graphs"]
-    assert_equal [2_000], answer["orders"]
-    assert_equal 1, answer["alive"]
-    assert_nothing_left answer
+      assert_equal [FOUND], answer["graphs"]
+      assert_equal [2_000], [*answer["orders"], orders_in(dump)].uniq
+      assert_equal 1, answer["alive"]
+      assert_nothing_left answer
+    end
   end
 
   def test_beside_a_ractor
@@ -137,6 +178,37 @@ class HeapHostileTest < MemscopeTest
     assert_nothing_left answer
   end
 
+  # A child that answers before it is killed is followed by another one.
+  def test_each_child_is_killed
+    answer = ask(<<~RUBY)
+      large
+      before = files
+      $slow = Host.sized(1, 8_000_000_000) # all but the survey ask for its size
+      done = false
+      killing = Thread.new do
+        until done
+          pid = File.read("/proc/self/task/\#{$$}/children").to_i
+          begin
+            Process.kill(:KILL, pid) if pid > 0
+          rescue Errno::ESRCH
+            nil # reaped meanwhile
+          end
+        end
+      end
+      killed = READINGS.transform_values { |read| loop { (said = read.call).is_a?(String) and break said } }
+      done = true
+      killing.join
+      $slow = nil
+      GC.start
+      answer(killed: killed, files: files - before, then: READINGS.transform_values { |read| read.call.class.name })
+    RUBY
+
+    answer["killed"].each { |name, said| assert_match(/the child ended before it answered/, said, name) }
+    assert_equal ["Integer"], answer["then"].values.uniq
+    assert_equal 0, answer["files"]
+    assert_nothing_left answer
+  end
+
   # ---- a system that refuses ----
 
   # The limit of processes does not apply to root.
@@ -157,13 +229,64 @@ class HeapHostileTest < MemscopeTest
     assert_equal 0, answer["files"]
   end
 
-  { EPERM: "refused by the kernel", ENOMEM: "no scratch memory" }.each do |error, reason|
+  { EPERM: "refused by the kernel", ENOMEM: "no scratch memory",
+    EAGAIN: "a limit on the number of processes is reached" }.each do |error, reason|
     define_method("test_a_fork_that_fails_with_#{error}") do
-      answer = ask("Host.deny_fork!(Errno::#{error}::Errno); answer(forked: found(graph), gc: GC.disable)")
+      answer = ask(<<~RUBY)
+        large
+        Host.deny_fork!(Errno::#{error}::Errno)
+        before = files
+        answer(said: READINGS.transform_values(&:call), files: files - before, gc: GC.disable)
+      RUBY
 
-      refute_answered answer["forked"], /no child could be forked: .*#{reason}/
+      answer["said"].each { |name, said| assert_match(/no child could be forked: .*#{reason}/, said.to_s, name) }
+      assert_equal 0, answer["files"]
       refute answer["gc"], "GC is enabled again"
     end
+  end
+
+  # Nothing is forked: that would give another reason.
+  def test_a_container_without_room_for_a_child
+    root = "/sys/fs/cgroup/memory"
+    skip "no v1 memory hierarchy for root" unless Process.uid.zero? && File.exist?("#{root}/memory.limit_in_bytes")
+
+    answer = ask(<<~RUBY)
+      $more = Array.new(1_000_000) { |number| "text \#{number}" }
+      Host.deny_fork!(Errno::EPERM::Errno)
+      own = File.read("/proc/self/cgroup")[/:memory:(.*)/, 1]
+      group = "#{root}/memscope_room_\#{$$}"
+      begin
+        Dir.mkdir(group)
+        File.write("\#{group}/memory.limit_in_bytes", (8 << 20).to_s)
+        File.write("\#{group}/cgroup.procs", $$.to_s)
+        answer(said: READINGS.transform_values(&:call), slots: GC.stat(:heap_available_slots))
+      ensure
+        File.write("#{root}\#{own}/cgroup.procs", $$.to_s)
+        Dir.rmdir(group)
+      end
+    RUBY
+    rooms = answer["said"].transform_values { |said| said[/may need (\d+) MiB, but only [0-8] MiB are free/, 1].to_i }
+
+    assert_operator rooms.values.min, :>, 8, answer["said"]
+    assert_operator rooms["dump"], :>, (answer["slots"] * 90) >> 20
+    assert_nothing_left answer
+  end
+
+  # Containers have 64 MiB of it by default; neither the memory that a child shares with its parent nor a dump is there.
+  def test_a_full_dev_shm
+    skip "only root can mount" unless Process.uid.zero? && system("unshare", "--mount", "true", err: File::NULL)
+
+    script = "#{PROLOGUE}\nlarge; File.write('/dev/shm/full', 'x' * 4096)\n" \
+             "full = begin; File.write('/dev/shm/more', 'x'); rescue Errno::ENOSPC; true; end\n" \
+             "answer(full: full, found: READINGS.transform_values(&:call))"
+    mounting = 'mount -t tmpfs -o size=4k tmpfs /dev/shm && exec "$0" "$@"'
+    answer = ChildProcess.run_command("unshare", "--mount", "sh", "-c", mounting, *ChildProcess.ruby, "-rmemscope",
+                                      "-rmemscope_test", "-e", script).json
+
+    assert answer["full"]
+    assert_equal [2_000] * 3, answer["found"].values_at("graph", "census", "dump")
+    assert_equal [Integer] * 5, answer["found"].values.map(&:class)
+    assert_nothing_left answer
   end
 
   # With more and more address space: reasons first, then answers, and nothing that is raised.
@@ -202,17 +325,21 @@ class HeapHostileTest < MemscopeTest
       register&.call(before_fork, nil, nil, nil)
       Process.singleton_class.prepend(Module.new { define_method(:_fork) { around << :ruby; super() } })
       trapped = 0
-      trap(:CHLD) { trapped += 1 }
       waited = Queue.new
-      waiting = Thread.new { loop { waited << (Process.wait(-1) rescue nil); sleep 0.001 } }
-      graphs = Array.new(10) { found(graph) }.uniq
-      waiting.kill.join
-      answer(graphs: graphs, around: around.uniq, trapped: trapped, status: $?.inspect,
+      reap = ->(flags) { waited << (Process.waitpid2(-1, flags) rescue nil) }
+      system("exit 3")
+      trap(:CHLD) { trapped += 1; reap.call(Process::WNOHANG) }
+      waiting = [0, Process::WNOHANG].map { |flags| Thread.new { loop { reap.call(flags); sleep 0.001 } } }
+      large
+      around.clear
+      read = [*Array.new(10) { found(graph) }.uniq, *READINGS.transform_values(&:call).values.map(&:class)]
+      waiting.each { |thread| thread.kill.join }
+      answer(read: read, around: around.uniq, trapped: trapped, status: $?.exitstatus,
              waited: Array.new(waited.size) { waited.pop }.compact)
     RUBY
 
-    assert_equal [FOUND], answer["graphs"]
-    assert_equal [[], 0, "nil", []], answer.values_at("around", "trapped", "status", "waited")
+    assert_equal [FOUND, *["Integer"] * 5], answer["read"]
+    assert_equal [[], 0, 3, []], answer.values_at("around", "trapped", "status", "waited")
     assert_nothing_left answer
   end
 

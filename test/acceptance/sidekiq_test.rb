@@ -1,10 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/services"
 require "tmpdir"
 
 # The setup that docs/sidekiq.md gives, in a real Sidekiq with a real Redis.
 class SidekiqTest < MemscopeTest
+  include Services
+
   parallelize_me!
 
   SETUP = File.read(File.join(ChildProcess::ROOT, "docs/sidekiq.md"))[/^```ruby\n(.*?)^```/m, 1].freeze
@@ -56,42 +59,13 @@ class SidekiqTest < MemscopeTest
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     skip_under_sanitizer
-    skip "redis-server is not installed" unless ENV["CI"] || system("redis-server", "--version", out: File::NULL)
-  end
-
-  # Ends the process with SIGTERM, and returns its status.
-  def spawned(*command, environment, directory)
-    log = File.join(directory, "#{File.basename(command.first)}.log")
-    pid = Process.spawn(environment, *command, chdir: directory, in: File::NULL, out: log, err: log)
-    yield pid, log
-  ensure
-    Process.kill(:TERM, pid)
-    Process.wait(pid)
-    @ended = Process.last_status
-  end
-
-  def await(path, log)
-    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
-    until File.exist?(path)
-      flunk "no #{path}: #{File.read(log)}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
-      sleep 0.02
-    end
-    path
+    skip_without_redis
   end
 
   def environment(directory)
     settings = { "MEMSCOPE_WORKER_INTERVAL" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => directory,
                  "REDIS_URL" => "unix://#{directory}/redis.sock" }
     ChildProcess.environment(nil, settings)
-  end
-
-  def with_redis(directory)
-    socket = File.join(directory, "redis.sock")
-    redis = ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"]
-    spawned(*redis, {}, directory) do |_pid, log|
-      await(socket, log)
-      yield
-    end
   end
 
   def with_sidekiq(directory, application = APPLICATION, &block)
