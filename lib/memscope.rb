@@ -3,7 +3,10 @@
 require_relative "memscope/facade"
 
 if defined?(Rails::Railtie)
-  require_relative "memscope/railtie" # which listens once the application is configured
-elsif ENV.key?("MEMSCOPE_LISTEN")
-  Memscope::Listener.boot
+  require_relative "memscope/railtie" # which listens and profiles once the application is configured
+else
+  Memscope::Listener.boot if ENV.key?("MEMSCOPE_LISTEN")
+  if ENV.key?("MEMSCOPE_OBJECTS_PROFILE")
+    Memscope::ObjectProfile.boot { Memscope::Configuration.so_far.objects_profile }
+  end
 end

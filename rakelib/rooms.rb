@@ -26,7 +26,7 @@ class Rooms
   floor = %w[kit quantity]
   values = [*floor, "values"]
   judging = [*values, "purge", "lint"]
-  sampling = [*values, "profile", "malloc_profile"]
+  sampling = [*values, "profile", "malloc_profile", "object_profile"]
   cluster = [*judging, *sampling, "configuration", "remote"].uniq
   everything = [*cluster, "report", "doctor", "workers", "metrics", "facade"]
 
@@ -44,6 +44,7 @@ class Rooms
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
+    "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
     # May name the facade: clients are other processes, which call Memscope through this room.

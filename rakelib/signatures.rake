@@ -63,10 +63,18 @@ module Signatures
 
     def one(text)
       name = text.scan(/[\w:]+/)
-      if text.skip(/</) then "#{name}[#{union(text)}]".tap { text.skip(/>/) }
+      if text.skip(/\(/) then tuple(text)
+      elsif text.skip(/</) then "#{name}[#{union(text)}]".tap { text.skip(/>/) }
       elsif text.skip(/\{/) then pair(name, text)
       else NAMES.fetch(name, name)
       end
+    end
+
+    def tuple(text)
+      types = [one(text)]
+      types << one(text) while text.skip(/, /)
+      text.skip(/\)/)
+      "[#{types.join(', ')}]"
     end
 
     def pair(name, text)

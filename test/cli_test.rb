@@ -245,12 +245,23 @@ class CLITest < MemscopeTest
     %w[profile --format=nope] =>
       '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, firefox, html',
     %w[profile --backend gperf] => '--backend: given "gperf", allowed: auto, jemalloc, imports',
-    %w[profile --by=gem] => '--by: given "gem", allowed: line, method, native, library, stack, generation, tag, thread',
+    %w[profile --by=gem] => '--by: given "gem", allowed: line, caller, method, native, library, stack, generation, ' \
+                            "tag, thread, class",
     %w[profile --rate=3] => "--rate: given 3, allowed: a power of two, from 512 to 1073741824",
     %w[profile --seconds x] => '--seconds: given "x", allowed: a number of seconds above 0, up to 86400',
     %w[report --pid abc] => '--pid: given "abc", allowed: a process ID, as `memscope ps` lists them',
     %w[report --output] => "--output: given no value, allowed: FILE",
-    %w[leaks --threshold=0 -- ruby] => "--threshold: given 0, allowed: a number of bytes above 0",
+    %w[leaks --threshold=0 -- ruby] => "--threshold: given 0, allowed: a number above 0",
+    %w[profile --objects --pid=1 --budget=2] => "--budget: given 2.0, allowed: a number above 0, at most 1",
+    %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",
+    %w[leaks --objects --ractors=some -- ruby] => '--ractors: given "some", allowed: never',
+    %w[leaks --objects --rate=4096 -- ruby] => "--rate is not for --objects",
+    %w[profile --objects --pid=1 --by=native] =>
+      "--by: given native, allowed for this profile: line, caller, method, class, library, stack, generation, " \
+      "tag, thread",
+    %w[profile --pid=1 --by=class] =>
+      "--by: given class, allowed for this profile: line, caller, method, native, library, stack, generation, " \
+      "tag, thread",
     %w[leaks --after=USR9 -- ruby] => '--after: given "USR9", allowed: a signal\'s name, such as USR2',
     %w[top --every=0] => "--every: given 0.0, allowed: a number of seconds from 0.1 to 3600"
   }.freeze

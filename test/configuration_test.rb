@@ -9,7 +9,7 @@ class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
                worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
-               metrics_objects: false,
+               metrics_objects: false, objects_profile: false,
                background_thread: false, logger: nil }.freeze
   CALLABLE = ->(_request) { true }
   WRITER = Struct.new(:info, :warn).new
@@ -25,6 +25,7 @@ class ConfigurationTest < MemscopeTest
     worker_interval_seconds: { 1 => 1, 3600 => 3600, 1.5 => 1.5, 2.0 => 2, Rational(5, 2) => 2.5 },
     metrics_ledger_interval_seconds: { nil => nil, 86_400 => 86_400 },
     metrics_arenas: { true => true, false => false }, metrics_objects: { true => true },
+    objects_profile: { true => true, false => false, no_ractors: :no_ractors },
     background_thread: { true => true, false => false },
     logger: { nil => nil, WRITER => WRITER }
   }.freeze
@@ -34,7 +35,7 @@ class ConfigurationTest < MemscopeTest
     authorize: [true, "call", Object.new], actions: [nil, 1, "true"],
     worker_interval_seconds: [nil, 0, 0.99, 3601, -1, Float::NAN, Float::INFINITY, "10", Complex(1, 1)],
     metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0],
-    background_thread: [nil, "1"],
+    objects_profile: [nil, :never, "no_ractors", 0.01], background_thread: [nil, "1"],
     logger: [true, $stderr, "log"]
   }.freeze
   # The same for texts of environment variables.
@@ -44,14 +45,15 @@ class ConfigurationTest < MemscopeTest
     actions: { "0" => false, "1" => true, "on" => true, "off" => false, "Yes" => true, "NO" => false, "TRUE" => true,
                "False" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
     metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true },
-    metrics_objects: { "1" => true }, background_thread: { "1" => true }
+    metrics_objects: { "1" => true }, objects_profile: { "1" => true, "0" => false, "no_ractors" => :no_ractors },
+    background_thread: { "1" => true }
   }.freeze
   BAD_TEXT = {
     listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
     actions: ["of", "none", "0 ", "\xff"],
     worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
     metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
-    background_thread: ["2"]
+    objects_profile: %w[never 0.01], background_thread: ["2"]
   }.freeze
 
   # The values of settings whose variable is wrong, if not their defaults.

@@ -315,6 +315,18 @@ class DoctorDirtyPagesTest < DoctorTest
     assert_dirty :info, :likely, dirty(environment: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
   end
 
+  # jemalloc counts pages never written to as well.
+  def test_dirty_pages_that_may_not_be_resident
+    sure, unsure = [-5, -20].map { |amount| dirty(malloc: { not_resident: amount }) }
+
+    assert_equal [mebibytes(100), mebibytes(95)], [sure.affected_bytes, sure.evidence[:least_resident_bytes]]
+    assert_equal "jemalloc keeps 100.0 MiB of freed pages", sure.title
+    assert_equal [mebibytes(100), mebibytes(80)], [unsure.affected_bytes, unsure.evidence[:least_resident_bytes]]
+    assert_equal "jemalloc keeps up to 100.0 MiB of freed pages", unsure.title
+    assert_match(/\AUp to \d+ % of RSS is dirty pages: .* at least 80\.0 MiB of them is resident\.\z/,
+                 unsure.explanation)
+  end
+
   # A page that a forked process shares stays in memory, even if this process returns it.
   def test_dirty_pages_that_are_shared_or_locked
     assert_equal [mebibytes(30), mebibytes(100)], recoverable(dirty(malloc: { shared: 70 }))
@@ -447,6 +459,19 @@ class DoctorSinceTest < DoctorTest
     since = earlier(malloc: Charts.glibc(untracked: 42))
 
     [42, 2].each { |untracked| assert_clear :native_growth, later(since, malloc: Charts.glibc(untracked: untracked)) }
+  end
+
+  # 80 MiB in use were never written to: 40 of them become resident, and then 12 that are allocated anew.
+  def test_memory_that_becomes_resident_is_no_growth
+    since = earlier(malloc: Charts.jemalloc(untracked: 90, not_resident: -80))
+    grown = [0, 12].map do |amount|
+      later(since, malloc: Charts.jemalloc(untracked: 90 + amount, in_use: 120 + amount, not_resident: -40))
+    end
+    found = finding(grown.last, :native_growth)
+
+    assert_clear :native_growth, grown.first
+    assert_equal mebibytes(12), found.affected_bytes
+    assert_includes found.explanation, "In 60.0 s, it grew from 65.0 MiB to 77.0 MiB. "
   end
 
   def test_growth_of_objects_informs

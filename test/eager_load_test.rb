@@ -8,7 +8,7 @@ class EagerLoadTest < MemscopeTest
   parallelize_me!
 
   # Prints the constants that would still be loaded on first use, then the files that this use loads.
-  USE = <<~RUBY
+  USE = <<~RUBY.freeze
     pending = lambda do |namespace|
       namespace.constants(false).flat_map do |name|
         next ["\#{namespace}::\#{name}"] if namespace.autoload?(name, false)
@@ -32,7 +32,7 @@ class EagerLoadTest < MemscopeTest
     Memscope.purge(:gc)
     Memscope.listen.close
     Memscope.tune
-    puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(/memscope/)])
+    puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(%r{^#{ChildProcess::ROOT}/})])
   RUBY
   # Constants that are not loaded: an application loads them by naming them.
   APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags].freeze

@@ -53,8 +53,8 @@ class MallocProfileInterruptTest < MemscopeTest
   def test_an_interrupted_lease_ends_by_itself
     ended = child_json(<<~RUBY, requires: %w[json memscope])
       #{INTERRUPT}
-      Memscope::MallocProfile::Lease.send(:remove_const, :GRACE)
-      Memscope::MallocProfile::Lease::GRACE = 0
+      Memscope::Profile::Leasing.send(:remove_const, :GRACE)
+      Memscope::Profile::Leasing::GRACE = 0
       at_return.call(:start_profile) { Thread.main.raise(Interrupt) }
       begin
         Memscope::MallocProfile::Lease.start(seconds: 0.05, backend: :imports)
@@ -77,7 +77,7 @@ class MallocProfileInterruptTest < MemscopeTest
       puts JSON.generate([0.5, 90, 86_400].map do |seconds|
         lease.instance_variable_set(:@slept, 0)
         lease.send(:expire, "none", seconds)
-        lease.instance_variable_get(:@slept) - lease::GRACE
+        lease.instance_variable_get(:@slept) - Memscope::Profile::Leasing::GRACE
       end)
     RUBY
 

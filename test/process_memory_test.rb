@@ -85,6 +85,7 @@ class ProcessMemoryTest < MemscopeTest
   # A process that dropped root itself is not dumpable; its own smaps_rollup can still be read.
   def test_after_dropping_root
     skip "needs root" unless Process.uid.zero?
+    skip_unless_readable_for(65_534)
     memory = child_json("Process::Sys.setgid(65534); Process::Sys.setuid(65534); " \
                         "puts Memscope.process_memory.to_json")
 

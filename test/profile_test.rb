@@ -33,6 +33,15 @@ class ProfileTest < MemscopeTest
                  held(profile, :native))
   end
 
+  # It may have been nearer to the allocation than the lines that are known.
+  def test_a_frame_that_found_no_room_is_nobody_elses_line
+    profile = Profiles.profile(Profiles.body([[%i[no_room put main], 4], [%i[put no_room], 3]]))
+
+    %i[line caller].each do |grouping|
+      assert_equal({ "[no room]" => 4, "/srv/app/models/cache.rb:9 in Cache#put" => 3 }, held(profile, grouping))
+    end
+  end
+
   def test_what_asks_for_memory_of_ruby_is_named
     profile = Profiles.profile(Profiles.body([[%i[xmalloc string put], 4], [%i[xmalloc deflate], 3], [%i[xmalloc], 2]]))
 
@@ -65,6 +74,57 @@ class ProfileTest < MemscopeTest
     stacks.each do |frame, library|
       assert_equal [library], Profiles.profile(Profiles.body([[[frame], 1]])).by(:library).map(&:name), frame
     end
+  end
+
+  def test_the_applications_line_that_called
+    assert_equal({ "/srv/app/models/cache.rb:9 in Cache#put" => 119, "[no GVL]" => 5,
+                   "/srv/app/main.rb:18 in <main>" => 5 }, held(shop, :caller))
+    profile = Profiles.profile(Profiles.body([[%i[string thread], 4], [%i[tap], 3], [[], 2], [%i[malloc], 1]]))
+
+    assert_equal({ "[no line of the application]" => 8, "[no frames]" => 2 }, held(profile, :caller))
+  end
+
+  def test_both_ends_of_a_call
+    line, = shop.by(:line).select { |entry| entry.path&.end_with?("set.rb") }
+    caller, = shop.by(:caller).select { |entry| entry.path == "/srv/app/main.rb" }
+
+    assert_equal [["/srv/app/main.rb:18", 2 * MEBIBYTE]], line.callers
+    assert_equal [3 * MEBIBYTE, 2 * MEBIBYTE], caller.lines.map(&:last)
+    assert_match(%r{nokogiri/xml\.rb:33\z}, caller.lines.first.first)
+    assert_empty shop.by(:line).first.callers
+    assert_empty shop.by(:line).flat_map(&:lines)
+    assert_equal line.callers, shop.by(:method).find { |entry| entry.name == "Set#add" }.callers
+    assert_empty shop.by(:library).flat_map(&:callers)
+    assert_equal caller, Memscope::Profile::Entry.from_h(JSON.parse(caller.to_json))
+  end
+
+  # Before Ruby 3.3, such code does not name the file that called eval.
+  def test_evaluated_code_without_a_file
+    frames = [Profiles.ruby("Cache#put", "(eval)", 1), Profiles.ruby("Cache#put", "/srv/app/cache.rb", 9)]
+    profile = Profiles.profile(Profiles.whole(frames, [Profiles.stack([0, 1], 4096, 0)]))
+    entry, = profile.by(:line)
+
+    assert_equal ["(eval)", [["/srv/app/cache.rb:9", 4096]]], [entry.path, entry.callers]
+    assert_equal "/srv/app/cache.rb:9 in Cache#put", profile.by(:caller).first.to_s
+  end
+
+  # Only the profiled process knows which gems its application has.
+  def test_the_application_is_that_of_the_profiled_process
+    gem = { **Profiles.ruby("Billing.run", "/srv/app/gems/billing-2/lib/billing.rb", 3), library: "application" }
+    profile = Profiles.profile(Profiles.whole([Profiles::FRAMES[:set], gem], [Profiles.stack([0, 1], 4096, 0)],
+                                              application_root: "/srv/app", application_root_source: :bundler))
+    back = Dir.chdir("/") { Memscope::Profile.from_json(profile.to_json) }
+
+    assert_equal ["/srv/app", :bundler], [back.application_root, back.application_root_source]
+    assert_equal [gem[:path]], back.by(:caller).map(&:path)
+    assert_equal profile.by(:caller), back.by(:caller)
+  end
+
+  def test_json_from_before_the_application_was_known
+    json = JSON.generate(shop.to_h.except(:application_root, :application_root_source))
+
+    assert_nil Memscope::Profile.from_json(json).application_root
+    assert_equal shop.by(:caller), Memscope::Profile.from_json(json).by(:caller)
   end
 
   def test_generations_tags_and_threads
@@ -199,6 +259,29 @@ class ProfileTest < MemscopeTest
     assert_equal [8 / 9.0, 1 / 9.0, nil], difference.by(:line).map(&:share)
   end
 
+  def test_what_the_applications_lines_grew_by
+    earlier = Profiles.profile(Profiles.body([[%i[zlib set main], 4], [%i[string put], 2]]), at: 1000)
+    later = Profiles.profile(Profiles.body([[%i[zlib set main], 1], [%i[string put], 9]],
+                                           application_root: "/srv/app", application_root_source: :rails), at: 2000)
+    difference = later - earlier
+
+    assert_equal({ "/srv/app/models/cache.rb:9 in Cache#put" => 7, "/srv/app/main.rb:18 in <main>" => -3 },
+                 held(difference, :caller))
+    assert_equal [["/srv/app/main.rb:18", -3 * MEBIBYTE]], difference.by(:line).last.callers
+    assert_equal ["/srv/app", :rails], [difference.application_root, difference.application_root_source]
+    assert_equal difference, Memscope::Profile::Difference.from_json(difference.to_json)
+  end
+
+  # A gem or Bundler can be loaded between two profiles: the line of a gem then changes its library.
+  def test_a_line_that_changed_its_library_has_not_grown
+    profiles = ["application", "billing 2"].map do |library|
+      frame = { **Profiles.ruby("Billing.run", "/srv/billing/run.rb", 3), library: library }
+      Profiles.profile(Profiles.whole([frame], [Profiles.stack([0], 4096, 0)], started_at: 0), at: 1000)
+    end
+
+    assert_empty (profiles.last - profiles.first).stacks
+  end
+
   def test_errors_of_a_difference_add_in_quadrature
     earlier = Profiles.profile(Profiles.body([[%i[string put], 10]]))
     later = Profiles.profile(Profiles.body([[%i[string put], 40]]))
@@ -255,8 +338,8 @@ class ProfileTest < MemscopeTest
   end
 
   def test_a_wrong_grouping
-    refused("Memscope::Profile#by: grouping: given :file, allowed: :line, :method, :native, :library, :stack, " \
-            ":generation, :tag, :thread") { shop.by(:file) }
+    refused("Memscope::Profile#by: grouping: given :file, allowed: :line, :caller, :method, :native, :library, " \
+            ":stack, :generation, :tag, :thread") { shop.by(:file) }
     refused('grouping: given "line"') { shop.by("line") }
     refused("grouping: given :file") { shop.to_s(by: :file) }
     refused("Memscope::Profile#to_s: limit: given 0, allowed: an Integer of 1 or more") { shop.to_s(limit: 0) }

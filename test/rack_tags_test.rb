@@ -78,6 +78,18 @@ class RackTagsTest < MemscopeTest
     assert_operator ran.json.size, :<, 1003
   end
 
+  def test_a_profile_of_objects_has_tags_too
+    tags = child_json(<<~RUBY, requires: %w[memscope json])
+      kept = []
+      app = Memscope::RackTags.new(->(_env) { kept.concat(Array.new(5_000) { Object.new }) }) { "orders" }
+      profile = Memscope.object_profile(budget: 1, ractors: :never) { app.call({}) }
+      puts JSON.generate(profile.by(:tag).to_h { |entry| [entry.name, [entry.live_objects, entry.error_objects]] })
+    RUBY
+    objects, error = tags.fetch("orders")
+
+    assert_in_delta 5_000, objects, 4 * error
+  end
+
   def test_a_long_name_is_cut
     tags = Memscope::RackTags.new(->(env) { env }) { "é" * 60 }
 

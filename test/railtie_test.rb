@@ -62,6 +62,17 @@ class RailtieTest < MemscopeTest
     assert_match(%r{^memscope 0\.1\.0: not listening at boot: no place for /a\.sock \(ArgumentError\)$}, ran.err)
   end
 
+  def test_a_profile_of_objects_for_as_long_as_the_process_runs
+    ran = rails(<<~RUBY, env: { "MEMSCOPE_OBJECTS_PROFILE" => "no_ractors" })
+      App.initialize!
+      puts Memscope::ObjectProfile.running?, Thread.list.map(&:name).include?("memscope objects")
+      Memscope::ObjectProfile.boot { true } # another one is not started
+    RUBY
+
+    assert_equal %w[true true], ran.out.lines(chomp: true).last(2)
+    refute_match(/not profiled/, ran.err)
+  end
+
   # In the order in which Rails evaluates them: each overrides the ones before it, and the environment. Then the process
   # listens, with the last value.
   def test_config_memscope

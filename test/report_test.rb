@@ -44,6 +44,18 @@ class ReportTest < MemscopeTest
     TEXT
   end
 
+  # Without deep, glibc's blocks are not told apart: the bound counts all of malloc, and must not call it in use.
+  def test_what_may_be_garbage_is_in_use_only_if_that_is_known
+    rows = ->(detail) { [Bodies.row(:malloc, "malloc", 100, detail: detail)] }
+    known, unknown = [{ in_use_bytes: 40 << 20 }, {}].map do |detail|
+      text(rows: rows.call(detail), garbage_max_bytes: 41 << 20).gsub(/\s+/, " ")
+    end
+
+    assert_includes known, "Up to 41.0 MiB of live slots and of malloc memory in use may be garbage; gc: true (--gc)"
+    assert_includes unknown, "Up to 41.0 MiB of live slots and of malloc memory may be garbage, or free already " \
+                             "(deep: true, --deep, tells what is in use); gc: true (--gc) collects it first."
+  end
+
   def test_what_objects_hold_is_what_ruby_says
     given_out = { in_use_bytes: 200 * 1_048_576, held_by_objects_bytes: 150 * 1_048_576,
                   untracked_bytes: 50 * 1_048_576 }

@@ -90,6 +90,7 @@ class RubyHeapTest < MemscopeTest
   # empty.
   def test_empty_pages_that_ruby_does_not_count
     answer = child_json(<<~RUBY)
+      Memscope.ruby_heap # the first one may need another page for what it makes
       objects = Array.new(400_000) { Object.new }
       objects.clear
       GC.start
@@ -163,14 +164,14 @@ class RubyHeapTest < MemscopeTest
 
   def test_a_compaction_in_a_trap_handler
     skip_without_compaction
-    pages = child_json(<<~RUBY, requires: ["memscope/purge/compaction"])
-      outcome = nil
-      trap(:USR1) { outcome = Memscope::Purge::Compaction.run }
+    passes = child_json(<<~RUBY, requires: ["memscope/purge/compaction"])
+      passes = nil
+      trap(:USR1) { passes = Memscope::Purge::Compaction.run }
       Process.kill(:USR1, Process.pid)
-      sleep 0.01 until outcome
-      puts outcome.pages_after
+      sleep 0.01 until passes
+      puts passes.size
     RUBY
 
-    assert_predicate pages, :positive?
+    assert_predicate passes, :positive?
   end
 end

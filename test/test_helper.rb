@@ -41,6 +41,14 @@ class MemscopeTest < Minitest::Test
     skip "Ruby 3.2's transient heap is malloc's, and hardly touched" if TRANSIENT_HEAP_IN_MALLOC.positive?
   end
 
+  # For tests with a process of another user: after it has become that user, it loads more of memscope and of Ruby.
+  def skip_unless_readable_for(uid)
+    command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", "test", "-r"]
+    library = File.join(ChildProcess::LOAD_PATH.first, "memscope", "memscope.so")
+    readable = [library, RbConfig.ruby].all? { |path| system(*command, path, err: File::NULL) }
+    skip "there is no setpriv, or uid #{uid} cannot read the tree or Ruby" unless readable
+  end
+
   # For tests of compaction, which memscope refuses if it can crash this Ruby.
   def skip_without_compaction
     reason = Memscope::Purge.missing[:compact]

@@ -57,6 +57,8 @@ have_func("rb_objspace_each_objects")
 have_func("rb_objspace_each_objects_without_setup")
 have_func("rb_objspace_reachable_objects_from")
 have_func("rb_objspace_marked_object_p")
+have_func("rb_gc_object_metadata")
+have_func("rb_obj_gc_flags")
 have_func("rb_vm_lock_enter_body")
 have_func("rb_ivar_generic_ivtbl_lookup")
 have_func("rb_imemo_name")
@@ -71,6 +73,7 @@ end
 $defs << "-DHAVE_RB_SHAPE_TREE" if shape_tree
 
 have_func("rb_internal_thread_add_event_hook", "ruby/thread.h") # since 3.2
+have_func("rb_postponed_job_preregister", "ruby/debug.h") # since 3.3
 have_library("m", "log") # libruby links it already; made explicit for -Wl,--no-undefined
 
 create_header

@@ -19,5 +19,6 @@ void Init_memscope_levers(void);
 void Init_memscope_program(void);
 void Init_memscope_profile_control(void);
 void Init_memscope_profile_reading(void);
+void Init_memscope_object_profile(void);
 
 #endif

@@ -29,4 +29,5 @@ void Init_memscope(void) {
     Init_memscope_program();
     Init_memscope_profile_control();
     Init_memscope_profile_reading();
+    Init_memscope_object_profile();
 }

@@ -1,15 +1,14 @@
 #include "values.h"
 
 #include <ruby/thread.h>
-#include <time.h>
 
 VALUE rb_mMemscope;
 VALUE rb_mMemscopeNative;
 
-uint64_t memscope_now_ns(void) {
+uint64_t memscope_clock_ns(clockid_t clock) {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 

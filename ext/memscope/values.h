@@ -1,7 +1,8 @@
 /*
  * Shared by the bindings: the Ruby modules, and functions that turn C values into VALUEs.
  *
- * Every function here needs the GVL, except memscope_now_ns. The engine does not include this file.
+ * Every function here needs the GVL, except memscope_clock_ns and memscope_now_ns. The engine does not include this
+ * file.
  */
 #ifndef MEMSCOPE_VALUES_H
 #define MEMSCOPE_VALUES_H
@@ -9,6 +10,7 @@
 #include "extconf.h"
 
 #include <ruby.h>
+#include <time.h>
 
 extern VALUE rb_mMemscope;       /* Memscope */
 extern VALUE rb_mMemscopeNative; /* Memscope::Native, a private constant */
@@ -31,7 +33,11 @@ uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 /* A String tagged as UTF-8, whatever its bytes; nil for NULL and "". */
 VALUE memscope_text_or_nil(const char *text);
 
-/* CLOCK_MONOTONIC in nanoseconds. */
-uint64_t memscope_now_ns(void);
+uint64_t memscope_clock_ns(clockid_t clock);
+
+/* CLOCK_MONOTONIC. */
+static inline uint64_t memscope_now_ns(void) {
+    return memscope_clock_ns(CLOCK_MONOTONIC);
+}
 
 #endif

@@ -47,8 +47,7 @@ module Memscope
       def by(grouping)
         return public_send(GROUPINGS.fetch(grouping)) if GROUPINGS.key?(grouping)
 
-        raise ArgumentError, "Memscope::Census#by: given #{Field.excerpt(grouping)}, " \
-                             "allowed: #{GROUPINGS.keys.map(&:inspect).join(', ')}"
+        Field.refuse("Memscope::Census#by", grouping, GROUPINGS.keys.map(&:inspect).join(", "))
       end
 
       # @api private

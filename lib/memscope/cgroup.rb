@@ -76,9 +76,8 @@ module Memscope
     # @raise [ArgumentError] unless both can be paths
     def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")
       { proc_root: proc_root, cgroup_root: cgroup_root }.each do |name, root|
-        next if root.is_a?(String) && !root.include?("\0")
-
-        raise ArgumentError, "Memscope::Cgroup.read: #{name}: given #{Field.excerpt(root)}, allowed: a path, a String"
+        path = root.is_a?(String) && !root.include?("\0")
+        Field.refuse("Memscope::Cgroup.read: #{name}", root, "a path, a String") unless path
       end
       capture(Native.cgroup("self", proc_root, cgroup_root))
     end

@@ -2,19 +2,9 @@
 
 require_relative "spelling"
 require_relative "facade"
-require_relative "cli/command"
-require_relative "cli/census_command"
-require_relative "cli/convert_command"
-require_relative "cli/doctor_command"
-require_relative "cli/dump_command"
-require_relative "cli/exec_command"
-require_relative "cli/heap_command"
-require_relative "cli/leaks_command"
-require_relative "cli/profile_command"
-require_relative "cli/ps_command"
-require_relative "cli/purge_command"
-require_relative "cli/report_command"
-require_relative "cli/top_command"
+%w[report doctor census heap dump convert profile leaks purge top ps exec].each do |command|
+  require_relative "cli/#{command}_command"
+end
 
 module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class.

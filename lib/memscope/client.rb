@@ -56,10 +56,8 @@ module Memscope
     # @param timeout [Numeric] seconds to wait for an answer
     # @raise [ArgumentError] unless `pid` can be a process ID, and `timeout` is positive
     def initialize(pid, path: nil, timeout: 60)
-      unless timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
-        raise ArgumentError, "Memscope::Client: timeout: given #{Field.excerpt(timeout)}, allowed: seconds above 0"
-      end
-
+      seconds = timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
+      Field.refuse("Memscope::Client: timeout", timeout, "seconds above 0") unless seconds
       @target = Target.new(pid, path)
       @pid = pid
       @timeout = timeout
@@ -67,7 +65,8 @@ module Memscope
 
     # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes,
     #   fragmentation, mappings, ruby_heap, process_memory, cgroup, lint, doctor, workers, purge,
-    #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop
+    #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and the same of
+    #   object_profile
     # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and purge's `settle`;
     #   purge takes a list of `levers`
     # @return [Object] the result of that call in the other process
@@ -77,7 +76,7 @@ module Memscope
     # @raise [Purge::Busy] if it is already purging
     def call(name, **options)
       known = Calls::CALLS.fetch(name) do
-        Loader.refuse("Memscope::Client: call", name, Calls::CALLS.keys.join(", "))
+        Field.refuse("Memscope::Client: call", name, Calls::CALLS.keys.join(", "))
       end
       given = exchange("#{JSON.generate(call: name, options: options)}\n")
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
@@ -93,9 +92,7 @@ module Memscope
 
     # @api private
     # @raise [Unreachable] if there is no such process
-    def check
-      raise @target.silence unless @target.alive?
-    end
+    def check = (raise @target.silence unless @target.alive?)
 
     private
 

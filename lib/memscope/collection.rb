@@ -20,9 +20,6 @@ module Memscope
   module Collection
     include Enumerable
 
-    TO_H = Reading.instance_method(:to_h)
-    private_constant :TO_H
-
     # @yield [Record] each, in the list's order
     # @return [Enumerator<Record>, self] an Enumerator without a block
     def each(&block)
@@ -33,6 +30,6 @@ module Memscope
     end
 
     # @return [Hash{Symbol => Object}] as for every reading; Enumerable's would need pairs
-    def to_h = TO_H.bind_call(self)
+    def to_h = Reading.instance_method(:to_h).bind_call(self)
   end
 end

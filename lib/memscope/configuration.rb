@@ -82,9 +82,7 @@ module Memscope
         end
       end
 
-      def values
-        SETTINGS.to_h { |name, setting| [name, @given.fetch(name) { from_environment(setting) }] }
-      end
+      def values = SETTINGS.to_h { |name, setting| [name, @given.fetch(name) { from_environment(setting) }] }
 
       def from_environment(setting)
         value, error = setting.read(ENV)
@@ -127,6 +125,8 @@ module Memscope
     #   @return [Boolean]
     # @!attribute [r] metrics_objects
     #   @return [Boolean]
+    # @!attribute [r] objects_profile
+    #   @return [Boolean, Symbol]
     # @!attribute [r] background_thread
     #   @return [Boolean]
     attr_reader(*(SETTINGS.keys - %i[logger]))
@@ -191,9 +191,7 @@ module Memscope
 
       private
 
-      def set(name, value)
-        Configuration.change { |builder| builder.public_send(:"#{name}=", value) }
-      end
+      def set(name, value) = Configuration.change { |builder| builder.public_send(:"#{name}=", value) }
     end
   end
 end

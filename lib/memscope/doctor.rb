@@ -24,7 +24,7 @@ module Memscope
         figures = Figures.new(evidence, earlier&.evidence)
         checks, findings = Rules.all.map { |rule| rule.judge(figures, held&.[](rule.id)) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
-                            reasons: evidence.ledger.reasons, cost: evidence.cost },
+                            reasons: evidence.ledger.reasons, cost: evidence.total_cost },
                           evidence.ledger.envelope)
       end
 
@@ -35,9 +35,7 @@ module Memscope
         when nil, Diagnosis then since
         when Hash then Diagnosis.from_h(since)
         when String then Diagnosis.from_json(since)
-        else
-          raise ArgumentError, "Memscope.doctor: since: given #{Field.excerpt(since)}, allowed: a Memscope::" \
-                               "Diagnosis, its to_h or its JSON"
+        else Field.refuse("Memscope.doctor: since", since, "a Memscope::Diagnosis, its to_h or its JSON")
         end
       end
 

@@ -25,10 +25,6 @@ module Memscope
     # The longest time that a dump may be given, in seconds.
     LONGEST = 3600
 
-    # The extension's rules for sizes; those of jemalloc are the coarsest.
-    SIZES = { glibc: 1 }.tap { |sizes| sizes.default = 2 }.freeze
-    private_constant :SIZES
-
     # @return [String]
     field :path, :string, null: false
     # @return [Symbol] one of FORMATS
@@ -53,7 +49,8 @@ module Memscope
         check_choice(:contents, contents, [:none])
         check_switch(:gc, gc)
         check_deadline(deadline)
-        sizes = SIZES[Allocator.read.name]
+        # The extension's rules for sizes; those of jemalloc are the coarsest.
+        sizes = Allocator.read.name == :glibc ? 1 : 2
         create(path, format) do |file|
           Native.dump(file.fileno, FORMATS.keys.index(format), sizes, gc, (deadline * 1000).ceil)
         end
@@ -108,17 +105,13 @@ module Memscope
       end
 
       def check_choice(name, given, allowed)
-        return if allowed.include?(given)
-
-        raise ArgumentError, "Memscope.dump: #{name}: given #{Field.excerpt(given)}, " \
-                             "allowed: #{allowed.map(&:inspect).join(', ')}"
+        Field.refuse("Memscope.dump: #{name}", given, allowed.map(&:inspect).join(", ")) unless allowed.include?(given)
       end
 
       def check_deadline(given)
         return if given.is_a?(Numeric) && given.real? && given.positive? && given <= LONGEST
 
-        raise ArgumentError, "Memscope.dump: deadline: given #{Field.excerpt(given)}, " \
-                             "allowed: seconds above 0, up to #{LONGEST}"
+        Field.refuse("Memscope.dump: deadline", given, "seconds above 0, up to #{LONGEST}")
       end
     end
 

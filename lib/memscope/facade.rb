@@ -22,7 +22,7 @@ module Memscope
     Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Metrics: "metrics", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
+    Metrics: "metrics", ObjectProfile: "object_profile", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
     Tuning: "tuning", Web: "web", Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
@@ -192,6 +192,18 @@ module Memscope
     # @raise [ArgumentError] for an invalid rate or backend, or without a block
     # @raise [MallocProfile::Unavailable] if a profile is already running, or this process cannot be profiled
     def malloc_profile(...) = MallocProfile.record(...)
+
+    # Which Ruby lines allocated objects while the block ran, in any thread, that are still alive when the block ends.
+    #
+    #   puts Memscope.object_profile { Report.render }
+    #
+    # Takes the options `budget` and `ractors` of ObjectProfile.start.
+    #
+    # @yield
+    # @return [Profile]
+    # @raise [ArgumentError] for an invalid option, or without a block
+    # @raise [ObjectProfile::Unavailable] if a profile of objects is already running, or cannot run here
+    def object_profile(...) = ObjectProfile.record(...)
 
     # Tags what this fiber allocates in the block, for the malloc profile: `Profile#by(:tag)`. Tags nest; the innermost
     # counts. Costs well under a microsecond, with or without a profile.

@@ -63,10 +63,6 @@ module Memscope
     # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
     field :stuck, [Stuck], null: false
 
-    # The underlying readings' reasons that this reading keeps.
-    KEPT = %i[rss_bytes jemalloc classes deep extension compactable_bytes].freeze
-    private_constant :KEPT
-
     class << self
       # @return [Fragmentation] with the figures that this allocator has statistics for
       def read
@@ -143,7 +139,8 @@ module Memscope
 
       def own_reasons(readings)
         heap = readings.last.reasons
-        { **readings.map(&:reasons).reduce({}, :merge).slice(*KEPT),
+        kept = %i[rss_bytes jemalloc classes deep extension compactable_bytes]
+        { **readings.map(&:reasons).reduce({}, :merge).slice(*kept),
           compactable_min_bytes: heap.values_at(:compactable_min_bytes, :pinned_pages_max).compact.first }.compact
       end
 

@@ -253,6 +253,19 @@ module Memscope
         answered(body, named)
       end
 
+      # Paths to sampled objects that are still alive, in a child.
+      #
+      # @api private
+      # @param sampled [String] of Native.object_profile_with_objects; it is overwritten
+      # @param named [String] what the objects are, for people
+      # @param deadline [Numeric] seconds for the child
+      # @return [HeapGraph]
+      def to_sampled(sampled, named, deadline:)
+        body = Native.heap_graph(OPTIONS[:top], :sampled, sampled, false, false, (deadline * 1000).ceil)
+        body[:reasons][:names] = :names_from_code if body[:reachable_count]
+        capture(body.update(paths_to: named))
+      end
+
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
       # dump does not name references; a dump that Memscope.dump wrote names constants and variables.
       #
@@ -318,7 +331,7 @@ module Memscope
         when String then check_name(paths_to)
         when true, false, Numeric, Symbol
           refuse("paths_to", paths_to, "a Class, a Module, a String that names a class, another object, nil")
-        else [:object, paths_to, "one #{name_of(class_of(paths_to))}"]
+        else [:object, paths_to, "one #{name_of(Kernel.instance_method(:class).bind_call(paths_to))}"]
         end
       end
 
@@ -330,11 +343,8 @@ module Memscope
 
       # Classes can redefine these methods, and a BasicObject has none.
       def name_of(mod) = Module.instance_method(:name).bind_call(mod) || "anonymous"
-      def class_of(object) = Kernel.instance_method(:class).bind_call(object)
 
-      def refuse(what, given, allowed)
-        raise ArgumentError, "Memscope.heap_graph: #{what}: given #{Field.excerpt(given)}, allowed: #{allowed}"
-      end
+      def refuse(what, given, allowed) = Field.refuse("Memscope.heap_graph: #{what}", given, allowed)
     end
 
     # @api private

@@ -103,22 +103,15 @@ module Memscope
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
     #   true` or `garbage: true`
     field :held_by_objects_bytes, :bytes
-    # @return [Integer, nil] upper bound of the live slots and malloc memory in use that may be garbage, since the
-    #   program may have let go of them after the last major GC. Small right after such a GC, otherwise all of them; nil
-    #   if Ruby's or malloc's rows are unknown
+    # @return [Integer, nil] upper bound of the live slots and malloc memory in use that may be garbage: all of them,
+    #   since the program may have let go of any object by now; less with `garbage: true`, which looks, and with
+    #   `gc: true`, which collects first. nil if Ruby's or malloc's rows are unknown
     field :garbage_max_bytes, :bytes
     # @return [Collected, nil] nil without `gc: true`
     field :collected, Collected, sparse: true
     # @return [Array<Row>] largest first
     field :rows, [Row], null: false
     parts_of :rows
-
-    # The reason for :malloc while jemalloc samples.
-    INFLATED = "a malloc profile is running: jemalloc places each sampled small block in its own extent, about %d " \
-               "bytes more than the program asked for"
-    LOCKED = "%d bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take them back"
-    REFUSED = "a sandbox's filter refuses this process the system call madvise, by which malloc returns pages"
-    private_constant :INFLATED, :LOCKED, :REFUSED
 
     # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false)
@@ -161,13 +154,15 @@ module Memscope
     private_class_method :held_by, :garbage_reason
 
     def self.of(collected)
-      unjudged = RubyHeap::Garbage.unjudged_bytes
+      unjudged = RubyHeap::Garbage.unjudged_bytes if collected
       allocator = Allocator.body
       body = yield.update(allocator: allocator, collected: collected)
       body[:garbage_max_bytes] = [body[:garbage_max_bytes], collectable(body[:rows]), unjudged].compact.min
       body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
-      inflation = Native.profile_inflation
-      body[:reasons][:malloc] = format(INFLATED, inflation) if inflation
+      if (inflation = Native.profile_inflation)
+        body[:reasons][:malloc] = "a malloc profile is running: jemalloc places each sampled small block in its own " \
+                                  "extent, about #{inflation} bytes more than the program asked for"
+      end
       capture(body)
     end
     private_class_method :of
@@ -230,9 +225,12 @@ module Memscope
     # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes all
     def kept_reason
       detail = rows.find { |row| row.id == :malloc }&.detail || {}
-      return REFUSED if detail[:madvise_refused]
-
-      format(LOCKED, detail[:locked_bytes]) if detail[:locked_bytes]
+      if detail[:madvise_refused]
+        "a sandbox's filter refuses this process the system call madvise, by which malloc returns pages"
+      elsif detail[:locked_bytes]
+        "#{detail[:locked_bytes]} bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take " \
+          "them back"
+      end
     end
 
     # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read

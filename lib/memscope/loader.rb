@@ -13,7 +13,6 @@ module Memscope
     NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
     # The most characters of a path in a message: keys may be of any length.
     LONGEST_PATH = 200
-    private_constant :NATURAL, :LONGEST_PATH
 
     # For each type: the pattern (`===`) that its values match, and how messages describe them.
     SCALARS = {
@@ -34,7 +33,7 @@ module Memscope
     }.freeze
 
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
-    private_constant :SCALARS, :TIME
+    private_constant :NATURAL, :LONGEST_PATH, :SCALARS, :TIME
 
     module_function
 
@@ -95,7 +94,7 @@ module Memscope
     end
 
     def refuse(where, given, allowed, what = "")
-      raise ArgumentError, "#{path(where)[0, LONGEST_PATH]}#{what}: given #{Field.excerpt(given)}, allowed: #{allowed}"
+      Field.refuse("#{path(where)[0, LONGEST_PATH]}#{what}", given, allowed)
     end
 
     def value(field, given, where)

@@ -19,11 +19,7 @@ module Memscope
                    "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
                    "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
                    "san_guard_large" => BYTES, "log" => [nil, "in a build with --enable-log only"] }.freeze
-    NOT_REPORTED = "jemalloc takes this option and does not report its value"
-    NOT_TAKEN = "jemalloc did not take it: invalid, out of range or not possible here"
-    NO_OPTION = "this jemalloc has no option of this name"
-    MALFORMED = "malformed: jemalloc stops reading here"
-    private_constant :PAIR, :NUMBER, :SIZES, :RATIO, :BYTES, :BOOLEAN, :NOT_REPORTED, :NOT_TAKEN, :NO_OPTION, :MALFORMED
+    private_constant :PAIR, :NUMBER, :SIZES, :RATIO, :BYTES, :BOOLEAN
 
     class << self
       # @param text [String] as MALLOC_CONF has it
@@ -46,8 +42,10 @@ module Memscope
         others = texts.flat_map do |source, pairs, rest|
           others(source, pairs.reject { |name, _given| reported.key?(name) }, rest)
         end
-        silent = others.reject { |other| other[:ignored] }
-        { settings: reported.values + others, reasons: silent.to_h { |other| [other[:name].to_sym, NOT_REPORTED] } }
+        reasons = others.reject { |other| other[:ignored] }.to_h do |other|
+          [other[:name].to_sym, "jemalloc takes this option and does not report its value"]
+        end
+        { settings: reported.values + others, reasons: reasons }
       end
 
       private
@@ -69,7 +67,8 @@ module Memscope
           taken = value.is_a?(Integer) ? number(given) == value : given == value.to_s
           setting[:source] = source if taken
           setting[:given] = given
-          setting[:ignored] = (NOT_TAKEN unless taken || (name == "narenas" && given == "default"))
+          taken ||= name == "narenas" && given == "default"
+          setting[:ignored] = ("jemalloc did not take it: invalid, out of range or not possible here" unless taken)
         end
       end
 
@@ -77,8 +76,9 @@ module Memscope
 
       # The options in a text that jemalloc does not report, and the rest of the text, at which it stops reading.
       def others(source, pairs, rest)
-        found = pairs.map { |name, given| [name, given, (NO_OPTION unless UNREPORTED.key?(name))] }
-        found << [rest, rest, MALFORMED] unless rest.to_s.empty?
+        unknown = "this jemalloc has no option of this name"
+        found = pairs.map { |name, given| [name, given, (unknown unless UNREPORTED.key?(name))] }
+        found << [rest, rest, "malformed: jemalloc stops reading here"] unless rest.to_s.empty?
         found.map { |name, given, ignored| { name: name, source: source, given: given, ignored: ignored } }
       end
     end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "reading"
+require_relative "profile"
 
 module Memscope
   # Which Ruby lines hold malloc memory: samples one allocated byte in `rate` on average, records the stack of its
@@ -44,10 +44,9 @@ module Memscope
     # A profile is already running, or cannot run here. The message names the remedy.
     class Unavailable < StandardError; end
 
-    RUNS_ALREADY = "a malloc profile is already running: stop it first (Memscope::MallocProfile.stop)"
-    private_constant :RUNS_ALREADY
-
     autoload :Lease, File.join(__dir__, "malloc_profile/lease.rb")
+
+    extend Profile::Profiler
 
     class << self
       # @param rate [Integer] bytes from one sample to the next on average, a power of two from 512 to 2^30
@@ -62,24 +61,6 @@ module Memscope
       def start(rate: RATE, backend: :auto)
         start_session(rate: rate, backend: backend)
         nil
-      end
-
-      # @api private
-      # @return [Integer] the number of the started profile
-      # @raise [ArgumentError, Unavailable] as start
-      def start_session(rate: RATE, backend: :auto)
-        check(rate: rate, backend: backend)
-        raise Unavailable, RUNS_ALREADY if running?
-        raise Unavailable, Native.absence if Native.absence
-
-        backend = :jemalloc if backend == :auto
-        refuse_jemalloc if backend == :jemalloc && Native.jemalloc_profiling != :on
-        prepare
-        started = Native.start_profile(backend, rate.bit_length - 1)
-        raise Unavailable, RUNS_ALREADY if started == :running # another thread started one first
-        return started if started.is_a?(Integer)
-
-        raise Unavailable, "the malloc profile could not be started: #{Reasons.sentence(started)}"
       end
 
       # @api private
@@ -110,24 +91,17 @@ module Memscope
       # @return [Profile] the profile as of the moment it was stopped
       # @raise [Unavailable] if no profile is running, or if another thread started the next one before the stopped
       #   one was read
-      def stop = read_stopped(Native.stop_profile)
+      def stop = read_stopped(end_session)
 
-      # Implements Memscope.malloc_profile.
+      # @api private
+      # @return [Integer] the number of the running profile, or else of the last one; 0 if there was none
+      def session = Native.profile_session
+
+      # Ends the running profile, if any. It can still be read.
       #
-      # @return [Profile]
-      def record(rate: RATE, backend: :auto)
-        raise ArgumentError, "Memscope.malloc_profile: no block given" unless block_given?
-
-        started = stopped = nil
-        begin
-          # Interrupts are deferred until `started` is set, so that no profile is left running.
-          Thread.handle_interrupt(Object => :never) { started = start_session(rate: rate, backend: backend) }
-          yield
-        ensure
-          stopped = Native.stop_profile if started
-        end
-        stopped ? read_stopped(stopped) : snapshot
-      end
+      # @api private
+      # @return [void]
+      def halt = Native.stop_profile
 
       # Implements Memscope.tag.
       def tag(name, &block)
@@ -158,22 +132,24 @@ module Memscope
 
       private
 
-      def read_stopped(which)
-        raise Unavailable, "no malloc profile is running: start one first (Memscope::MallocProfile.start)" unless which
+      def begin_session(rate: RATE, backend: :auto)
+        backend = :jemalloc if backend == :auto
+        refuse_jemalloc if backend == :jemalloc && Native.jemalloc_profiling != :on
+        prepare
+        Native.start_profile(backend, rate.bit_length - 1)
+      end
 
+      def end_session = Native.stop_profile
+
+      # Nothing ended if the block of `record` has stopped the profile itself.
+      def recorded(ended) = ended ? read_stopped(ended) : snapshot
+
+      def read(body) = readable(body) && Profile.capture(body)
+
+      def read_stopped(which)
+        refuse_not_running unless which
         read(Native.malloc_profile(which)) ||
           raise(Unavailable, "the malloc profile was stopped, but another one was started before it was read")
-      end
-
-      def read(body)
-        return body && Profile.capture(body) if body.nil? || body.is_a?(Hash)
-
-        raise Unavailable, "the malloc profile could not be read: #{Reasons.sentence(body)}"
-      end
-
-      def refuse(argument, given, allowed)
-        raise ArgumentError, "Memscope::MallocProfile.start: #{argument}: given #{Field.excerpt(given)}, " \
-                             "allowed: #{allowed}"
       end
 
       # Symbol#name allocates only once per Symbol.
@@ -200,7 +176,7 @@ module Memscope
           Native.learn_vm_entry_points
           true
         end.value
-        Profile.const_get(:Libraries) # loaded now: a trap handler that reads the profile cannot load files
+        Profile.const_get(:Application) # loaded now: a trap handler that reads the profile cannot load files
         # Before Ruby 3.2, automatic compaction can at any time move objects that the frames of a thread without the GVL
         # point to.
         Native.read_frames_without_gvl(RUBY_VERSION >= "3.2" || !GC.auto_compact)

@@ -44,8 +44,7 @@ module Memscope
         case worker
         when String, Integer then worker.to_s
         when false, nil then nil
-        else raise ArgumentError, "Memscope::Metrics.families: worker: given #{Field.excerpt(worker)}, " \
-                                  "allowed: a String, an Integer, false, nil"
+        else Field.refuse("Memscope::Metrics.families: worker", worker, "a String, an Integer, false, nil")
         end
       end
 

@@ -20,8 +20,6 @@ module Memscope
   module OpenTelemetry
     # Units as OpenTelemetry writes them.
     UNITS = { "bytes" => "By", "seconds" => "s", "bytes_per_second" => "By/s", nil => "1" }.freeze
-    SUFFIX = /(_(bytes_per_second|bytes|seconds))?(_total)?\z/
-    private_constant :SUFFIX
 
     @installed = {}
     @mutex = Mutex.new
@@ -61,9 +59,9 @@ module Memscope
         name, labels = key
         # The SDK records no measurement for nil, the value of a sample that no longer exists.
         callback = -> { scrape.samples(name, key).find { |sample| sample.labels == labels }&.value }
-        gauge = meter.create_observable_gauge(name.sub(SUFFIX, "").sub("_", "."), unit: UNITS.fetch(family.unit),
-                                                                                  description: family.help,
-                                                                                  callback: callback)
+        short = name.sub(/(_(bytes_per_second|bytes|seconds))?(_total)?\z/, "").sub("_", ".")
+        gauge = meter.create_observable_gauge(short, unit: UNITS.fetch(family.unit), description: family.help,
+                                                     callback: callback)
         gauge.tap { gauge.add_attributes(labels.transform_keys(&:to_s)) }
       end
     end

@@ -16,11 +16,17 @@ module Memscope
     require_relative "profile/sampled"
     include Sampled
 
+    autoload :Application, File.join(__dir__, "profile/application.rb")
     autoload :Difference, File.join(__dir__, "profile/difference.rb")
     autoload :Formats, File.join(__dir__, "profile/formats.rb")
     autoload :Grouping, File.join(__dir__, "profile/grouping.rb")
     autoload :Leaks, File.join(__dir__, "profile/leaks.rb")
+    # @api private
+    autoload :Leasing, File.join(__dir__, "profile/leasing.rb")
     autoload :Libraries, File.join(__dir__, "profile/libraries.rb")
+    # @api private
+    autoload :Profiler, File.join(__dir__, "profile/profiler.rb")
+    autoload :Shares, File.join(__dir__, "profile/shares.rb")
 
     # The cost of sampling itself.
     class Overhead < Record
@@ -42,12 +48,27 @@ module Memscope
       field :patched_imports, :count
       # @return [Integer, nil] loaded objects (the executable and shared libraries) that have such imports
       field :patched_objects, :count
+      # @return [Float, nil] of a profile of objects: the share of the process's CPU time that it may take
+      field :budget, :number, sparse: true
+      # @return [Float, nil] the share that it has taken; nil if no CPU time has passed
+      field :cpu_share, :number, sparse: true
+      # @return [Integer, nil] the part of `nanoseconds` that made garbage collections longer
+      field :gc_nanoseconds, :count, sparse: true
+      # @return [Float, nil] the share of all allocations that were watched
+      field :watched_share, :number, sparse: true
+      # @return [Integer, nil] how often half of the samples were dropped to make room
+      field :thinned, :count, sparse: true
+      # @return [Integer, nil] how often Ruby had switched the profile off, and it was switched on again
+      field :rearmed, :count, sparse: true
+      # @return [Integer, nil] garbage collections of which it is unknown what they freed: samples that they may have
+      #   freed were dropped
+      field :missed_collections, :count, sparse: true
     end
 
-    # @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports)
-    field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
-    # @return [Integer] bytes allocated between two samples, on average
-    field :rate_bytes, :count, null: false
+    # @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports); :objects for Ruby's objects
+    field :backend, :symbol, null: false, one_of: %i[jemalloc imports objects]
+    # @return [Integer, nil] bytes allocated between two samples, on average; nil for objects
+    field :rate_bytes, :count
     # @return [Boolean] whether profiling was still running at the time of this reading
     field :running?, :boolean, null: false
     # @return [Time] UTC, to the millisecond, when profiling began
@@ -57,6 +78,11 @@ module Memscope
     # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
     #   the rest has not been judged yet: it may be garbage. nil if major GCs were not watched for
     field :unjudged_generation, :count, sparse: true
+    # @return [String, nil] the application's directory, at the time of this reading
+    field :application_root, :string, sparse: true
+    # @return [Symbol, nil] how it was found: :bundler (the Gemfile's), :rails (Rails.root), or :directory, the working
+    #   directory
+    field :application_root_source, :symbol, one_of: %i[bundler rails directory], sparse: true
     # @return [Array<Frame>] the frames of all stacks
     field :frames, [Frame], null: false
     # @return [Array<Stack>] the stacks of sampled allocations; their numbers sum to `live_bytes` and `samples`
@@ -67,26 +93,70 @@ module Memscope
     field :samples, :count, null: false
     # @return [Integer] one standard error of `live_bytes`
     field :error_bytes, :bytes, null: false
+    # @return [Integer, nil] live objects allocated since profiling began; nil for malloc
+    field :live_objects, :count, sparse: true
+    # @return [Integer, nil] one standard error of `live_objects`
+    field :error_objects, :count, sparse: true
+    # @return [Integer, nil] windows of allocations that were sampled; nil for malloc
+    field :windows, :count, sparse: true
+    # @return [Integer, nil] how many allocations these windows stand for: those since profiling began
+    field :allocations, :count, sparse: true
+    # @return [Float, nil] the share of these allocations that are in windows
+    field :windows_share, :number, sparse: true
+    # @return [Float, nil] as many windows that stand for equally many allocations would be worth these windows
+    field :equal_windows, :number, sparse: true
     # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
     field :allocator_live_bytes, :bytes
-    # @return [Float, nil] `live_bytes` as a share of the growth of the allocator's own count since profiling began; nil
-    #   if that growth is unknown or too small for a comparison
+    # @return [Float, nil] `live_bytes` as a share of the growth of the allocator's own count since profiling began,
+    #   without what sampling itself has added; nil if that growth is unknown or too small for a comparison
     field :coverage, :number
+    # @return [Array<Holder>, nil] what holds the objects of lines that kept growing, if that was found; nil for malloc
+    field :holders, [Holder], sparse: true
     # @return [Overhead]
     field :overhead, Overhead, null: false
 
-    # Adds the library of each line: only the profiled process knows the directories of its Ruby.
+    # Adds the library of each line: only the profiled process knows the directories of its Ruby, gems and application.
     #
     # @param body [Hash{Symbol => Object}] from the extension
     # @param envelope [Hash{Symbol => Object}, nil]
     def self.capture(body, envelope = nil)
-      super(body.merge(frames: body[:frames].map { |frame| Libraries.attributed(frame) }), envelope)
+      application = Application.current
+      reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
+      super({ application_root: application.root, application_root_source: application.source, **body,
+              frames: body[:frames].map { |frame| Libraries.attributed(frame, application) },
+              reasons: { **reasons, **body[:reasons] } }, envelope)
     end
 
     # @api private
     # @param generation [Integer] the first one that no major GC has judged
     # @return [Profile] the same profile with this `unjudged_generation`
     def judged_up_to(generation) = self.class.send(:new, { **values, unjudged_generation: generation })
+
+    # @api private
+    # @param holders [Array<Holder>]
+    # @return [Profile] the same profile with these holders
+    def held_by(holders) = self.class.send(:new, { **values, holders: holders.freeze })
+
+    # @param entry [Entry] of a line
+    # @return [Holder, nil] what holds its objects, if that is known
+    def holder(entry)
+      holders&.find { |holder| holder.path == entry.path && holder.lineno == entry.lineno } if entry.lineno
+    end
+
+    # The part that was allocated in some generations. What is known of the whole process is left out.
+    #
+    # @api private
+    # @param generations [Range<Integer>]
+    # @return [Profile]
+    def part(generations)
+      kept = stacks.select { |stack| generations.cover?(stack.generation) }
+      body = { **values, generation: generations.max || generation, stacks: kept, coverage: nil,
+                         live_bytes: kept.sum(&:live_bytes), samples: kept.sum(&:samples),
+                         error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }) }
+      return self.class.send(:new, body) unless objects?
+
+      self.class.send(:new, { **body, live_objects: kept.sum(&:live_objects) }).with_errors
+    end
 
     # @return [Integer, nil] live bytes that have survived a major GC since they were allocated; nil if that is unknown
     def survived_bytes = survived(stacks.map { |stack| [stack.generation, stack.live_bytes] })
@@ -100,6 +170,11 @@ module Memscope
     def survived(bytes)
       unjudged_generation && bytes.sum { |generation, live| generation < unjudged_generation ? live : 0 }
     end
+
+    # @api private
+    # @param body [Hash{Symbol => Object}] of a profile of objects, from the extension
+    # @return [Profile]
+    def self.of_objects(body) = capture(body.merge(error_bytes: 0, error_objects: 0)).with_errors
 
     # The growth since an earlier profile of the same process.
     #

@@ -73,7 +73,7 @@ module Memscope
         return if arena.nil? || (limit && arena.is_a?(Integer) && arena.between?(0, limit - 1))
 
         allowed = limit ? "nil, an Integer from 0 to #{limit - 1}" : "nil; arenas can be told apart under jemalloc only"
-        raise ArgumentError, "#{call}: arena: given #{Field.excerpt(arena)}, allowed: #{allowed}"
+        Field.refuse("#{call}: arena", arena, allowed)
       end
     end
   end

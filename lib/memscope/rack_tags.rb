@@ -4,8 +4,8 @@ require_relative "facade"
 require_relative "malloc_profile"
 
 module Memscope
-  # A Rack middleware that tags allocations of a request with its route while a malloc profile runs, so that
-  # `Profile#by(:tag)` shows which routes hold memory. Without a profile it costs a method call.
+  # A Rack middleware that tags allocations of a request with its route while a profile runs, of malloc or of
+  # objects, so that `Profile#by(:tag)` shows which routes hold memory. Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
   #   use(Memscope::RackTags) { |env| route_of(env) }             # others: what the block returns; nil for no tag
@@ -18,8 +18,7 @@ module Memscope
   class RackTags
     # The maximum number of names counted separately.
     MOST = 1000
-    OTHER = "other"
-    private_constant :MOST, :OTHER
+    private_constant :MOST
 
     # @param app [#call]
     # @yieldparam env [Hash] Rack's environment
@@ -34,7 +33,7 @@ module Memscope
     # @param env [Hash] Rack's environment
     # @return [Array(Integer, Hash, #each)]
     def call(env)
-      name = MallocProfile.running? ? bounded(@name.call(env)) : nil
+      name = Native.profile_runs? || Native.object_profile_runs? ? bounded(@name.call(env)) : nil
       name ? Memscope.tag(name) { @app.call(env) } : @app.call(env)
     end
 
@@ -44,7 +43,7 @@ module Memscope
       return if name.nil? || name.empty?
 
       @names[name] || @mutex.synchronize do
-        next OTHER if @names.size >= MOST
+        next "other" if @names.size >= MOST
 
         @names[name.dup.freeze] = MallocProfile.shortened(name).freeze
       end

@@ -2,7 +2,8 @@
 
 module Memscope
   # Adds to a Rails application: `config.memscope`, eager loading, the rake tasks, a line in the log at boot that names
-  # the allocator, and the socket if `listen` is configured. It mounts nothing.
+  # the allocator, the socket if `listen` is configured, and the profile of objects if `objects_profile` is. It mounts
+  # nothing.
   #
   # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
   # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.
@@ -17,13 +18,14 @@ module Memscope
     config.after_initialize { Railtie.start }
 
     class << self
-      # Logs, and listens if configured. Never raises, so that no boot fails.
+      # Logs, and listens and profiles objects if configured. Never raises, so that no boot fails.
       #
       # @return [void]
       def start
         configuration = Configuration.so_far
         attempt("logged") { log(configuration.logger) }
         attempt("listening") { listen(configuration.listen) } if configuration.listen
+        ObjectProfile.boot { configuration.objects_profile } if configuration.objects_profile
       end
 
       private

@@ -109,6 +109,14 @@ module Memscope
       "a #{value.class}"
     end
 
+    # @param what [String] the argument, after the method that takes it
+    # @param given [Object]
+    # @param allowed [String]
+    # @raise [ArgumentError] in any case
+    def self.refuse(what, given, allowed)
+      raise ArgumentError, "#{what}: given #{excerpt(given)}, allowed: #{allowed}"
+    end
+
     private
 
     def record(of, value) = value.is_a?(of) ? value : of.capture(value)
@@ -413,8 +421,7 @@ module Memscope
       # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
       def from_json(json)
         require "json"
-        require_relative "loader"
-        Loader.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
+        Field.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
         from_h(JSON.parse(Field.text(json)))
       rescue JSON::ParserError # its message has a part of the text, which may be any file's
         raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON, " \
@@ -445,7 +452,7 @@ module Memscope
       def check_switch(name, value, call: nil)
         return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
 
-        raise ArgumentError, "Memscope.#{call || kind}: #{name}: given #{Field.excerpt(value)}, allowed: true, false"
+        Field.refuse("Memscope.#{call || kind}: #{name}", value, "true, false")
       end
 
       private

@@ -137,6 +137,20 @@ module Memscope
       growth_too_small: the allocator's live memory has grown too little, by less memory than 16 samples stand for
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)
+      # The profile of objects.
+      gc_hooks_slow_allocation: before Ruby 3.3, every allocation is slower while a profile of objects runs, which is
+        not counted; a loop that only allocates ran at about three quarters of its speed (benchmark/object_profile.rb)
+      jobs_taken: other extensions use all of Ruby's postponed jobs
+      marks_unknown: this Ruby does not tell which objects a garbage collection has marked
+      only_live_objects_sampled: a profile of objects does not count freed objects
+      ractor_ended_sampling: another Ractor was alive while this profile ran, which ended sampling after %d allocations:
+        objects allocated later are not counted; stop the profile, and start one when no other Ractor is alive
+      reach_cut: garbage collections were so rare that what was allocated more than %d allocations after one was not
+        sampled: what was allocated before stands for it
+      samples_dropped: a lower bound: %d samples were dropped, for lack of room or because Ruby calls no hook for some
+        garbage collections
+      texts_without_room: there was no room for the place, class or thread of %d samples, which count as [no room]
+      windows_few: only %d windows of allocations were sampled so far, so the true error may be larger
       # Levers and tuning.
       arena_unused: arena %d is not in use yet
       arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults

@@ -44,20 +44,14 @@ module Memscope
       # @return [nil]
       # @raise [ArgumentError] when `io` cannot be written to
       def print(ledger, io)
-        unless io.respond_to?(:write)
-          raise ArgumentError, "Memscope.report: io: given #{Field.excerpt(io)}, allowed: an IO or another object " \
-                               "with #write"
-        end
-
+        Field.refuse("Memscope.report: io", io, "an IO or another object with #write") unless io.respond_to?(:write)
         io.write(render(ledger, **Display.of(io).to_h))
         nil
       end
 
       # @param io [IO, #write]
       # @return [Encoding] the io's external encoding, else the locale's
-      def encoding(io)
-        (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
-      end
+      def encoding(io) = (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
     end
   end
 end

@@ -83,10 +83,9 @@ module Memscope
     # (see Memscope.size_classes)
     def self.read(arena: nil)
       known = Native.arenas(true)[:arenas].map { |body| body[:index] } unless arena.nil?
-      unless arena.nil? || (arena.is_a?(Integer) && known.include?(arena))
-        raise ArgumentError, "Memscope.size_classes: arena: given #{Field.excerpt(arena)}, " \
-                             "allowed: #{[nil, *known].map(&:inspect).join(', ')}"
-      end
+      allowed = [nil, *known]
+      there = arena.nil? || (arena.is_a?(Integer) && known.include?(arena))
+      Field.refuse("Memscope.size_classes: arena", arena, allowed.map(&:inspect).join(", ")) unless there
 
       capture(Native.size_classes(arena, arena.nil?))
     end

@@ -35,10 +35,8 @@ module Memscope
     }.freeze
     # The values of FORMAT; the metrics are always text.
     FORMATS = %w[text json].freeze
-    # Messages from other processes may contain any characters.
-    UNPRINTABLE = /[^[:print:]]+/
     PID = /\A[1-9]\d{0,9}\z/
-    private_constant :UNPRINTABLE, :PID
+    private_constant :PID
 
     class << self
       # Defines the tasks. memscope itself is loaded when one runs.
@@ -65,7 +63,8 @@ module Memscope
         warn "memscope:#{task}: for #{target}"
         print_of(client, task)
       rescue ArgumentError, Failure, LoadError => e
-        abort "memscope:#{task}: #{e.message.gsub(UNPRINTABLE, ' ')}"
+        # Messages from other processes may contain any characters.
+        abort "memscope:#{task}: #{e.message.gsub(/[^[:print:]]+/, ' ')}"
       end
 
       # @return [Client, nil] a client of the process PID; nil without PID

@@ -79,7 +79,7 @@ module Memscope
       def refuse(argument, given, allowed, why = nil)
         why ||= "only jemalloc can be tuned while it runs" unless jemalloc?
         allowed = why ? "nil; #{why}" : "nil, #{allowed}"
-        raise ArgumentError, "#{CALL}: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
+        Field.refuse("#{CALL}: #{argument}", given, allowed)
       end
     end
   end

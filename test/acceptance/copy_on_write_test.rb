@@ -235,7 +235,8 @@ class CopyOnWriteTest < MemscopeTest
     assert(losses.values.all? { |before, _, _| before < 2 * KIB })
     of_loss.each do |name, (before, after, uss)|
       assert_operator after, :>=, LOSSES.fetch(name).first * 32 * KIB
-      assert_in_delta uss, after - before, 2 * KIB, name
+      # The child's own pages that compaction returns, as Ruby 3.2's does, are no loss.
+      assert_in_delta [uss, 0].max, after - before, 2 * KIB, name
     end
     of_growth.each { |before, after, _| assert_operator after - before, :<, 16 * KIB }
   end

@@ -26,8 +26,9 @@ class DepthTest < MemscopeTest
       StayingThreads.start(8) { strings.concat(Array.new(20_000) { "y" * rand(1_000) }).size }
       require "json"
       GC.disable
-      ledger = JSON.parse(Memscope.ledger(deep: true).to_json)
-      puts JSON.generate(ledger: ledger, glibc: Memscope.snapshot(malloc: true).glibc)
+      ledger = Memscope.ledger(deep: true)
+      glibc = Memscope.snapshot(malloc: true).glibc
+      puts JSON.generate(ledger: JSON.parse(ledger.to_json), glibc: glibc)
     RUBY
     tree = LedgerTree.new(answer["ledger"])
     glibc = answer["glibc"]

@@ -3,18 +3,23 @@
 require_relative "../test_helper"
 require_relative "../support/puma_server"
 
-# A Puma cluster under load while everything of memscope is asked of it at once, again and again: no request fails, no
-# worker is lost, and their memory stays. For some seconds; `rake battery:endurance MINUTES=30` is the long form.
+# A Puma cluster under load with a profile of malloc and one of objects in each worker, while everything of memscope is
+# asked of it at once, again and again: no request fails, no worker is lost, both profiles go on, and the workers'
+# memory stays. For some seconds; `rake battery:endurance MINUTES=30` is the long form.
 class EnduranceTest < MemscopeTest
   parallelize_me!
 
   MEBIBYTE = 1_048_576
   SECONDS = Float(ENV.fetch("MEMSCOPE_ENDURANCE_SECONDS", 4))
-  # What a worker may gain after the first fifth of the time: an allocator's fragments.
-  GROWTH = (SECONDS > 60 ? 8 : 64) * MEBIBYTE
+  LONG = SECONDS > 60
+  # The workers' memory is measured after each of these shares of the time.
+  PARTS = LONG ? [0.2] * 5 : [0.2, 0.8]
+  # What a worker may gain after the first of them: an allocator's fragments.
+  GROWTH = (LONG ? 8 : 64) * MEBIBYTE
   PAGES = %w[/ /ledger /ledger.json?deep=1 /doctor /arenas /ruby_heap.json /mappings /workers.json /profile
-             /profile/flamegraph /metrics /debug/pprof/heap].freeze
-  WORK = %w[/pid /messages /churn /text].freeze
+             /profile/flamegraph /profile?kind=objects&by=class /profile/flamegraph?kind=objects /metrics
+             /debug/pprof/heap /debug/pprof/objects].freeze
+  WORK = %w[/pid /messages /churn /text /fork_and_profile].freeze
   PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
   SERVERS = { glibc: [nil, {}], jemalloc: ["libjemalloc.so.2", PROFILING] }.freeze
   GIVEN_OUT = %i[in_use mmapped].freeze
@@ -23,7 +28,7 @@ class EnduranceTest < MemscopeTest
   CASES = { imports_under_glibc: %i[imports glibc], imports_under_jemalloc: %i[imports jemalloc],
             jemalloc: %i[jemalloc jemalloc] }.freeze
 
-  CASES.slice(*(SECONDS > 60 ? CASES.keys : [:imports_under_glibc])).each do |name, (backend, allocator)|
+  CASES.slice(*(LONG ? CASES.keys : [:imports_under_glibc])).each do |name, (backend, allocator)|
     define_method("test_a_cluster_that_is_asked_everything_#{name}") do
       skip_under_sanitizer
       skip_without_jemallocs_profiler if backend == :jemalloc
@@ -41,13 +46,26 @@ class EnduranceTest < MemscopeTest
     @failed = Queue.new
     workers = worker_pids
     profile(workers, backend)
-    load_for(SECONDS / 5, workers, lever)
-    first = workers.to_h { |pid| [pid, settled(pid, lever)] }
-    load_for(SECONDS * 4 / 5, workers, lever)
+    parts = PARTS.map do |share|
+      load_for(SECONDS * share, workers, lever)
+      workers.to_h { |pid| [pid, settled(pid, lever)] }.tap { |part| show(part) if LONG }
+    end
 
     assert_empty Array.new(@failed.size) { @failed.pop }.tally
     assert_equal workers, worker_pids, "workers were lost: #{server.log}"
-    workers.each { |pid| assert_flat(pid, first.fetch(pid), settled(pid, lever)) }
+    workers.each do |pid|
+      assert_profiled(pid)
+      assert_flat(pid, parts.map { |part| part.fetch(pid) })
+    end
+  end
+
+  def show(part)
+    part.each do |pid, settled|
+      ledger = settled.fetch(:ledger)
+      puts format("worker %<pid>d: RSS %<rss>.1f, USS %<uss>.1f, in use %<used>.1f, memscope %<own>.1f MiB",
+                  pid: pid, **{ rss: ledger.rss_bytes, uss: settled.fetch(:uss), used: used_bytes(ledger),
+                                own: ledger[:memscope].bytes }.transform_values { |bytes| bytes.fdiv(MEBIBYTE) })
+    end
   end
 
   def load_for(seconds, workers, lever)
@@ -61,7 +79,20 @@ class EnduranceTest < MemscopeTest
   end
 
   def profile(workers, backend)
-    workers.each { |pid| client(pid).call(:malloc_profile_start, seconds: SECONDS + 60, backend: backend.name) }
+    workers.each do |pid|
+      client(pid).call(:malloc_profile_start, seconds: 2 * (SECONDS + 60), backend: backend.name)
+      client(pid).call(:object_profile_start, seconds: 2 * (SECONDS + 60), ractors: "never")
+    end
+  end
+
+  def assert_profiled(pid)
+    malloc, objects = %i[malloc_profile_snapshot object_profile_snapshot].map { |call| client(pid).call(call) }
+    puts "worker #{pid}: #{objects.overhead.to_h}" if LONG
+
+    assert_predicate malloc, :running?
+    assert_predicate objects, :running?
+    assert_operator malloc.samples, :>, 0
+    assert_operator objects.windows, :>, 1
   end
 
   def client(pid) = Memscope::Client.at(File.join(@server.directory, "#{pid}.sock"))
@@ -105,13 +136,15 @@ class EnduranceTest < MemscopeTest
     { ledger: client(pid).call(:ledger, deep: true), uss: client(pid).call(:process_memory).uss_bytes }
   end
 
-  # USS is printed only: a preloaded worker's grows with each page that it no longer shares, and its RSS does not.
-  def assert_flat(pid, first, last)
+  # By the lesser of the last two: what a request has just left goes with the next one. USS is printed only: a preloaded
+  # worker's grows with each page that it no longer shares, and its RSS does not.
+  def assert_flat(pid, parts)
     rss, used = [:rss_bytes.to_proc, method(:used_bytes)].map do |measure|
-      [last, first].map { |settled| measure.call(settled.fetch(:ledger)) }.reduce(:-)
+      bytes = parts.map { |settled| measure.call(settled.fetch(:ledger)) }
+      bytes.drop(1).last(2).min - bytes.first
     end
-    grown = "worker #{pid}: USS #{last[:uss] - first[:uss]}, in use #{used}\n#{last[:ledger] - first[:ledger]}"
-    puts grown if SECONDS > 60
+    grown = "worker #{pid}: in use #{used}\n#{parts.last[:ledger] - parts.first[:ledger]}"
+    puts grown if LONG
 
     assert_operator used, :<=, GROWTH / 4, grown
     assert_operator rss, :<=, GROWTH, grown

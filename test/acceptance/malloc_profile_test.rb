@@ -229,11 +229,31 @@ class MallocProfileTest < MemscopeTest
     skip_without "fiddle"
 
     [64, 1000, 8192].each do |block|
-      inflated, truth, said = loaded("profile_inflation.rb", WAYS[:jemalloc], "BLOCK" => block.to_s)
+      inflated, truth, said, coverage = loaded("profile_inflation.rb", WAYS[:jemalloc], "BLOCK" => block.to_s)
 
       assert_in_delta truth, inflated, truth * 0.1, "blocks of #{block} bytes"
       assert_in_delta inflated, said[/in its own extent, about (\d+) bytes more/, 1].to_i, inflated * 0.05
+      assert_in_delta 1, coverage, 0.15, "blocks of #{block} bytes" # 1220 samples: five standard errors
     end
+  end
+
+  # Methods whose paths fill the table of texts.
+  def test_what_finds_no_room_is_counted
+    lines, reason, dropped = child_json(<<~RUBY, requires: %w[json memscope])
+      Memscope::MallocProfile.start(rate: 1 << 12, backend: :imports)
+      held = Array.new(4500) do |number|
+        Object.class_eval("def made_\#{number} = 'x' * 40_000", "\#{'/a_long_path' * 70}/\#{number}.rb", 1)
+        send("made_\#{number}")
+      end
+      profile = Memscope::MallocProfile.stop
+      puts JSON.generate([profile.by(:line).to_h { |entry| [entry.name, entry.samples] }, profile.reasons[:stacks],
+                          profile.overhead.dropped_samples])
+    RUBY
+
+    assert_operator lines.fetch("[no room]"), :>, 100
+    assert_operator lines.fetch("Object#made_100"), :>, 0
+    assert_match(/no room for the place, class or thread of \d+ samples/, reason)
+    assert_equal 0, dropped
   end
 
   def test_threads_of_ever_new_names_leave_the_next_profile_room

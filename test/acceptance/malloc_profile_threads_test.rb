@@ -333,4 +333,33 @@ class MallocProfileThreadsTest < MemscopeTest
 
     assert_in_delta 8 * 400 * 5001, answer.first.fetch(""), 4_000_000, answer.last
   end
+
+  # Until Ruby 3.1.4, a hook of garbage collections ends the process here (Bug #18464).
+  def test_ractors_that_begin_during_garbage_collections
+    answer = child(<<~RUBY, { preload: nil, env: { "BACKEND" => "imports" } }, ruby_args: ["-W0"])
+      profile.start(rate: 512, backend: backend)
+      5.times do |round|
+        100.times { |number| eval("def made_\#{round}_\#{number} = ('x' * 5000).size") && send("made_\#{round}_\#{number}") }
+        GC.start(full_mark: false)
+        10.times { Object.new.to_s }
+        GC.stress = 1
+        Ractor.new { 1 }.then { |ractor| ractor.respond_to?(:value) ? ractor.value : ractor.take }
+        GC.stress = false
+      end
+      puts JSON.generate(profile.stop.overhead.samples_taken.positive?)
+    RUBY
+
+    assert answer
+  end
+
+  # A thread that is reading a stack at the fork does not go on in the child, which must not wait for it.
+  def test_heap_graphs_beside_a_thread_that_is_sampled
+    answers = child(<<~RUBY, { preload: nil, env: { "BACKEND" => "imports" } }, timeout: 60)
+      profile.start(rate: 512, backend: backend)
+      4.times { Leaks.churn_behind(100_000) }
+      puts JSON.generate(Array.new(40) { Memscope.heap_graph(top: 1, deadline: 2).reasons[:reachable_count].to_s })
+    RUBY
+
+    assert_empty answers - [""]
+  end
 end

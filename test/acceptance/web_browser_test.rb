@@ -21,12 +21,12 @@ class WebBrowserTest < MemscopeTest
     })()
   JS
   # Evaluated in a page: the elements that the keyboard can reach, and the one that has the focus.
-  REACHABLE = "document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]').length"
-  FOCUSED = <<~JS
+  REACHABLE = "document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]')"
+  FOCUSED = <<~JS.freeze
     (() => {
       const one = document.activeElement;
       const style = getComputedStyle(one);
-      return [one.tagName, one.value ? one.name + "=" + one.value : one.outerHTML.slice(0, 160),
+      return [[...#{REACHABLE}].indexOf(one), one.value ? one.name + "=" + one.value : one.outerHTML.slice(0, 160),
               style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
     })()
   JS
@@ -42,6 +42,7 @@ class WebBrowserTest < MemscopeTest
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     skip_under_sanitizer
+    require_relative "../support/heap_graph_proto"
     super
   end
 
@@ -106,9 +107,21 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
+  # The page shows a reading of a moment ago again; the longer it took, the longer.
+  def wait_for_a_new_forecast
+    30.times do
+      shown = nil
+      visit(**PHONE) { |page| completed(page).then { shown = page.text("#predicted-trim") } }
+      break if shown.include?("MiB")
+
+      sleep 0.5
+    end
+  end
+
   def test_a_button_returns_memory_and_the_page_says_how_much
     server.get("/garbage?64")
     before = server.rss_bytes
+    wait_for_a_new_forecast
     visit(**PHONE) do |page|
       completed(page)
 
@@ -118,7 +131,7 @@ class WebBrowserTest < MemscopeTest
       fell = (before - server.rss_bytes) / 1_048_576.0
 
       assert_equal "#{page.text('h1 .figure')} MiB returned", page.text("h1").tr("\n", " ")
-      assert_operator said, :>, 10
+      assert_operator said, :>, 5
       assert_in_delta fell, said, 8
       assert_equal "−#{page.text('h1 .figure')}", page.text("section:last-of-type tfoot td:last-child")
     end
@@ -142,7 +155,7 @@ class WebBrowserTest < MemscopeTest
     visit(**DESK) do |page|
       completed(page)
       page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-      reachable = page.evaluate(REACHABLE)
+      reachable = page.evaluate("#{REACHABLE}.length")
       stops = Array.new(reachable) { page.press(:Tab).then { page.evaluate(FOCUSED) } }
 
       assert_equal reachable, stops.uniq.size
@@ -265,6 +278,44 @@ class WebBrowserTest < MemscopeTest
     page.press(:tab)
     page.press(:enter)
     page.until_found("the path of the tile") { page.evaluate("location.hash") == "#holder-1" }
+  end
+
+  # Chromium gives a file its name when all of it has arrived.
+  def downloaded(page, format, directory)
+    page.evaluate("document.querySelector('#format').value = #{format.name.dump}")
+    page.push("section[aria-labelledby=dump-title] button")
+    name = "memscope-#{server.pid}#{Memscope::Dump::FORMATS.fetch(format).first}"
+    page.until_found("download") { Dir[File.join(directory, name)].first }
+  end
+
+  # How many objects of a class a trace has.
+  def in_trace(path, name)
+    parts = HeapGraphProto::Trace.decode(File.binread(path)).packet.filter_map(&:heap_graph)
+    type = parts.flat_map { |part| part.types.to_a }.find { |one| one.class_name == name }.id
+    parts.sum { |part| part.objects.count { |object| object.type_id == type } }
+  end
+
+  # What the server has left of its dumps: directories, and descriptors of files without a name.
+  def left_of_dumps
+    open = Dir["/proc/#{server.pid}/fd/*"].map { |link| File.symlink?(link) ? File.readlink(link) : "" }
+    Dir[File.join(Dir.tmpdir, "memscope-*-#{server.pid}-*")] + open.grep(%r{/memscope-.*/dump})
+  end
+
+  def test_a_dump_is_downloaded
+    server.get("/products?3000")
+    Dir.mktmpdir do |directory|
+      visit("/heap") do |page|
+        page.save_into(directory)
+        lines, trace = %i[objspace perfetto].map { |format| downloaded(page, format, directory) }
+        held = Memscope::HeapGraph.read(lines, paths_to: "Catalog::Product")
+        products = held.retained.find { |row| row.name == "Catalog::Product" }.count
+
+        assert_operator products, :>=, 3000
+        assert_includes held.paths.map(&:to_s), "Catalog @products → Hash → Catalog::Product"
+        assert_equal products, in_trace(trace, "Catalog::Product")
+        page.until_found("closed file") { left_of_dumps.empty? }
+      end
+    end
   end
 
   def test_a_heap_graph_works_without_javascript

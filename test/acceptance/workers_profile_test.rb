@@ -41,9 +41,9 @@ class WorkersProfileTest < MemscopeTest
   def profile(index) = Memscope::Profile.from_json(get("/profile.json?worker=#{index}"))
 
   # @return [Array<Hash{String => String}>] the labels of each sample, and all comments
-  def pprof(path)
+  def pprof(path, name: "heap")
     require_relative "../support/profile_proto"
-    body = @server.get("/memscope/debug/pprof/heap#{path}")
+    body = @server.get("/memscope/debug/pprof/#{name}#{path}")
     message = ProfileProto::Profile.decode(Zlib.gunzip(body))
     text = ->(index) { message.string_table[index] }
     labels = message.sample.map { |one| one.label.to_h { |label| [text[label.key], text[label.str]] } }
@@ -60,6 +60,26 @@ class WorkersProfileTest < MemscopeTest
                    post("#{PROFILE}.txt", do: "stop").body
       pids.each_index { |index| refute_predicate profile(index), :running? }
       assert_refused pids
+    end
+  end
+
+  def objects(index) = Memscope::Profile.from_json(get("/profile.json?worker=#{index}&kind=objects"))
+
+  # What a page has started can still be read when it has ended.
+  def test_objects_of_all_workers
+    with_workers do |pids|
+      assert_equal([0, 1].zip(pids, [true, true]), outcomes(post(kind: "objects", budget: 1, ractors: "never")))
+      keep_in(pids)
+      read = [0, 1].map { |index| objects(index) }
+
+      assert_equal(pids, read.map(&:pid))
+      assert(read.all? { |profile| profile.objects? && profile.running? })
+      labels, comments = pprof("", name: "objects")
+
+      assert_equal(pids.map(&:to_s).sort, labels.map { |label| label["pid"] }.uniq.sort)
+      assert_empty comments.grep(/missing/)
+      assert_equal [true, true], outcomes(post(do: "stop", kind: "objects")).map(&:last)
+      refute([0, 1].any? { |index| objects(index).running? })
     end
   end
 

@@ -11,7 +11,7 @@ class KeptCensusesTest < MemscopeTest
       kept.take
       sizes << kept.bodies.size
       taken = [kept.take, kept.take(gc: true)]
-      same = kept.censuses.map(&:total_count) == taken && kept.censuses.map(&:to_h) == kept.bodies.map { Memscope::Census.from_h(_1).to_h }
+      same = kept.bodies.map { |body| Memscope::Census.from_h(body).total_count } == taken
       reading, writing = IO.pipe
       fork { writing.write(kept.bodies.size); exit!(0) }
       writing.close

@@ -86,6 +86,40 @@ class CLIProfileTest < MemscopeTest
     end
   end
 
+  # Keeps objects all the time, from its first line, and half a thousand before a profile is read.
+  OBJECTS = KEEPER.sub('("x" * 10_000)', "Object.new").sub("size + 100", "size + 500").sub("sleep 0.001 } }", "} }")
+                  .sub("MallocProfile", "ObjectProfile").freeze
+
+  def test_objects_are_profiled_and_not_any_longer
+    process = listening(OBJECTS.sub("loop {", "loop { sleep 0.00001;"))
+    pid = process.pid.to_s
+    status, out, err = profile("--objects", "--ractors=never", "--budget=1", "--pid", pid, "--seconds=0.3", "--gc",
+                               "--format=json")
+    read = Memscope::Profile.from_json(out)
+    entry = read.by(:line).max_by(&:samples)
+
+    assert_equal [0, "", :objects, false], [status, err, read.backend, read.running?]
+    assert_equal [["-e", 1], "Object"], [[entry.path, entry.lineno], read.by(:class).max_by(&:samples).name]
+    assert_operator entry.live_objects, :>, 500 - (4 * entry.error_objects)
+    process.tell("Memscope::ObjectProfile.running?")
+
+    assert_equal "false", process.gets
+  end
+
+  # Its change is reported; and a process that allows no actions is left alone.
+  def test_a_profile_of_objects_that_runs_goes_on
+    process = listening("Memscope::ObjectProfile.start(ractors: :never, budget: 0.5)")
+    status, out, err = profile("--objects", "--pid", process.pid.to_s, "--seconds=0.1", "--format=json")
+
+    assert_equal [0, :objects], [status, Memscope::Profile::Difference.from_json(out).backend]
+    assert_match(/is being profiled already, with a budget of 0.5 of its CPU time/, err)
+    process = listening("", env: { "MEMSCOPE_ACTIONS" => "0" })
+    status, _out, err = profile("--objects", "--ractors=never", "--pid", process.pid.to_s)
+
+    assert_equal 74, status
+    assert_match(/allows no actions/, err)
+  end
+
   def assert_read_back(json)
     file = File.join(@directory, "change.json")
     File.write(file, json)
@@ -136,8 +170,8 @@ class CLIProfileTest < MemscopeTest
   end
 
   def test_it_ends_by_itself_where_nobody_stops_it
-    process = listening("Memscope::MallocProfile::Lease.send(:remove_const, :GRACE); " \
-                        "Memscope::MallocProfile::Lease::GRACE = 0.2; #{KEEPER}")
+    process = listening("Memscope::Profile::Leasing.send(:remove_const, :GRACE); " \
+                        "Memscope::Profile::Leasing::GRACE = 0.2; #{KEEPER}")
     client = Memscope::Client.new(process.pid)
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     client.call(:malloc_profile_start, seconds: 0.2, backend: "imports")
@@ -182,7 +216,7 @@ class CLIProfileTest < MemscopeTest
     process = listening("def keep = Memscope.tag('feed') { ($all ||= []) << ('y' * 100_000) }; " \
                         "Thread.new { Thread.current.name = 'keeper'; loop { keep; sleep 0.001 } }")
 
-    %w[tag thread method].zip([/ feed$/, / keeper$/, / Object#keep$/]) do |name, shown|
+    %w[tag thread method caller].zip([/ feed$/, / keeper$/, / Object#keep$/, / -e:1 in .*keep$/]) do |name, shown|
       assert_match(shown, profile("--pid", process.pid.to_s, "--seconds=0.3", "--rate=4096", "--by=#{name}")[1])
     end
   end

@@ -157,7 +157,7 @@ class CLITopTest < MemscopeTest
     top = screen
     top.resize(200, 80) # room for as many other processes as there may be
 
-    top.wait(/^.* +#{process.pid} \S+ +\S*ruby/)
+    top.wait(/^.* +#{process.pid} \S+ +#{Regexp.escape(RbConfig.ruby[0, 10])}/) # commands are cut at the edge
     top.press("p")
     top.wait(/^p and g are for one process: memscope top --pid N$/)
     top.press("q")

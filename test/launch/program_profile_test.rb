@@ -51,6 +51,62 @@ class ProgramProfileTest < MemscopeTest
   end
 end
 
+# Profiles of objects.
+class ProgramObjectProfileTest < ProgramProfileTest
+  # Keeps an Order of each ten objects, and as many Strings in a ring, for a second.
+  LEAK = <<~RUBY
+    KEPT = []
+    RING = []
+    class Order; end
+    def keep = KEPT << Order.new
+    def turn(at) = RING[at % 5_000] = +"ring"
+    leaks = ARGV.include?("leak")
+    at = 0
+    now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+    over = now.call + 1
+    while now.call < over || at < 400_000
+      at += 1
+      keep if leaks && (at % 10).zero?
+      turn(at)
+    end
+  RUBY
+  OBJECTS = %w[--objects --ractors=never].freeze
+
+  def leaks(*arguments)
+    launch("leaks", *OBJECTS, "--warmup=0.1", "--threshold=6000", "--", *keeper(LEAK), *arguments)
+  end
+
+  def test_a_line_that_keeps_objects_fails_the_command_and_its_holder_is_named
+    ran = leaks("leak")
+
+    assert_exit 1, ran, err: /one line grew past 6,000 objects: .*keeper\.rb:4 in Object#keep by [\d,]+ objects, /
+    assert_match(/ objects, held by KEPT -> Array -> Order$/, ran.err)
+    assert_match(/in Object#keep\n +held by KEPT/, ran.err)
+  end
+
+  def test_objects_that_come_and_go_do_not
+    assert_exit 0, leaks, err: /no line grew past 6,000 objects$/
+  end
+
+  def test_a_program_that_ends_in_its_warm_up_is_not_judged
+    ran = launch("leaks", *OBJECTS, "--warmup=60", "--", RbConfig.ruby, "-e", "")
+
+    assert_exit 74, ran, err: /nothing is judged: the program ended within its warm-up/
+  end
+
+  def test_a_program_is_profiled_until_it_ends
+    program = keeper("$kept = Array.new(20_000) { Object.new }")
+    ran = launch("profile", *OBJECTS, "--budget=1", "--format=json", "--", *program)
+    entry = profile(ran).by(:line).max_by(&:live_objects)
+
+    assert_equal [path("keeper.rb"), 1], [entry.path, entry.lineno]
+    assert_in_delta 20_000, entry.live_objects, 4 * entry.error_objects
+    ran = launch("profile", *OBJECTS, "--by=class", "--", *program)
+
+    assert_exit 0, ran, err: /object profile.*^ +[\d.]+ +[\d.]+ +[\d,]+ +[\d,]+ +[\d.]+ %  Object$/m
+  end
+end
+
 class ProgramProfileAtTheEndTest < ProgramProfileTest
   def test_any_malloc_is_profiled_at_its_imports_and_that_is_said
     ran = glibc("profile", "--rate=8192", "--format=json", "--", *keeper)
@@ -71,7 +127,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
   def test_the_screen_of_the_tour
     program = File.join(ChildProcess::ROOT, "test/support/workloads/import.rb")
     said = File.read(File.join(ChildProcess::ROOT, "docs/tour.md"))
-               .scan(/^ +([\d.]+) +([\d.]+) .*import\.rb:(\d+)\n +in (\S+)\n +by (\w+)/)
+               .scan(/^ +([\d.]+) +([\d.]+) .*import\.rb:(\d+)\s+in (\S+)\n +by (\w+)/)
     ran = glibc("profile", "--backend=imports", "--format=json", "--", RbConfig.ruby,
                 *ChildProcess::LOAD_PATH.map { |directory| "-I#{directory}" }, program)
     found = profile(ran).by(:line).first(2)
@@ -313,6 +369,18 @@ class LeaksTest < ProgramProfileTest
     assert_exit 1, ran, out: "done\n", err: verdict
     assert_keeper profile(ran), 4
     assert_equal [1], profile(ran).stacks.map(&:generation).uniq
+  end
+
+  # The line that allocates is the standard library's.
+  def test_the_line_that_called_is_named
+    script = LEAK.sub('"x" * 10_000', "Psych.load('x' * 10_000)")
+    verdict = /one line grew past 3\.8 MiB: \S+psych\S+ in .* by [45]\.\d MiB .*, called from keeper\.rb:5$/
+    entry = /^ +[45]\.\d .*%  keeper\.rb:5\n? .*in .*keep\n +allocated at .*psych/
+    ran = glibc("leaks", "--backend=imports", "--warmup=60", "--threshold=4000000", "--by=caller", "--",
+                *keeper("require 'psych'\n#{script}"), chdir: directory)
+
+    assert_exit 1, ran, out: "done\n", err: verdict
+    assert_match entry, ran.err
   end
 
   def test_less_than_the_threshold_does_not

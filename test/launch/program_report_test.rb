@@ -127,7 +127,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
   end
 
   def test_memscope_is_loaded_at_the_end_only
-    ran = report("--json", "--", *ruby("p defined?(Memscope.ledger), $LOAD_PATH.grep(/memscope/)"))
+    ran = report("--json", "--", *ruby("p defined?(Memscope.ledger), $LOAD_PATH & #{ChildProcess::LOAD_PATH}"))
 
     assert_exit 0, ran, out: "nil\n[]\n"
     assert_one_report(ran)

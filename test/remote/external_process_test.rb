@@ -81,6 +81,7 @@ class ExternalProcessTest < MemscopeTest
 
   def test_another_users_process
     skip_unless_root
+    skip_unless_readable_for(65_534)
     process = listening
     ran = ChildProcess.run(<<~RUBY, requires: %w[memscope])
       Process::Sys.setgid(65_534)

@@ -35,6 +35,9 @@ class ServerTest < MemscopeTest
     error = assert_raises(ArgumentError) { client(process).call(:purge, levers: ["rm"]) }
 
     assert_match(/\Apurge: a lever: given "rm", allowed: gc, compact/, error.message)
+    error = assert_raises(ArgumentError) { client(process).call(:malloc_profile_stop, gc: 1) }
+
+    assert_equal "gc: given 1, allowed: true, false", error.message
   end
 
   # The last verdict of a process stays with its listener: a number near its threshold does not change the next one.
@@ -245,6 +248,7 @@ class ServerTest < MemscopeTest
 
   def test_another_user
     skip_unless_root
+    skip_unless_readable_for(NOBODY)
     process = listening
     ran = ChildProcess.run(<<~RUBY, requires: %w[memscope socket])
       Process::Sys.setgid(#{NOBODY}); Process::Sys.setuid(#{NOBODY})

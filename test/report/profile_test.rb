@@ -88,6 +88,30 @@ class ProfileReportTest < MemscopeTest
     end
   end
 
+  def test_the_applications_line_and_the_line_that_allocated
+    rooted = { application_root: "/srv/app", application_root_source: :bundler }
+    said = text(shop(**rooted), unicode: true)
+
+    assert_match(/nokogiri.xml\.rb:33\n +in Nokogiri::XML\.parse\n +called from main\.rb:18\n +by xmlNewNode/, said)
+    assert_match(%r{ models/cache\.rb:9 in Cache#put\n +by rb_str_plus}, said)
+    assert_includes said, "  Application root: /srv/app (the Gemfile's directory).\n"
+    said = text(shop(**rooted), unicode: true, by: :caller)
+
+    assert_match(/ main\.rb:18 in <main>\n +allocated at .*xml\.rb:33\n +\(3\.0 MiB; 1 other line: 2\.0 MiB\)\n/, said)
+    refute_includes said, "called from"
+    assert_match(/ 2 other lines of the application$/, text(shop, by: :caller, limit: 1))
+    assert_includes text(shop(application_root: "/")), " /srv/app/models/cache.rb:9"
+    refute_includes text(Profiles.profile(Profiles.body([], application_root: nil))), "Application root"
+  end
+
+  def test_of_a_difference_what_the_applications_line_grew_by
+    earlier = Profiles.profile(Profiles.body([[%i[tree parse main], 3]]))
+    later = Profiles.profile(Profiles.body([[%i[tree parse main], 1], [%i[tree parse put], 7]]))
+
+    assert_match(/called from .*cache\.rb:9\n +\(\+7\.0 MiB; 1 other line: -2\.0 MiB\)\n/, text(later - earlier))
+    assert_match(/Application root: /, text(later - earlier))
+  end
+
   def test_many_generations
     stacks = (0..40).map { |generation| [%i[string put], 1, generation] }
     said = text(Profiles.profile(Profiles.body(stacks)))
@@ -114,6 +138,38 @@ class ProfileReportTest < MemscopeTest
     assert_match(/^ +-/, said)
     assert_match(/^ +\+/, said)
     assert_match(/other stacks$/, said)
+  end
+
+  def objects(*samples) = Profiles.objects(*samples)
+
+  def test_of_objects_their_number_is_shown
+    said = text(objects(100, 20))
+
+    assert_match(/^ +MiB +\+- +objects +samples +share$/, said)
+    assert_match(%r{^ +3\.8 +\d+\.\d +100,000 +100 +83\.3 %  \S+/cache\.rb:9\n +in Cache#put$}, said)
+    assert_match(/4\.6 MiB \(\+-[\d.]+ MiB\) in 120,000 objects \(\+-[\d,]+\) allocated in the last/, said)
+    refute_includes said, "too few"
+    assert_match(/^ +\+1\.9 +\d+\.\d +\+50,000 +\+50 .*cache\.rb:9$/, text(objects(150, 20) - objects(100, 20)))
+  end
+
+  def test_of_too_few_samples_nothing_is_estimated
+    said = text(objects(100, 9))
+
+    assert_match(%r{^ {35}9 {11}/srv/app/main\.rb:18 in <main>$}, said)
+    assert_includes said, "  Where there is no estimate, there are too few samples for one.\n"
+    refute_match(/ 9,000 /, said)
+    assert_match(/^ {35}9 {11}1 other line$/, text(objects(100, 9), limit: 1))
+    assert_includes unwrapped(objects(9)), "9 samples allocated in the last 60 seconds: too few for an estimate"
+  end
+
+  def test_memscopes_own_objects_are_no_line
+    said = text(objects(100, 20, 500, 20))
+
+    assert_match(/^.* 500,000 +500 +78\.1 %  memscope itself$/, said)
+    refute_includes said, "profile.rb"
+    assert_operator said.index("Set#add"), :<, said.index("memscope itself")
+    assert_match(/^ .*  2 other lines\n.*  memscope itself$/, text(objects(100, 20, 500, 20), limit: 1))
+    assert_includes text(objects(100, 20, 500), by: :class), "620,000"
   end
 
   def test_nothing_at_all

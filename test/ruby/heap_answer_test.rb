@@ -21,7 +21,7 @@ class HeapAnswerTest < MemscopeTest
   def test_an_answer_too_large_is_cut
     few, many, again = child_json(<<~RUBY, requires: %w[json memscope])
       #{LONG}
-      graphs = [10, 400].map { |top| Memscope.heap_graph(top: top) }
+      graphs = [20, 400].map { |top| Memscope.heap_graph(top: top) }
       shown = graphs.map do |graph|
         lists = %i[retained garbage roots dominators paths].to_h { |name| [name, graph.public_send(name).size] }
         ends = graph.dominators.map { |row| [row.name.nil?, row.path.nil?, row.path&.steps&.any? { |step| step.name.nil? }] }
@@ -66,11 +66,11 @@ class HeapAnswerTest < MemscopeTest
       Order = Struct.new(:text)
       Thread.new do
         Thread.current.name = "canary thread"
-        Thread.current[:canary_local] = Array.new(2_000) { |number| Order.new("canary \#{number}") }
-        Thread.current.thread_variable_set(:canary_variable, Array.new(2_000) { Order.new("canary") })
+        Thread.current[:canary_local] = Array.new(10_000) { |number| Order.new("canary \#{number}") }
+        Thread.current.thread_variable_set(:canary_variable, Array.new(10_000) { Order.new("canary") })
         sleep
       end
-      Thread.pass until ObjectSpace.each_object(Order).count == 4_000
+      Thread.pass until ObjectSpace.each_object(Order).count == 20_000
       graphs = [Memscope.heap_graph, Memscope.heap_graph(paths_to: "Order", strings: true)]
       puts JSON.generate(graphs.map { |graph| [graph.paths.map(&:to_s), graph.to_json + graph.to_s] })
     RUBY

@@ -24,7 +24,7 @@ class HeapWalkTest < MemscopeTest
     def files = Dir.children("/proc/self/fd").size
   RUBY
 
-  BODY = %w[pages slots live_slots free_slots hidden_empty_pages pinned_pages_min pinned_pages_max pages_by_tenths
+  BODY = %w[pages slots live_slots free_slots hidden_empty_pages pinned_pages_min pages_by_tenths
             compactable_min_bytes compactable_bytes slot_sizes held_by_objects_bytes old_objects].freeze
 
   # Two copies of one process, so that neither walk sees the objects that the other has made.
@@ -48,8 +48,11 @@ class HeapWalkTest < MemscopeTest
       end
     RUBY
     child, process = answer
+    # What the stack of each call leaves there may pin a page or two more.
+    most = answer.map { |heap| [heap, *heap["slot_sizes"]].map { |size| size.delete("pinned_pages_max") } }.transpose
 
     assert_equal(%w[child process], [child, process].map { |heap| heap["walked_in"] })
+    most.each { |one, other| assert_in_delta one, other, 3 }
     assert_equal process.slice(*BODY), child.slice(*BODY)
     assert_operator child["held_by_objects_bytes"], :>, 1_000 << 20
     assert_operator child["pinned_pages_min"], :>=, 1
@@ -243,7 +246,11 @@ class HeapWalkTest < MemscopeTest
   both_allocators "a garbage collection under way" do |preload|
     idle, busy = child_json(<<~RUBY, preload: preload)
       #{WALK}
-      sweep = -> { 300_000.times { "x" * 60 }; GC.start(immediate_sweep: false) }
+      sweep = lambda do
+        300_000.times { "x" * 60 }
+        GC.start(immediate_sweep: false)
+        sweep.call unless GC.latest_gc_info(:state) == :sweeping
+      end
       sweep.call
       idle = walk
       stop = false

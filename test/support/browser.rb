@@ -156,6 +156,9 @@ module Browser
     # @return [Array<String>] the URLs of all requests
     def urls = @page.network.traffic.map(&:url)
 
+    # @param directory [String] where files are saved that the page offers for download
+    def save_into(directory) = @page.downloads.set_behavior(save_path: directory)
+
     def screenshot(path) = @page.screenshot(path: path)
 
     def close = @page.close

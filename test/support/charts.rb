@@ -18,7 +18,8 @@ module Charts
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]), growth: differences[:growth],
         objects: differences[:objects], garbage: differences[:garbage],
-        lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]) }
+        lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]),
+        total_cost: Bodies.cost }
     )
   end
 

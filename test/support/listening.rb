@@ -85,15 +85,6 @@ module Listening
     end
   end
 
-  # A process that has dropped to that user must still be able to read what it loads.
-  def skip_unless_readable_for(uid)
-    command = ["setpriv", "--reuid=#{uid}", "--regid=#{uid}", "--clear-groups", "test", "-r"]
-    readable = ChildProcess::LOAD_PATH.first(1).all? do |path|
-      system(*command, File.join(path, "memscope", "memscope.so"), err: File::NULL)
-    end
-    skip "there is no setpriv, or uid #{uid} cannot read the tree" unless readable
-  end
-
   def skip_unless_root
     skip "only root can become another user" unless Process.euid.zero?
   end

@@ -36,8 +36,11 @@ module Profiles
     head: ruby("Rack::Head#call", "#{GEMS}/rack-3.1.8/lib/rack/head.rb", 15),
     callback: ruby("AbstractController::Callbacks#process_action", "#{GEMS}/actionpack-7.2.3/lib/callbacks.rb", 120),
     no_gvl: frame(:state, "[no GVL]"),
+    no_room: frame(:state, "[no room]"),
     unnamed: native("libpq.so.5+0x1a2b", "/usr/lib/libpq.so.5")
   }.freeze
+
+  OWN = ruby("Profile.of_objects", File.expand_path("../../lib/memscope/profile.rb", __dir__), 175).freeze
 
   # A body with stacks given as [names of FRAMES, leaf first; MiB; generation; what else].
   def body(stacks, **given)
@@ -46,6 +49,20 @@ module Profiles
       stack(frames.map { |name| names.index(name) }, mebibytes * MEBIBYTE, generation, **more)
     end
     whole(names.map { |name| FRAMES.fetch(name) }, stacks, **given)
+  end
+
+  # A profile of objects with these samples at Cache#put, at <main>, in memscope's own file, and at Set#add; each stands
+  # for 1000 objects of 40 bytes.
+  def objects(*samples)
+    stacks = samples.map.with_index do |number, index|
+      stack([index], 40_000 * number, 0, samples: number, class_name: "Order", live_objects: 1000 * number,
+                                         error_objects: 1, shares: [[1, 1_000_000, 1000 * number, 40_000 * number]])
+    end
+    frames = [*FRAMES.values_at(:put, :main), OWN, FRAMES.fetch(:set)].first(samples.size)
+    Memscope::Profile.of_objects(whole(frames, stacks, backend: :objects, rate_bytes: nil, windows: 20, coverage: nil,
+                                                       allocations: 20_000_000, equal_windows: 20.0,
+                                                       windows_share: 0.02,
+                                                       live_objects: stacks.sum { |stack| stack[:live_objects] }))
   end
 
   def stack(frames, bytes, generation, **given)

@@ -34,7 +34,8 @@ module Suites
   OF_RUBY = files("test/{memscope,ruby_heap,census,snapshot,purge,loading}_test.rb",
                   "test/{purge,ruby_heap}/*_test.rb", "test/ruby/{census,heap_references,named_references}_test.rb",
                   "test/engine/sampling/*_test.rb",
-                  "test/acceptance/{closed_sum,compaction,trap,fork,doctor,heap_graph,heap_hostile}_test.rb")
+                  "test/acceptance/{closed_sum,compaction,trap,fork,doctor,heap_*,kept_alive}_test.rb",
+                  "test/acceptance/object_{leaks,profile}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.
   SMOKE = files("test/acceptance/smoke_test.rb")
@@ -44,7 +45,7 @@ module Suites
   # that need an application or packaged gems are not included.
   OF_THE_SYSTEM = (ALL - SURFACES +
                    files("test/{loading,remote/server}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
-                   files("test/web/**/*_test.rb",
-                         "test/acceptance/{application,object_growth,packaging,prometheus,sidekiq}_test.rb",
+                   files("test/web/**/*_test.rb", "test/heap_graph/growth_test.rb",
+                         "test/acceptance/{application,lint,object_growth,packaging,prometheus,sidekiq}_test.rb",
                          "test/acceptance/{web_*,workers*}_test.rb")).freeze
 end

@@ -383,7 +383,7 @@ class WebApplicationTest < WebCase
 
   def page_of(diagnosis)
     forecast = Memscope::Purge.run([:gc], arena: nil, dry_run: true, settle: 0)
-    diagnosed = Memscope::Web::Readings::Diagnosed.new(diagnosis, forecast)
+    diagnosed = Memscope::Calls::Diagnosed.new(diagnosis, forecast)
     readings, = counting(diagnosis_with_forecast: -> { diagnosed })
     get("/doctor", BROWSER, on: application(readings: readings)).body
   end

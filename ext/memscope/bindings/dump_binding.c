@@ -7,14 +7,6 @@
 
 #include <errno.h>
 #include <ruby/thread.h>
-#include <time.h>
-
-static uint64_t now_since_1970(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- this process ---------------------------------------------------------------------------------------------- */
 
@@ -137,7 +129,7 @@ static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALU
     dumping.child.format = (enum memscope_dump_format)NUM2INT(format);
     dumping.child.sizes = (enum memscope_size_rule)NUM2INT(sizes);
     dumping.child.deadline_ms = NUM2UINT(deadline_ms);
-    dumping.child.time_ns = now_since_1970();
+    dumping.child.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     return rb_ensure(dump, (VALUE)&dumping, end_dump, (VALUE)&dumping);
 }
 
@@ -204,7 +196,7 @@ static void *write_out(void *argument) {
 /* Not interrupted: a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
     conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* whose malloc they are of is not known */
-    conversion->file.dump.time_ns = now_since_1970();
+    conversion->file.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);
 }

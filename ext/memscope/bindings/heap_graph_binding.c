@@ -5,6 +5,7 @@
 
 #include "init.h"
 #include "ruby/named_references.h"
+#include "ruby/object_sampler.h"
 
 #include <string.h>
 
@@ -24,6 +25,7 @@ struct graph_scan {
     uint64_t child_ns; /* a prediction */
     struct memscope_fork_room memory;
     VALUE globals; /* the String that question.globals are in */
+    VALUE sampled; /* a String of struct memscope_sampled_object; nil unless paths to them were asked for */
     VALUE refusal; /* the reason why there is no answer; nil if there is an answer */
     uint64_t start_ns, without_gvl_ns;
 };
@@ -121,6 +123,18 @@ static void finish_gc(struct graph_scan *scan) {
     scan->gc_is_disabled = true;
 }
 
+/* Those sampled objects that are still alive, in place. */
+static void list_sampled(struct graph_scan *scan) {
+    struct memscope_sampled_object *objects;
+
+    if (NIL_P(scan->sampled))
+        return;
+    objects = (struct memscope_sampled_object *)(void *)RSTRING_PTR(scan->sampled);
+    scan->question.object_count =
+        memscope_object_sampler_alive(objects, (size_t)RSTRING_LEN(scan->sampled) / sizeof *objects);
+    scan->question.objects = (const VALUE *)(const void *)objects;
+}
+
 static bool list_objects(struct graph_scan *scan) {
     if (memscope_other_ractors()) {
         scan->refusal = memscope_reason("references_unreadable");
@@ -128,6 +142,7 @@ static bool list_objects(struct graph_scan *scan) {
     }
     list_globals(scan);
     memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    list_sampled(scan);
     if (scan->listing.refusal != NULL)
         scan->refusal = memscope_reason(scan->listing.refusal);
     return scan->listing.refusal == NULL;
@@ -401,7 +416,8 @@ static VALUE close_graph(VALUE argument) {
 }
 
 /*
- * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; nil and nil.
+ * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; :sampled and a
+ * String of Native.object_profile_with_objects, which is overwritten; nil and nil.
  * The deadline is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
@@ -410,10 +426,14 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
                               .in_process = RTEST(in_process),
                               .deadline_ms = NUM2UINT(deadline_ms),
                               .globals = Qnil,
+                              .sampled = Qnil,
                               .refusal = Qnil};
     VALUE result;
 
-    if (kind == memscope_symbol("object"))
+    if (kind == memscope_symbol("sampled")) {
+        rb_str_modify(target);
+        scan.sampled = target;
+    } else if (kind == memscope_symbol("object"))
         scan.question.object = target;
     else if (kind == memscope_symbol("class"))
         scan.question.class = target;
@@ -426,7 +446,8 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
 
 /* The same for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: paths to suspects. */
 static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
-    struct graph_scan scan = {.question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .refusal = Qnil};
+    struct graph_scan scan = {
+        .question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .sampled = Qnil, .refusal = Qnil};
     VALUE result;
 
     if (!NIL_P(name))

@@ -19,7 +19,7 @@ extern struct memscope_profile {
     enum memscope_profile_backend backend;
     bool running;
     unsigned rate_log;
-    int64_t started_at; /* ms since the epoch */
+    uint64_t started_ns; /* since the epoch */
     bool knows_live_bytes;
     uint64_t live_bytes_at_start;
 } memscope_profile;

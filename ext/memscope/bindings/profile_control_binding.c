@@ -14,16 +14,8 @@
 #include "sampling/native_frames.h"
 
 #include <math.h>
-#include <time.h>
 
 struct memscope_profile memscope_profile;
-
-static int64_t milliseconds(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* Native.prepare_profile -> true; false if there is no memory. Repeated calls do nothing more; nothing is torn down. */
 static VALUE native_prepare_profile(VALUE self) {
@@ -85,16 +77,18 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
                                                       : memscope_jemalloc_profile_prepare();
     if (status == MEMSCOPE_OK) {
         memscope_profile.backend = MEMSCOPE_BACKEND_NONE;
-        memscope_forget_interned();
+        memscope_stack_reader_begin();
         next.knows_live_bytes = memscope_allocator_live_bytes(&next.live_bytes_at_start);
         status = start_sampler(next.backend, next.rate_log);
+        if (status != MEMSCOPE_OK)
+            memscope_stack_reader_end();
     }
     if (status == MEMSCOPE_NOT_FOUND && next.backend == MEMSCOPE_BACKEND_IMPORTS)
         return memscope_reason("imports_taken");
     if (status != MEMSCOPE_OK)
         return memscope_status_reason(status);
     next.running = true;
-    next.started_at = milliseconds();
+    next.started_ns = memscope_clock_ns(CLOCK_REALTIME);
     memscope_profile = next;
     return UINT2NUM(memscope_session());
 }
@@ -111,6 +105,7 @@ static VALUE native_stop_profile(VALUE self) {
     else
         memscope_jemalloc_profile_stop();
     memscope_profile.running = false;
+    memscope_stack_reader_end();
     return UINT2NUM(memscope_session());
 }
 

@@ -2,6 +2,7 @@
  * Native.malloc_profile and profile_inflation: read the samples of the profile.
  */
 #include "bindings/profile_binding.h"
+#include "bindings/profile_values.h"
 #include "bindings/reasons.h"
 
 #include "base/scratch.h"
@@ -9,13 +10,13 @@
 #include "init.h"
 #include "malloc/allocator.h"
 #include "ruby/interned.h"
+#include "ruby/sampled_frames.h"
 #include "ruby/stack_reader.h"
 #include "sampling/import_sampler.h"
 #include "sampling/jemalloc_profile.h"
 #include "sampling/native_frames.h"
 
 #include <math.h>
-#include <ruby/debug.h>
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */
 
@@ -25,62 +26,47 @@ struct frames {
     struct memscope_symbols *symbols;
 };
 
-static const char *const state_names[] = {
-    [MEMSCOPE_STACK_DURING_GC] = "[during GC]",      [MEMSCOPE_STACK_NO_GVL] = "[no GVL]",
-    [MEMSCOPE_STACK_NOT_RUBY] = "[non-Ruby thread]", [MEMSCOPE_STACK_RUBY_ENDED] = "[Ruby has ended]",
-    [MEMSCOPE_STACK_NO_FRAMES] = "[no Ruby frames]", [MEMSCOPE_STACK_OVERFLOW] = "[overflow]",
-};
-
-static VALUE frame(const char *kind, VALUE name, VALUE path, VALUE lineno, VALUE library) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "kind", memscope_symbol(kind));
-    memscope_hash_set(hash, "name", name);
-    memscope_hash_set(hash, "path", path);
-    memscope_hash_set(hash, "lineno", lineno);
-    memscope_hash_set(hash, "library", library);
-    return hash;
-}
-
 static VALUE native_frame(struct frames *frames, uint64_t word) {
     struct memscope_symbol symbol;
     VALUE library;
     const char *base;
 
     if (memscope_symbols_find(frames->symbols, (uintptr_t)word - 1, &symbol) != MEMSCOPE_OK || !symbol.object)
-        return frame("native", rb_sprintf("0x%" PRIx64, word), Qnil, Qnil, Qnil);
+        return memscope_native_frame(rb_sprintf("0x%" PRIx64, word), Qnil);
     library = rb_utf8_str_new_cstr(symbol.object);
     if (symbol.name)
-        return frame("native", rb_utf8_str_new_cstr(symbol.name), Qnil, Qnil, library);
+        return memscope_native_frame(rb_utf8_str_new_cstr(symbol.name), library);
     base = strrchr(symbol.object, '/');
-    return frame("native", rb_sprintf("%s+0x%" PRIxPTR, base ? base + 1 : symbol.object, (uintptr_t)symbol.offset),
-                 Qnil, Qnil, library);
+    return memscope_native_frame(
+        rb_sprintf("%s+0x%" PRIxPTR, base ? base + 1 : symbol.object, (uintptr_t)symbol.offset), library);
 }
 
 static VALUE ruby_frame(uint64_t word) {
-    VALUE known = memscope_interned_frame(word), path, name;
+    VALUE path, name;
 
-    if (NIL_P(known))
-        return frame("state", rb_utf8_str_new_cstr("[overflow]"), Qnil, Qnil, Qnil);
-    path = rb_profile_frame_absolute_path(known);
-    if (NIL_P(path))
-        path = rb_profile_frame_path(known);
-    name = rb_profile_frame_full_label(known);
-    /* A thread's outermost frame, and the frame of an extension being loaded, have no line. */
-    if (!RB_TYPE_P(path, T_STRING) || rb_str_equal(path, rb_utf8_str_new_cstr("<cfunc>")) ||
-        memscope_word_line(word) == 0)
-        path = Qnil;
-    return frame("ruby", name, path, NIL_P(path) ? Qnil : UINT2NUM(memscope_word_line(word)), Qnil);
+    memscope_sampled_frame_names(memscope_word_index(word), &path, &name);
+    return memscope_ruby_frame(name, path, memscope_word_line(word));
+}
+
+static bool found_room(uint64_t word) {
+    switch (memscope_word_kind(word)) {
+    case MEMSCOPE_WORD_RUBY:
+        return memscope_sampled_frame_is_text(memscope_word_index(word));
+    case MEMSCOPE_WORD_STATE:
+        return memscope_word_index(word) != MEMSCOPE_STACK_NO_ROOM;
+    default:
+        return true;
+    }
 }
 
 static VALUE frame_of(struct frames *frames, uint64_t word) {
-    uint32_t state = memscope_word_index(word);
-
+    if (!found_room(word))
+        return memscope_state_frame(MEMSCOPE_STACK_NO_ROOM);
     switch (memscope_word_kind(word)) {
     case MEMSCOPE_WORD_RUBY:
         return ruby_frame(word);
     case MEMSCOPE_WORD_STATE:
-        return frame("state", rb_utf8_str_new_cstr(state_names[state]), Qnil, Qnil, Qnil);
+        return memscope_state_frame((enum memscope_stack_state)memscope_word_index(word));
     default:
         return native_frame(frames, word);
     }
@@ -104,16 +90,15 @@ static VALUE number_of_frame(struct frames *frames, uint64_t word) {
 
 /* ---- stacks ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t rounded(double value) {
-    return value > 0 ? (uint64_t)llround(value) : 0;
-}
-
-static VALUE estimate(double value) {
-    return ULL2NUM(rounded(value));
-}
-
 static VALUE estimate_if(bool known, double value) {
-    return known ? estimate(value) : Qnil;
+    return known ? memscope_estimate(value) : Qnil;
+}
+
+static bool stack_found_room(const struct memscope_sampled_stack *stack) {
+    for (uint32_t index = 0; index < stack->length; index++)
+        if (!found_room(stack->words[index]))
+            return false;
+    return true;
 }
 
 static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_stack *stack) {
@@ -137,10 +122,10 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
     memscope_hash_set(hash, "tag", tag);
     memscope_hash_set(hash, "thread", thread);
     memscope_hash_set(hash, "generation", UINT2NUM(generation));
-    memscope_hash_set(hash, "live_bytes", estimate(stack->live_bytes));
-    memscope_hash_set(hash, "live_objects", estimate(stack->live_objects));
+    memscope_hash_set(hash, "live_bytes", memscope_estimate(stack->live_bytes));
+    memscope_hash_set(hash, "live_objects", memscope_estimate(stack->live_objects));
     memscope_hash_set(hash, "samples", ULL2NUM(stack->samples));
-    memscope_hash_set(hash, "error_bytes", estimate(sqrt(stack->variance)));
+    memscope_hash_set(hash, "error_bytes", memscope_estimate(sqrt(stack->variance)));
     memscope_hash_set(hash, "allocated_bytes", estimate_if(all, stack->allocated_bytes));
     memscope_hash_set(hash, "allocated_objects", estimate_if(all, stack->allocated_objects));
     memscope_hash_set(hash, "freed_bytes", estimate_if(all, stack->allocated_bytes - stack->live_bytes));
@@ -157,6 +142,7 @@ struct scan {
     struct memscope_scratch scratch;
     struct memscope_sampled_stacks stacks;
     struct memscope_symbols symbols;
+    struct memscope_jemalloc_inflation inflation; /* 0 if jemalloc does not sample */
     enum memscope_status status;
     bool knows_live_bytes;
     uint64_t live_bytes, wall_ns, gvl_ns;
@@ -166,11 +152,16 @@ struct scan {
 static void read_samples(void *argument) {
     struct scan *scan = argument;
 
-    scan->status = scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS
-                       ? memscope_sample_table_read(&scan->scratch, &scan->stacks)
-                       : memscope_jemalloc_profile_read(&scan->scratch, &scan->stacks);
+    if (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS) {
+        scan->status = memscope_sample_table_read(&scan->scratch, &scan->stacks);
+    } else {
+        scan->status = memscope_jemalloc_profile_read(&scan->scratch, &scan->stacks);
+        if (scan->status == MEMSCOPE_OK)
+            scan->inflation = memscope_jemalloc_profile_inflation(&scan->stacks);
+    }
     scan->knows_live_bytes = memscope_allocator_live_bytes(&scan->live_bytes);
-    scan->table_bytes = memscope_interned_bytes() + memscope_native_frames_resident_bytes() +
+    scan->table_bytes = memscope_interned_bytes() + memscope_sampled_frames_bytes() +
+                        memscope_native_frames_resident_bytes() +
                         (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS ? memscope_sample_table_bytes() : 0);
 }
 
@@ -185,8 +176,7 @@ static VALUE overhead(const struct scan *scan) {
     memscope_hash_set(hash, "table_bytes", SIZET2NUM(scan->table_bytes));
     memscope_hash_set(hash, "dropped_samples", ULL2NUM(scan->stacks.dropped_samples));
     memscope_hash_set(hash, "lost_frees", ULL2NUM(scan->stacks.lost_frees));
-    memscope_hash_set(hash, "inflated_bytes",
-                      imports ? INT2FIX(0) : ULL2NUM(memscope_jemalloc_profile_inflation(&scan->stacks)));
+    memscope_hash_set(hash, "inflated_bytes", ULL2NUM(scan->inflation.active));
     memscope_hash_set(hash, "patched_imports", imports ? SIZET2NUM(patches.slots) : Qnil);
     memscope_hash_set(hash, "patched_objects", imports ? SIZET2NUM(patches.objects) : Qnil);
     return hash;
@@ -202,10 +192,14 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     return memscope_reason_of("coverage_contradicted", DBL2NUM((live_bytes - growth) / (1 << 20)));
 }
 
-/* The coverage: how much of the allocator's growth since the start the samples account for. */
+/*
+ * The coverage: how much of the allocator's growth since the start the samples account for. What sampling itself has
+ * added is no growth: with small blocks, it may be more than the program asked for.
+ */
 static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
-    double growth = (double)scan->live_bytes - (double)scan->profile.live_bytes_at_start;
+    double growth =
+        (double)scan->live_bytes - (double)scan->profile.live_bytes_at_start - (double)scan->inflation.allocated;
     bool known = scan->knows_live_bytes && scan->profile.knows_live_bytes;
 
     memscope_hash_set(body, "allocator_live_bytes", scan->knows_live_bytes ? ULL2NUM(scan->live_bytes) : Qnil);
@@ -221,7 +215,7 @@ static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uin
 static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
     struct frames frames = {rb_ary_new(), rb_hash_new(), &scan->symbols};
     VALUE list = rb_ary_new_capa((long)scan->stacks.count);
-    uint64_t live_bytes = 0, samples = 0; /* sums of the shown, rounded numbers */
+    uint64_t live_bytes = 0, samples = 0, without_room = 0; /* sums of the shown, rounded numbers */
     double variance = 0;
     bool all = true;
 
@@ -231,18 +225,21 @@ static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
         if (!memscope_is_of_this_session(stack->words, stack->length))
             continue;
         rb_ary_push(list, stack_hash(&frames, stack));
-        live_bytes += rounded(stack->live_bytes);
+        live_bytes += memscope_rounded(stack->live_bytes);
         variance += stack->variance;
         samples += stack->samples;
+        without_room += stack_found_room(stack) ? 0 : stack->samples;
         all = all && stack->allocated_bytes >= 0;
     }
     memscope_hash_set(body, "frames", frames.list);
     memscope_hash_set(body, "stacks", list);
     memscope_hash_set(body, "live_bytes", ULL2NUM(live_bytes));
     memscope_hash_set(body, "samples", ULL2NUM(samples));
-    memscope_hash_set(body, "error_bytes", estimate(sqrt(variance)));
+    memscope_hash_set(body, "error_bytes", memscope_estimate(sqrt(variance)));
     if (!all)
         memscope_set_reason(reasons, "allocated_bytes", "freed_not_counted");
+    if (without_room > 0)
+        memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(without_room)));
     set_coverage(body, reasons, scan, live_bytes);
 }
 
@@ -252,11 +249,12 @@ static VALUE body_of(VALUE argument) {
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
     uint64_t start = memscope_now_ns();
 
+    memscope_stack_reader_settle();
     memscope_hash_set(body, "backend",
                       memscope_symbol(read->backend == MEMSCOPE_BACKEND_IMPORTS ? "imports" : "jemalloc"));
     memscope_hash_set(body, "rate_bytes", ULL2NUM(UINT64_C(1) << read->rate_log));
     memscope_hash_set(body, "running", read->running ? Qtrue : Qfalse);
-    memscope_hash_set(body, "started_at", LL2NUM(read->started_at));
+    memscope_hash_set(body, "started_at", ULL2NUM(read->started_ns / 1000000));
     memscope_hash_set(body, "generation", UINT2NUM(memscope_generation()));
     set_stacks(body, reasons, scan);
     memscope_hash_set(body, "overhead", overhead(scan));
@@ -330,7 +328,7 @@ static VALUE measure_inflation(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
 
     memscope_without_gvl(measure, scan);
-    return scan->status == MEMSCOPE_OK ? ULL2NUM(memscope_jemalloc_profile_inflation(&scan->stacks)) : Qnil;
+    return scan->status == MEMSCOPE_OK ? ULL2NUM(memscope_jemalloc_profile_inflation(&scan->stacks).active) : Qnil;
 }
 
 /*

@@ -68,13 +68,9 @@ const char *memscope_type_name(int type) {
     return name == NULL ? "T_UNKNOWN" : name;
 }
 
-static uint32_t add(struct memscope_class_names *class_names, const char *text) {
-    return memscope_names_add(class_names->names, text, strlen(text));
-}
-
 /* False for a class in an anonymous module, whose name would begin with an address: "#<Module:0x0000…>::C". */
 static bool is_named(VALUE module, VALUE *name) {
-    *name = rb_class_path_cached(module);
+    *name = rb_mod_name(module);
     return !NIL_P(*name) && *name != 0 && RSTRING_LEN(*name) > 0 && RSTRING_PTR(*name)[0] != '#';
 }
 
@@ -92,9 +88,16 @@ bool memscope_is_named_module(VALUE module) {
     return !memscope_is_singleton_class(module) && is_named(module, &name);
 }
 
+static size_t write_text(char text[MEMSCOPE_CLASS_TEXT], const char *begins, VALUE name, const char *ends) {
+    return (size_t)snprintf(text, MEMSCOPE_CLASS_TEXT, "%s%.*s%s", begins, shown_length(name), RSTRING_PTR(name), ends);
+}
+
+static size_t write_constant(char text[MEMSCOPE_CLASS_TEXT], const char *constant) {
+    return (size_t)snprintf(text, MEMSCOPE_CLASS_TEXT, "%s", constant);
+}
+
 /* Names a class by its nearest ancestor with a name. */
-static uint32_t name_anonymous(struct memscope_class_names *class_names, VALUE module) {
-    char text[LONGEST_TEXT + 32];
+static size_t write_anonymous(char text[MEMSCOPE_CLASS_TEXT], VALUE module) {
     VALUE ancestor = module, name;
 
     do {
@@ -102,37 +105,65 @@ static uint32_t name_anonymous(struct memscope_class_names *class_names, VALUE m
         if (ancestor != 0)
             ancestor = rb_class_real(ancestor);
     } while (ancestor != 0 && !is_named(ancestor, &name));
-    if (ancestor == 0)
-        return add(class_names, "anonymous");
-    snprintf(text, sizeof text, "%.*s (anonymous subclass)", shown_length(name), RSTRING_PTR(name));
-    return add(class_names, text);
+    return ancestor == 0 ? write_constant(text, "anonymous") : write_text(text, "", name, " (anonymous subclass)");
 }
 
-static uint32_t name_of_singleton(struct memscope_class_names *class_names, VALUE singleton) {
+static size_t write_singleton(char text[MEMSCOPE_CLASS_TEXT], VALUE singleton) {
     VALUE owner = MEMSCOPE_OWNER_OF_SINGLETON(singleton), name;
-    char text[LONGEST_TEXT + 32];
     bool of_module;
 
     if (RB_SPECIAL_CONST_P(owner) || owner == 0)
-        return add(class_names, "anonymous");
+        return write_constant(text, "anonymous");
     of_module = RB_BUILTIN_TYPE(owner) == RUBY_T_CLASS || RB_BUILTIN_TYPE(owner) == RUBY_T_MODULE;
     if (!of_module)
         owner = rb_class_real(RBASIC_CLASS(owner));
     if (owner == 0 || !is_named(owner, &name))
-        return add(class_names, "#<Class:anonymous>");
-    snprintf(text, sizeof text, of_module ? "#<Class:%.*s>" : "#<Class:#<%.*s>>", shown_length(name),
-             RSTRING_PTR(name));
-    return add(class_names, text);
+        return write_constant(text, "#<Class:anonymous>");
+    return of_module ? write_text(text, "#<Class:", name, ">") : write_text(text, "#<Class:#<", name, ">>");
 }
 
-static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE module) {
+static size_t write_module(char text[MEMSCOPE_CLASS_TEXT], VALUE module) {
     VALUE name;
 
     if (memscope_is_singleton_class(module))
-        return name_of_singleton(class_names, module);
-    if (!is_named(module, &name))
-        return name_anonymous(class_names, module);
-    return memscope_names_add(class_names->names, RSTRING_PTR(name), (size_t)shown_length(name));
+        return write_singleton(text, module);
+    return is_named(module, &name) ? write_text(text, "", name, "") : write_anonymous(text, module);
+}
+
+static size_t write_type(char text[MEMSCOPE_CLASS_TEXT], int type, int kind) {
+    if (type != RUBY_T_IMEMO)
+        return write_constant(text, memscope_type_name(type));
+    return (size_t)snprintf(text, MEMSCOPE_CLASS_TEXT, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
+}
+
+/* The class by which an object is named; 0 if by its kind or type. */
+static VALUE naming_class(VALUE object) {
+    int type = RB_BUILTIN_TYPE(object);
+    VALUE class = RBASIC_CLASS(object);
+
+    /* An imemo's class pointer is something else, a hidden object's is 0, and an iclass's is the included module. */
+    if (type == RUBY_T_IMEMO || type == RUBY_T_ICLASS || type == RUBY_T_NODE || class == 0)
+        return 0;
+    return class;
+}
+
+size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object) {
+    VALUE class = naming_class(object), real = class == 0 ? 0 : rb_class_real(class);
+    int type = RB_BUILTIN_TYPE(object);
+
+    if (real != 0)
+        return write_module(text, real);
+    return write_type(text, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
+}
+
+static uint32_t add(struct memscope_class_names *class_names, const char *text, size_t length) {
+    return memscope_names_add(class_names->names, text, length);
+}
+
+static uint32_t look_up_module(struct memscope_class_names *class_names, VALUE module) {
+    char text[MEMSCOPE_CLASS_TEXT];
+
+    return add(class_names, text, write_module(text, module));
 }
 
 uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE module) {
@@ -144,27 +175,20 @@ uint32_t memscope_name_of_module(struct memscope_class_names *class_names, VALUE
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind) {
     uint64_t key = (uint64_t)(type << 8 | kind) << 3 | 6; /* unlike any class, or class + 2 */
     const struct memscope_known_name *known = place_of(class_names, key);
-    char text[64];
+    char text[MEMSCOPE_CLASS_TEXT];
 
     if (known->key == key)
         return known->number;
-    if (type == RUBY_T_IMEMO)
-        snprintf(text, sizeof text, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
-    else
-        snprintf(text, sizeof text, "%s", memscope_type_name(type));
-    return remember(class_names, key, add(class_names, text));
+    return remember(class_names, key, add(class_names, text, write_type(text, type, kind)));
 }
 
-/* An imemo's class pointer is something else, a hidden object's is 0, and an iclass's is the included module. */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
-    VALUE class = RBASIC_CLASS(object), real;
+    VALUE class = naming_class(object), real;
     const struct memscope_known_name *known;
 
-    if (type == RUBY_T_IMEMO)
-        return memscope_name_of_type(class_names, type, MEMSCOPE_IMEMO_KIND(object));
-    if (type == RUBY_T_ICLASS || type == RUBY_T_NODE || class == 0)
-        return memscope_name_of_type(class_names, type, 0);
+    if (class == 0)
+        return memscope_name_of_type(class_names, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
     known = place_of(class_names, class + 2); /* class itself: its own name */
     if (known->key == class + 2)
         return known->number;

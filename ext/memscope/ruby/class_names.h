@@ -33,6 +33,12 @@ void memscope_class_names_close(struct memscope_class_names *class_names);
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);
 
+/* Room for any name: longer names of classes are cut. */
+#define MEMSCOPE_CLASS_TEXT 544
+
+/* Writes the same name to text, without remembering it; returns its length. */
+size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object);
+
 /* "T_ARRAY", or "imemo_env" of that kind. */
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind);
 

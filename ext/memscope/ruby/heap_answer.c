@@ -396,6 +396,17 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
+/* Those of the objects that were asked for, in the order of their nodes. */
+static size_t find_objects(const struct work *work, uint32_t *nodes) {
+    size_t count = 0;
+
+    for (size_t index = 0; index < work->question->object_count; index++) {
+        nodes[count] = memscope_node_of(&work->references, work->question->objects[index]);
+        count += nodes[count] != MEMSCOPE_NO_NODE;
+    }
+    return count;
+}
+
 /* The paths that were asked for; those to suspects come with what each holds. */
 static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights,
                                          size_t count, const struct pile *piles) {
@@ -452,6 +463,8 @@ static enum memscope_status answer_asked_paths(struct work *work) {
     if (question->object != 0) {
         nodes[0] = memscope_node_of(&work->references, question->object);
         count = nodes[0] == MEMSCOPE_NO_NODE ? 0 : 1;
+    } else if (question->objects != NULL) {
+        count = find_objects(work, nodes);
     } else if (question->class != 0) {
         count = find_instances(work, nodes);
     } else {
@@ -510,8 +523,8 @@ static void find_piles(struct work *work, const struct memscope_holder *holders,
 static enum memscope_status answer_piles(struct work *work, struct held *held, struct pile *piles) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     struct memscope_dump_growth *growth = work->question->growth;
-    bool suspected = work->question->object == 0 && work->question->class == 0 && work->question->class_name == NULL &&
-                     growth == NULL;
+    bool suspected = work->question->object == 0 && work->question->objects == NULL && work->question->class == 0 &&
+                     work->question->class_name == NULL && growth == NULL;
     struct memscope_holder holders[MEMSCOPE_MOST_ROWS];
     struct memscope_suspect suspects[MEMSCOPE_MOST_ROWS];
     size_t holder_count = 0, suspect_count = 0;

@@ -27,9 +27,12 @@ struct memscope_heap_question {
     uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
     bool strings;
 
-    /* The target of the paths: one object; the instances of a class or module and of its descendants; the objects whose
-     * class has this name; what is new in a dump; or, if all are 0, the objects in which memory has accumulated. */
+    /* The target of the paths: one object; some objects; the instances of a class or module and of its descendants; the
+     * objects whose class has this name; what is new in a dump; or, if all are 0, the objects in which memory has
+     * accumulated. */
     VALUE object, class;
+    const VALUE *objects;
+    size_t object_count;
     const char *class_name;
     struct memscope_dump_growth *growth; /* of dumps only; its rows are counted */
 

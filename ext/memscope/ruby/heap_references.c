@@ -10,6 +10,9 @@
 /* The average in applications; the arrays grow if there are more edges. */
 #define EDGES_OF_AN_OBJECT 3
 
+/* How far ahead of the visited slot memory is prefetched, in bytes: objects are described in a quarter less time. */
+#define AHEAD 1024
+
 struct filling {
     struct memscope_heap_references *references;
     struct memscope_graph_builder builder;
@@ -46,9 +49,11 @@ static void each_object(struct filling *filling,
         const struct memscope_heap_page *page = &references->pages.listing->pages[at];
         VALUE slot = page->start + page->slots_offset;
 
-        for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes)
+        for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes) {
+            __builtin_prefetch((const void *)(slot + AHEAD));
             if (is_object(slot))
                 visit(filling, slot, references->pages.first_slots[at] + index, page->slot_bytes);
+        }
     }
 }
 
@@ -86,12 +91,32 @@ static void add_root(const char *category, VALUE object, void *data) {
         memscope_graph_root_to(&filling->builder, category, node);
 }
 
-bool memscope_may_be_finalizers(VALUE object) {
-    if (RB_BUILTIN_TYPE(object) != RUBY_T_ARRAY || RBASIC_CLASS(object) != 0 || RARRAY_LEN(object) < 2 ||
-        !RB_INTEGER_TYPE_P(RARRAY_AREF(object, 0)))
+/* A finalizer is a Proc or Method, or any other object with a method call, but hardly text or a collection. */
+static bool may_be_finalizer(VALUE object) {
+    if (RB_SPECIAL_CONST_P(object))
         return false;
-    for (long index = 1; index < RARRAY_LEN(object); index++)
-        if (RB_SPECIAL_CONST_P(RARRAY_AREF(object, index)))
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_DATA:
+    case RUBY_T_OBJECT:
+    case RUBY_T_STRUCT:
+    case RUBY_T_CLASS:
+    case RUBY_T_MODULE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What Arrays share is hidden too. */
+bool memscope_may_be_finalizers(VALUE object) {
+    long first = MEMSCOPE_FINALIZERS_FOLLOW_ID ? 1 : 0;
+
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_ARRAY || RBASIC_CLASS(object) != 0 || RARRAY_LEN(object) <= first ||
+        RB_FL_TEST_RAW(object, MEMSCOPE_ARRAY_IS_SHARED_ROOT) ||
+        (MEMSCOPE_FINALIZERS_FOLLOW_ID && !RB_INTEGER_TYPE_P(RARRAY_AREF(object, 0))))
+        return false;
+    for (long index = first; index < RARRAY_LEN(object); index++)
+        if (!may_be_finalizer(RARRAY_AREF(object, index)))
             return false;
     return true;
 }

@@ -34,10 +34,7 @@ enum memscope_status memscope_heap_references_fill(struct memscope_heap_referenc
                                                    struct memscope_scratch *scratch);
 void memscope_heap_references_close(struct memscope_heap_references *references);
 
-/*
- * Whether an object looks like a value in Ruby's table of finalizers, a hidden Array of an object's ID and its
- * finalizers: see MEMSCOPE_ROOTS_LACK_FINALIZERS.
- */
+/* Whether an object looks like a value in Ruby's table of finalizers: see MEMSCOPE_ROOTS_LACK_FINALIZERS. */
 bool memscope_may_be_finalizers(VALUE object);
 
 /* The node of an object: the number of its slot. MEMSCOPE_NO_NODE if the object is in no listed slot. */

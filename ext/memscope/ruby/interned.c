@@ -1,80 +1,10 @@
 #include "ruby/interned.h"
 
-#include "base/protections.h"
 #include "base/scratch.h"
 #include "ruby/stack_reader.h"
 
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
-
-/* ---- frames ------------------------------------------------------------------------------------------------------ */
-
-#define FRAME_SLOTS (1u << 16)
-#define FRAME_LIMIT (FRAME_SLOTS / 2)
-#define PROBES 256
-
-/*
- * Frames (iseqs and method entries) by address, found and added without a lock. They are pinned, since a stack keeps
- * only their index. 786 kB of address space, resident only where used.
- */
-static struct frames {
-    _Atomic(VALUE) slots[FRAME_SLOTS];
-    _Atomic(VALUE) dense[FRAME_LIMIT]; /* the same frames without gaps, for marking */
-    atomic_uint count;
-} * frames;
-
-/*
- * Stores the frame in `dense`, which the GC marks, before it stores it in a slot, so that every frame in a slot is
- * marked. If another thread interns the same frame meanwhile, `dense` keeps a harmless duplicate.
- */
-uint32_t memscope_intern_frame(VALUE frame) {
-    uint32_t slot = (uint32_t)((uint64_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 48);
-    unsigned place = FRAME_LIMIT;
-
-    for (int probe = 0; probe < PROBES; probe++, slot = (slot + 1) & (FRAME_SLOTS - 1)) {
-        VALUE found = atomic_load_explicit(&frames->slots[slot], memory_order_acquire);
-
-        if (found == 0 && place == FRAME_LIMIT && atomic_load(&frames->count) < FRAME_LIMIT) {
-            place = atomic_fetch_add(&frames->count, 1);
-            if (place < FRAME_LIMIT)
-                atomic_store(&frames->dense[place], frame);
-        }
-        if (found == 0 && place >= FRAME_LIMIT)
-            return 0;
-        if (found == 0 && atomic_compare_exchange_strong(&frames->slots[slot], &found, frame))
-            return slot + 1;
-        if (found == frame)
-            return slot + 1;
-    }
-    return 0;
-}
-
-VALUE memscope_interned_frame(uint64_t word) {
-    uint32_t index = memscope_word_index(word);
-    VALUE frame = index == 0 || index > FRAME_SLOTS ? 0 : atomic_load(&frames->slots[index - 1]);
-
-    return frame ? frame : Qnil;
-}
-
-size_t memscope_interned_frames_capacity(void) {
-    return sizeof *frames;
-}
-
-void memscope_mark_interned_frames(void) {
-    unsigned count = PROTECTS(marking) ? atomic_load(&frames->count) : 0;
-
-    for (unsigned index = 0; index < count && index < FRAME_LIMIT; index++) {
-        VALUE frame = atomic_load(&frames->dense[index]);
-
-        if (frame && PROTECTS(pinning))
-            rb_gc_mark(frame);
-        else if (frame)
-            rb_gc_mark_movable(frame);
-    }
-}
-
-/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 #define NAME_LIMIT 4096
 #define NAME_BYTES 64
@@ -87,7 +17,7 @@ struct name {
 
 /*
  * Tags stay, because fibers keep their indexes. Thread names last for one profile only, because a process may keep
- * making new ones. Like the profile's frames, they are interned between begin_reading and end_reading (stack_reader.c).
+ * making new ones. They are interned between begin_reading and end_reading (stack_reader.c).
  */
 static struct name *tag_names, *thread_names;
 
@@ -138,27 +68,15 @@ VALUE memscope_interned_name(uint64_t word) {
     return state < 2 ? Qnil : rb_utf8_str_new(names[index - 1].text, state - 2);
 }
 
-/* ---- both -------------------------------------------------------------------------------------------------------- */
-
 bool memscope_interned_open(void) {
-    if (!frames)
-        frames = memscope_lasting_map(sizeof *frames);
-    return frames && map_names(&tag_names) && map_names(&thread_names);
+    return map_names(&tag_names) && map_names(&thread_names);
 }
 
 size_t memscope_interned_bytes(void) {
-    return memscope_lasting_resident_bytes(frames, sizeof *frames) +
-           memscope_lasting_resident_bytes(tag_names, NAME_LIMIT * sizeof *tag_names) +
+    return memscope_lasting_resident_bytes(tag_names, NAME_LIMIT * sizeof *tag_names) +
            memscope_lasting_resident_bytes(thread_names, NAME_LIMIT * sizeof *thread_names);
 }
 
-/* MADV_DONTNEED fails on locked pages (mlockall). */
-static void empty(void *table, size_t bytes) {
-    if (madvise(table, bytes, MADV_DONTNEED) != 0)
-        memset(table, 0, bytes);
-}
-
 void memscope_empty_interned(void) {
-    empty(frames, sizeof *frames);
-    empty(thread_names, NAME_LIMIT * sizeof *thread_names);
+    memscope_lasting_empty(thread_names, NAME_LIMIT * sizeof *thread_names);
 }

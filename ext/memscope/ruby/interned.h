@@ -1,5 +1,5 @@
 /*
- * The frames, tags and thread names that the words of a stack refer to by index (sampled_stack.h).
+ * The tags and thread names that the words of a stack refer to by index (sampled_stack.h).
  *
  * They are kept in tables of fixed size, which are filled inside malloc, in any thread and state: without a lock, an
  * allocation or access to an object. Unless its comment says otherwise, a function needs the GVL.
@@ -15,12 +15,6 @@
  */
 bool memscope_interned_open(void);
 
-/*
- * Runs inside malloc, in a thread that may read its frames. Returns an index from 1 on, or 0 if there is no room. The
- * frame is pinned from the next marking on; until then it must not be freed or moved.
- */
-uint32_t memscope_intern_frame(VALUE frame);
-
 /* Runs inside malloc. Returns an index from 1 on; if there is no room, the index that stands for "[overflow]". */
 uint32_t memscope_intern_thread_name(const char *text, size_t length);
 
@@ -33,13 +27,7 @@ uint32_t memscope_intern_tag(const char *text, size_t length);
 /* Resident bytes of all tables, as the kernel reports them. Only once they are open; needs no GVL. */
 size_t memscope_interned_bytes(void);
 
-/* Size of the frame table in bytes, reported to the GC: the most that can become resident. */
-size_t memscope_interned_frames_capacity(void);
-
-/* Called while the GC marks and no thread reads frames. */
-void memscope_mark_interned_frames(void);
-
-/* Forgets frames and thread names, but not tags. With the GVL, while no thread interns any. */
+/* Forgets thread names, but not tags. With the GVL, while no thread interns any. */
 void memscope_empty_interned(void);
 
 #endif

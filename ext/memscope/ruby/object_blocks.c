@@ -195,14 +195,16 @@ static bool show_internal(const struct showing *showing, VALUE object) {
     return type != code_type && type != method_type;
 }
 
-/* Since 3.3, data may be in the slot. */
+/* Since 3.3, data may be in the slot, behind the other fields. */
 #ifdef TYPED_DATA_EMBEDDED
-#define IS_INSIDE(object) (RTYPEDDATA_P(object) && RTYPEDDATA_EMBEDDED_P(object))
 #define DATA_OF(object) RTYPEDDATA_GET_DATA(object)
 #else
-#define IS_INSIDE(object) false
 #define DATA_OF(object) RTYPEDDATA_DATA(object)
 #endif
+
+static bool is_in_slot(VALUE object, const void *data) {
+    return (uintptr_t)data - object < sizeof(struct RTypedData);
+}
 
 /* An object whose type has no function to free its data does not own them. */
 static bool show_data(const struct showing *showing, VALUE object) {
@@ -212,7 +214,7 @@ static bool show_data(const struct showing *showing, VALUE object) {
 
     if (data == NULL || release == RUBY_NEVER_FREE)
         return true;
-    if (!IS_INSIDE(object))
+    if (!is_in_slot(object, data))
         show(showing, data, 0);
     return release == RUBY_DEFAULT_FREE;
 }

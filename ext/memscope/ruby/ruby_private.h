@@ -123,6 +123,17 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) false
 #endif
 
+/* RSTRUCT_EMBED_LEN_MASK: two bits before 3.3, seven since. */
+#if RUBY_API_VERSION_CODE < 30300
+#define MEMSCOPE_STRUCT_IS_EMBEDDED (RUBY_FL_USER1 | RUBY_FL_USER2)
+#else
+#define MEMSCOPE_STRUCT_IS_EMBEDDED                                                                                    \
+    (RUBY_FL_USER1 | RUBY_FL_USER2 | RUBY_FL_USER3 | RUBY_FL_USER4 | RUBY_FL_USER5 | RUBY_FL_USER6 | RUBY_FL_USER7)
+#endif
+
+/* BIGNUM_EMBED_FLAG */
+#define MEMSCOPE_BIGNUM_IS_EMBEDDED RUBY_FL_USER2
+
 /*
  * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
  * called (gc.c, obj_memsize_of). From 4.0 on, variables elsewhere are another object's, an imemo_fields.
@@ -148,6 +159,10 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
         return RB_FL_TEST_RAW(object, RARRAY_EMBED_FLAG) != 0;
     case RUBY_T_OBJECT:
         return MEMSCOPE_OBJECT_IS_EMBEDDED(object) != 0;
+    case RUBY_T_STRUCT:
+        return RB_FL_TEST_RAW(object, MEMSCOPE_STRUCT_IS_EMBEDDED) != 0;
+    case RUBY_T_BIGNUM:
+        return RB_FL_TEST_RAW(object, MEMSCOPE_BIGNUM_IS_EMBEDDED) != 0;
     default:
         return false;
     }
@@ -239,9 +254,10 @@ extern const void *rb_shape_tree;
 
 /*
  * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, whose values the GC marks
- * (gc/default/default.c, mark_roots): hidden Arrays of an object's ID and what is to be called.
+ * (gc/default/default.c, mark_roots): hidden Arrays of what is to be called, from 4.0 on after the object's ID.
  */
 #define MEMSCOPE_ROOTS_LACK_FINALIZERS (RUBY_API_VERSION_CODE >= 30400)
+#define MEMSCOPE_FINALIZERS_FOLLOW_ID (RUBY_API_VERSION_CODE >= 40000)
 
 /*
  * A table by ID (id_table.c), as classes keep their constants in, and what it has for a constant (constant.h). Its keys
@@ -301,17 +317,6 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_ARRAY_IS_TRANSIENT 0
 #endif
 
-/* RSTRUCT_EMBED_LEN_MASK: two bits before 3.3, seven since. */
-#if RUBY_API_VERSION_CODE < 30300
-#define MEMSCOPE_STRUCT_IS_EMBEDDED (RUBY_FL_USER1 | RUBY_FL_USER2)
-#else
-#define MEMSCOPE_STRUCT_IS_EMBEDDED                                                                                    \
-    (RUBY_FL_USER1 | RUBY_FL_USER2 | RUBY_FL_USER3 | RUBY_FL_USER4 | RUBY_FL_USER5 | RUBY_FL_USER6 | RUBY_FL_USER7)
-#endif
-
-/* BIGNUM_EMBED_FLAG */
-#define MEMSCOPE_BIGNUM_IS_EMBEDDED RUBY_FL_USER2
-
 /* The variables of a plain object that are not in its slot: an array, or a table where there are too many shapes. */
 #if RUBY_API_VERSION_CODE < 40000
 #define MEMSCOPE_VARIABLES_OF_OBJECT(object) (ROBJECT(object)->as.heap.ivptr)
@@ -355,5 +360,79 @@ size_t rb_gc_obj_slot_size(VALUE object);
 struct gen_ivtbl;
 int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 #endif
+
+/* ---- which objects a mark phase has found alive (ruby/object_sampler.c) ----------------------------------------- */
+
+/*
+ * Whether an object is marked, to be asked at the end of a mark phase. Exported: until 3.3 rb_objspace_marked_object_p;
+ * in 3.4 rb_obj_gc_flags, which lists IDs; from 4.0 on rb_gc_object_metadata, whose list ends with name 0. The latter
+ * two intern their IDs in their first call, which must not be during a GC.
+ */
+#if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
+int rb_objspace_marked_object_p(VALUE object);
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
+    return rb_objspace_marked_object_p(object) != 0;
+}
+#elif defined(HAVE_RB_GC_OBJECT_METADATA)
+struct rb_gc_object_metadata_entry {
+    ID name;
+    VALUE value;
+};
+struct rb_gc_object_metadata_entry *rb_gc_object_metadata(VALUE object);
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
+    const struct rb_gc_object_metadata_entry *entry = rb_gc_object_metadata(object);
+    static ID marked;
+
+    if (!marked)
+        marked = rb_intern("marked");
+    while (entry->name != 0 && entry->name != marked)
+        entry++;
+    return entry->name != 0;
+}
+#elif defined(HAVE_RB_OBJ_GC_FLAGS)
+size_t rb_obj_gc_flags(VALUE object, ID *flags, size_t room);
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
+    ID flags[8];
+    size_t count = rb_obj_gc_flags(object, flags, 8);
+    static ID marked;
+
+    if (!marked)
+        marked = rb_intern("marked");
+    while (count > 0 && flags[count - 1] != marked)
+        count--;
+    return count > 0;
+}
+#else
+#define MEMSCOPE_KNOWS_MARKED 0
+static inline bool memscope_object_is_marked(VALUE object) {
+    return true;
+}
+#endif
+
+/* A minor GC does not free such an object, even if it loses its write barrier afterwards (rb_gc_writebarrier_unprotect
+ * marks it as uncollectible). */
+#define MEMSCOPE_IS_OLD(object) ((RBASIC(object)->flags & RUBY_FL_PROMOTED) == RUBY_FL_PROMOTED)
+
+/* Until 3.2, an event hook of any GC event makes all allocations take the slow path (gc.c, has_hook). */
+#define MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION (RUBY_API_VERSION_CODE < 30300)
+
+/*
+ * Whether a Ractor that begins while there is a hook of GC events ends the process: the hook runs in a GC of the new
+ * Ractor, which has no control frame yet (Bug #18464, fixed in 3.1.4 and 3.2.3; ObjectProfile::CRASHING_WITH_RACTORS).
+ */
+static inline bool memscope_gc_hooks_crash_new_ractors(void) {
+    int patch = atoi(strrchr(ruby_version, '.') + 1);
+
+    return RUBY_API_VERSION_CODE < 30200 ? patch < 4 : RUBY_API_VERSION_CODE < 30300 && patch < 3;
+}
+
+/* Since 3.4, GC.stat counts an object that compaction moves as allocated and freed (gc/default/default.c, gc_move). */
+#define MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS (RUBY_API_VERSION_CODE >= 30400)
+
+/* Until 3.4, event hooks are those of one Ractor; since then, of all. */
+#define MEMSCOPE_HOOKS_SEE_ALL_RACTORS (RUBY_API_VERSION_CODE >= 40000)
 
 #endif

@@ -3,11 +3,13 @@
 #include "base/protections.h"
 #include "ruby/interned.h"
 #include "ruby/ruby_private.h"
+#include "ruby/sampled_frames.h"
 #include "ruby/tags.h"
 #include "sampling/native_frames.h"
 
 #include <pthread.h>
 #include <ruby/debug.h>
+#include <ruby/ractor.h>
 #include <ruby/thread.h>
 #include <ruby/vm.h>
 #include <sched.h>
@@ -75,10 +77,10 @@ static enum memscope_stack_state state_of_thread(void) {
 }
 
 /*
- * Readers announce themselves to the two functions that wait for them, mark_interned and memscope_forget_interned.
+ * Readers announce themselves to wait_for_readers.
  *
  * The frames of a thread that waits without the GVL do not change, but compaction moves what they point to. So a reader
- * backs off during a GC; and a GC, which marks before it moves anything, waits in mark_interned for the readers that
+ * backs off during a GC; and a GC, which marks before it moves anything, waits in `mark` for the readers that
  * came first. Both orders are seq_cst: either the reader sees during_gc, or the marking sees the reader. (Without the
  * wait, nothing failed in minutes: a reading takes a microsecond.) A GC cannot run while a reader holds the GVL; but a
  * thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only blocking
@@ -87,7 +89,7 @@ static enum memscope_stack_state state_of_thread(void) {
  * Before 3.2 automatic compaction moves objects during lazy sweeping, when rb_during_gc is false (gc.c,
  * read_barrier_handler): with GC.auto_compact, frames are not read there without the GVL.
  *
- * memscope_forget_interned also sets closed, so that no frame index is handed out while the tables are emptied.
+ * While the tables are emptied or rebuilt, `closed` keeps new readers out.
  */
 static atomic_int readers;
 static __thread int readers_here; /* this thread's part of readers: above 1 if a signal handler interrupted a reading */
@@ -115,6 +117,37 @@ static void wait_for_readers(void) {
         sched_yield();
 }
 
+/* ---- garbage collections ----------------------------------------------------------------------------------------- */
+
+/*
+ * A hook sees which frames are alive at the end of a mark phase; without it, all whose addresses are known are pinned.
+ * Until 3.2, the hook makes all allocations slower while it is there. So there it goes at the end of a major GC, and
+ * comes back when many frames have become text, or after SELDOM other major GCs. Where it may not be there at all, all
+ * addresses are forgotten then: frames that are sampled again get new numbers, which are not many enough for more.
+ */
+#define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
+#define SELDOM 16
+
+static bool watching, may_hook, hooked, missed;
+static bool expired;           /* the hook has seen a major GC */
+static size_t pinned_at;       /* the last GC that pinned all frames */
+static uint32_t pinned_majors; /* major ones since the hook went */
+static atomic_size_t checked;  /* the last GC that has freed no frame whose address is known */
+static rb_ractor_local_key_t main_ractor_key;
+
+static struct { VALUE state, marking, major_by; /* known before they are needed inside malloc */ } symbols;
+
+static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace);
+
+static bool is_marking(void) {
+    return rb_gc_latest_gc_info(symbols.state) == symbols.marking;
+}
+
+/* GCs that have ended their mark phase. */
+static size_t ended_collections(void) {
+    return rb_gc_count() - is_marking();
+}
+
 /* ---- a stack ---------------------------------------------------------------------------------------------------- */
 
 static atomic_uint generation;
@@ -138,13 +171,14 @@ static uint32_t thread_name(void) {
 static unsigned read_ruby_frames(uint64_t *words, unsigned room) {
     VALUE frames[RUBY_LIMIT];
     int lines[RUBY_LIMIT];
+    bool trusted = atomic_load(&checked) >= ended_collections();
     int count = rb_profile_frames(0, (int)(room < RUBY_LIMIT ? room : RUBY_LIMIT), frames, lines);
 
     for (int index = 0; index < count; index++) {
-        uint32_t frame = memscope_intern_frame(frames[index]);
+        uint32_t frame = memscope_sampled_frame(frames[index], trusted);
 
         words[index] = frame ? memscope_word(MEMSCOPE_WORD_RUBY, frame, (uint32_t)lines[index])
-                             : memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_OVERFLOW, 0);
+                             : memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_NO_ROOM, 0);
     }
     return count > 0 ? (unsigned)count : 0;
 }
@@ -217,30 +251,185 @@ uint32_t memscope_next_generation(void) {
     return (atomic_fetch_add(&generation, 1) + 1) & 0xffffff;
 }
 
+/* ---- the postponed job: frames become text ----------------------------------------------------------------------- */
+
+static bool in_main_ractor(void) {
+    return rb_ractor_local_storage_ptr(main_ractor_key) != NULL;
+}
+
+static void add_hook(void) {
+    rb_event_hook_func_t hook = (rb_event_hook_func_t)(void (*)(void))on_end_of_marking;
+
+    rb_add_event_hook2(hook, RUBY_INTERNAL_EVENT_GC_END_MARK, Qnil,
+                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
+    hooked = true;
+}
+
+static void remove_hook(void) {
+    if (hooked)
+        rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))on_end_of_marking);
+    hooked = expired = false;
+    pinned_majors = 0;
+}
+
+/* What is forgotten keeps its place until there is much of it. */
+static void free_places(void) {
+    if (!memscope_sampled_frames_crowded())
+        return;
+    atomic_store(&closed, true);
+    wait_for_readers();
+    memscope_sampled_frames_rebuild();
+    atomic_store(&closed, false);
+}
+
+void memscope_stack_reader_settle(void) {
+    uint32_t last = memscope_sampled_frames_last();
+
+    wait_for_readers(); /* those that came first have added their frames */
+    memscope_sampled_frames_settle(last);
+    if (!watching)
+        memscope_sampled_frames_forget();
+    free_places();
+}
+
+static bool wants_hook(void) {
+    return watching && may_hook && !hooked &&
+           (!HOOK_COMES_AND_GOES || memscope_sampled_frames_changed() || pinned_majors >= SELDOM);
+}
+
+static bool pins_for_long(void) {
+    return watching && !may_hook && pinned_majors >= SELDOM;
+}
+
+static void unpin(void) {
+    pinned_majors = 0;
+    if (!memscope_sampled_frames_scarce())
+        memscope_sampled_frames_forget();
+}
+
+/* Another Ractor would run beside the main one. Until 3.4 a Ractor that ends switches all hooks off (Bug #19112). */
+static void work(void *unused) {
+    if (!in_main_ractor() || atomic_load(&ruby_ended))
+        return;
+    if (missed || expired)
+        remove_hook();
+    missed = false;
+    memscope_stack_reader_settle();
+    if (wants_hook())
+        add_hook();
+    if (pins_for_long())
+        unpin();
+}
+
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+static rb_postponed_job_handle_t job;
+
+static void prepare_job(void) {
+    job = rb_postponed_job_preregister(0, work, NULL);
+}
+
+/* Without a job, frames become text when the profile is read. */
+static void request_job(void) {
+    if (job != POSTPONED_JOB_HANDLE_INVALID)
+        rb_postponed_job_trigger(job);
+}
+#else
+static void prepare_job(void) {
+}
+
+static void request_job(void) {
+    rb_postponed_job_register_one(0, work, NULL);
+}
+#endif
+
 /* ---- what the garbage collector sees ---------------------------------------------------------------------------- */
 
-static void mark_interned(void *unused) {
-    if (PROTECTS(waiting))
-        wait_for_readers(); /* what they have interned by then is marked */
-    memscope_mark_interned_frames();
+static bool is_minor(void) {
+    return NIL_P(rb_gc_latest_gc_info(symbols.major_by));
+}
+
+/* A GC ended its mark phase unseen, so frames that are text may be garbage. */
+static void miss(void) {
+    memscope_sampled_frames_forget();
+    missed = true;
+}
+
+/* May run twice in a GC, at the end of incremental marking again: a job may have added the hook in between. */
+static void begin_marking(void) {
+    size_t count = rb_gc_count();
+
+    if (count > atomic_load(&checked) + 1) {
+        miss();
+        atomic_store(&checked, count - 1);
+    }
+    if (!hooked && pinned_at != count) {
+        pinned_at = count;
+        pinned_majors += !is_minor();
+    }
+    if (pinned_at == count)
+        atomic_store(&checked, count);
+}
+
+static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace) {
+    size_t count = rb_gc_count();
+
+    if (pinned_at == count)
+        return;
+    if (count > atomic_load(&checked) + 1)
+        miss();
+    else
+        memscope_sampled_frames_sweep(is_minor());
+    atomic_store(&checked, count);
+    expired = HOOK_COMES_AND_GOES && !is_minor();
+    if (expired)
+        request_job();
+}
+
+/*
+ * Also called outside of a GC, for ObjectSpace.reachable_objects_from and heap graphs: in a forked child of the latter,
+ * a reader that was reading at the fork would never end.
+ */
+static void mark(void *unused) {
+    bool collecting = rb_during_gc();
+
+    if (PROTECTS(waiting) && collecting)
+        wait_for_readers(); /* the frames that they have added by then are marked */
+    if (watching && collecting)
+        begin_marking();
+    memscope_sampled_frames_mark(watching && pinned_at == rb_gc_count());
+    if (missed || memscope_sampled_frames_pending() || memscope_sampled_frames_crowded() || wants_hook() ||
+        pins_for_long())
+        request_job();
+}
+
+/* GC.latest_gc_info cannot be asked here. The page of a frame that an unseen GC has freed may be gone. */
+static void compact(void *unused) {
+    size_t count = rb_gc_count();
+
+    wait_for_readers();
+    if (watching && count > atomic_load(&checked)) {
+        miss();
+        atomic_store(&checked, count);
+    }
+    memscope_sampled_frames_move();
 }
 
 static void end_ruby(void *unused) {
     atomic_store(&ruby_ended, true);
 }
 
-static size_t interned_bytes(const void *unused) {
-    return memscope_interned_frames_capacity();
+static size_t guarded_bytes(const void *unused) {
+    return memscope_sampled_frames_bytes();
 }
 
 /*
- * Not write-barrier protected, on purpose: interning inside malloc cannot run a write barrier, so every minor GC has to
+ * Not write-barrier protected, on purpose: what runs inside malloc cannot run a write barrier, so every minor GC has to
  * mark this object, as it does all old unprotected objects (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). If it were
  * protected, new frames would stay unmarked until the next major GC: no better than not marking them.
  */
-static const rb_data_type_t interned_type = {
-    .wrap_struct_name = "Memscope::Native interned frames",
-    .function = {.dmark = mark_interned, .dfree = end_ruby, .dsize = interned_bytes},
+static const rb_data_type_t guard_type = {
+    .wrap_struct_name = "Memscope::Native sampled frames",
+    .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
 };
 
 static void at_vm_exit(ruby_vm_t *unused) {
@@ -253,27 +442,47 @@ static void in_forked_child(void) {
     atomic_store(&readers, readers_here);
 }
 
-void memscope_forget_interned(void) {
+void memscope_stack_reader_begin(void) {
     atomic_store(&closed, true);
     wait_for_readers();
     memscope_empty_interned();
+    memscope_sampled_frames_clear();
     atomic_fetch_add(&session, 1);
     atomic_store(&closed, false);
     atomic_store(&generation, 0);
     atomic_store(&readings, 0);
     atomic_store(&nanoseconds, 0);
+    atomic_store(&checked, ended_collections());
+    missed = false;
+    watching = true;
+    if (wants_hook())
+        add_hook();
+}
+
+void memscope_stack_reader_end(void) {
+    watching = false;
+    remove_hook();
+    memscope_stack_reader_settle();
 }
 
 bool memscope_stack_reader_prepare(void) {
     static bool prepared;
 
-    if (!memscope_interned_open())
+    if (!memscope_interned_open() || !memscope_sampled_frames_open())
         return false;
     if (prepared)
         return true;
     prepared = true;
+    may_hook = MEMSCOPE_KNOWS_MARKED && !memscope_gc_hooks_crash_new_ractors();
+    symbols.state = memscope_symbol("state");
+    symbols.marking = memscope_symbol("marking");
+    symbols.major_by = memscope_symbol("major_by");
+    main_ractor_key = rb_ractor_local_storage_ptr_newkey(NULL);
+    rb_ractor_local_storage_ptr_set(main_ractor_key, &readers);
+    memscope_object_is_marked(rb_cObject); /* interns its IDs */
+    prepare_job();
     /* The data pointer may be anything but NULL: with NULL, the object would be neither marked nor freed. */
-    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &interned_type, &readers));
+    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &readers));
     ruby_vm_at_exit(at_vm_exit);
     pthread_atfork(NULL, NULL, in_forked_child);
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK

@@ -2,7 +2,7 @@
  * The stacks of a malloc profile: Ruby frames under native ones, with their labels.
  *
  * The reader runs inside malloc, in any thread: with the GVL or without, during GC, in threads that Ruby does not know.
- * The frames, tags and thread names that it interns are read back here with the GVL.
+ * The tags and thread names that it interns are read back here with the GVL; frames, in sampled_frames.h.
  */
 #ifndef MEMSCOPE_STACK_READER_H
 #define MEMSCOPE_STACK_READER_H
@@ -20,14 +20,19 @@ bool memscope_stack_reader_prepare(void);
 /* Sets whether the reader reads the frames of threads that wait without the GVL. With the GVL. */
 void memscope_stack_reader_reads_without_gvl(bool whether);
 
-/* Called when a profile begins: drops the frames and thread names that the previous one interned. With the GVL. */
-void memscope_forget_interned(void);
+/* Called when a profile begins: drops the frames and thread names of the previous one. With the GVL. */
+void memscope_stack_reader_begin(void);
 
-/* The frame, tag or name that a word stands for; Qnil for none. With the GVL. */
-VALUE memscope_interned_frame(uint64_t word);
+/* Called when it has stopped, or could not start. The names of its frames stay. With the GVL; allocates Strings. */
+void memscope_stack_reader_end(void);
+
+/* Turns the frames of all stacks that were read so far into text. With the GVL; allocates Strings. */
+void memscope_stack_reader_settle(void);
+
+/* The tag or name that a word stands for; Qnil for none. With the GVL. */
 VALUE memscope_interned_name(uint64_t word);
 
-/* The number of the current session; memscope_forget_interned begins a new one. */
+/* The number of the current session; memscope_stack_reader_begin begins a new one. */
 uint32_t memscope_session(void);
 
 /* Returns false for a stack that was read before the profile began, or by another reader. */

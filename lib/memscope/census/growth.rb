@@ -56,8 +56,7 @@ module Memscope
       field :ages, [Row], null: false
 
       CHANGES = %i[count slot_bytes memsize_bytes old_count].freeze
-      TOTALS = CHANGES.map { |change| :"total_#{change}" }.freeze
-      private_constant :CHANGES, :TOTALS
+      private_constant :CHANGES
 
       class << self
         # @return [String] "census_growth"
@@ -86,7 +85,7 @@ module Memscope
         end
 
         def totals(earlier, later)
-          TOTALS.to_h do |total|
+          CHANGES.map { |change| :"total_#{change}" }.to_h do |total|
             from, to = [earlier, later].map(&total)
             [total, from && to && (to - from)]
           end
@@ -113,8 +112,9 @@ module Memscope
         end
 
         def reasons_of(earlier, later, collections)
-          own = { pid: other_process(earlier, later), seconds: order(earlier, later),
-                  count: garbage(earlier, later), collections: net(earlier, later, collections) }
+          fell = "the subtracted census is the later one: the numbers show what fell" if earlier.at > later.at
+          own = { pid: other_process(earlier, later), seconds: fell, count: garbage(earlier, later),
+                  collections: net(earlier, later, collections) }
           { **earlier.reasons, **later.reasons, **own }.compact
         end
 
@@ -123,10 +123,6 @@ module Memscope
           return "the censuses are of two processes, both with pid #{later.pid}" if earlier.pid == later.pid
 
           "the earlier census is of process #{earlier.pid}, the later of #{later.pid}"
-        end
-
-        def order(earlier, later)
-          "the subtracted census is the later one: the numbers show what fell" if earlier.at > later.at
         end
 
         def garbage(earlier, later)

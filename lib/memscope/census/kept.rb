@@ -19,7 +19,7 @@ module Memscope
         # @param census [Census] of this process
         # @return [Census] the same
         def keep(census)
-          @grown = [Process.pid, *most_grown(censuses.last, census)].freeze
+          @grown = [Process.pid, *most_grown(own.last&.then { |json| Census.from_json(json) }, census)].freeze
           @kept = [Process.pid, [*own.last(1), census.to_json.freeze].freeze].freeze
           census
         end
@@ -28,10 +28,7 @@ module Memscope
         #   nil if none grew
         def grown = (@grown.drop(1) if @grown&.first == Process.pid && @grown.size > 1)
 
-        # @return [Array<Census>] the last two of this process, or fewer; the older first
-        def censuses = own.map { |json| Census.from_json(json) }
-
-        # @return [Array<Hash>] the same as plain JSON values
+        # @return [Array<Hash>] the last two of this process, or fewer, as plain JSON values; the older first
         def bodies = own.map { |json| JSON.parse(json) }
 
         private

@@ -35,17 +35,13 @@ module Memscope
       private
 
       def perform
-        check_top
-        since = earlier
-        reading = other? ? asking { other.call(:census, **collect) } : own
+        check
+        since = earlier(Census)
+        note_own
+        reading = ask(:census, **collect)
         reading -= since if since
-        deliver { |display| @given[:json] ? "#{reading.to_json}\n" : reading.to_s(**display.to_h, **view) }
+        deliver_readings([reading], **view)
         reading.known? ? FINE : INPUT_OUTPUT
-      end
-
-      def own
-        say("this is the memscope process itself; for your program: memscope census -- COMMAND")
-        Memscope.census(**collect)
       end
 
       def collect = @given.slice(:gc)
@@ -54,24 +50,11 @@ module Memscope
 
       def allowed_value(name) = super || ("a number from 1 to #{MOST}" if name == :top)
 
-      def check_top
+      def check
         refuse_value(:top, @given[:top]) unless @given[:top].between?(1, MOST)
       end
 
-      def earlier
-        Census.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
-      rescue ArgumentError => e
-        usage_error("--since #{@given[:since]}: #{e.message}")
-      end
-
-      def start(program)
-        check_seconds(:every)
-        check_top
-        refuse_other_programs(program, "report")
-        hand_over("report", program, Launch::Environment.new(ENV), every: @given[:every], json: @given[:json],
-                                                                   reading: "census", options: collect.keys.join(" "),
-                                                                   by: @given[:by], limit: @given[:top])
-      end
+      def order = { reading: "census", options: collect.keys.join(" "), **view }
     end
   end
 end

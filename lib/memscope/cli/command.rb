@@ -32,8 +32,6 @@ module Memscope
       USAGE = 64
       # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
-      # Columns of the help.
-      WIDTH = 80
       # The longest time that an option may give, in seconds: a day.
       LONGEST = 86_400
 
@@ -42,12 +40,11 @@ module Memscope
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
-      HELP = ["-h", "--help", "print this"].freeze
       SECONDS = "a number of seconds above 0, up to #{LONGEST}".freeze
       # The allowed values of options that take a number.
       VALUES = { pid: "a process ID, as `memscope ps` lists them",
                  every: SECONDS, seconds: SECONDS, generations: SECONDS, warmup: SECONDS }.freeze
-      private_constant :WIDTH, :LONGEST, :PROCESS, :TEXT, :HELP, :SECONDS, :VALUES
+      private_constant :LONGEST, :PROCESS, :TEXT, :SECONDS, :VALUES
 
       class << self
         # @return [String]
@@ -101,7 +98,7 @@ module Memscope
         @parser = OptionParser.new
         @parser.version = VERSION
         @choices = {}
-        [*self.class.forms.dig(form, :options), HELP].each { |words| define(words) }
+        [*self.class.forms.dig(form, :options), ["-h", "--help", "print this"]].each { |words| define(words) }
       end
 
       # @param arguments [Array<String>] the options and operands
@@ -136,9 +133,7 @@ module Memscope
       end
 
       # Stores the value of an option.
-      def give(name, value)
-        @given[name] = value
-      end
+      def give(name, value) = @given.store(name, value)
 
       def program? = @form == :program
 
@@ -183,7 +178,7 @@ module Memscope
       def usage
         start = "usage: memscope #{self.class.title}"
         words = [*(allowed - ["--help"]).map { |option| "[#{option}]" }, *operands]
-        lines = words.join(" ").scan(/\S.{0,#{WIDTH - start.size - 2}}(?= \[(?!ARG)| -- |\z)/)
+        lines = words.join(" ").scan(/\S.{0,#{Report::Page::WIDTH - start.size - 2}}(?= \[(?!ARG)| -- |\z)/)
         "#{start} #{lines.join("\n#{' ' * start.size} ")}\n"
       end
 
@@ -191,9 +186,7 @@ module Memscope
 
       def check_seconds(name)
         seconds = @given[name]
-        return if seconds.nil? || (seconds.positive? && seconds <= LONGEST)
-
-        refuse_value(name, seconds)
+        refuse_value(name, seconds) unless seconds.nil? || (seconds.positive? && seconds <= LONGEST)
       end
 
       # Writes to FILE, else to standard output.
@@ -201,12 +194,12 @@ module Memscope
       # @yieldparam display [Report::Display] how the text is to be set
       def deliver = output ? create(yield(Report::Display.new(unicode: true))) : self.class.write(@out, yield(display))
 
-      # Writes readings as JSON, one a line, or as pages.
-      def deliver_readings(readings)
+      # Writes readings as JSON, one a line, or as pages, with options of the page.
+      def deliver_readings(readings, **view)
         deliver do |display|
           next readings.map { |reading| "#{reading.to_json}\n" }.join if @given[:json]
 
-          readings.map { |reading| reading.to_s(**display.to_h) }.join("\n")
+          readings.map { |reading| reading.to_s(**display.to_h, **view) }.join("\n")
         end
       end
 
@@ -264,6 +257,16 @@ module Memscope
 
         @other ||= asking { socket ? Client.at(socket) : Client.new(pid) }
       end
+
+      # Notes that the command is about its own process, which a person may not have meant.
+      def note_own
+        title = self.class.title
+        say("this is the memscope process itself; for your program: memscope #{title} -- COMMAND") unless other?
+      end
+
+      # @param call [Symbol] of Memscope
+      # @return [Reading] of the other process, or of this one
+      def ask(call, **options) = asking { other? ? other.call(call, **options) : Memscope.public_send(call, **options) }
 
       # Runs a block that calls the other process.
       def asking

@@ -44,13 +44,7 @@ module Memscope
         refuse_dump(@dump, e.message)
       end
 
-      def format
-        @given[:format]&.to_sym || format_of_output
-      end
-
-      def deliver_dump(dump)
-        self.class.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
-      end
+      def format = @given[:format]&.to_sym || format_of_output
     end
   end
 end

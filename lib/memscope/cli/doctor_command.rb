@@ -23,66 +23,41 @@ module Memscope
                    example: "memscope doctor --every 600 --output app.txt -- bundle exec puma",
                    options: [*EVERY, SETTINGS], notes: PROGRAM_NOTES }
       }.freeze
-      # The exit status by the worst finding.
-      STATUSES = { critical: 2, warning: 1, info: FINE, nil => FINE }.freeze
-      private_constant :FORMS, :NOTES, :SETTINGS, :STATUSES
+      private_constant :FORMS, :NOTES, :SETTINGS
 
       private
 
       def perform
-        %i[since gc].each { |name| refuse("--settings and --#{name} exclude each other") if settings? && @given[name] }
-        since = earlier
-        reading = other? ? asking { of_other(since) } : own(since)
+        check
+        since = earlier(Diagnosis)
+        note_own
+        reading = ask(*chosen, **@given.slice(:gc))
+        reading = compared(reading, since) if since
         deliver_readings([reading])
         status(reading)
       end
 
       def settings? = @given.key?(:settings)
 
-      # The reading that the program reports.
       def chosen = [settings? ? :lint : :doctor]
 
-      def start(program)
-        refuse("--settings and --every exclude each other") if settings? && @given[:every]
-        super
+      def check
+        excluded = %i[since gc every].find { |name| @given[name] } if settings?
+        refuse("--settings and --#{excluded} exclude each other") if excluded
       end
 
-      def own(since)
-        say("this is the memscope process itself; for your program: memscope doctor -- COMMAND")
-        return Memscope.lint if settings?
-
-        comparing { Memscope.doctor(since: since, **collect) }
-      end
-
-      # Growth is judged in this process: an earlier diagnosis is too large for a request.
-      def of_other(since)
-        return other.call(:lint) if settings?
-
-        diagnosis = other.call(:doctor, **collect)
-        return diagnosis unless since
-
-        comparing { Doctor.diagnose(diagnosis.evidence, since: since, held: diagnosis.severities) }
-      end
-
-      # Refuses a diagnosis of another process.
-      def comparing
-        yield
+      # Judges growth in this process, since an earlier diagnosis is too large for a request. Refuses that of another
+      # process.
+      def compared(diagnosis, since)
+        Doctor.diagnose(diagnosis.evidence, since: since, held: diagnosis.severities)
       rescue ArgumentError => e
         usage_error(e.message.sub("Memscope.doctor: since:", "--since #{@given[:since]}:"))
       end
 
-      def collect = @given.slice(:gc)
-
       def status(reading)
         return reading.problems.any? { |problem| problem.severity == :warning } ? 1 : FINE if settings?
 
-        reading.evidence.ledger.rss_bytes ? STATUSES.fetch(reading.severity) : INPUT_OUTPUT
-      end
-
-      def earlier
-        Diagnosis.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
-      rescue ArgumentError => e
-        usage_error("--since #{@given[:since]}: #{e.message}")
+        reading.evidence.ledger.rss_bytes ? { critical: 2, warning: 1 }.fetch(reading.severity, FINE) : INPUT_OUTPUT
       end
     end
   end

@@ -32,12 +32,11 @@ module Memscope
       private
 
       def perform
-        dump = other? ? asking { of_other } : own
-        self.class.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
+        note_own
+        deliver_dump(other? ? asking { of_other } : own)
       end
 
       def own
-        say("this is the memscope process itself; for your program: memscope dump -- COMMAND")
         Memscope.dump(path(Process.pid), format: format, **@given.slice(:gc))
       rescue SystemCallError => e
         refuse_output(path(Process.pid), e)

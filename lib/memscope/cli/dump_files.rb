@@ -29,6 +29,9 @@ module Memscope
 
         refuse_dump(path, (File.exist?(path) ? Errno::EACCES : Errno::ENOENT).new.message)
       end
+
+      # Prints what was written, since FILE is the dump itself.
+      def deliver_dump(dump) = self.class.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
     end
   end
 end

@@ -57,13 +57,11 @@ module Memscope
       def excluded = (@given.keys & [:pid, :socket, :strings, *(:paths_to if @later.any?)]).first
 
       def perform
-        check_top
+        check
         return deliver_growth if @later.any?
 
-        reading = if @dump then of_dump
-                  else
-                    other? ? asking { other.call(:heap_graph, **asked) } : own
-                  end
+        note_own unless @dump
+        reading = @dump ? of_dump : ask(:heap_graph, **asked)
         refuse_class(reading) if reading.reasons.key?(:target_count)
         deliver_readings([reading])
         reading.known? ? FINE : INPUT_OUTPUT
@@ -103,31 +101,20 @@ module Memscope
       def names_of_classes
         return HeapGraph.read(@dump, top: HeapGraph::TOP.max).retained.map(&:name) if @dump
 
-        (other? ? asking { other.call(:census) } : Memscope.census).classes.map(&:name)
-      end
-
-      def own
-        say("this is the memscope process itself; for your program: memscope heap -- COMMAND")
-        asking { Memscope.heap_graph(**asked) }
+        ask(:census).classes.map(&:name)
       end
 
       def asked = @given.slice(:top, :paths_to, :strings, :in)
 
       def allowed_value(name) = super || ("a number from 1 to #{HeapGraph::TOP.max}" if name == :top)
 
-      def check_top
+      def check
         refuse_value(:top, @given[:top]) unless HeapGraph::TOP.cover?(@given[:top])
       end
 
-      def start(program)
-        check_seconds(:every)
-        check_top
-        refuse_other_programs(program, "report")
-        hand_over("report", program, Launch::Environment.new(ENV), every: @given[:every], json: @given[:json],
-                                                                   reading: "heap_graph",
-                                                                   options: ("strings" if @given[:strings]).to_s,
-                                                                   limit: @given[:top], in: @given[:in],
-                                                                   paths_to: @given[:paths_to])
+      def order
+        { reading: "heap_graph", options: ("strings" if @given[:strings]).to_s, limit: @given[:top],
+          **@given.slice(:in, :paths_to) }
       end
     end
   end

@@ -5,11 +5,14 @@ require_relative "profile_command"
 module Memscope
   module CLI
     # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it
-    # allocated after the warm-up. For tests of native gems.
+    # allocated after the warm-up; with --objects, too many Ruby objects.
     class LeaksCommand < ProfileCommand
       # Defaults: bytes between samples, and bytes that a line may keep.
       RATE = 1 << 12
       THRESHOLD = 1 << 20
+      # The number of objects that a line may keep, and the share of CPU time: every allocation is watched.
+      OBJECTS = 10_000
+      BUDGET = 1
       # The default warm-up, in seconds.
       WARM_UP = 1.0
       NOTES = <<~TEXT
@@ -23,36 +26,47 @@ module Memscope
         the signal of --after, or when COMMAND calls
         Memscope::MallocProfile.next_generation. The report goes to standard error, or
         to FILE; the verdict to standard error. Neither covers child processes.
+
+        With --objects, a line fails if the number of Ruby objects that it keeps exceeds
+        the threshold, and the first and the second half of the time after the warm-up
+        both added some. The verdict says what holds them. The default threshold is
+        10000 objects.
       TEXT
       FORMS = {
-        program: { summary: "run a Ruby program, and fail if its malloc memory grows",
-                   example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
-                   notes: NOTES, defaults: { **DEFAULTS, rate: RATE, threshold: THRESHOLD },
+        program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
+                   example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
+                            "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
+                   notes: NOTES, defaults: { **DEFAULTS, rate: RATE },
                    options: [*SAMPLING,
-                             ["--threshold BYTES", OptionParser::DecimalInteger, "the most that a line may keep"],
+                             ["--threshold NUMBER", OptionParser::DecimalInteger, "the most bytes that a line may keep",
+                              "(default: 1048576); with --objects: objects"],
                              ["--warmup SECONDS", Float, "ignore the first SECONDS (default: 1)"],
                              ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze
-      private_constant :FORMS, :RATE, :THRESHOLD, :WARM_UP, :NOTES
+      private_constant :FORMS, :RATE, :THRESHOLD, :OBJECTS, :BUDGET, :WARM_UP, :NOTES
 
       private
 
       def allowed_value(name)
-        { threshold: "a number of bytes above 0", after: "a signal's name, such as USR2" }[name] || super
+        { threshold: "a number above 0", after: "a signal's name, such as USR2" }[name] || super
       end
 
       def check_options
         super
         check_seconds(:warmup)
-        warmup, signal, threshold = @given.values_at(:warmup, :after, :threshold)
+        warmup, signal = @given.values_at(:warmup, :after)
         refuse("--warmup and --after exclude each other") if warmup && signal
         refuse_value(:after, signal) unless signal.nil? || Signal.list.key?(signal.delete_prefix("SIG"))
         refuse_value(:threshold, threshold) unless threshold.positive?
       end
 
+      def threshold = @given.fetch(:threshold, objects? ? OBJECTS : THRESHOLD)
+
+      def objects_options = { **super, budget: @given.fetch(:budget, BUDGET) }
+
       def order
         warmup = @given.fetch(:warmup, WARM_UP) unless @given.key?(:after)
-        { **super, **@given.slice(:threshold, :after), warmup: warmup }
+        { **super, **@given.slice(:after), threshold: threshold, warmup: warmup }
       end
     end
   end

@@ -6,7 +6,8 @@ require_relative "../profile/formats"
 module Memscope
   module CLI
     # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:
-    # which lines hold the malloc memory of a Ruby program, profiled from its first line until it ends.
+    # which lines hold the malloc memory of a Ruby program, profiled from its first line until it ends. With --objects,
+    # which lines hold Ruby's objects.
     class ProfileCommand < Command
       NOTES = <<~TEXT
         The process must allow actions (its setting `actions`). The profile does not see
@@ -20,6 +21,12 @@ module Memscope
         The report separates memory that has survived a full garbage collection from
         memory that was allocated after the last one, which may be garbage. A longer
         profile sees more of the process's own collections; --gc adds one at its end.
+
+        With --objects, the report shows which lines keep Ruby objects alive, and of
+        which classes (--by class). The profile takes --budget of the process's CPU
+        time: the default is 0.01, 1 watches every allocation. Before Ruby 3.1.4 the
+        process would crash if it created a Ractor meanwhile: --ractors never says
+        that it creates none.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -34,24 +41,30 @@ module Memscope
         enabled, if such a jemalloc is installed and is not 5.3.0, whose profiler can
         crash; else it is profiled with imports. The report names the backend.
       TEXT
-      GROUPINGS = Profile::Sampled::GROUPINGS
-      SAMPLING = [["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
+      GROUPINGS = (Profile::Sampled::GROUPINGS | Profile::Sampled::OBJECT_GROUPINGS).freeze
+      SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
+                  ["--budget SHARE", Float, "with --objects: the share of CPU time to take"],
+                  ["--ractors NAME", ObjectProfile::RACTORS.compact,
+                   "with --objects: never, if no Ractor is created", "(required before Ruby 3.1.4)"],
+                  ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
                   ["--rate BYTES", OptionParser::DecimalInteger, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
-                  ["--by NAME", GROUPINGS, "text by #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", ")],
+                  ["--by NAME", GROUPINGS, "text by #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", "),
+                   "caller: the nearest line of the application,", "class: only with --objects, native: without"],
                   TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze
       DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
-        process: { summary: "print which lines of Ruby hold malloc memory",
-                   example: "memscope profile --pid 4711 --seconds 60", notes: NOTES,
+        process: { summary: "print which lines of Ruby hold malloc memory or objects",
+                   example: "memscope profile --pid 4711 --seconds 60\n  " \
+                            "memscope profile --objects --pid 4711 --by class", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
                              ["--gc", "collect garbage before the report"],
                              ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
-        program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory",
+        program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory or objects",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
@@ -62,13 +75,41 @@ module Memscope
 
       def backend = @given[:backend]
 
+      def objects? = @given[:objects]
+
+      # The beginning of the names of the other process's calls.
+      def profiler = objects? ? :object_profile : :malloc_profile
+
+      def give(name, value)
+        (@named ||= []) << name
+        super
+      end
+
       def allowed_value(name) = super || ("a power of two, from 512 to 1073741824" if name == :rate)
 
       def check_options
         %i[seconds generations].each { |name| check_seconds(name) }
         refuse_value(:rate, @given[:rate]) unless MallocProfile.rate?(@given[:rate])
         usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
+        check_kind
+        check_by(objects? ? Profile::Sampled::OBJECT_GROUPINGS : Profile::Sampled::GROUPINGS) unless from
+        ObjectProfile.check(**objects_options) if objects?
+      rescue ArgumentError => e
+        usage_error("--#{e.message[/(?:budget|ractors): .*/m]}")
       end
+
+      # Options for the other kind of profile.
+      def check_kind
+        excluded = (@named.to_a & (objects? ? %i[backend rate from] : %i[budget ractors])).first or return
+        usage_error("--#{excluded} is #{objects? ? 'not for' : 'only for'} --objects")
+      end
+
+      def check_by(allowed)
+        by = @given[:by]
+        usage_error("--by: given #{by}, allowed for this profile: #{allowed.join(', ')}") unless allowed.include?(by)
+      end
+
+      def objects_options = { budget: ObjectProfile::BUDGET, **@given.slice(:budget, :ractors) }
 
       def perform
         check_options
@@ -82,8 +123,10 @@ module Memscope
       # A profile that is already running is somebody else's: it continues, and only its change is reported. Which
       # memory has survived a major GC is known only for a profile that this command started.
       def asked
-        running, jemalloc = other.call(:malloc_profile_state).values_at("running", "jemalloc")
-        running ? changed : recorded(chosen(jemalloc))
+        running, jemalloc = other.call(:"#{profiler}_state").values_at("running", "jemalloc")
+        return changed if running
+
+        recorded(objects? ? objects_options : { rate: @given[:rate], backend: chosen(jemalloc) })
       end
 
       def chosen(jemalloc)
@@ -95,25 +138,28 @@ module Memscope
       end
 
       def changed
-        earlier = other.call(:malloc_profile_snapshot)
-        say("process #{earlier.pid} is being profiled already, with the backend #{earlier.backend} and one sample " \
-            "for each #{earlier.rate_bytes} bytes: that profile continues, and this report is its change in " \
-            "#{format('%g', @given[:seconds])} seconds")
+        earlier = other.call(:"#{profiler}_snapshot")
+        settings = if objects? then "a budget of #{format('%g', earlier.overhead.budget)} of its CPU time"
+                   else
+                     "the backend #{earlier.backend} and one sample for each #{earlier.rate_bytes} bytes"
+                   end
+        say("process #{earlier.pid} is being profiled already, with #{settings}: that profile continues, and this " \
+            "report is its change in #{format('%g', @given[:seconds])} seconds")
         wait
-        other.call(:malloc_profile_snapshot) - earlier
+        other.call(:"#{profiler}_snapshot") - earlier
       end
 
       # If this command is killed, the other process stops profiling by itself.
-      def recorded(backend)
-        token = other.call(:malloc_profile_start, seconds: @given[:seconds], rate: @given[:rate], backend: backend)
+      def recorded(options)
+        token = other.call(:"#{profiler}_start", seconds: @given[:seconds], **options)
         begin
           wait
         ensure
-          profile = other.call(:malloc_profile_stop, token: token, **@given.slice(:gc))
+          profile = other.call(:"#{profiler}_stop", token: token, **@given.slice(:gc))
         end
         profile
       rescue Client::Failed => e
-        failure(e.message.sub("the backend imports", "--backend=imports"))
+        failure(e.message.sub("the backend imports", "--backend=imports").sub("ractors: :never", "--ractors never"))
       end
 
       def wait
@@ -133,6 +179,7 @@ module Memscope
       end
 
       def write(profile)
+        check_by(profile.groupings)
         view = output ? { unicode: true } : display.to_h
         text = Profile::Formats.write(profile, @given[:format], by: @given[:by], **view)
         output ? File.binwrite(output, text) : self.class.write(@out, text)
@@ -144,6 +191,8 @@ module Memscope
         check_options
         check_pprof if @given[:format] == :pprof
         refuse_other_programs(program, "be profiled")
+        return hand_over("profile", program, Launch::Environment.new(ENV), **order, **objects_options) if objects?
+
         environment, backend = prepared
         hand_over("profile", program, environment, backend: backend, **order)
       end
@@ -152,7 +201,7 @@ module Memscope
         usage_error("--format=pprof is binary: give --output FILE") unless output
       end
 
-      def order = @given.slice(:rate, :format, :by, :seconds, :generations)
+      def order = @given.slice(:objects, :rate, :format, :by, :seconds, :generations)
 
       # The environment and the backend for the program. The environment makes jemalloc's profiler ready if that is
       # wanted and possible.

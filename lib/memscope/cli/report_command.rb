@@ -39,8 +39,9 @@ module Memscope
       private
 
       def perform
-        refuse_depths
-        readings = other? ? asking { readings_of_other } : own_readings
+        check
+        note_own
+        readings = chosen.empty? ? [asking { ledger }] : chosen.map { |name| ask(name) }
         deliver_readings(readings)
         readings.all?(&:known?) ? FINE : INPUT_OUTPUT
       end
@@ -50,35 +51,41 @@ module Memscope
 
       def depths = @given.slice(*DEPTHS.keys, :gc)
 
-      def refuse_depths
+      # Refuses options that exclude each other, and values out of range.
+      def check
         return unless chosen.any? && depths.value?(true)
 
         refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{depths.key(true)}")
       end
 
-      def own_readings
-        say("this is the memscope process itself; for your program: memscope report -- COMMAND")
-        chosen.empty? ? [Memscope.ledger(**depths)] : chosen.map { |name| Memscope.public_send(name) }
+      # If the process does not listen, the kernel's view replaces the ledger, unless the ledger has options.
+      def ledger
+        other? ? other.call(:ledger, **depths) : Memscope.ledger(**depths)
+      rescue Client::Unreachable => e
+        raise if @given.key?(:socket) || depths.any? || e.why == :gone
+
+        ExternalProcess.read(@given[:pid]).tap { say("#{e.message}; this is the kernel's view only") }
       end
 
-      # If the process does not listen, the kernel's view replaces the default reading; any other reading fails.
-      def readings_of_other
-        chosen.empty? ? [other.call(:ledger, **depths)] : chosen.map { |name| other.call(name) }
-      rescue Client::Unreachable => e
-        raise if @given.key?(:socket) || chosen.any? || depths.any? || e.why == :gone
-
-        process = ExternalProcess.read(@given[:pid])
-        say("#{e.message}; this is the kernel's view only")
-        [process]
+      # @return [Reading, nil] the one in the file of --since
+      def earlier(kind)
+        kind.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
+      rescue ArgumentError => e
+        usage_error("--since #{@given[:since]}: #{e.message}")
       end
 
       def start(program)
         check_seconds(:every)
-        refuse_depths
+        check
         refuse_other_programs(program, "report")
-        hand_over("report", program, Launch::Environment.new(ENV),
-                  every: @given[:every], json: @given[:json], reading: (chosen.join(" ") if chosen.any?),
-                  options: (chosen.any? ? {} : { deep: true, **depths }).select { |_, on| on }.keys.join(" "))
+        hand_over("report", program, Launch::Environment.new(ENV), every: @given[:every], json: @given[:json], **order)
+      end
+
+      # What the program is to report, for Launch::ProgramReport.
+      def order
+        return { reading: chosen.join(" ") } if chosen.any?
+
+        { options: { deep: true, **depths }.select { |_, on| on }.keys.join(" ") }
       end
     end
   end

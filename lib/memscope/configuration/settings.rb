@@ -15,7 +15,6 @@ module Memscope
       WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
                 "0" => false, "false" => false, "off" => false, "no" => false }.freeze
       SECONDS = /\A\d{1,9}(\.\d{1,9})?\z/
-      private_constant :WORDS, :SECONDS
 
       SWITCH = Type.new("true, false", WORDS.keys.join(", "),
                         ->(value) { [true, false].include?(value) ? value : WRONG },
@@ -29,7 +28,7 @@ module Memscope
         fits = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
         fits ? String.new(path).freeze : WRONG
       end
-      private_constant :ACCEPT_PATH
+      private_constant :WORDS, :SECONDS, :ACCEPT_PATH
 
       PATH = Type.new("nil, an absolute path", "an absolute path", ACCEPT_PATH, ACCEPT_PATH).freeze
 
@@ -37,6 +36,13 @@ module Memscope
                                 "#{SWITCH.allowed_in_environment}, an absolute path",
                                 ->(value) { [true, false].include?(value) ? value : ACCEPT_PATH.call(value) || WRONG },
                                 ->(text) { (text.start_with?("/") ? ACCEPT_PATH : SWITCH.parse).call(text) }).freeze
+
+      NO_RACTORS = "no_ractors"
+      private_constant :NO_RACTORS
+
+      SWITCH_OR_NO_RACTORS = Type.new("true, false, :#{NO_RACTORS}", "#{SWITCH.allowed_in_environment}, #{NO_RACTORS}",
+                                      ->(value) { value == NO_RACTORS.to_sym ? value : SWITCH.accept.call(value) },
+                                      ->(text) { text == NO_RACTORS ? text.to_sym : SWITCH.parse.call(text) }).freeze
 
       module_function
 
@@ -200,6 +206,14 @@ module Memscope
         sentence: "Whether the metrics count the objects of the classes with the most memory, by a census at most " \
                   "once in `metrics_ledger_interval_seconds`, or once a minute if that is nil. Puma's workers are " \
                   "not counted."
+      },
+      objects_profile: {
+        type: Types::SWITCH_OR_NO_RACTORS, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
+        sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent of its CPU " \
+                  "time, and looks for what holds the objects of lines that keep growing: at most every ten minutes, " \
+                  "by a heap graph in a forked child. Forked workers continue it. `:no_ractors` also says that the " \
+                  "application creates no Ractor: before Ruby 3.1.4, no other value starts the profile. Without " \
+                  "Rails, only the environment variable does."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

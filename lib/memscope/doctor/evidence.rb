@@ -43,7 +43,7 @@ module Memscope
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
-      field :total_cost, :cost, sparse: true
+      field :total_cost, :cost, null: false
 
       # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
       MANY = 16 * 1_048_576
@@ -86,22 +86,12 @@ module Memscope
         Snapshot.read
       end
 
+      # A Fragmentation's cost already includes the RubyHeap's.
       def self.total_cost(readings, wall_us)
-        { **Cost.sum(costly(readings).map(&:cost)), wall_us: wall_us }.freeze
+        readings = readings.grep_v(RubyHeap) if readings.any?(Fragmentation)
+        { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
       end
       private_class_method :known, :of_jemalloc, :second_snapshot, :total_cost
-
-      # @api private
-      # @return [Array<Reading>] those whose costs add up: a Fragmentation's cost already includes the RubyHeap's
-      def self.costly(readings)
-        readings.any?(Fragmentation) ? readings.grep_v(RubyHeap) : readings
-      end
-
-      # @return [Hash{Symbol => Object}] `total_cost`; if that is nil, the sum of the readings' own costs
-      def cost
-        total_cost || Cost.sum(Evidence.costly([ledger, snapshot, second_snapshot, fragmentation, ruby_heap,
-                                                process_memory, cgroup, lint].compact).map(&:cost))
-      end
     end
   end
 end

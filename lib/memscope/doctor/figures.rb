@@ -93,9 +93,15 @@ module Memscope
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, beyond what objects report
       #   holding; nil if some objects were left out. jemalloc counts blocks never written to, as in threads' VM stacks
       def untracked_bytes
+        unheld_bytes && [unheld_bytes, bytes(:malloc) - ledger.held_by_objects_bytes].min.clamp(0..)
+      end
+
+      # @return [Integer, nil] bytes in use in malloc, resident or not, beyond what objects report holding; negative if
+      #   they report more; nil if some objects were left out
+      def unheld_bytes
         in_use = detail(:malloc, :in_use_bytes)
         held = ledger.held_by_objects_bytes unless objects_left_out?
-        in_use && held && [[in_use, bytes(:malloc)].min - held, 0].max
+        in_use && held && (in_use - held)
       end
 
       # @return [Integer, nil] bytes of live slots and of malloc memory in use
@@ -244,7 +250,9 @@ module Memscope
       def jemalloc(name) = snapshot.jemalloc&.[](name)
 
       # @return [Range, nil] lower and upper bound of the resident bytes of jemalloc's dirty pages: jemalloc also counts
-      #   pages never written to as dirty, and the ledger's row :not_resident (never positive) subtracts them
+      #   pages never written to as dirty, and the ledger's row :not_resident (never positive) subtracts them. Since
+      #   5.3.1 these are many: a large block's address space is taken up to a quarter larger, and the rest counts as
+      #   dirty (pac_alloc_real)
       def dirty_bytes
         dirty = bytes(:malloc, :dirty)
         dirty && ([dirty + (bytes(:malloc, :not_resident) || 0), 0].max..[dirty, bytes(:malloc)].min)
@@ -300,11 +308,11 @@ module Memscope
       # @yieldparam figures [Figures]
       # @yieldreturn [Integer, nil]
       # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
-      def growth_of
-        before = yield(earlier)
-        now = yield(self)
-        before && now && [now - before, 0].max
-      end
+      def growth_of = grown(yield(earlier), yield(self))
+
+      # @return [Integer, nil] growth of untracked_bytes, but no more than of unheld_bytes: blocks that were in use
+      #   before, but not resident, may become resident
+      def untracked_growth_bytes = [growth_of(&:untracked_bytes), growth_of(&:unheld_bytes)].compact.min
 
       # @return [Array<Integer, nil>] bytes of Ruby's objects in the earlier diagnosis and in this one; without their
       #   garbage, if both know it
@@ -315,10 +323,7 @@ module Memscope
       end
 
       # @return [Integer, nil] bytes by which Ruby's objects have grown; 0 if they shrank
-      def object_growth_bytes
-        before, now = object_bytes
-        before && now && [now - before, 0].max
-      end
+      def object_growth_bytes = grown(*object_bytes)
 
       # @return [Integer, nil] the same, even if everything that may be garbage is garbage
       def kept_growth_bytes
@@ -360,6 +365,8 @@ module Memscope
       end
 
       private
+
+      def grown(before, now) = before && now && [now - before, 0].max
 
       def objects_left_out? = ledger.reasons.key?(:held_by_objects_bytes)
 

@@ -11,7 +11,7 @@ module Memscope
     # * inapplicable: why the rule does not apply to this process, a String; nil if it applies.
     # * affected: the bytes that the rule concerns; nil if unknown.
     # * present: a further condition, or the only one if the rule concerns no number of bytes.
-    # * recoverable: the bytes that the remedy returns, an Integer or a Range; or a String, why nothing in this process
+    # * recoverable: the bytes that the remedy returns, a Range; or a String, why nothing in this process
     #   returns them.
     # * id, subject: the rule's name, and what the rule looks for.
     # * floor, ratio, of: the bytes must reach both the floor and this share of the figure `of` (by default the RSS):
@@ -27,10 +27,9 @@ module Memscope
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
                    of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil }.freeze
-      UNKNOWN = "its figures are missing; see the reasons"
       # By how much numbers must exceed their thresholds to be unhealthy, unless they were in the last verdict.
       MARGIN = 1.1
-      private_constant :DEFAULTS, :UNKNOWN, :MARGIN
+      private_constant :DEFAULTS, :MARGIN
 
       # @return [Symbol]
       attr_reader :id
@@ -54,7 +53,7 @@ module Memscope
         return [check(:inapplicable, reason), nil] if reason
 
         bytes = figure(:affected, figures)
-        return [check(:unknown, UNKNOWN), nil] if @rule[:affected] && bytes.nil?
+        return [check(:unknown, "its figures are missing; see the reasons"), nil] if @rule[:affected] && bytes.nil?
         return [check(:clear), nil] unless (severity = severity(figures, bytes))
 
         [check(:found), finding(figures, bytes, settled(severity, figures, bytes, held))]
@@ -98,11 +97,9 @@ module Memscope
       end
 
       def recoverable(amount)
-        case amount
-        when Range then { recoverable_bytes: amount.begin, recoverable_max_bytes: amount.end }
-        when Integer then { recoverable_bytes: amount, recoverable_max_bytes: amount }
-        else { unrecoverable_reason: amount }
-        end
+        return { unrecoverable_reason: amount } unless amount.is_a?(Range)
+
+        { recoverable_bytes: amount.begin, recoverable_max_bytes: amount.end }
       end
 
       def figure(name, figures) = @rule[name].is_a?(Symbol) ? figures.public_send(@rule[name]) : value(name, figures)

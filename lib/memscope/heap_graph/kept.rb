@@ -11,12 +11,9 @@ module Memscope
     #
     # @api private
     module Kept
-      # Rows of each list, and the longest lists.
+      # Rows of each of the longest lists.
       ROWS = 30
-      LISTS = %i[retained dominators paths garbage].freeze
-      # Seconds that the child may take: a browser waits meanwhile.
-      DEADLINE = 30
-      private_constant :ROWS, :LISTS, :DEADLINE
+      private_constant :ROWS
 
       @lock = Mutex.new
 
@@ -28,7 +25,8 @@ module Memscope
         # @return [Integer, nil] reachable objects; nil if there is no answer
         def take(paths_to: nil, strings: false)
           @lock.synchronize do
-            graph = HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: DEADLINE)
+            # A browser waits for it: the child may take as many seconds.
+            graph = HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: 30)
             keep(graph).reachable_count
           end
         end
@@ -46,16 +44,13 @@ module Memscope
         #   process that shows it
         def holder = (@holder.drop(1) if @holder&.first == Process.pid)
 
-        # @return [HeapGraph, nil] of this process
-        def graph = own && HeapGraph.from_json(own)
-
-        # @return [Hash, nil] the same as plain JSON values
+        # @return [Hash, nil] the last graph of this process, as plain JSON values
         def body = own && JSON.parse(own)
 
         private
 
         def cut(body)
-          lists = body.slice(*LISTS).transform_values { |list| list.first(ROWS) }
+          lists = body.slice(:retained, :dominators, :paths, :garbage).transform_values { |list| list.first(ROWS) }
           strings = body[:strings]&.then { |found| { **found, duplicates: found[:duplicates].first(ROWS) } }
           { **body, **lists, strings: strings }
         end

@@ -82,11 +82,6 @@ module Memscope
       # The host's file.
       HOST_FILE = "/etc/memscope/allocator"
 
-      NAMES = %w[jemalloc glibc off].freeze
-      # By soname, so that the dynamic linker finds the system's library for the program's architecture.
-      LIBRARIES = { "jemalloc" => "libjemalloc.so.2" }.freeze
-      private_constant :NAMES, :LIBRARIES
-
       class << self
         # @param option [String, nil] from the command line
         # @param environment [Hash{String => String}]
@@ -134,7 +129,7 @@ module Memscope
       # @param source [String] where the name comes from
       # @raise [Misuse]
       def initialize(name, source)
-        unless NAMES.include?(name) || (name.start_with?("/") && !name.include?("\n"))
+        unless %w[jemalloc glibc off].include?(name) || (name.start_with?("/") && !name.include?("\n"))
           absolute = " (an absolute one)" unless source == "--allocator"
           raise Misuse, "#{source}: given #{name.inspect}, allowed: #{ALLOWED}#{absolute}"
         end
@@ -144,8 +139,9 @@ module Memscope
       # @return [Boolean] whether the program starts unchanged
       def off? = name == "off"
 
-      # @return [String, nil] the library to preload
-      def library = LIBRARIES.fetch(name) { name if name.start_with?("/") }
+      # @return [String, nil] the library to preload; jemalloc's by its soname, so that the dynamic linker finds the
+      #   system's library for the program's architecture
+      def library = name == "jemalloc" ? "libjemalloc.so.2" : (name if name.start_with?("/"))
 
       # @return [Boolean] whether the allocator may read MALLOC_CONF
       def configurable? = name != "glibc"

@@ -4,7 +4,8 @@ require_relative "handoff"
 
 module Memscope
   module Launch
-    # Profiles malloc in the program that loads this file, from before its script until it ends, or for some seconds.
+    # Profiles malloc, or Ruby's objects, in the program that loads this file, from before its script until it ends, or
+    # for some seconds.
     # The program ends as it would without a profile, except that `memscope leaks` turns success into failure if too
     # much memory stays.
     #
@@ -13,10 +14,12 @@ module Memscope
     class ProgramProfile
       # How many forks of one process report.
       MOST_FORKS = 64
-      private_constant :MOST_FORKS
+      # For how many lines `memscope leaks --objects` looks for what holds their objects.
+      MOST_HOLDERS = 3
+      private_constant :MOST_FORKS, :MOST_HOLDERS
 
-      # @param order [Handoff::Order] title, status, backend, rate, format, by, output, seconds, generations, those of
-      #   Order#display; for leaks also threshold, and warmup or after
+      # @param order [Handoff::Order] title, status, format, by, output, seconds, generations, those of Order#display;
+      #   backend and rate, or objects, budget and ractors; for leaks also threshold, and warmup or after
       def initialize(order)
         @order = order
         @pid = Process.pid
@@ -36,7 +39,7 @@ module Memscope
         require_relative "../profile/leaks"
         profile
         at_exit { finish if Process.pid == @pid }
-        Signal.trap(@order["after"]) { MallocProfile.next_generation } if @order["after"]
+        Signal.trap(@order["after"]) { end_warm_up } if @order["after"]
         watch
         Forks.listen(child: method(:forked), parent: method(:count_fork), daemon: method(:continue))
       rescue StandardError, ScriptError => e
@@ -87,9 +90,21 @@ module Memscope
         exit!(Integer(@order["status"]))
       end
 
-      # Starts the profile. Without a choice on the command line, the backend is jemalloc if its profiler is ready, else
-      # imports, which needs no settings.
+      def objects? = !@order["objects"].nil?
+
+      def profiler = objects? ? ObjectProfile : MallocProfile
+
       def profile
+        return profile_malloc unless objects?
+
+        ObjectProfile.start(budget: Float(@order["budget"]), ractors: @order["ractors"]&.to_sym)
+      rescue ObjectProfile::Unavailable => e
+        raise e, e.message.sub("ractors: :never", "--ractors never")
+      end
+
+      # Without a choice on the command line, the backend is jemalloc if its profiler is ready, else imports, which
+      # needs no settings.
+      def profile_malloc
         backend = @order["backend"].to_sym
         MallocProfile.start(rate: Integer(@order["rate"]), backend: backend == :auto ? :jemalloc : backend)
       rescue MallocProfile::Unavailable => e
@@ -102,15 +117,25 @@ module Memscope
       def wait_for_generations
         if @order["warmup"]
           sleep(left(@order["warmup"]))
-          MallocProfile.next_generation
+          end_warm_up
         end
         return unless @order["generations"]
 
         loop do
           sleep(Float(@order["generations"]))
-          MallocProfile.next_generation
+          profiler.next_generation
         end
       end
+
+      # Later calls only begin another generation.
+      def end_warm_up
+        generation = profiler.next_generation
+        @warm = generation if @warm.nil?
+      end
+
+      # The first generation after the warm-up; nil if it has not ended. The program may have ended it, too: there, only
+      # malloc's generations tell, since garbage collections begin others.
+      def warm = objects? ? @warm : 1
 
       def wait_and_report
         sleep(left(@order["seconds"]))
@@ -130,12 +155,11 @@ module Memscope
           break if @ended
 
           @ended = true
-          ended = MallocProfile.next_generation if @order["threshold"] # later allocations are not the program's
+          ended = profiler.next_generation if @order["threshold"] # later allocations are not the program's
           2.times { GC.start } # the second one frees objects that the first left to finalizers
-          profile = MallocProfile.running? ? MallocProfile.stop : MallocProfile.snapshot
-          next judge(profile, ended) if @order["threshold"]
+          next judge(ended) if @order["threshold"]
 
-          write(profile)
+          write(last)
           nil
         end
       rescue StandardError, ScriptError, NoMemoryError => e
@@ -143,8 +167,17 @@ module Memscope
         Integer(@order["status"]) if @order["threshold"]
       end
 
-      def judge(profile, ended)
-        leaks = Profile::Leaks.new(profile, ended: ended, threshold_bytes: Integer(@order["threshold"]))
+      def last = profiler.running? ? profiler.stop : profiler.snapshot
+
+      def holders(entries)
+        entries.select(&:lineno).filter_map { |entry| ObjectProfile::Holders.find(entry.path, entry.lineno) }
+      end
+
+      # What holds objects can only be found while they are sampled: the profile goes on.
+      def judge(ended)
+        profile = objects? ? profiler.snapshot : last
+        leaks = Profile::Leaks.new(profile, warm: warm, ended: ended, threshold: Integer(@order["threshold"]))
+        leaks.held_by(holders(leaks.entries.first(MOST_HOLDERS))) if objects?
         write(leaks.profile) if leaks.judged?
         @order.complain(leaks.verdict)
         return Integer(@order["status"]) unless leaks.judged?

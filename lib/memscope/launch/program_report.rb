@@ -64,7 +64,6 @@ module Memscope
 
       def write(ending)
         @order.load_memscope
-        return write_dump if @order["dump"]
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
 
         @io.write(heading(ending)) if @order["every"]
@@ -72,13 +71,9 @@ module Memscope
         @io.write("\n") if @order["every"] && !ending
       end
 
-      def write_dump
-        dump = Memscope.dump(@order["dump"], format: @order["format"].to_sym)
-        @io.write(@order["json"] ? "#{dump.to_json}\n" : dump.to_s(**@order.display(@io)))
-      end
-
       def readings
         return [@lint] if @lint
+        return [Memscope.dump(@order["dump"], format: @order["format"].to_sym)] if @order["dump"]
         # Later diagnoses judge growth since the first one.
         return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
         return [Memscope.ledger(**@options)] unless @order["reading"]

@@ -27,7 +27,8 @@ module Memscope
         allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
         arena_limit: nil, file_capabilities: nil, dynamic_linker: :unsupported, malloc_profile: nil, stop_profile: nil,
         inherited: :unsupported, profile_inflation: nil, profile_runs?: false, profile_session: 0,
-        next_generation: 0
+        next_generation: 0, object_profile: nil, object_profile_runs?: false, object_profile_session: 0,
+        stop_object_profile: nil, object_profile_with_objects: nil
       }.freeze
       private_constant :READINGS, :ANSWERS
 
@@ -70,9 +71,7 @@ module Memscope
 
       private
 
-      def answer(tier, **known)
-        { **known, reasons: { extension: Native.absence }, cost: Cost.of(tier) }
-      end
+      def answer(tier, **known) = { **known, reasons: { extension: Native.absence }, cost: Cost.of(tier) }
     end
     private_constant :Absent
   end

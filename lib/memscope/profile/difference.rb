@@ -6,15 +6,16 @@ module Memscope
   class Profile < Reading
     # The growth of each place between two profiles of one process: later - earlier.
     #
-    # Errors are added in quadrature, as if the estimates were independent. That is an upper bound: a block that is live
-    # in both profiles is the same sample in both, and cancels out. Unchanged stacks and their errors are left out.
+    # Errors of malloc's memory are added in quadrature, as if the estimates were independent. That is an upper bound: a
+    # block that is live in both profiles is the same sample in both, and cancels out. Unchanged stacks and their errors
+    # are left out. Of objects, the growth of each window's share is known, and so is the error of their sum.
     class Difference < Reading
       include Sampled
 
       # @return [Symbol] the backend of both profiles
-      field :backend, :symbol, null: false, one_of: %i[jemalloc imports]
-      # @return [Integer] the rate of both profiles
-      field :rate_bytes, :count, null: false
+      field :backend, :symbol, null: false, one_of: %i[jemalloc imports objects]
+      # @return [Integer, nil] the rate of both profiles; nil for objects
+      field :rate_bytes, :count
       # @return [Float] time from the earlier profile to the later
       field :seconds, :number, null: false
       # @return [Integer] the later profile's current generation
@@ -23,6 +24,10 @@ module Memscope
       field :earlier_live_bytes, :bytes, null: false
       # @return [Integer] all live bytes of the later profile
       field :later_live_bytes, :bytes, null: false
+      # @return [String, nil] the later profile's
+      field :application_root, :string, sparse: true
+      # @return [Symbol, nil] how that was found: :bundler, :rails or :directory
+      field :application_root_source, :symbol, one_of: %i[bundler rails directory], sparse: true
       # @return [Array<Frame>] the frames of all stacks
       field :frames, [Frame], null: false
       # @return [Array<Stack>] the stacks with their growth; unchanged ones are left out
@@ -33,10 +38,24 @@ module Memscope
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
+      # @return [Integer, nil] live objects of the later profile minus those of the earlier; nil for malloc
+      field :live_objects, :integer, sparse: true
+      # @return [Integer, nil] one standard error of `live_objects`
+      field :error_objects, :count, sparse: true
+      # @return [Integer, nil] as of the later profile; nil for malloc
+      field :windows, :count, sparse: true
+      # @return [Integer, nil] as of the later profile; nil for malloc
+      field :allocations, :count, sparse: true
+      # @return [Float, nil] as of the later profile; nil for malloc
+      field :windows_share, :number, sparse: true
+      # @return [Float, nil] as of the later profile; nil for malloc
+      field :equal_windows, :number, sparse: true
 
       # These must be equal in both profiles for their numbers to be comparable.
       SAME = %i[pid backend rate_bytes].freeze
-      private_constant :SAME
+      # What is known of the windows of a profile of objects.
+      WINDOWS = %i[windows allocations windows_share equal_windows].freeze
+      private_constant :SAME, :WINDOWS
 
       class << self
         # @return [String] "profile_difference"
@@ -53,9 +72,12 @@ module Memscope
           end
 
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
-          capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
-                    **wholes(earlier, later), **matched(earlier, later),
-                    reasons: reasons_of(earlier, later), cost: Cost.of(:T0) }, later.envelope)
+          growth = capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
+                             application_root: later.application_root,
+                             application_root_source: later.application_root_source,
+                             **wholes(earlier, later), **matched(earlier, later),
+                             reasons: reasons_of(earlier, later), cost: Cost.of(:T0) }, later.envelope)
+          later.objects? ? growth.with_errors : growth
         end
 
         private
@@ -70,23 +92,35 @@ module Memscope
         def wholes(earlier, later)
           { seconds: (later.at - earlier.at).to_f, samples: later.samples - earlier.samples,
             earlier_live_bytes: earlier.live_bytes, later_live_bytes: later.live_bytes,
-            live_bytes: later.live_bytes - earlier.live_bytes }
+            live_bytes: later.live_bytes - earlier.live_bytes,
+            **(later.objects? ? objects(earlier, later) : {}) }
         end
 
-        # Matches the stacks of both profiles, in which the same frame can have different indexes.
-        def matched(earlier, later)
-          ids = {}
-          pairs = [[later, 1], [earlier, -1]].flat_map do |profile, sign|
-            indexes = profile.frames.map { |frame| ids[frame] ||= ids.size }
-            profile.stacks.map { |stack| [identity(stack, indexes), [stack, sign]] }
-          end
-          grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
-          { frames: ids.keys, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
+        def objects(earlier, later)
+          WINDOWS.to_h { |field| [field, later.public_send(field)] }
+                 .merge(live_objects: later.live_objects - earlier.live_objects)
         end
+
+        # Matches the stacks of both profiles, in which the same frame can have different indexes; the same line, also
+        # different libraries, if a gem or Bundler was loaded in between.
+        def matched(earlier, later)
+          frames = (later.frames + earlier.frames).uniq { |frame| key(frame) }
+          ids = frames.each_with_index.to_h { |frame, index| [key(frame), index] }
+          pairs = signed(later, 1, ids) + signed(earlier, -1, ids)
+          grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
+          { frames: frames, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
+        end
+
+        def signed(profile, sign, ids)
+          indexes = profile.frames.map { |frame| ids.fetch(key(frame)) }
+          profile.stacks.map { |stack| [identity(stack, indexes), [stack, sign]] }
+        end
+
+        def key(frame) = [frame.kind, frame.name, frame.path, frame.lineno, (frame.library if frame.kind == :native)]
 
         def identity(stack, indexes)
           { frames: indexes.values_at(*stack.frames).freeze, tag: stack.tag, thread: stack.thread,
-            generation: stack.generation }
+            class_name: stack.class_name, generation: stack.generation }
         end
 
         # The growth of one stack and the square of its error; nil if nothing changed.
@@ -98,7 +132,7 @@ module Memscope
           return if numbers.values.all? { |number| number.nil? || number.zero? }
 
           squared = signed.sum { |stack, _sign| stack.error_bytes**2 }
-          [{ **identity, **numbers, error_bytes: Integer.sqrt(squared) }, squared]
+          [{ **identity, **numbers, **Shares.growth(signed), error_bytes: Integer.sqrt(squared) }, squared]
         end
 
         def reasons_of(earlier, later)

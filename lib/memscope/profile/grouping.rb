@@ -10,9 +10,12 @@ module Memscope
       Place = Struct.new(:name, :path, :lineno, :key)
 
       NO_FRAMES = "[no frames]"
+      NO_CALLER = "[no line of the application]"
       # Methods that only apply a tag: their frames are skipped, and the memory counts for the nearest line of another
       # method.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
+      # Code whose file is unknown: that called it which counts. Since Ruby 3.3, the file is named.
+      ANONYMOUS = ["(eval)", "<compiled>"].freeze
       # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
       # allocation that it makes.
       ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_|sized_)?|objspace_)x?(?:m|c|re)alloc/
@@ -24,13 +27,14 @@ module Memscope
                    ->(_frame) { true }].freeze
       # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
-      private_constant :NO_FRAMES, :TAGS, :ALLOCATING, :PREFERRED, :NUMBERS
+      private_constant :NO_FRAMES, :NO_CALLER, :TAGS, :ANONYMOUS, :ALLOCATING, :PREFERRED, :NUMBERS
 
       # @param profile [Profile, Difference]
       def initialize(profile)
         @frames = profile.frames
         @stacks = profile.stacks
         @difference = profile.difference?
+        @objects = profile if profile.objects?
         classify
       end
 
@@ -44,7 +48,8 @@ module Memscope
         groups = @stacks.zip(places).group_by { |_stack, place| place.key || [place.name, place.path] }.values
         bytes = groups.map { |pairs| pairs.sum { |stack, _place| stack.live_bytes } }
         whole = whole(bytes)
-        groups.zip(bytes).map { |pairs, live| entry(pairs, share(live, whole)) }.sort_by { |entry| order(entry) }
+        groups.zip(bytes).map { |pairs, live| entry(pairs, share(live, whole), grouping) }
+              .sort_by { |entry| order(entry) }
       end
 
       # @!group Where a stack is counted
@@ -53,9 +58,15 @@ module Memscope
       #
       # @param stack [Stack]
       # @return [Place, String]
-      def by_line(stack)
-        frame = line(stack)
-        frame ? Place.new(frame.name, frame.path, frame.lineno, [frame.path, frame.lineno]) : without_line(stack)
+      def by_line(stack) = line(stack)&.then { |frame| place(frame) } || without_line(stack)
+
+      # @param stack [Stack]
+      # @return [Place, String]
+      def by_caller(stack)
+        frame = caller(stack)
+        return place(frame) if frame
+
+        stack.frames.empty? ? NO_FRAMES : first(stack, @states)&.name || NO_CALLER
       end
 
       # @param stack [Stack]
@@ -79,7 +90,7 @@ module Memscope
         return Libraries.of_object(native.library) || native.name if native
 
         line = line(stack)
-        return line.library || Libraries.of_line(line.path) if line
+        return library_of_line(line) if line
 
         first(stack, @states)&.name || library_of(leaf(stack))
       end
@@ -92,6 +103,10 @@ module Memscope
         names = stack.frames.reverse.map { |index| @texts[index] }
         Place.new(names.empty? ? NO_FRAMES : names.join(";"), frame&.path, frame&.lineno)
       end
+
+      # @param stack [Stack]
+      # @return [String]
+      def by_class(stack) = stack.class_name || "[no class]"
 
       # @param stack [Stack]
       # @return [String]
@@ -113,18 +128,51 @@ module Memscope
       def classify
         @files = @frames.map(&:file?)
         @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
+        @callers = @frames.map { |frame| application?(frame) }
         @states = @frames.map { |frame| frame.kind == :state }
         @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
       end
 
-      def entry(pairs, share)
+      def application?(frame)
+        frame.file? && library_of_line(frame) == Libraries::APPLICATION && !ANONYMOUS.include?(frame.path)
+      end
+
+      def library_of_line(frame) = frame.library || Libraries.of_line(frame.path)
+
+      def place(frame) = Place.new(frame.name, frame.path, frame.lineno, [frame.path, frame.lineno])
+
+      def entry(pairs, share, grouping)
         place = pairs.first.last
         stacks = pairs.map(&:first)
         Entry.capture({ name: heaviest(pairs) { |_stack, one| one.name }, path: place.path, lineno: place.lineno,
                         **NUMBERS.to_h { |number| [number, sum(stacks.map(&number))] }, share: share,
-                        error_bytes: Integer.sqrt(stacks.sum { |stack| stack.error_bytes**2 }),
-                        native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
-                        generations: generations(stacks) })
+                        **errors(stacks), native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
+                        callers: [], lines: [], **calls(grouping, stacks), generations: generations(stacks) })
+      end
+
+      def calls(grouping, stacks)
+        case grouping
+        when :line, :method then { callers: called(stacks) { |stack| caller(stack) } }
+        when :caller then { lines: called(stacks) { |stack| line(stack) } }
+        else {}
+        end
+      end
+
+      # The lines of the stacks that the block chooses, where the allocating line is not the application's own.
+      def called(stacks)
+        sums = stacks.each_with_object(Hash.new(0)) do |stack, all|
+          line = line(stack)
+          caller = caller(stack)
+          all[yield(stack).place] += stack.live_bytes if line && caller && line.place != caller.place
+        end
+        sums.reject { |_place, bytes| bytes.zero? }.sort_by { |place, bytes| [-bytes.abs, place] }
+      end
+
+      def errors(stacks)
+        return { error_bytes: Integer.sqrt(stacks.sum { |stack| stack.error_bytes**2 }) } unless @objects
+
+        { error_bytes: Shares.error(stacks, Shares::BYTES, @objects),
+          error_objects: Shares.error(stacks, Shares::OBJECTS, @objects) }
       end
 
       def generations(stacks)
@@ -150,7 +198,15 @@ module Memscope
 
       def order(entry) = [-entry.live_bytes, entry.path.to_s, entry.lineno.to_i, entry.name]
 
-      def line(stack) = first(stack, @lines) || first(stack, @files)
+      def line(stack) = nearest(stack, @lines) || nearest(stack, @files)
+
+      def caller(stack) = nearest(stack, @callers)
+
+      # Beyond a frame that found no room, no line is known to be the nearest.
+      def nearest(stack, wanted)
+        index = stack.frames.find { |frame| wanted[frame] || @states[frame] }
+        @frames[index] if index && wanted[index]
+      end
 
       def native(stack)
         @natives.each { |wanted| first(stack, wanted)&.then { |frame| return frame } }

@@ -5,8 +5,11 @@ require_relative "../report/quantity"
 
 module Memscope
   class Profile < Reading
-    # The memory that a program allocated after its warm-up and still holds at its end, judged line by line against a
-    # threshold. The warm-up is generation 0: loaded code and filled caches do not count.
+    # The memory, or the objects, that a program allocated after its warm-up and still holds at its end, judged line by
+    # line against a threshold. Loaded code and caches filled during the warm-up do not count.
+    #
+    # Objects must have come in both halves of the time after the warm-up, counted in generations: a cache that was
+    # filled later, or that keeps the last so many, does not grow.
     #
     # An estimate has to exceed the threshold by two of its standard errors; by chance alone, that happens in at most
     # one case in forty.
@@ -16,18 +19,28 @@ module Memscope
       include Report::Quantity
 
       ERRORS = 2
-      private_constant :ERRORS
+      # The fewest generations that have two halves to compare.
+      GENERATIONS = 4
+      private_constant :ERRORS, :GENERATIONS
 
       # @return [Profile] the part of the profile that was allocated between the warm-up and the program's end
       attr_reader :profile
 
       # @param whole [Profile]
+      # @param warm [Integer, nil] the generation that began when the warm-up ended; nil if it has not ended
       # @param ended [Integer] the generation that began when the program ended
-      # @param threshold_bytes [Integer]
-      def initialize(whole, ended:, threshold_bytes:)
-        @threshold = threshold_bytes
-        @judged = ended > 1
-        @profile = between(whole, 1...ended)
+      # @param threshold [Integer] in bytes; for a profile of objects, in objects
+      def initialize(whole, warm:, ended:, threshold:)
+        @threshold = threshold
+        @judged = !warm.nil? && ended > warm
+        @profile = whole.part((warm || ended)...ended)
+      end
+
+      # @param holders [Array<Holder>] what holds the objects of `entries`
+      # @return [self]
+      def held_by(holders)
+        @profile = @profile.held_by(holders)
+        self
       end
 
       # @return [Boolean] whether the program outlived its warm-up
@@ -38,26 +51,46 @@ module Memscope
 
       # @return [Array<Entry>] lines that grew past the threshold, the largest first
       def entries
-        @entries ||= profile.by(:line).select { |entry| entry.live_bytes - (ERRORS * entry.error_bytes) > @threshold }
+        @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
       end
 
       # @return [String] one sentence
       def verdict
         return "nothing is judged: the program ended within its warm-up (--warmup SECONDS)" unless judged?
-        return "no line grew past #{size(@threshold)}" unless any?
+        return "no line grew past #{amount(@threshold)}" unless any?
 
-        "#{entries.one? ? 'one line' : "#{entries.size} lines"} grew past #{size(@threshold)}: " +
-          entries.map { |entry| "#{entry} by #{size(entry.live_bytes)}#{" (#{entry.native})" if entry.native}" }
-                 .join("; ")
+        "#{entries.one? ? 'one line' : "#{entries.size} lines"} grew past #{amount(@threshold)}: " \
+          "#{entries.map { |entry| leak(entry) }.join('; ')}"
       end
 
       private
 
-      def between(whole, generations)
-        stacks = whole.stacks.select { |stack| generations.cover?(stack.generation) }
-        Profile.from_h({ **whole.to_h, generation: generations.end - 1, stacks: stacks.map(&:to_h), coverage: nil,
-                                       live_bytes: stacks.sum(&:live_bytes), samples: stacks.sum(&:samples),
-                                       error_bytes: Integer.sqrt(stacks.sum { |stack| stack.error_bytes**2 }) })
+      def amount(number) = profile.objects? ? counted(number, "objects") : size(number)
+
+      def exceeds?(entry)
+        error = profile.objects? ? entry.error_objects : entry.error_bytes
+        kept(entry) - (ERRORS * error) > @threshold
+      end
+
+      def kept(entry) = profile.objects? ? entry.live_objects : entry.live_bytes
+
+      def grows?(entry)
+        return true unless profile.objects?
+
+        known = profile.stacks.map(&:generation).uniq.sort
+        return true if known.size < GENERATIONS
+
+        halves = entry.generations.keys.partition { |generation| generation < known[known.size / 2] }
+        halves.none?(&:empty?)
+      end
+
+      def held(entry) = profile.holder(entry)&.then { |holder| ", held by #{holder.to_s(unicode: false)}" }
+
+      def leak(entry)
+        (place,), *others = entry.callers
+        "#{profile.local(entry.to_s)} by #{amount(kept(entry))}#{" (#{entry.native})" if entry.native}" \
+          "#{", called from #{profile.local(place)}" if place}" \
+          "#{" and #{counted(others.size, 'other lines')}" if others.any?}#{held(entry)}"
       end
     end
   end

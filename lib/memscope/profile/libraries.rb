@@ -16,9 +16,8 @@ module Memscope
       # …/bundler/gems/rails-1c2d3e4f5a6b/…
       CHECKOUT = %r{/bundler/gems/(?:extensions/[^/]+/[^/]+/)?(?<name>[^/]+)-(?<version>\h{7,40})/}
       INTERNAL = /\A<internal:/
-      # The directories of this Ruby; gems installed below them are matched before these.
-      OWN = %w[rubylibdir rubyarchdir vendordir].filter_map { |name| RbConfig::CONFIG[name] }.map { |path| "#{path}/" }
-                                                .freeze
+      # Code given to eval, since Ruby 3.3; the path is of the file that called eval.
+      EVALUATED = /\A\(eval at (?<path>.+):\d+\)\z/m
       # memscope's own code, as a gem or a checkout.
       MEMSCOPE = Field.text("#{File.expand_path('..', __dir__)}/")
       # The C library, Ruby, allocators and language runtimes.
@@ -27,31 +26,49 @@ module Memscope
       # The gems that a request or a job passes through on its way to the application.
       FRAMEWORK = /\A(?:rack(?:-[\w-]+)?|puma|rails|railties|sidekiq|zeitwerk|action(?:pack|view|mailer|cable)|
                        active(?:support|job|record|model))[ ]/x
-      private_constant :GEM, :CHECKOUT, :INTERNAL, :OWN, :RUNTIME, :FRAMEWORK
 
       module_function
 
+      # @param path [String]
+      # @return [String] without symbolic links; the same path if there is no such file
+      def real(path)
+        File.realpath(path)
+      rescue SystemCallError
+        path
+      end
+
+      # The directories of this Ruby; gems installed below them are matched before these.
+      OWN = %w[rubylibdir rubyarchdir vendordir sitedir].filter_map { |name| RbConfig::CONFIG[name] }
+                                                        .flat_map { |path| [path, real(path)] }.uniq
+                                                        .map { |path| "#{path}/" }.freeze
+      private_constant :GEM, :CHECKOUT, :INTERNAL, :EVALUATED, :OWN, :RUNTIME, :FRAMEWORK
+
       # @param frame [Hash{Symbol => Object}] from the extension
+      # @param application [Application]
       # @return [Hash{Symbol => Object}] with its library added, if it is a line of Ruby
-      def attributed(frame)
+      def attributed(frame, application)
         line = frame[:path] if frame[:kind] == :ruby && frame[:library].nil?
-        line ? frame.merge(library: of_line(line)) : frame
+        line ? frame.merge(library: of_line(line, application)) : frame
       end
 
       # @param path [String] of a Ruby file
+      # @param application [Application, nil] nil if unknown: then gems are only known by their paths
       # @return [String]
-      def of_line(path)
+      def of_line(path, application = nil)
         path = Field.text(path)
+        path = path[EVALUATED, :path] while path.match?(EVALUATED)
         return STANDARD if path.match?(INTERNAL)
         return "memscope #{VERSION}" if path.start_with?(MEMSCOPE)
 
-        gem(path) || (standard?(path) ? STANDARD : APPLICATION)
+        tree, name = application&.tree(path)
+        name || gem(tree ? "/#{path.delete_prefix(tree)}" : path) || own(path) || application&.program(path) ||
+          APPLICATION
       end
 
       # @param path [String, nil] of a shared object
       # @return [String, nil] name and version of the gem for a gem's extension, STANDARD for one of Ruby's own,
       #   otherwise the file's name
-      def of_object(path) = path && (gem(path) || (standard?(path) ? STANDARD : File.basename(path)))
+      def of_object(path) = path && (gem(path) || own(path) || File.basename(path))
 
       # @param path [String, nil] of a shared object
       # @return [Boolean] whether it allocates on behalf of its callers
@@ -61,14 +78,16 @@ module Memscope
       # @return [Boolean] whether it belongs to Rack, Puma, Rails or Sidekiq
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
-      # @return [String, nil] "nokogiri 1.15.4"
+      # @param path [String]
+      # @return [String, nil] "nokogiri 1.15.4"; nil unless the path is of an installed gem
       def gem(path)
         found = path.match(CHECKOUT) || path.match(GEM)
         found && "#{found[:name]} #{found[:version]}"
       end
 
-      def standard?(path) = OWN.any? { |directory| path.start_with?(directory) }
-      private_class_method :gem, :standard?
+      # @return [String, nil] STANDARD
+      def own(path) = (STANDARD if OWN.any? { |directory| path.start_with?(directory) })
+      private_class_method :own
     end
     private_constant :Libraries
   end

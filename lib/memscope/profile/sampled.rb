@@ -23,10 +23,16 @@ module Memscope
 
         private
 
+        def check_shares(shares, where)
+          wrong = shares.reject { |share| share.is_a?(Array) && share.size == 4 && share.all?(Integer) }
+          Loader.refuse("#{where}.shares", wrong.first, "four Integers") unless wrong.empty?
+        end
+
         def check(stack, sampled, where)
           allowed = 0...sampled.frames.size
           wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
           Loader.refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
+          check_shares(stack.shares || [], where)
           return if sampled.difference?
 
           Stack::GROWING.each do |number|
@@ -36,8 +42,10 @@ module Memscope
         end
       end
 
-      # The groupings of `by`.
-      GROUPINGS = %i[line method native library stack generation tag thread].freeze
+      # The groupings of `by` in a profile of malloc's memory.
+      GROUPINGS = %i[line caller method native library stack generation tag thread].freeze
+      # The groupings of `by` in a profile of objects.
+      OBJECT_GROUPINGS = %i[line caller method class library stack generation tag thread].freeze
 
       # @api private
       def self.included(base) = base.extend(Parsing)
@@ -46,23 +54,56 @@ module Memscope
       #
       # - :line, the line of a Ruby file nearest to the allocation, where possible not one of Memscope.tag or of the
       #   tagging middleware; if there is none, the state that explains why, or the native function
-      # - :method, the method of that line
+      # - :caller, the line of the application nearest to the allocation: the same line, or the one that called into the
+      #   gems and the standard library to which that line belongs; if there is none, "[no line of the application]", or
+      #   the state that explains why no line is known
+      # - :method, the method of the line nearest to the allocation
       # - :native, the native function nearest to the allocation, preferably outside the C library, Ruby and the
       #   allocator
       # - :library, the library of the nearest native function outside these three, or else of that line: a gem, "Ruby
       #   standard library", "application" or a shared object
+      # - :class, of objects
       # - :stack, :generation, :tag, :thread
       #
-      # @param grouping [Symbol] one of GROUPINGS
+      # @param grouping [Symbol] one of `groupings`
       # @return [Array<Entry>]
       # @raise [ArgumentError] for any other grouping
       def by(grouping)
-        unless GROUPINGS.include?(grouping)
+        unless groupings.include?(grouping)
           raise ArgumentError, "#{self.class}#by: grouping: given #{Field.excerpt(grouping)}, allowed: " \
-                               "#{GROUPINGS.map(&:inspect).join(', ')}"
+                               "#{groupings.map(&:inspect).join(', ')}"
         end
 
         Grouping.new(self).entries(grouping)
+      end
+
+      # @return [Array<Symbol>] what `by` takes: GROUPINGS, or OBJECT_GROUPINGS for objects
+      def groupings = objects? ? OBJECT_GROUPINGS : GROUPINGS
+
+      # @return [Boolean] whether it is a profile of Ruby's objects, and not of malloc's memory
+      def objects? = backend == :objects
+
+      # @api private
+      # @param samples [Integer] of a part of this profile
+      # @return [Boolean] whether they are enough for estimates to mean something
+      def estimated?(samples) = !objects? || samples.abs >= Entry::ENOUGH_SAMPLES
+
+      # @api private
+      # @param part [Sampled, Entry] this profile, or an entry of it
+      # @param number [Symbol] one of its estimates, such as :live_bytes
+      # @return [Numeric, nil] what to show of it; nil if there are too few samples
+      def estimate(part, number) = (part.public_send(number) if estimated?(part.samples))
+
+      # @api private
+      # @param entry [Entry]
+      # @return [Boolean] whether its objects are memscope's own: a reading of objects makes some itself
+      def own?(entry) = objects? && entry.path.to_s.start_with?(Libraries::MEMSCOPE)
+
+      # @api private
+      # @return [Sampled] the same profile of objects with the errors of its totals
+      def with_errors
+        self.class.send(:new, { **values, error_objects: Shares.error(stacks, Shares::OBJECTS, self),
+                                          error_bytes: Shares.error(stacks, Shares::BYTES, self) })
       end
 
       # Sums over stacks with the same frames, for formats that have no thread, tag or generation.
@@ -83,12 +124,19 @@ module Memscope
       def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
 
       # @api private
+      # @param place [String] a path, or a text that begins with one
+      # @return [String] without the application's root
+      def local(place)
+        application_root.nil? || application_root == "/" ? place : place.delete_prefix("#{application_root}/")
+      end
+
+      # @api private
       # @return [Boolean] whether its numbers are growth
       def difference? = is_a?(Difference)
 
       # A report for people: 80 columns; plain ASCII unless the locale is UTF-8.
       #
-      # @param by [Symbol] one of GROUPINGS
+      # @param by [Symbol] one of `groupings`
       # @param limit [Integer] the maximum number of entries
       # @param options [Hash] those of Reading#to_s
       # @return [String]
@@ -127,8 +175,10 @@ module Memscope
       # their changes, red for growth and blue for shrinkage.
       #
       # @param back [String, nil] the address that a link "Back to the profile" leads to; nil for no link
+      # @param other [Profile, Difference, nil] another profile, such as the one of objects beside the one of malloc:
+      #   the page then has a switch between the two, and never adds them up
       # @return [String] HTML
-      def to_html(back: nil) = Formats::FlameGraph.new(self, back: back).to_s
+      def to_html(back: nil, other: nil) = Formats::FlameGraph.new([self, *other], back: back).to_s
     end
   end
 end

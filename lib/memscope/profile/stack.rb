@@ -47,6 +47,8 @@ module Memscope
       field :tag, :string
       # @return [String, nil] the thread's name
       field :thread, :string
+      # @return [String, nil] the objects' class; nil for memory of malloc
+      field :class_name, :string, sparse: true
       # @return [Integer]
       field :generation, :count, null: false
       # @return [Integer] estimate
@@ -57,6 +59,11 @@ module Memscope
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
+      # @return [Integer, nil] one standard error of `live_objects`, in a profile of objects
+      field :error_objects, :count, sparse: true
+      # @return [Array<Array<Integer>>, nil] in a profile of objects, for each window with samples: its number, the
+      #   allocations that it stands for, and the objects and bytes that it adds to the estimates
+      field :shares, :list, sparse: true
       # @return [Integer, nil] since profiling began, freed or not
       field :allocated_bytes, :signed_bytes
       # @return [Integer, nil]
@@ -68,6 +75,28 @@ module Memscope
 
       # The numbers that are growth in a Difference.
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
+    end
+
+    # What holds the objects that one line allocated: the shortest paths to the sampled ones among them, as a heap graph
+    # found them.
+    class Holder < Record
+      # @return [String] the line's file
+      field :path, :string, null: false
+      # @return [Integer]
+      field :lineno, :count, null: false
+      # @return [Array<String>] the path that most of the objects have: its objects, each with how it refers to the next
+      #   (HeapGraph::Path#links)
+      field :links, :list, null: false
+      # @return [Integer] how many of the sampled objects have a path like this
+      field :count, :count, null: false
+      # @return [Integer] sampled objects of the line that are reachable
+      field :sampled, :count, null: false
+      # @return [Time] when that was found
+      field :found_at, :time, null: false
+
+      # @param unicode [Boolean] false: plain ASCII, except for names
+      # @return [String] "Bus::HANDLERS → Array → Order"
+      def to_s(unicode: true) = links.join(unicode ? " → " : " -> ").then { |text| unicode ? text : text.tr("×", "x") }
     end
 
     # The memory of one line, method, library …. In a Difference, all numbers except `error_bytes` are growth.
@@ -90,12 +119,26 @@ module Memscope
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
+      # @return [Integer, nil] one standard error of `live_objects`, in a profile of objects
+      field :error_objects, :count, sparse: true
       # @return [Float, nil] share of all live bytes; in a Difference, of all growth, and nil if this entry did not grow
       field :share, :number
       # @return [String, nil] the native function that allocated most of it: "deflateInit2_ (libz.so.1)"
       field :native, :string
+      # @return [Array<Array(String, Integer)>] for a line or a method: the lines of the application that it was called
+      #   from, "/srv/shop/app/models/report.rb:41", with their live bytes, the most first; without the line itself
+      field :callers, :list, null: false
+      # @return [Array<Array(String, Integer)>] for a line of the application: the lines that it called and that
+      #   allocated, with their live bytes, the most first; without the line itself
+      field :lines, :list, null: false
       # @return [Hash{Integer => Integer}] live bytes by generation, oldest first
       field :generations, :sizes, null: false
+
+      # The fewest samples from which a number is estimated.
+      ENOUGH_SAMPLES = 10
+
+      # @return [Boolean] whether there are enough samples for its numbers to mean something
+      def estimated? = samples.abs >= ENOUGH_SAMPLES
 
       # @return [String] "app/models/report.rb:41 in Report#render", "[no GVL]"
       def to_s = lineno ? "#{path}:#{lineno} in #{name}" : name

@@ -2,7 +2,6 @@
 
 require "json"
 require_relative "../facade"
-require_relative "../loader"
 
 module Memscope
   # The calls that one process can make in another over its socket: a closed table with their options and results. A
@@ -22,6 +21,27 @@ module Memscope
       # @return [Object] the reading
       def load(value) = type ? Memscope.const_get(type.name).from_h(value) : value
     end
+
+    # A diagnosis, and a forecast of what the levers would return, both from the same ledger.
+    Diagnosed = Struct.new(:diagnosis, :forecast) do
+      # @return [Diagnosed] of this process
+      def self.read
+        diagnosis = Memscope.doctor
+        new(diagnosis, Purge.forecast(diagnosis.evidence))
+      end
+
+      # @param answer [Hash] parsed JSON
+      # @return [Diagnosed]
+      # @raise [ArgumentError]
+      def self.from_h(answer)
+        Field.refuse("a diagnosis with its forecast", answer, "an object") unless answer.is_a?(Hash)
+
+        new(CALLS[:doctor].load(answer["diagnosis"]), CALLS[:purge].load(answer["forecast"]))
+      end
+    end
+
+    # The profilers, by the beginning of their calls' names.
+    PROFILERS = { malloc_profile: :MallocProfile, object_profile: :ObjectProfile }.freeze
 
     CALLS = {
       rss: Call.new(nil, []),
@@ -43,36 +63,34 @@ module Memscope
       cgroup: Call.new(:Cgroup, []),
       lint: Call.new(:Lint, []),
       doctor: Call.new(:Diagnosis, %w[gc]),
-      diagnosis_with_forecast: Call.new(nil, []),
+      diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),
       workers: Call.new(:Workers, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
       dump: Call.new(:Dump, %w[path format gc deadline]),
-      malloc_profile_state: Call.new(nil, []),
-      malloc_profile_snapshot: Call.new(:Profile, []),
-      malloc_profile_start: Call.new(nil, %w[seconds rate backend shared]),
-      malloc_profile_stop: Call.new(:Profile, %w[token gc]),
-      malloc_profile_stop_shared: Call.new(nil, [])
+      malloc_profile_start: Call.new(nil, %w[seconds shared rate backend]),
+      object_profile_start: Call.new(nil, %w[seconds shared budget ractors]),
+      **PROFILERS.keys.flat_map do |profile|
+        { state: Call.new(nil, []), snapshot: Call.new(:Profile, []), stop: Call.new(:Profile, %w[token gc]),
+          stop_shared: Call.new(nil, []) }.map { |name, call| [:"#{profile}_#{name}", call] }
+      end.to_h
     }.freeze
 
     # The longest request, in bytes.
     LONGEST_REQUEST = 16 * 1024
 
     # Calls that change the process.
-    ACTIONS = %i[purge dump malloc_profile_start malloc_profile_stop malloc_profile_stop_shared].freeze
+    ACTIONS = [:purge, :dump, *CALLS.keys.grep(/_profile_(?:start|stop)/)].freeze
 
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
 
     # Calls that do not map to a method of Memscope with the same name and options.
     OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph, :kept_heap_graph,
-           :diagnosis_with_forecast, :malloc_profile_state, :malloc_profile_snapshot].freeze
-
-    # Nesting levels of a request's JSON: the request, its options, the list of levers.
-    DEPTH = 3
+           :diagnosis_with_forecast, *CALLS.keys.grep(/_profile_/)].freeze
 
     # Control characters, Unicode line and paragraph separators, and characters that set the direction of text.
     CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
-    private_constant :ACTIONS, :OWN, :DEPTH, :CONTROL
+    private_constant :PROFILERS, :ACTIONS, :OWN, :CONTROL
 
     class << self
       # Answers one request. No request makes it raise.
@@ -81,11 +99,18 @@ module Memscope
       # @return [String] the answer, one line
       def answer(line)
         name, options = parse(line)
-        result = OWN.include?(name) ? send(name, **options) : Memscope.public_send(name, **options)
+        result = run(name, **options)
         "#{JSON.generate(ok: result.respond_to?(:to_h) ? result.to_h : result)}\n"
       rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
         failure(e.class.name, e.message)
       end
+
+      # Runs a call in this process.
+      #
+      # @param name [Symbol] a key of CALLS
+      # @return [Object] the answer, not yet JSON
+      # @raise [Refused] for an action, if this process allows none
+      def run(name, **options) = OWN.include?(name) ? send(name, **options) : Memscope.public_send(name, **options)
 
       # @return [String] the answer for an error, one line
       def failure(kind, message) = "#{JSON.generate(error: Field.text(message), kind: kind)}\n"
@@ -108,31 +133,32 @@ module Memscope
 
       private
 
+      # A request nests three levels deep: itself, its options, the list of levers.
       def parse(line)
-        request = JSON.parse(Field.text(line), max_nesting: DEPTH)
-        Loader.refuse("a request", request, "an object") unless request.is_a?(Hash)
-        Loader.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
+        request = JSON.parse(Field.text(line), max_nesting: 3)
+        Field.refuse("a request", request, "an object") unless request.is_a?(Hash)
+        Field.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
 
         name = choose("call", request["call"], CALLS.keys)
         [name, options(name, request.fetch("options", {}))]
       rescue JSON::ParserError
-        Loader.refuse("a request", line, "one line of JSON, an object")
+        Field.refuse("a request", line, "one line of JSON, an object")
       end
 
       def options(name, given)
         allowed = CALLS.fetch(name).options
-        Loader.refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
+        Field.refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
         unknown = given.keys - allowed
         check_actions if given.values_at(*COLLECTING).include?(true)
         return given.transform_keys(&:to_sym) if unknown.empty?
 
-        Loader.refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
+        Field.refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
       end
 
       # A dry run is not an action.
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
-        Loader.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
+        Field.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
         levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
       end
@@ -148,7 +174,7 @@ module Memscope
       def class_name(given)
         return given if given.nil? || given.is_a?(String)
 
-        Loader.refuse("heap_graph: paths_to", given, "a class's name")
+        Field.refuse("heap_graph: paths_to", given, "a class's name")
       end
 
       # For other people: in a forked child, if it would stop this process for long.
@@ -156,52 +182,65 @@ module Memscope
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)
 
-      def kept_censuses = { censuses: Census::Kept.bodies }
+      def kept_censuses = { "censuses" => Census::Kept.bodies }
 
       def take_heap_graph(paths_to: nil, strings: false)
         HeapGraph::Kept.take(paths_to: class_name(paths_to), strings: strings)
       end
 
-      def kept_heap_graph = { heap_graph: HeapGraph::Kept.body }
+      def kept_heap_graph = { "heap_graph" => HeapGraph::Kept.body }
 
-      # What the pages show about another process: the forecast is based on the diagnosis's own readings.
-      def diagnosis_with_forecast
-        diagnosis = Memscope.doctor
-        { diagnosis: diagnosis.to_h, forecast: Purge.forecast(diagnosis.evidence).to_h }
-      end
+      def diagnosis_with_forecast = Diagnosed.read
 
       # Into this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)
         check_actions
         absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
-        Loader.refuse("dump: path", path, "an absolute path") unless absolute
+        Field.refuse("dump: path", path, "an absolute path") unless absolute
         Memscope.dump(path, format: choose("dump: format", format, Dump::FORMATS.keys), **options)
       end
 
-      def malloc_profile_state = MallocProfile::Lease.state
+      PROFILERS.each do |profile, profiler|
+        define_method(:"#{profile}_state") { lease(profiler).state }
 
-      def malloc_profile_snapshot = MallocProfile.snapshot
+        define_method(:"#{profile}_snapshot") { lease(profiler).snapshot }
+
+        define_method(:"#{profile}_stop") do |token: nil, gc: false|
+          check_actions
+          check_switch("gc", gc)
+          lease(profiler).stop(token, gc: gc)
+        end
+
+        # `snapshot` still reads it.
+        define_method(:"#{profile}_stop_shared") do
+          check_actions
+          lease(profiler).stop_shared
+          lease(profiler).state
+        end
+      end
 
       # Returns at once: the client waits in its own process.
-      def malloc_profile_start(seconds: nil, backend: "auto", **options)
-        check_actions
-        backend = choose("backend", backend, MallocProfile::BACKENDS)
-        Loader.refuse("shared", options[:shared], "true, false") unless [nil, true, false].include?(options[:shared])
-        MallocProfile::Lease.start(seconds: seconds, backend: backend, **options)
+      def malloc_profile_start(backend: "auto", **options)
+        begin_profile(MallocProfile, backend: choose("backend", backend, MallocProfile::BACKENDS), **options)
       end
 
-      def malloc_profile_stop(token: nil, gc: false)
-        check_actions
-        refuse("gc", gc, "true, false") unless [true, false].include?(gc)
-        MallocProfile::Lease.stop(token, gc: gc)
+      # As malloc_profile_start.
+      def object_profile_start(ractors: nil, **options)
+        ractors &&= choose("ractors", ractors, ObjectProfile::RACTORS.compact)
+        begin_profile(ObjectProfile, ractors: ractors, **options)
       end
 
-      # Keeps the samples, for malloc_profile_snapshot.
-      def malloc_profile_stop_shared
+      def begin_profile(profiler, seconds: nil, shared: false, **options)
         check_actions
-        MallocProfile::Lease.stop_shared
-        malloc_profile_state
+        check_switch("shared", shared)
+        profiler::Lease.start(seconds: seconds, shared: shared, **options)
       end
+
+      def check_switch(what, given)
+        Field.refuse(what, given, "true, false") unless [true, false].include?(given)
+      end
+
+      def lease(profiler) = Memscope.const_get(profiler)::Lease
 
       def check_actions
         return if Configuration.so_far.actions
@@ -209,8 +248,9 @@ module Memscope
         raise Refused, "this process allows no actions: its setting `actions` is false"
       end
 
+      # What was given is a String from another process, a Symbol from this one.
       def choose(what, given, allowed)
-        allowed.find { |name| name.name == given } || Loader.refuse(what, given, allowed.join(", "))
+        allowed.find { |name| name.name == given.to_s } || Field.refuse(what, given, allowed.join(", "))
       end
     end
   end

@@ -62,10 +62,8 @@ module Memscope
       # @param given [String, nil] the path of its socket
       # @raise [ArgumentError]
       def initialize(pid, given)
-        unless pid.is_a?(Integer) && pid.positive? && pid <= 0x7fff_ffff
-          raise ArgumentError, "pid: given #{Field.excerpt(pid)}, allowed: the number of a process"
-        end
-
+        valid = pid.is_a?(Integer) && pid.between?(1, 0x7fff_ffff)
+        Field.refuse("pid", pid, "the number of a process") unless valid
         @pid = pid
         @given = given && self.class.check(given)
       end
@@ -88,9 +86,10 @@ module Memscope
         owner = uid
         found = paths(owner).find { |path| Sockets.socket?(path, owner) }
         return found if found
-        raise foreign(owner) unless [0, owner].include?(Process.euid)
+        raise silence if [0, owner].include?(Process.euid)
 
-        raise silence
+        raise Unreachable.new("process #{@pid} is another user's (uid #{owner}); only that user or root can ask it",
+                              :foreign)
       end
 
       # @return [Unreachable] saying that the process does not listen, or is gone
@@ -104,10 +103,6 @@ module Memscope
       private
 
       def gone = Unreachable.new("there is no process #{@pid}", :gone)
-
-      def foreign(owner)
-        Unreachable.new("process #{@pid} is another user's (uid #{owner}); only that user or root can ask it", :foreign)
-      end
 
       # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.
       def paths(owner)

@@ -148,12 +148,11 @@ module Memscope
         end
       end
 
-      def preload(path, preloads)
-        preloads.join(" ").split(/[\s:]/).any? { |given| same?(given, path) } unless preloads.empty?
-      end
-
       # A preloaded path can be a link to the mapped file, such as libjemalloc.so to libjemalloc.so.2.
-      def same?(given, path) = !given.empty? && File.basename(path).start_with?(File.basename(given))
+      def preload(path, preloads)
+        names = preloads.join(" ").split(/[\s:]+/).map { |given| File.basename(given) }.reject(&:empty?)
+        File.basename(path).start_with?(*names) unless preloads.empty?
+      end
 
       def variables
         @variables ||= read("environ", :variables)&.scan(/(?:\A|\0)(#{VARIABLES.join('|')})=([^\0]*)/)

@@ -33,10 +33,7 @@ module Memscope
       # @param path [String, nil]
       # @return [Listener]
       def listen(path)
-        unless path.nil? || Sockets.path?(path)
-          raise ArgumentError, "Memscope.listen: path: given #{Field.excerpt(path)}, allowed: nil, an absolute path"
-        end
-
+        Field.refuse("Memscope.listen: path", path, "nil, an absolute path") unless path.nil? || Sockets.path?(path)
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 

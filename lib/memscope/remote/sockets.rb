@@ -13,9 +13,7 @@ module Memscope
 
     # The longest path that fits into struct sockaddr_un, in bytes, without its NUL.
     LONGEST = 107
-    # struct ucred: pid, uid, gid.
-    CREDENTIALS = "iII"
-    private_constant :LONGEST, :CREDENTIALS
+    private_constant :LONGEST
 
     class << self
       # @param configured [String, nil] the configured directory, if any
@@ -111,8 +109,9 @@ module Memscope
       end
 
       # @param socket [BasicSocket]
-      # @return [Array(Integer, Integer)] pid and uid of the other end: the client, or the process that called listen(2)
-      def peer(socket) = socket.getsockopt(:SOCKET, :PEERCRED).unpack(CREDENTIALS).first(2)
+      # @return [Array(Integer, Integer)] pid and uid of the other end, as in struct ucred: of the client, or of the
+      #   process that called listen(2)
+      def peer(socket) = socket.getsockopt(:SOCKET, :PEERCRED).unpack("iI")
 
       # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket
       # with a listener stays.

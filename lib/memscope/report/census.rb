@@ -40,30 +40,25 @@ module Memscope
         ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
       end
 
-      def headings = ["MiB", "in slots", "objects", "old"]
+      # The field below each heading.
+      def columns = { "MiB" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }
 
       def table
-        shown = @rows.first(@limit)
         rest = @rows.drop(@limit)
-        summed = { counted(rest.size, "others") => rest, "memscope's own classes" => @own }
-        summed.delete_if { |_name, rows| rows.empty? }
-        heading, *lines = @page.table(headings, [*shown.map { |row| cells(row) }, *summed.each_value.map { sums(_1) }])
-        names = [*shown.map { |row| name(row) }, *summed.keys]
+        parts = [*@rows.first(@limit).map { |row| [name(row), [row]] }, [counted(rest.size, "others"), rest],
+                 ["memscope's own classes", @own]].reject { |_name, rows| rows.empty? }
+        heading, *lines = @page.table(columns.keys, parts.map { |_name, rows| cells(rows) })
         ["#{heading}  #{NAMES.fetch(@by)}",
-         *lines.zip(names).map { |line, name| @page.cut("#{line}  #{name}", @page.width).rstrip }]
+         *lines.zip(parts).map { |line, (name, _rows)| @page.cut("#{line}  #{name}", @page.width).rstrip }]
       end
 
       # A name on one line, whatever its characters.
       def name(row) = row.name.gsub(/[[:cntrl:]]/, "?")
 
-      def cells(row)
-        [mebibytes(row.memsize_bytes), mebibytes(row.slot_bytes), count(row.count), count(row.old_count)]
-      end
+      # The sums of one or more rows.
+      def cells(rows) = columns.values.map { |field| text(field, rows.sum(&field)) }
 
-      def sums(rows)
-        [mebibytes(rows.sum(&:memsize_bytes)), mebibytes(rows.sum(&:slot_bytes)), count(rows.sum(&:count)),
-         count(rows.sum(&:old_count))]
-      end
+      def text(field, number) = field.end_with?("_bytes") ? mebibytes(number) : count(number)
     end
 
     # What grew between two censuses, one line for each row.
@@ -74,7 +69,7 @@ module Memscope
       def split(rows) = rows.partition { |row| !row.name.match?(/\AMemscope\b/) }
 
       # A growth is computed from two readings: nothing was read for it.
-      def footer = []
+      def footer = nil
 
       def lede
         ["  in #{format('%.1f', @reading.seconds)} s: #{signed(@reading.total_count)} objects, " \
@@ -82,16 +77,15 @@ module Memscope
          "#{signed_mebibytes(@reading.total_memsize_bytes)} MiB with malloc memory"]
       end
 
-      def headings = ["+MiB", "in slots", "+objects", "+old", "objects"]
-
-      def cells(row)
-        [signed_mebibytes(row.memsize_bytes), signed_mebibytes(row.slot_bytes), signed(row.count),
-         signed(row.old_count), count(row.later_count)]
+      def columns
+        { "+MiB" => :memsize_bytes, "in slots" => :slot_bytes, "+objects" => :count, "+old" => :old_count,
+          "objects" => :later_count }
       end
 
-      def sums(rows)
-        [signed_mebibytes(rows.sum(&:memsize_bytes)), signed_mebibytes(rows.sum(&:slot_bytes)),
-         signed(rows.sum(&:count)), signed(rows.sum(&:old_count)), count(rows.sum(&:later_count))]
+      def text(field, number)
+        return super if field == :later_count
+
+        field.end_with?("_bytes") ? signed_mebibytes(number) : signed(number)
       end
     end
   end

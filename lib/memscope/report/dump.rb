@@ -25,7 +25,7 @@ module Memscope
           "  #{OPENS.fetch(@reading.format)}"]]
       end
 
-      def footer = ["  #{written}"]
+      def footer = "  #{written}"
 
       def written
         wall = milliseconds(@reading.cost.wall_us)

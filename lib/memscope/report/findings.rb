@@ -51,11 +51,11 @@ module Memscope
 
       def sections = [verdict, *@reading.map { |finding| lines(finding) }, checked]
 
-      def reasons = []
+      def reasons = nil
 
       def verdict
         bad, = @reading.partition(&:unhealthy?)
-        return clear if bad.empty?
+        return [@page.wrapped(self.class.without_problems(@reading)), *collected] if bad.empty?
 
         counts = bad.group_by(&:severity).map do |severity, found|
           severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
@@ -65,12 +65,10 @@ module Memscope
          *collected]
       end
 
-      def clear = [@page.wrapped(self.class.without_problems(@reading)), *collected]
-
       def rss = self.class.rss(ledger)
 
       # What the requested collection did.
-      def collected = ledger.collected ? [@page.wrapped(LedgerPage.of_collection(ledger.collected))] : []
+      def collected = (@page.wrapped(LedgerPage.of_collection(ledger.collected)) if ledger.collected)
 
       def only_later(bad)
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
@@ -96,13 +94,9 @@ module Memscope
 
       def returns(finding)
         least = finding.recoverable_bytes
-        if least
-          likely = " (likely)" if finding.confidence == :likely
-          return "Returns #{between(least, finding.recoverable_max_bytes)}#{likely}."
-        end
-        return unless finding.affected_bytes && finding.unhealthy?
+        return (finding.unrecoverable_reason if finding.affected_bytes && finding.unhealthy?) unless least
 
-        finding.unrecoverable_reason
+        "Returns #{between(least, finding.recoverable_max_bytes)}#{' (likely)' if finding.confidence == :likely}."
       end
 
       # The remedy is not wrapped: people paste it.
@@ -116,9 +110,9 @@ module Memscope
         clear, unknown, inapplicable = %i[clear unknown inapplicable].map do |outcome|
           @reading.checked.select { |check| check.outcome == outcome }
         end
-        [*listed("Checked, nothing significant", clear), *listed("Could not be checked", unknown),
+        [listed("Checked, nothing significant", clear), listed("Could not be checked", unknown),
          *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
-         *(not_applied(inapplicable) if inapplicable.any?)]
+         (not_applied(inapplicable) if inapplicable.any?)].compact
       end
 
       def not_applied(checks)
@@ -126,7 +120,7 @@ module Memscope
         @page.wrapped("#{counted(checks.size, 'checks')} #{checks.one? ? 'does' : 'do'} not apply: #{why.join('; ')}")
       end
 
-      def listed(words, checks) = checks.empty? ? [] : [@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}")]
+      def listed(words, checks) = (@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}") if checks.any?)
     end
   end
 end

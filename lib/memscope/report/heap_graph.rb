@@ -22,48 +22,41 @@ module Memscope
 
       def path_lines(bytes, path)
         count = " (#{count(path.count)} alike)" if path.count > 1
-        held = ", holding #{count(path.held_count)} #{path.held_class}" if path.held_class
-        wrapped(bytes, "#{path.to_s(unicode: @unicode)}#{held}#{count}")
+        wrapped(bytes, "#{path.to_s(unicode: @unicode)}#{holding(path)}#{count}")
       end
+
+      def holding(one) = (", holding #{count(one.held_count)} #{one.held_class}" if one.held_class)
 
       def wrapped(bytes, text)
         lines = @page.wrapped(text, indent: " " * MARGIN, hanging: 2).lines(chomp: true)
         ["#{mebibytes(bytes).rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
       end
 
-      def listed(heading, rows)
-        return [] if rows.empty?
+      # Lines under a heading, if there are any.
+      def under(heading, lines) = ([@page.highlighted(heading), *lines] if lines.any?)
 
-        [@page.highlighted(heading), *rows.map do |row|
-          @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width)
-        end]
+      def listed(heading, rows)
+        under(heading, rows.map { |row| @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width) })
       end
 
-      def footer = [@page.wrapped(cost)]
+      def footer = @page.wrapped(cost)
     end
 
     # What a later heap dump has that an earlier one has not: what holds it, and its classes and sites.
     class HeapGrowthPage < HeapPage
       private
 
-      def sections
-        return [] unless @reading.known?
-
-        [totals, paths, classes, sites].reject(&:empty?)
-      end
+      def sections = @reading.known? ? [totals, paths, classes, sites] : []
 
       def totals
         garbage = "; garbage: #{counted(@reading.new_garbage_count, 'objects')}, #{size(@reading.new_garbage_bytes)}"
-        [@page.wrapped("new: #{counted(@reading.new_count, 'objects')}, #{size(@reading.new_bytes)}#{garbage}; " \
-                       "in all #{signed(@reading.total_count)} objects, " \
-                       "#{signed_mebibytes(@reading.total_bytes)} MiB")]
+        @page.wrapped("new: #{counted(@reading.new_count, 'objects')}, #{size(@reading.new_bytes)}#{garbage}; in all " \
+                      "#{signed(@reading.total_count)} objects, #{signed_mebibytes(@reading.total_bytes)} MiB")
       end
 
       def paths
-        return [] if @reading.paths.empty?
-
-        [@page.highlighted("      MiB  what holds the new objects"),
-         *@reading.paths.flat_map { |path| path_lines(path.accumulated_bytes, path) }]
+        under("      MiB  what holds the new objects",
+              @reading.paths.flat_map { |path| path_lines(path.accumulated_bytes, path) })
       end
 
       def classes
@@ -94,24 +87,19 @@ module Memscope
 
       private
 
-      def sections
-        return [] unless @reading.known?
-
-        [totals, paths, retained, dominators, garbage, strings].reject(&:empty?)
-      end
+      def sections = @reading.known? ? [totals, paths, retained, dominators, garbage, strings] : []
 
       def totals
         reading = @reading
-        [@page.wrapped("reachable: #{counted(reading.reachable_count, 'objects')}, #{size(reading.reachable_bytes)}; " \
-                       "garbage: #{counted(reading.garbage_count, 'objects')}, #{size(reading.garbage_bytes)}")]
+        @page.wrapped("reachable: #{counted(reading.reachable_count, 'objects')}, #{size(reading.reachable_bytes)}; " \
+                      "garbage: #{counted(reading.garbage_count, 'objects')}, #{size(reading.garbage_bytes)}")
       end
 
       def paths
-        return [@page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}")] if none?
-        return [] if @reading.paths.empty?
+        return @page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}") if none?
 
-        [@page.highlighted("      MiB  #{@reading.paths_to ? sought : 'where memory has accumulated'}"),
-         *@reading.paths.flat_map { |path| path_lines(path.accumulated_bytes || path.retained_bytes, path) }]
+        under("      MiB  #{@reading.paths_to ? sought : 'where memory has accumulated'}",
+              @reading.paths.flat_map { |path| path_lines(path.accumulated_bytes || path.retained_bytes, path) })
       end
 
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
@@ -136,15 +124,9 @@ module Memscope
       end
 
       def dominators
-        return [] if @reading.dominators.empty?
-
-        [@page.highlighted("      MiB  retained by one object"),
-         *@reading.dominators.flat_map { |one| dominator_lines(one) }]
-      end
-
-      def dominator_lines(dominator)
-        held = ", holding #{count(dominator.held_count)} #{dominator.held_class}" if dominator.held_class
-        wrapped(dominator.retained_bytes, "#{dominator.path&.to_s(unicode: @unicode) || dominator.name}#{held}")
+        under("      MiB  retained by one object", @reading.dominators.flat_map do |one|
+          wrapped(one.retained_bytes, "#{one.path&.to_s(unicode: @unicode) || one.name}#{holding(one)}")
+        end)
       end
 
       def garbage
@@ -155,7 +137,7 @@ module Memscope
       end
 
       def strings
-        found = @reading.strings or return []
+        found = @reading.strings or return
         rows = found.duplicates.first(FEW).map do |row|
           [" " * 12, mebibytes(row.saved_bytes).rjust(9), count(row.count).rjust(12),
            "#{row.name} of #{count(row.length)} B"]

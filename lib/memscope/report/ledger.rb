@@ -41,7 +41,7 @@ module Memscope
 
       def title = @page.title(@reading)
 
-      def sections = [summary, (table if @reading.rss_bytes).to_a, [*holders, *garbage], checks]
+      def sections = [summary, (table if @reading.rss_bytes), [*holders, *garbage], checks]
 
       def summary
         return ["  The kernel says  unknown; see the reasons below"] unless @reading.rss_bytes
@@ -115,13 +115,14 @@ module Memscope
 
       # How much of the memory allocated through malloc Ruby objects account for, if both amounts are known.
       def holders
-        detail = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
-        allocated, held = detail.values_at(:in_use_bytes, :held_by_objects_bytes)
-        return [] unless allocated && held
+        allocated, held = malloc.values_at(:in_use_bytes, :held_by_objects_bytes)
+        return unless allocated && held
 
-        [@page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}; " \
-                       "#{size(allocated - held)} is untracked: native memory, or garbage.")]
+        @page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}; " \
+                      "#{size(allocated - held)} is untracked: native memory, or garbage.")
       end
+
+      def malloc = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
 
       # How much of the memory in use may be garbage; before that, if garbage was collected, what the collection did.
       def garbage
@@ -135,7 +136,11 @@ module Memscope
         of = "of live slots and of malloc memory in use"
         return "#{size(known)} #{of} is garbage, and up to #{size([most.to_i, known].max)} may be#{first}." if known
 
-        "Up to #{size(most)} #{of} may be garbage#{first}." if most && mebibytes(most) != "0.0"
+        return if most.nil? || mebibytes(most) == "0.0"
+        return "Up to #{size(most)} #{of} may be garbage#{first}." if malloc[:in_use_bytes]
+
+        "Up to #{size(most)} of live slots and of malloc memory may be garbage, or free already (deep: true, --deep, " \
+          "tells what is in use)#{first}."
       end
 
       def checks
@@ -151,10 +156,10 @@ module Memscope
       def reasons
         reasons = @reading.reasons
         reasons = { malloc: @reading.allocator.proof, **reasons } unless @reading.allocator.proved?
-        reasons.empty? ? [] : ["  unavailable or approximate:", *explained(reasons, indent: "    ")]
+        unavailable(reasons)
       end
 
-      def footer = [@page.joined([cost, against_statm, agreement].compact, indent: "  ")]
+      def footer = @page.joined([cost, against_statm, agreement].compact, indent: "  ")
 
       # statm is read before and after the scan; the difference is 0 if the scan's RSS lies between the two values.
       def against_statm
@@ -224,17 +229,17 @@ module Memscope
 
       def sections
         lines = @reading.of == "ledger" ? row_lines : number_lines(@reading.changes)
-        [lines.empty? ? ["  nothing changed"] : lines]
+        [lines.empty? ? "  nothing changed" : lines]
       end
 
-      def footer = []
+      def footer = nil
 
       def number_lines(changes, before = "")
         changes.flat_map do |change|
           path = "#{before}#{change.id}"
           next number_lines(change.changes, "#{path}.") unless change.changes.empty?
 
-          change.delta.nil? || change.delta.zero? ? [] : [number_line(path, change.delta)]
+          [*(number_line(path, change.delta) unless change.delta.nil? || change.delta.zero?)]
         end
       end
 

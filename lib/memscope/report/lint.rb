@@ -18,7 +18,7 @@ module Memscope
 
       def sections = [settings, problems, recommendations]
 
-      def footer = []
+      def footer = nil
 
       # The settings that something has set, and those with a recommendation.
       def settings
@@ -76,8 +76,7 @@ module Memscope
 
       def reasons
         hidden = @reading.settings.reject { |setting| shown?(setting) }.map { |setting| setting.name.to_sym }
-        given = @reading.reasons.except(*hidden)
-        given.empty? ? [] : ["  unavailable or approximate:", *explained(given, indent: "    ")]
+        unavailable(@reading.reasons.except(*hidden))
       end
     end
   end

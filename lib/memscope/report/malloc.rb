@@ -47,7 +47,7 @@ module Memscope
 
       # Blocks outside all arenas.
       def mmapped
-        return [] unless @reading.mmapped_blocks
+        return unless @reading.mmapped_blocks
 
         ["", "  plus #{size(@reading.mmapped_bytes)} in #{counted(@reading.mmapped_blocks, 'blocks')} " \
              "allocated directly with mmap"]
@@ -55,7 +55,7 @@ module Memscope
 
       # "all arenas: unused pages stay dirty for 10 s, then muzzy for 0 s".
       def decay
-        return [] unless jemalloc?
+        return unless jemalloc?
 
         groups = @reading.group_by { |arena| [arena.dirty_decay_ms, arena.muzzy_decay_ms] }
         groups.map do |(dirty, muzzy), arenas|

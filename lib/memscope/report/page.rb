@@ -153,7 +153,8 @@ module Memscope
     end
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.
-    # Subclasses define `sections`, an Array of Arrays of lines, and override the rest.
+    # Subclasses define `sections`, an Array, and override the rest. A section is an Array of lines, one String, or nil;
+    # those without lines are left out.
     class ReadingPage
       include Quantity
 
@@ -166,8 +167,8 @@ module Memscope
 
       # @return [String]
       def to_s
-        parts = [[*title].map { |line| @page.highlighted(line) }, *sections, reasons, footer].reject(&:empty?)
-        @page.encoded(parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
+        parts = [[*title].map { |line| @page.highlighted(line) }, *sections, reasons, footer].map { |lines| [*lines] }
+        @page.encoded(parts.reject(&:empty?).map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
       end
 
       private
@@ -186,7 +187,7 @@ module Memscope
         end
       end
 
-      def footer = ["  #{cost}"]
+      def footer = "  #{cost}"
 
       def cost
         cost = @reading.cost
@@ -196,6 +197,11 @@ module Memscope
       # @param reasons [Hash{Symbol => String}]
       # @return [Array<String>]
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
+
+      # The same under a heading.
+      def unavailable(reasons)
+        ["  unavailable or approximate:", *explained(reasons, indent: "    ")] unless reasons.empty?
+      end
 
       # A cell in a column of MiB.
       def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown

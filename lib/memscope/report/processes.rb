@@ -52,7 +52,7 @@ module Memscope
 
       def rows
         known = @reading.select(&:rows)
-        return [] if known.empty?
+        return if known.empty?
 
         sums = known.map(&:rows).reduce { |all, rows| all.merge(rows) { |_id, sum, bytes| sum + bytes } }
         largest = sums.max_by(ROWS, &:last).map(&:first)
@@ -67,11 +67,11 @@ module Memscope
       end
 
       def legend
-        return [] unless many?
+        return unless many?
 
-        [@page.wrapped("PSS divides each shared page among the processes that share it, so the sum of PSS is what " \
-                       "all processes use. CoW lost: memory that was shared with the parent right after the fork and " \
-                       "is private now.")]
+        @page.wrapped("PSS divides each shared page among the processes that share it, so the sum of PSS is what all " \
+                      "processes use. CoW lost: memory that was shared with the parent right after the fork and is " \
+                      "private now.")
       end
 
       # The workers of an earlier phase, which Puma's phased restart is about to end.
@@ -94,7 +94,7 @@ module Memscope
     class MappingsPage < ReadingPage
       private
 
-      def title = []
+      def title = nil
 
       def sections
         resident = @reading.reject { |mapping| mapping.resident_bytes.zero? }
@@ -138,7 +138,7 @@ module Memscope
 
       def sections = [limits, figures, malloc, cgroup]
 
-      def footer = ["  read in #{milliseconds(@reading.cost.wall_us)}"]
+      def footer = "  read in #{milliseconds(@reading.cost.wall_us)}"
 
       def limits
         view = if @reading.listens?
@@ -157,7 +157,7 @@ module Memscope
       end
 
       def malloc
-        return [] if @reading.reasons.key?(:mallocs)
+        return if @reading.reasons.key?(:mallocs)
 
         libraries = @reading.mallocs.map do |library|
           "#{library.name}#{' (preloaded)' if library.preloaded?}, #{library.path}"
@@ -170,11 +170,11 @@ module Memscope
 
       def cgroup
         group = @reading.cgroup
-        return [] unless group && group.version != :none
+        return unless group && group.version != :none
 
         limit = group.limit_bytes ? "limit #{size(group.limit_bytes)}" : "no limit"
         used = "working set #{size(group.working_set_bytes)}" if group.working_set_bytes
-        [@page.wrapped([("cgroup #{group.path}:" if group.path), [limit, used].compact.join(", ")].compact.join(" "))]
+        @page.wrapped([("cgroup #{group.path}:" if group.path), [limit, used].compact.join(", ")].compact.join(" "))
       end
     end
   end

@@ -1,28 +1,33 @@
 # frozen_string_literal: true
 
 require_relative "page"
+require_relative "profile_columns"
 
 module Memscope
   module Report
-    # A malloc profile, or the difference of two: the places that hold most, each with the native function that
-    # allocated most there and the age of the memory; then how it was measured.
+    # A profile of malloc or of objects, or the difference of two: the places that hold most, each with the line of the
+    # application that called it, the native function that allocated most there, and the age of the memory; then how it
+    # was measured.
     class ProfilePage < ReadingPage
-      NOUNS = { line: %w[line lines], method: %w[method methods], native: ["native function", "native functions"],
+      include ProfileColumns
+
+      NOUNS = { line: %w[line lines], caller: ["line of the application", "lines of the application"],
+                method: %w[method methods], native: ["native function", "native functions"],
                 library: %w[library libraries], stack: %w[stack stacks], generation: %w[generation generations],
-                tag: %w[tag tags], thread: %w[thread threads] }.freeze
+                tag: %w[tag tags], thread: %w[thread threads], class: %w[class classes] }.freeze
+      ROOTS = { bundler: "the Gemfile's directory", rails: "Rails.root", directory: "the working directory" }.freeze
       BACKENDS = { jemalloc: "jemalloc's profiler", imports: "GOT hooks (imports)" }.freeze
       # Numbers that the page does not show; nor does it print their reasons.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze
-      # MiB, ±, samples, share.
-      WIDTHS = [10, 8, 10, 9].freeze
       # The fewest columns of a place.
       NARROW = 24
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations a bar has; older ones are added to its first.
       GENERATIONS = 12
       LATE = "%s came too late to be noticed; each of these blocks counted as live until its address was sampled again."
-      private_constant :LATE, :NOUNS, :BACKENDS, :UNUSED, :WIDTHS, :NARROW, :BARS, :GENERATIONS
+      ERROR = "%s is one standard error; the true value lies within three of them 99.7 %% of the time."
+      private_constant :ERROR, :LATE, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
 
       # @param profile [Profile, Profile::Difference]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
@@ -35,6 +40,7 @@ module Memscope
         @entries, @dead = by_survival(profile.by(by)).partition do |entry|
           !entry.live_bytes.zero? || entry.samples.positive?
         end
+        @own, @entries = @entries.partition { |entry| profile.own?(entry) }
         @limit = [limit, @entries.size].min
         @unicode = display.fetch(:unicode, true)
         @signed = profile.difference?
@@ -44,8 +50,11 @@ module Memscope
       # @return [String] the profile's total in one sentence
       def summary = @signed ? change : state
 
-      # @return [Array<String>] paragraphs: how the profile was measured, how much of malloc it covers, and what it cost
-      def provenance = @signed ? [rate] : [[rate, coverage].compact.join(" "), [*cost, *flaws].join(" ")]
+      # @return [Array<String>] paragraphs: how the profile was measured, how much of malloc it covers, what it cost,
+      #   and where the application is
+      def provenance
+        [[rate, *(coverage unless @signed)].join(" "), *([*cost, *flaws].join(" ") unless @signed), *root]
+      end
 
       private
 
@@ -55,7 +64,7 @@ module Memscope
         ([known.first, @reading.generation - GENERATIONS + 1].max..@reading.generation) if known.uniq.size > 1
       end
 
-      def subject = ["malloc profile", "pid #{@reading.pid}"]
+      def subject = [@reading.objects? ? "object profile" : "malloc profile", "pid #{@reading.pid}"]
 
       def sections = [[@page.wrapped(summary)], table]
 
@@ -66,9 +75,11 @@ module Memscope
       def state
         return "No sampled allocation is still live." if @reading.samples.zero?
 
-        age = (@reading.at - @reading.started_at).round
-        "#{size(@reading.live_bytes)} (#{error}) allocated in the last #{duration(age)} is " \
-          "still live, estimated from #{counted(@reading.samples, 'samples')}.#{survival}"
+        age = "allocated in the last #{duration((@reading.at - @reading.started_at).round)}"
+        number = counted(@reading.samples, "samples")
+        return "#{number} #{age}: too few for an estimate of what is still live." unless estimated?(@reading)
+
+        "#{size(@reading.live_bytes)} (#{error})#{objects} #{age} is still live, estimated from #{number}.#{survival}"
       end
 
       # Sorts by the memory that survived a full GC, which is certain to be held: the rest may be garbage.
@@ -84,6 +95,12 @@ module Memscope
 
         " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} was allocated since, and may " \
           "be garbage."
+      end
+
+      def objects
+        return unless @reading.objects?
+
+        " in #{counted(@reading.live_objects, 'objects')} (#{@page.plus_minus}#{count(@reading.error_objects)})"
       end
 
       def error = "#{@page.plus_minus}#{size(@reading.error_bytes)}"
@@ -105,10 +122,11 @@ module Memscope
       end
 
       def table
-        return @signed ? ["  nothing changed"] : dead if @entries.empty?
+        return @signed ? ["  nothing changed"] : dead if @entries.empty? && @own.empty?
 
-        [@page.highlighted(heading), *shown.flat_map { |entry| entry_lines(entry) }, *others, *dead,
-         *(@page.wrapped(legend) if legend)]
+        lines = [*shown.flat_map { |entry| entry_lines(entry) }, *others, *own]
+        notes = [legend, (FEW if few?)].compact
+        [@page.highlighted(heading), *lines, *dead, *notes.flat_map { |text| @page.wrapped(text) }]
       end
 
       # The largest entries; for a difference, the entries that grew most, and those that shrank most.
@@ -123,25 +141,28 @@ module Memscope
         hidden = @entries - shown
         return [] if hidden.empty?
 
-        error = Integer.sqrt(hidden.sum { |entry| entry.error_bytes**2 })
-        shares = hidden.filter_map(&:share)
-        [row(hidden.sum(&:live_bytes), error, hidden.sum(&:samples), (shares.sum if shares.any?),
-             "#{count(hidden.size)} other #{noun(hidden)}")]
+        [row(sum(hidden), "#{count(hidden.size)} other #{noun(hidden)}")]
       end
+
+      def own = @own.empty? ? [] : [row(sum(@own), "memscope itself")]
 
       # How many places have no live memory left. A difference shows none: there @dead are the places whose live memory
       # has not changed.
       def dead
         return [] if @dead.empty? || @signed
 
-        [line([""] * WIDTHS.size, "#{count(@dead.size)} #{noun(@dead)} with no live bytes")]
+        [line([""] * widths.size, "#{count(@dead.size)} #{noun(@dead)} with no live bytes")]
       end
 
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
 
       def rate
+        if @reading.objects?
+          return "Sampled in #{counted(@reading.windows, 'windows')} of allocations. #{ERROR % @page.plus_minus}"
+        end
+
         "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per #{size(@reading.rate_bytes)} allocated. " \
-          "#{@page.plus_minus} is one standard error; the true value lies within three of them 99.7 % of the time."
+          "#{ERROR % @page.plus_minus}"
       end
 
       def coverage
@@ -155,6 +176,11 @@ module Memscope
          "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has stopped'}."]
       end
 
+      def root
+        path = @reading.application_root or return
+        "Application root: #{path} (#{ROOTS.fetch(@reading.application_root_source, 'unknown source')})."
+      end
+
       # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
       def flaws
         overhead = @reading.overhead
@@ -164,8 +190,6 @@ module Memscope
          ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
            overhead.inflated_bytes&.positive?)].compact
       end
-
-      def heading = line(["MiB", @page.plus_minus, "samples", @signed ? "growth" : "share"], "")
 
       # The meaning of the bars; nil if there are none.
       def legend
@@ -178,9 +202,13 @@ module Memscope
 
       def entry_lines(entry)
         first, *rest = place(entry)
-        more = [*rest, *(native(entry.native) if entry.native && @by != :native), *ages(entry)]
-        [row(entry.live_bytes, entry.error_bytes, entry.samples, entry.share, first),
-         *more.map { |text| "#{' ' * (WIDTHS.sum + 4)}#{ending(text, room - 2)}" }]
+        more = [*rest, *held(entry), *(amounts(entry) if estimated?(entry))]
+        [row(entry, first), *more.map { |text| "#{' ' * (widths.sum + 4)}#{ending(text, room - 2)}" }]
+      end
+
+      def amounts(entry)
+        [*beside("called from", entry, entry.callers), *beside("allocated at", entry, entry.lines),
+         *(native(entry.native) if entry.native && @by != :native), *ages(entry)]
       end
 
       def ages(entry)
@@ -188,16 +216,7 @@ module Memscope
          ("#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?)].compact
       end
 
-      def row(bytes, error, samples, share, text)
-        live, number = @signed ? [signed_mebibytes(bytes), signed(samples)] : [mebibytes(bytes), count(samples)]
-        line([live, mebibytes(error), number, share ? format("%.1f %%", 100 * share) : ""], text)
-      end
-
-      def line(numbers, text)
-        "#{numbers.zip(WIDTHS).map { |number, width| number.rjust(width) }.join}  #{text}".rstrip
-      end
-
-      def room = [@page.width - WIDTHS.sum - 2, NARROW].max
+      def room = [@page.width - widths.sum - 2, NARROW].max
 
       # The function's name and, if there is room, the object's, which matters less.
       def native(text)
@@ -209,11 +228,30 @@ module Memscope
       def place(entry)
         return [ending(entry.name, room)] unless entry.lineno
 
-        whole = "#{entry.path}:#{entry.lineno} in #{entry.name}"
+        whole = @reading.local(entry.to_s)
         return [whole] if whole.length <= room
 
-        [ending("#{entry.path}:#{entry.lineno}", room), "in #{entry.name}"]
+        [ending(whole.delete_suffix(" in #{entry.name}"), room), "in #{entry.name}"]
       end
+
+      def held(entry)
+        holder = @reading.holder(entry) if @by == :line && !@signed
+        return unless holder
+
+        "held by #{holder.to_s(unicode: @unicode)}".scan(/\S.{0,#{room - 3}}(?=\s|\z)|\S{1,#{room - 2}}/)
+      end
+
+      # The first of the lines and, if it does not account for all of the entry's bytes, what it and the others do.
+      def beside(word, entry, lines)
+        (place, bytes), *others = lines
+        return [] unless place
+
+        rest = "; #{counted(others.size, 'other lines')}: #{amount(others.sum(&:last))}" if others.any?
+        ["#{word} #{ending(@reading.local(place), room - word.length - 3)}",
+         *("(#{amount(bytes)}#{rest})" unless bytes == entry.live_bytes)]
+      end
+
+      def amount(bytes) = @signed ? "#{signed_mebibytes(bytes)} MiB" : size(bytes)
 
       # The end of a long text, since that says most; a path is cut between directories if that leaves enough of it.
       def ending(text, width)

@@ -20,7 +20,7 @@ module Memscope
       def sections = [levers, outcome, rows]
 
       def levers
-        return ["  no levers to run"] if @reading.levers.empty?
+        return "  no levers to run" if @reading.levers.empty?
 
         [line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms]),
          *@reading.levers.map { |lever| lever_line(lever) }, *total]
@@ -28,9 +28,9 @@ module Memscope
 
       # What several levers return together in a dry run, if all of it is predicted.
       def total
-        return [] unless @reading.dry_run? && @reading.levers.size > 1 && @reading.levers.all?(&:predicted)
+        return unless @reading.dry_run? && @reading.levers.size > 1 && @reading.levers.all?(&:predicted)
 
-        [line("in all", range_cell(@reading.predicted), [])]
+        line("in all", range_cell(@reading.predicted), [])
       end
 
       def lever_line(lever)
@@ -60,31 +60,27 @@ module Memscope
       end
 
       def gained
-        text = if @reading.dry_run?
-                 gain(@reading.predicted, @reading.predicted_private)
-               else
-                 gain(@reading.returned_bytes, @reading.returned_private_bytes)
-               end
-        text ? [@page.wrapped(text)] : []
+        fields = @reading.dry_run? ? %i[predicted predicted_private] : %i[returned_bytes returned_private_bytes]
+        text = gain(*fields.map { |field| @reading.public_send(field) })
+        @page.wrapped(text) if text
       end
 
       # Levers after gc also return memory that gc has freed: an amount that nobody knows without a forecast of it.
       def garbage
         most = @reading.before.garbage_max_bytes
-        return [@page.wrapped(LedgerPage.of_collection(@reading.before.collected))] if @reading.before.collected
-        return [] unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
+        return @page.wrapped(LedgerPage.of_collection(@reading.before.collected)) if @reading.before.collected
+        return unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
-        [@page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc frees it and later levers return " \
-                       "it, but the prediction leaves it out. dry_run with gc: true (--dry-run --gc) collects it " \
-                       "first.")]
+        @page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc frees it and later levers return it, " \
+                      "but the prediction leaves it out. dry_run with gc: true (--dry-run --gc) collects it first.")
       end
 
       def settled
-        return [] unless @reading.settled_bytes
+        return unless @reading.settled_bytes
 
         verdict = { true => "RSS stayed down", false => "RSS did not stay down", nil => "nothing was returned" }
-        ["  #{mebibytes(@reading.settled.rss_bytes)} MiB #{@reading.settle_seconds} s later: " \
-         "#{verdict.fetch(@reading.stayed_down?)}"]
+        "  #{mebibytes(@reading.settled.rss_bytes)} MiB #{@reading.settle_seconds} s later: " \
+          "#{verdict.fetch(@reading.stayed_down?)}"
       end
 
       def rows
@@ -92,7 +88,7 @@ module Memscope
         shown = moved.first(ROWS).map { |path, bytes| [-bytes, path.name] }
         others = moved.drop(ROWS).sum { |_path, bytes| bytes }
         shown << [-others, "other rows"] unless others.zero?
-        return [] if shown.empty?
+        return if shown.empty?
 
         ["      MiB", *shown.map { |bytes, name| "#{signed_mebibytes(bytes).rjust(9)}  #{name}" }]
       end
@@ -128,9 +124,8 @@ module Memscope
       end
 
       def outcome
-        return ["  nothing was changed"] if @reading.dry_run?
-
-        return [] unless @reading.returned_bytes
+        return "  nothing was changed" if @reading.dry_run?
+        return unless @reading.returned_bytes
 
         text = gain(@reading.returned_bytes, @reading.returned_private_bytes)
         ["  RSS of the workers above fell by #{mebibytes(@reading.returned_bytes)} MiB in all",

@@ -39,9 +39,7 @@ module Memscope
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       # Bytes.
       LONGEST_CREDENTIALS = 1024
-      OPENING = "configure username and password (MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), or authorize"
-      private_constant :ALLOWED, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS,
-                       :OPENING
+      private_constant :ALLOWED, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS
 
       class << self
         # @param env [Hash] Rack's environment
@@ -90,7 +88,10 @@ module Memscope
 
         def unconfigured(env, rails_env)
           sentence, about = objection(env, rails_env)
-          sentence ? Verdict.new(403, "#{sentence}; #{OPENING}", about) : ALLOWED
+          return ALLOWED unless sentence
+
+          Verdict.new(403, "#{sentence}; configure username and password (MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), or " \
+                           "authorize", about)
         end
 
         def objection(env, rails_env)

@@ -4,11 +4,7 @@ require_relative "access"
 require_relative "actions"
 require_relative "assets"
 require_relative "cluster"
-require_relative "pages/census"
-require_relative "pages/heap_graph"
-require_relative "pages/overview"
-require_relative "pages/profile"
-require_relative "pages/readings"
+%w[census heap_graph overview profile readings].each { |page| require_relative "pages/#{page}" }
 require_relative "readings"
 require_relative "request"
 require_relative "response"
@@ -20,21 +16,19 @@ module Memscope
     #
     # @api private
     class Application
-      CLOSED = "Access denied. See the application log for how to allow it."
       FAILED = "This page failed. See the application log."
-      CHALLENGE = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' }.freeze
       # The pages that GET shows.
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
                 "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
                 "/census" => Pages::Census, "/heap" => Pages::HeapGraph, "/mappings" => Pages::Mappings,
                 "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
       # The method that answers each path; assets are handled by `asset`.
-      READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :heap_profile, "/profile/flamegraph" => :flame_graph,
-                **PAGES.transform_values { :page } }.freeze
+      READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :pprof, "/debug/pprof/objects" => :pprof,
+                "/profile/flamegraph" => :flame_graph, **PAGES.transform_values { :page } }.freeze
       ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect, "/census" => :census,
                   "/heap" => :heap_graph, "/dump" => :dump }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
-      private_constant :CLOSED, :FAILED, :CHALLENGE, :PAGES, :READS, :ACTIONS, :HANDLERS
+      private_constant :FAILED, :PAGES, :READS, :ACTIONS, :HANDLERS
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -47,7 +41,8 @@ module Memscope
         @rails_env = rails_env
         @readings = readings
         @throttle = throttle
-        @heap_profile = HeapProfile.new
+        @pprof = { "/debug/pprof/heap" => HeapProfile.new("malloc", "heap"),
+                   "/debug/pprof/objects" => HeapProfile.new("objects", "objects") }
         @dumping = Mutex.new
       end
 
@@ -71,7 +66,9 @@ module Memscope
 
       def denied(request, verdict)
         log_refusal(request, verdict)
-        Response.sentence(verdict.status, request.format, CLOSED, verdict.status == 401 ? CHALLENGE : {})
+        challenge = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' } if verdict.status == 401
+        Response.sentence(verdict.status, request.format,
+                          "Access denied. See the application log for how to allow it.", challenge.to_h)
       end
 
       def answered(request)
@@ -124,7 +121,7 @@ module Memscope
 
       def metrics(_request) = Response.of(200, Memscope::Prometheus::CONTENT_TYPE, @readings.fetch(:metrics))
 
-      def heap_profile(request) = @heap_profile.response(request, @readings)
+      def pprof(request) = @pprof.fetch(request.path).response(request, @readings)
 
       # Has its own Content-Security-Policy, with the hashes of its inline scripts and styles.
       def flame_graph(request)
@@ -133,23 +130,22 @@ module Memscope
       end
 
       def purge(request)
-        form = action_form(request)
-        calls = ClusterCalls.new(@readings)
-        plan = Actions.plan(form, calls)
-        return shown(changing { Actions.purge(plan, calls) }, request) unless request.format == :html
+        actions = actions(action_form(request))
+        plan = actions.plan
+        return shown(changing { actions.purge(plan) }, request) unless request.format == :html
 
         view = view(request)
         streamed(view, view.beginning("Purge", :purging, plan)) do |show|
-          changing { Actions.purge(plan, calls) { |place| show.call(view.step(place)) } }
+          changing { actions.purge(plan) { |place| show.call(view.step(place)) } }
         end
       end
 
       def heap_graph(request)
         form = action_form(request)
-        calls = ClusterCalls.new(@readings)
-        walk = Actions.walk(form, calls)
+        actions = actions(form)
+        walk = actions.walk
         take = lambda do |_show = nil|
-          changing { Actions.heap_graph(walk, calls) }
+          changing { actions.heap_graph(walk) }
           Pages::HeapGraph.new(@readings, request, form: form)
         end
         return shown(take.call, request) unless request.format == :html
@@ -160,11 +156,11 @@ module Memscope
 
       # Writes one at a time, since each takes the memory of a child. The file stays on disk until its download ends.
       def dump(request)
-        form = action_form(request)
+        actions = actions(action_form(request))
         raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock
 
         begin
-          Response.download(*Actions.dump(form, ClusterCalls.new(@readings)))
+          Response.download(*actions.dump)
         ensure
           @dumping.unlock
         end
@@ -173,8 +169,8 @@ module Memscope
       # A page that begins with what is running, which can take half a minute, and ends with the page that the block
       # returns.
       def streamed(view, beginning)
-        Response.parts(Forgery.header(view.request, view.token)) do |send|
-          show = shower(send)
+        Response.parts(Forgery.header(view.request, view.token)) do |parts|
+          show = shower(parts)
           show.call(beginning)
           result = reported(view.request) { yield show }
           show.call(view.ending(result))
@@ -182,10 +178,10 @@ module Memscope
       end
 
       # Writes to the client until writing fails: if the client disconnects, the purge that it started goes on.
-      def shower(send)
+      def shower(parts)
         gone = false
         lambda do |part|
-          send.call(part) unless gone
+          parts << part unless gone
         rescue StandardError
           gone = true
         end
@@ -203,9 +199,10 @@ module Memscope
 
       def profile(request)
         form = action_form(request)
-        return shown(collected(Pages::Profile, request, form), request) if Actions.collect?(form)
+        actions = actions(form)
+        return shown(collected(Pages::Profile, request, form), request) if actions.collect?
 
-        outcomes = changing { Actions.profile(form, ClusterCalls.new(@readings)) }
+        outcomes = changing { actions.profile }
         shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
       end
 
@@ -214,15 +211,17 @@ module Memscope
       # A census only reads, so `actions = false` does not forbid it, unless garbage is to be collected first.
       def census(request)
         form = posted_form(request)
-        check_actions if Actions.collect?(form)
-        changing { Actions.census(form, ClusterCalls.new(@readings)) }
+        actions = actions(form)
+        check_actions if actions.collect?
+        changing { actions.census }
         shown(Pages::Census.new(@readings, request, form: form), request)
       end
 
       def collected(page, request, form)
-        result = changing { Actions.collect(form, ClusterCalls.new(@readings)) }
-        page.new(@readings, request, form: form, collected: result)
+        page.new(@readings, request, form: form, collected: changing { actions(form).collect })
       end
+
+      def actions(form) = Actions.new(form, ClusterCalls.new(@readings))
 
       # @return [Hash{String => Array<String>}] the fields of a form that may change the process; `worker` may also be
       #   in the query

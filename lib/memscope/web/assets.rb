@@ -22,9 +22,7 @@ module Memscope
         body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
         [name, Asset.new(type, body, Digest::SHA256.hexdigest(body)[0, 16].freeze).freeze]
       end.freeze
-      # Immutable, since the URL contains a digest of the content.
-      CACHING = { "cache-control" => "private, max-age=31536000, immutable" }.freeze
-      private_constant :BEGINNINGS, :Asset, :ALL, :CACHING
+      private_constant :BEGINNINGS, :Asset, :ALL
 
       module_function
 
@@ -36,9 +34,13 @@ module Memscope
       # @return [String, nil] a key of TYPES; nil for any other path
       def find(path) = TYPES.keys.find { |name| path == "/assets/#{name}" }
 
+      # It may be cached for ever, since its URL contains a digest of its content.
+      #
       # @param name [String] a key of TYPES
       # @return [Array(Integer, Hash, Array<String>)]
-      def response(name) = Response.of(200, ALL[name].type, ALL[name].body, CACHING)
+      def response(name)
+        Response.of(200, ALL[name].type, ALL[name].body, "cache-control" => "private, max-age=31536000, immutable")
+      end
     end
   end
 end

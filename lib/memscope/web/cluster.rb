@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "tmpdir"
 require_relative "../census"
 require_relative "../client"
 require_relative "../dump"
 require_relative "../heap_graph/kept"
 require_relative "../malloc_profile"
+require_relative "../object_profile"
 require_relative "../profile/formats"
 require_relative "../purge"
 require_relative "readings"
@@ -21,7 +23,7 @@ module Memscope
       # In seconds. :purge and :profile (to start or stop one) are totals for all other workers together; each of the
       # others is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, snapshot: 20.0,
-                   state: 2.0 }.freeze
+                   state: 5.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends automatically.
@@ -30,9 +32,14 @@ module Memscope
       DUMP_SECONDS = 30
       # Given instead of a worker's index, it means all workers.
       ALL = "all"
+      # The profilers, by the kinds of profile that pages show.
+      PROFILERS = { "malloc" => MallocProfile, "objects" => ObjectProfile }.freeze
+      # The names of their calls begin so.
+      CALLS = { MallocProfile => "malloc_profile", ObjectProfile => "object_profile" }.freeze
+      UNAVAILABLE = [MallocProfile::Unavailable, ObjectProfile::Unavailable].freeze
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
-      ERRORS = [*UNANSWERED, MallocProfile::Unavailable, Purge::Busy, ArgumentError].freeze
-      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :ERRORS
+      ERRORS = [*UNANSWERED, *UNAVAILABLE, Purge::Busy, ArgumentError].freeze
+      private_constant :CALLS, :UNAVAILABLE, :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :ERRORS
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -119,7 +126,7 @@ module Memscope
         return @readings.fetch(kind, sharers: sharers, **options) if place.here?
 
         @readings.fetch(kind, place.pid, sharers: sharers, **options) do
-          answered(place) { relayed(kind, ask(place.pid, @timeouts[:reading], kind, **options)) }
+          answered(place) { ask(place, @timeouts[:reading], kind, **options) }
         end
       end
 
@@ -151,59 +158,60 @@ module Memscope
         return purge_each(places, levers, dry_run, announce) unless places.one?
 
         announce&.call(places.first)
-        return Memscope.purge(*levers, dry_run: dry_run) if places.first.here?
-
-        answered(places.first) { ask(places.first.pid, @timeouts[:purge], :purge, levers: levers, dry_run: dry_run) }
+        answered(places.first) { ask(places.first, @timeouts[:purge], :purge, levers: levers, dry_run: dry_run) }
       end
 
+      # @param profiler [Module] one of PROFILERS
       # @param places [Array<Place>]
-      # @param options [Hash] options of MallocProfile.start
+      # @param options [Hash] options of the profiler's `start`
       # @return [Array<Outcome>]
-      def start_profile(places, **options)
-        options = { seconds: PROFILE_SECONDS, shared: true, **options }
-        in_turn(places, @timeouts[:profile], :malloc_profile_start, options) { MallocProfile::Lease.start(**options) }
+      def start_profile(profiler, places, **options)
+        in_turn(places, :profile, name_of(profiler, :start), { seconds: PROFILE_SECONDS, shared: true, **options })
       end
 
       # Stops profiles that were started from a page, whichever worker served it.
       #
+      # @param profiler [Module] one of PROFILERS
       # @param places [Array<Place>]
       # @return [Array<Outcome>]
-      def stop_profile(places)
-        in_turn(places, @timeouts[:profile], :malloc_profile_stop_shared) { MallocProfile::Lease.stop_shared }
-      end
+      def stop_profile(profiler, places) = in_turn(places, :profile, name_of(profiler, :stop_shared))
 
+      # @param profiler [Module] one of PROFILERS
       # @param places [Array<Place>]
       # @return [Array<Outcome>] each with the place's profile_state
-      def profile_states(places) = places.map { |place| Outcome.attempt(place) { profile_state(place) } }
+      def profile_states(profiler, places)
+        places.map { |place| Outcome.attempt(place) { profile_state(profiler, place) } }
+      end
 
       # Never cached: another worker may have started or stopped the profile a moment ago.
       #
+      # @param profiler [Module] one of PROFILERS
       # @param place [Place]
-      # @return [Hash{Symbol => Object}] as MallocProfile::Lease.state
+      # @return [Hash{Symbol => Object}] as the profiler's Lease.state
       # @raise [HttpError] if the process does not answer
-      def profile_state(place)
-        return MallocProfile::Lease.state if place.here?
-
-        answered(place) { ask(place.pid, @timeouts[:state], :malloc_profile_state).transform_keys(&:to_sym) }
+      def profile_state(profiler, place)
+        answered(place) { ask(place, @timeouts[:state], name_of(profiler, :state)).transform_keys(&:to_sym) }
       end
 
+      # @param profiler [Module] one of PROFILERS
       # @param place [Place]
       # @return [Profile] the running profile, or the last one
       # @raise [HttpError] if there is none, or the process does not answer
-      def profile(place)
-        answered(place) do
-          place.here? ? MallocProfile.snapshot : ask(place.pid, @timeouts[:snapshot], :malloc_profile_snapshot)
-        end
+      def profile(profiler, place)
+        answered(place) { ask(place, @timeouts[:snapshot], name_of(profiler, :snapshot)) }
+      rescue *UNAVAILABLE
+        raise none(profiler, place)
       end
 
+      # @param profiler [Module] one of PROFILERS
       # @param place [Place]
       # @param state [Hash{Symbol => Object}] the place's present profile_state
       # @return [Readings::Rendered] the profile in this state, possibly read some seconds ago
       # @raise [HttpError] if there is none, or the process does not answer
-      def kept_profile(place, state)
-        raise none(place) if state[:session].zero?
+      def kept_profile(profiler, place, state)
+        raise none(profiler, place) if state[:session].zero?
 
-        @readings.fetch_rendered(:profile, place.pid, state) { profile(place) }
+        @readings.fetch_rendered(:profile, profiler, place.pid, state) { profile(profiler, place) }
       end
 
       # Takes a census in the process, which keeps it.
@@ -211,24 +219,16 @@ module Memscope
       # @param place [Place]
       # @param gc [Boolean] as Memscope.census
       # @raise [HttpError] if the process does not answer
-      def take_census(place, gc:)
-        answered(place) do
-          place.here? ? Census::Kept.take(gc: gc) : ask(place.pid, @timeouts[:reading], :take_census, gc: gc)
-        end
-      end
+      def take_census(place, gc:) = answered(place) { ask(place, @timeouts[:reading], :take_census, gc: gc) }
 
       # @param place [Place]
       # @return [Array<Census>] the last two of the process, or fewer; the older first
       # @raise [HttpError] if the process does not answer
       def kept_censuses(place)
-        answered(place) do
-          next Census::Kept.censuses if place.here?
+        kept(place, :kept_censuses, "censuses") do |bodies|
+          raise ArgumentError, "no list" unless bodies.is_a?(Array)
 
-          understood("censuses", ask(place.pid, @timeouts[:reading], :kept_censuses)) do |bodies|
-            raise ArgumentError, "no list" unless bodies.is_a?(Array)
-
-            bodies.map { |body| Census.from_h(body) }
-          end
+          bodies.map { |body| Census.from_h(body) }
         end
       end
 
@@ -239,9 +239,7 @@ module Memscope
       # @raise [HttpError] if the process does not answer
       # @raise [ArgumentError] for wrong options
       def take_heap_graph(place, **options)
-        answered(place) do
-          place.here? ? HeapGraph::Kept.take(**options) : ask(place.pid, @timeouts[:graph], :take_heap_graph, **options)
-        end
+        answered(place) { ask(place, @timeouts[:graph], :take_heap_graph, **options) }
       end
 
       # Has the process write a heap dump. It is under a path that nobody else may open, and that has gone when this
@@ -252,55 +250,52 @@ module Memscope
       # @return [File] the dump, open for reading
       # @raise [HttpError] if there is none
       def dump(place, format)
-        Dir.mktmpdir("memscope-") do |directory|
-          path = File.join(directory, "dump")
-          answered(place) do
-            options = { format: format, deadline: DUMP_SECONDS }
-            place.here? ? Dump.write(path, **options) : ask(place.pid, @timeouts[:graph], :dump, path: path, **options)
-          end
-          File.open(path, "rb")
+        directory = Dir.mktmpdir("memscope-")
+        path = File.join(directory, "dump")
+        answered(place) do
+          ask(place, @timeouts[:graph], :dump, path: path, format: format, deadline: DUMP_SECONDS)
         end
+        File.open(path, "rb")
       rescue SystemCallError => e
         raise HttpError.new(503, "No dump was written: #{e.class.new.message}.")
+      ensure
+        remove(directory) if directory
       end
 
       # @param place [Place]
       # @return [HeapGraph, nil] the last one of the process
       # @raise [HttpError] if the process does not answer
       def kept_heap_graph(place)
-        answered(place) do
-          next HeapGraph::Kept.graph if place.here?
-
-          understood("heap_graph", ask(place.pid, @timeouts[:reading], :kept_heap_graph)) do |body|
-            body && HeapGraph.from_h(body)
-          end
-        end
+        kept(place, :kept_heap_graph, "heap_graph") { |body| body && HeapGraph.from_h(body) }
       end
 
       private
 
-      def understood(key, answer)
-        raise ArgumentError, "no #{key}" unless answer.is_a?(Hash) && answer.key?(key)
-
-        yield answer[key]
-      rescue ArgumentError => e
-        raise Client::Failed, "its answer is not understood: #{e.message}"
+      # A process that did not answer in time may still create its file while this runs, and remove it: each once, so
+      # that this ends.
+      def remove(directory)
+        FileUtils.remove_entry(directory)
+      rescue Errno::ENOTEMPTY, Errno::ENOENT
+        retry if File.exist?(directory)
       end
 
-      def relayed(kind, answer)
-        kind == :diagnosis_with_forecast ? Readings::Diagnosed.load(answer) : answer
-      rescue ArgumentError => e
-        raise Client::Failed, "its answer is not understood: #{e.message}"
+      # What the process keeps, as the block makes it of the answer's JSON.
+      def kept(place, name, key)
+        answered(place) do
+          answer = ask(place, @timeouts[:reading], name)
+          raise ArgumentError, "no #{key}" unless answer.is_a?(Hash) && answer.key?(key)
+
+          yield answer[key]
+        rescue ArgumentError => e
+          raise Client::Failed, "its answer is not understood: #{e.message}"
+        end
       end
 
       def allowed(all) = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
 
       def purge_each(places, levers, dry_run, announce)
         since = Clock.now
-        options = { levers: levers, dry_run: dry_run }
-        outcomes = in_turn(places, @timeouts[:purge], :purge, options, announce) do
-          Memscope.purge(*levers, dry_run: dry_run)
-        end
+        outcomes = in_turn(places, :purge, :purge, { levers: levers, dry_run: dry_run }, announce)
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
@@ -319,51 +314,59 @@ module Memscope
       end
 
       # If a process fails, the results of the others are kept; if it does not answer, the others still get their time.
-      def in_turn(places, seconds, name, options = {}, announce = nil)
+      def in_turn(places, timeout, name, options = {}, announce = nil)
+        seconds = @timeouts[timeout]
         deadline = Clock.now + seconds
         places.map.with_index do |place, index|
           announce&.call(place)
           left = [deadline - Clock.now, 0].max
           share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
-          Outcome.new(place, place.here? ? yield : ask(place.pid, share, name, **options))
+          Outcome.new(place, ask(place, share, name, **options))
         rescue *ERRORS => e
           Outcome.new(place, nil, e.message)
         end
       end
 
-      def ask(pid, seconds, name, **options)
+      # Makes a call of Calls in that process; in this one, without its socket.
+      def ask(place, seconds, name, **options)
+        return Calls.run(name, **options) if place.here?
         raise Client::Failed, "timed out before the request was sent" unless seconds.positive?
 
-        Client.new(pid, timeout: seconds).call(name, **options)
+        Client.new(place.pid, timeout: seconds).call(name, **options)
       end
 
       def answered(place)
         yield
-      rescue MallocProfile::Unavailable
-        raise none(place)
       rescue *UNANSWERED => e
         raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
       rescue Dump::Failed => e
         raise HttpError.new(503, "#{e.message.sub(/\A./, &:upcase)}.")
       end
 
-      def none(place) = HttpError.new(404, "No malloc profile was started in #{place}.")
+      def name_of(profiler, call) = :"#{CALLS.fetch(profiler)}_#{call}"
+
+      def none(profiler, place)
+        HttpError.new(404, "No #{CALLS.fetch(profiler).tr('_', ' ')} was started in #{place}.")
+      end
     end
 
-    # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; with
-    # seconds=N the change in the next N seconds. In a cluster all workers' profiles are merged, or worker=N chooses
-    # one. Go's text format (debug=1) is refused: it has addresses, which no other program can resolve to Ruby frames.
+    # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; and GET
+    # /debug/pprof/objects: the running profile of objects. With seconds=N the change in the next N seconds. In a
+    # cluster all workers' profiles are merged, or worker=N chooses one. Go's text format (debug=1) is refused: it has
+    # addresses, which no other program can resolve to Ruby frames.
     #
     # @api private
     class HeapProfile
-      TYPE = "application/octet-stream"
-      HEADERS = { "content-disposition" => 'attachment; filename="heap.pb.gz"' }.freeze
       # The longest delta, in seconds.
       LONGEST = 300
-      NONE = "No malloc profile runs in %s. Start one on the page /profile, or with Memscope::MallocProfile.start."
-      private_constant :TYPE, :HEADERS, :LONGEST, :NONE
+      private_constant :LONGEST
 
-      def initialize
+      # @param kind [String] a key of ClusterCalls::PROFILERS
+      # @param name [String] of the file
+      def initialize(kind, name)
+        @profiler = ClusterCalls::PROFILERS.fetch(kind)
+        @kind = kind.delete_suffix("s")
+        @headers = { "content-disposition" => "attachment; filename=\"#{name}.pb.gz\"" }.freeze
         @delta = Mutex.new
       end
 
@@ -375,13 +378,13 @@ module Memscope
       def response(request, readings)
         worker, seconds = parameters(request)
         calls = ClusterCalls.new(readings)
-        states = running(calls.profile_states(calls.choose(worker)))
+        states = running(calls.profile_states(@profiler, calls.choose(worker)))
         body = if seconds && !request.head?
                  delta(calls, states, seconds)
                else
-                 readings.fetch(:pprof, calls.cluster?, states) { whole(calls, states) }
+                 readings.fetch(:pprof, @profiler, calls.cluster?, states) { whole(calls, states) }
                end
-        Response.of(200, TYPE, body, HEADERS)
+        Response.of(200, "application/octet-stream", body, @headers)
       rescue HttpError => e
         Response.sentence(e.status, :text, e.message, e.headers)
       end
@@ -406,12 +409,15 @@ module Memscope
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)
 
-        none = format(NONE, states.map(&:place).join(", "))
+        none = "No #{@kind} profile runs in #{states.map(&:place).join(', ')}. Start one on the page /profile, or " \
+               "with #{@profiler}.start."
         raise HttpError.new(running.any? ? 502 : 404, [none, *running.map(&:reason)].join(" "))
       end
 
       def whole(calls, states)
-        encoded(calls, states.map { |one| one.follow { |place, state| calls.kept_profile(place, state).reading } })
+        encoded(calls, states.map do |one|
+          one.follow { |place, state| calls.kept_profile(@profiler, place, state).reading }
+        end)
       end
 
       # Occupies one of the server's threads for that long; only one request at a time.
@@ -420,9 +426,11 @@ module Memscope
           @delta.try_lock
 
         begin
-          earlier = states.map { |one| one.follow { |place, _state| calls.profile(place) } }
+          earlier = states.map { |one| one.follow { |place, _state| calls.profile(@profiler, place) } }
           sleep(seconds)
-          encoded(calls, earlier.map { |one| one.follow { |place, profile| calls.profile(place) - profile } })
+          encoded(calls, earlier.map do |one|
+            one.follow { |place, profile| calls.profile(@profiler, place) - profile }
+          end)
         ensure
           @delta.unlock
         end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../purge"
+require_relative "../remote/calls"
 require_relative "../ttl_cache"
 
 module Memscope
@@ -29,29 +29,11 @@ module Memscope
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :CHEAP, :WALL, :OWN_WORK
 
-      # A diagnosis, and a forecast of what the levers would return, both from the same ledger.
-      Diagnosed = Struct.new(:diagnosis, :forecast) do
-        # @return [Diagnosed] of this process
-        def self.read
-          diagnosis = Memscope.doctor
-          new(diagnosis, Purge.forecast(diagnosis.evidence))
-        end
-
-        # @param answer [Hash] of the call :diagnosis_with_forecast in another process
-        # @return [Diagnosed]
-        # @raise [ArgumentError]
-        def self.load(answer)
-          raise ArgumentError, "no diagnosis" unless answer.is_a?(Hash)
-
-          new(Diagnosis.from_h(answer["diagnosis"]), Purge::Result.from_h(answer["forecast"]))
-        end
-      end
-
       # How each kind is read in this process.
       KINDS = {
-        **%i[ledger arenas ruby_heap mappings workers].to_h { |call| [call, -> { Memscope.public_send(call) }] },
-        diagnosis_with_forecast: -> { Diagnosed.read },
-        size_classes: ->(arena:) { Memscope.size_classes(arena: arena) },
+        **%i[ledger arenas ruby_heap mappings workers size_classes diagnosis_with_forecast].to_h do |call|
+          [call, ->(**options) { Calls.run(call, **options) }]
+        end,
         metrics: -> { Memscope::Prometheus.text }
       }.freeze
 

@@ -102,8 +102,7 @@ module Memscope
         # If a middleware has already read the form, as Rails' Rack::MethodOverride does, the env keeps the form's text.
         text = env["rack.request.form_vars"]
         text ||= env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM
-        too_long = declared.to_i > LONGEST_FORM || text.to_s.bytesize > LONGEST_FORM
-        raise HttpError.new(413, "The form is too long.") if too_long
+        raise HttpError.new(413, "The form is too long.") if [declared.to_i, text.to_s.bytesize].max > LONGEST_FORM
 
         text.to_s
       end

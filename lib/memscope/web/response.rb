@@ -36,19 +36,6 @@ module Memscope
       def template = :error
     end
 
-    # A body whose parts are sent as soon as they are produced.
-    #
-    # @api private
-    class Parts
-      # @yieldparam send [#call] sends a String
-      def initialize(&block)
-        @block = block
-      end
-
-      # @yieldparam part [String]
-      def each(&send) = @block.call(send)
-    end
-
     # A body that is read from a file, which whoever removed its name has left open.
     #
     # @api private
@@ -87,11 +74,6 @@ module Memscope
                 text: "text/plain; charset=utf-8" }.freeze
       private_constant :POLICY, :HEADERS, :TYPES
 
-      # Proxies and Rack::ETag would buffer the whole body. This header tells nginx not to; Rack::ETag (of Rack 2) skips
-      # responses with Last-Modified.
-      AT_ONCE = { "x-accel-buffering" => "no" }.freeze
-      private_constant :AT_ONCE
-
       module_function
 
       # @param format [Symbol, String] :html, :json, :text, or a media type
@@ -101,11 +83,14 @@ module Memscope
                               **headers }, [body]]
       end
 
-      # @yieldparam send [#call] sends a part of the page
-      # @return [Array(Integer, Hash, Parts)] HTML that is sent while it is generated
+      # Proxies and Rack::ETag would buffer the whole body: one header tells nginx not to, and Rack::ETag (of Rack 2)
+      # skips responses with the other.
+      #
+      # @yieldparam parts [Enumerator::Yielder] sends what is appended to it
+      # @return [Array(Integer, Hash, Enumerator)] HTML that is sent while it is generated
       def parts(headers = {}, &)
-        modified = { "last-modified" => Time.now.httpdate }
-        [200, { **HEADERS, "content-type" => TYPES[:html], **AT_ONCE, **modified, **headers }, Parts.new(&)]
+        at_once = { "x-accel-buffering" => "no", "last-modified" => Time.now.httpdate }
+        [200, { **HEADERS, "content-type" => TYPES[:html], **at_once, **headers }, Enumerator.new(&)]
       end
 
       # @param file [File] open for reading

@@ -37,16 +37,14 @@ module Memscope
                 "/ruby_heap" => "Ruby heap", "/census" => "Census", "/heap" => "Heap graph", "/mappings" => "Mappings",
                 "/workers" => "Workers", "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
-      private_constant :UNKNOWN
+      # Stands for the content in a layout that is sent in two parts.
+      CONTENT = "\0"
+      private_constant :UNKNOWN, :CONTENT
 
       Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
         class_eval(template.method_source("_#{File.basename(path, '.erb')}(subject)"), path, 0)
       end
-
-      # Stands for the content in a layout that is sent in two parts.
-      CONTENT = "\0"
-      private_constant :CONTENT
 
       # @return [Request]
       attr_reader :request
@@ -112,10 +110,12 @@ module Memscope
 
       # @param path [String] of a page of this application
       # @param worker [Integer, String, nil] the worker that the page is to show
+      # @param query [Hash{Symbol => Object}] other parameters; nil ones are left out
       # @return [String] a link to it
-      def link(path, worker: self.worker)
+      def link(path, worker: self.worker, **query)
         base = path == "/" && !request.base.empty? ? request.base : "#{request.base}#{path}"
-        worker ? "#{base}?worker=#{worker}" : base
+        pairs = { worker: worker, **query }.compact.map { |name, value| "#{name}=#{value}" }
+        pairs.empty? ? base : "#{base}?#{pairs.join('&')}"
       end
 
       # @return [String] a link to an asset

@@ -179,16 +179,13 @@ module Memscope
 
         seconds = Clock.now - received
         return worker.with(phase: phase) if seconds < patience
-        return if replaced?(worker)
+        # A worker that was replaced is left out.
+        return if @reports.any? { |other, (one, _received)| other != pid && one.index == worker.index }
 
         worker.with(phase: phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })
       end
 
       def patience = [SILENT[:intervals] * Workers.setting(:worker_interval_seconds), SILENT[:seconds]].max
-
-      def replaced?(worker)
-        @reports.any? { |pid, (other, _received)| pid != worker.pid && other.index == worker.index }
-      end
 
       def silent(pid, index, phase)
         Worker.capture({ index: index, pid: pid, role: :worker, phase: phase, samples: 0,

@@ -82,9 +82,8 @@ module Memscope
         @trend = Trend.new
         @trends = Hash.new { |trends, row| trends[row] = Trend.new }
         @arenas = TtlCache.new
-        memory = ProcessMemory.read
         @booted_at = Clock.time
-        @rss_at_boot = memory.rss_bytes
+        @rss_at_boot = ProcessMemory.read.rss_bytes
         rebase
       end
 
@@ -106,8 +105,9 @@ module Memscope
         follow(memory, ledger)
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
-                         **details_of_growth, reasons: reasons(ledger, memory, unshared), snapshot: snapshot,
-                         **sizes(memory, unshared),
+                         rss_recent_bytes_per_hour: @trend.recent_per_hour,
+                         rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour),
+                         reasons: reasons(ledger, memory, unshared), snapshot: snapshot, **sizes(memory, unshared),
                          **rows(ledger), arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
       end
 
@@ -117,11 +117,6 @@ module Memscope
         seconds = Clock.now
         @trend.add(seconds, memory.rss_bytes) if memory.rss_bytes
         ledger.rows.each { |row| @trends[row.id].add(seconds, row.bytes) }
-      end
-
-      def details_of_growth
-        { rss_recent_bytes_per_hour: @trend.recent_per_hour,
-          rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour) }
       end
 
       def rows(ledger)
@@ -145,12 +140,11 @@ module Memscope
       def reasons(ledger, memory, unshared)
         reasons = memory.reasons.slice(*EXPLAINED)
         reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
-        reasons[:unshared_since_fork_bytes] = why_not_unshared(unshared) unless unshared.is_a?(Integer)
+        why = Reasons.sentence(unshared || "this process is not a forked worker")
+        reasons[:unshared_since_fork_bytes] = why unless unshared.is_a?(Integer)
         reasons[:rss_bytes_per_hour] = "needs 5 readings over a minute" unless @trend.per_hour
         reasons
       end
-
-      def why_not_unshared(unshared) = unshared ? Reasons.sentence(unshared) : "this process is not a forked worker"
     end
   end
 end

@@ -91,8 +91,7 @@ module Memscope
       def pause(cpu_seconds) = [Workers.setting(:worker_interval_seconds), cpu_seconds / SHARE].max
 
       def alone(why, since)
-        known = @latest
-        Workers.of([latest], since: since, tier: known ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
+        Workers.of([latest], since: since, tier: @latest ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
       end
 
       # jemalloc's background threads do not survive a fork: the child has to turn them on again.

@@ -70,12 +70,12 @@ Memscope.ruby_heap(collect: true)
 resident
 heap = Memscope.ruby_heap(collect: true)
 row, rss = resident
-outcome = Memscope::Purge::Compaction.run
+passes = Memscope::Purge::Compaction.run
 row_after, rss_after = resident
 
 forecast = Memscope::RubyHeap::CompactionForecast.new(heap)
 least, most = forecast.range&.minmax
 puts JSON.generate(forecast: { min_bytes: least, max_bytes: most, reason: forecast.reason },
                    heap: heap.to_h, bytes: heap.bytes,
-                   compactable: heap.compactable_bytes + heap.empty_bytes, outcome: outcome.to_h,
+                   compactable: heap.compactable_bytes + heap.empty_bytes, passes: passes,
                    row: row - row_after, rss: rss - rss_after, held: held.sum(&:size))

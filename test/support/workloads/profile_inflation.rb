@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Prints what a malloc profile adds to jemalloc's active bytes, according to memscope and to jemalloc itself; then what
-# the ledger says. BLOCK is the size of the allocated blocks.
+# the ledger says, and the profile's coverage. BLOCK is the size of the allocated blocks.
 require "json"
 require "fiddle"
 require "memscope"
@@ -20,4 +20,5 @@ without = grown.call
 Memscope::MallocProfile.start(rate: 1 << 15, backend: :jemalloc)
 truth = grown.call - without
 said = Memscope.ledger.reasons[:malloc]
-puts JSON.generate([Memscope::MallocProfile.stop.overhead.inflated_bytes, truth, said])
+profile = Memscope::MallocProfile.stop
+puts JSON.generate([profile.overhead.inflated_bytes, truth, said, profile.coverage])

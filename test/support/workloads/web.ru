@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # An application with memscope's pages beside its own: /hello; /garbage?64, which leaves so many MiB free in malloc;
-# /fragments?64, which keeps a part of them; /products?10000, which keeps so many in a cache; and /elsewhere, whose form
-# goes to memscope on another origin.
+# /fragments?64, which keeps a part of them; /products?10000, which keeps so many in a cache; /graph?30, which makes a
+# heap graph whose child takes so many seconds; and /elsewhere, whose form goes to memscope on another origin.
 require "memscope"
 
 # What opens memscope's pages to a browser on the same machine. An application of Rails is in application_test.rb.
@@ -12,7 +12,7 @@ if ENV["RAILS_ENV"]
   end
 end
 
-KEPT = [] # rubocop:disable Style/MutableConstant -- what /fragments keeps
+KEPT = [] # rubocop:disable Style/MutableConstant -- what /garbage and /fragments keep
 
 map("/memscope") { run Memscope::Web }
 
@@ -22,6 +22,7 @@ map("/garbage") do
   run(lambda do |env|
     mebibytes = Integer(env["QUERY_STRING"])
     strings = Array.new(mebibytes * 1024) { "x" * 1000 }
+    KEPT << strings.last # else glibc may return all of it by itself, as the top of its heap
     strings.clear
     GC.start
     [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
@@ -51,6 +52,15 @@ map("/products") do
   run(lambda do |env|
     Integer(env["QUERY_STRING"]).times { |number| Catalog.fetch(number) }
     [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+  end)
+end
+
+map("/graph") do
+  run(lambda do |env|
+    require "memscope_test"
+    slow = Host.sized(1, Integer(env["QUERY_STRING"]) * 1_000_000_000)
+    graph = Memscope.heap_graph(top: 1, deadline: 60)
+    [200, { "content-type" => "text/plain" }, [slow && graph.reasons.fetch(:reachable_count, "found")]]
   end)
 end
 

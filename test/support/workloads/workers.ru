@@ -63,6 +63,18 @@ ACTIONS = {
       exit!
     end
     reader.gets.tap { Process.wait(pid) }
+  end,
+  # A child that collects its parent's objects, and profiles its own.
+  "/fork_and_profile" => lambda do
+    IO.popen("-") do |child|
+      break Integer(child.read) if child
+
+      kept = []
+      profile = Memscope.object_profile(budget: 1, ractors: :never) { 2_000.times { kept << +"kept" } && GC.start }
+      $stdout.syswrite(profile.pid)
+    ensure
+      exit! unless child
+    end
   end
 }.freeze
 

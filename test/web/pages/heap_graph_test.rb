@@ -198,6 +198,33 @@ class WebHeapGraphTest < WebCase
     assert_match(/\ANo dump was written: .+\.\z/, sentence)
   end
 
+  # A process that has not answered in time creates its file when the directory is being removed, and removes the file
+  # at the same time as this process.
+  def test_nothing_is_left_of_a_dump_that_begins_too_late
+    status, left = child_json(<<~RUBY, requires: %w[json memscope], bundler: true)
+      Memscope::Web
+      directory = Dir.mktmpdir
+      ENV["TMPDIR"] = directory
+      late = [->(path) { File.write("\#{path}/dump", "") }]
+      Dir.singleton_class.prepend(Module.new { define_method(:rmdir) { |path| late.pop&.call(path); super(path) } })
+      removed = []
+      File.singleton_class.prepend(Module.new do
+        define_method(:unlink) { |path| removed.include?(path) ? super(path) : 2.times { super(removed.push(path).last) } }
+      end)
+      calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
+      gone = Process.wait(spawn("true"))
+      failure = begin
+        calls.dump(Memscope::Web::ClusterCalls::Place.new(0, gone), :objspace)
+      rescue Memscope::Web::HttpError => e
+        e
+      end
+      puts JSON.generate([failure.status, Dir.children(directory)])
+      Dir.rmdir(directory)
+    RUBY
+
+    assert_equal [502, []], [status, left]
+  end
+
   def test_a_dump_of_another_process
     other = listening(CATALOG)
     before = left_over.first

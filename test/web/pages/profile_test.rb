@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
+require_relative "../../support/profiles"
 require_relative "../../support/web_case"
+require "cgi/escape"
 require "delegate"
 require "zlib"
 
@@ -13,7 +15,7 @@ class WebProfileTest < WebCase
   end
 
   def teardown
-    Memscope::MallocProfile.stop if Memscope::MallocProfile.running?
+    [Memscope::MallocProfile, Memscope::ObjectProfile].each { |profiler| profiler.stop if profiler.running? }
     super
   end
 
@@ -41,6 +43,27 @@ class WebProfileTest < WebCase
     assert_equal 200, stopped.status
     assert_includes stopped.body, "profile_test.rb"
     refute_predicate Memscope::MallocProfile, :running?
+  end
+
+  # The standard library allocates here.
+  def parse = (@kept ||= []).concat(Array.new(300) { Psych.load("k" * 10_000) })
+
+  def test_by_the_applications_line
+    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    start
+    parse
+    @now = 1.1
+    shown = page("/profile")
+
+    assert_match(%r{<th [^>]*>\S*psych\S+ in [^<]+ <small>called from test/web/pages/profile_test\.rb:\d+</small>},
+                 shown.body)
+    assert_includes shown.body, '<a href="/memscope/profile?by=caller">Line of the application</a>'
+    shown = page("/profile?by=caller")
+
+    assert_match(%r{<th [^>]*>test/web/pages/profile_test\.rb:\d+ in [^<]+ <small>allocated at \S*psych}, shown.body)
+    assert_includes shown.body, '<a href="/memscope/profile?by=caller" aria-current="true">'
+    assert_includes shown.body, "Application root: <code>#{Dir.pwd}</code>"
+    assert_equal 400, page("/profile?by=file").status
   end
 
   def test_the_flame_graph_has_the_policy_of_its_scripts
@@ -85,6 +108,111 @@ class WebProfileTest < WebCase
 
   FORMS = { "/profile/flamegraph" => :flame_graph, "/profile.json" => :json, "/profile.txt" => :text,
             "/profile" => :line }.freeze
+
+  def objects(**fields)
+    post({ "kind" => "objects", "ractors" => "never", "budget" => "1", **fields.transform_keys(&:name) },
+         path: "/profile", on: @application)
+  end
+
+  # Allocations are watched from a garbage collection on.
+  def keep_objects
+    3.times do
+      GC.start
+      (@kept ||= []).concat(Array.new(20_000) { Object.new })
+    end
+  end
+
+  def test_objects_are_profiled_on_the_same_page
+    assert_includes page("/profile").body, '<a href="/memscope/profile?kind=objects">Objects</a>'
+    assert_includes page("/profile?kind=objects").body, "No object profile"
+    assert_includes objects(do: "start").body, "Stop the profile"
+    keep_objects
+
+    refute_predicate Memscope::MallocProfile, :running?
+    shown = JSON.parse(page("/profile.json?kind=objects").body)
+
+    assert_equal "objects", shown["backend"], shown.to_s[0, 1000]
+    assert_match(/object profile/, page("/profile.txt?kind=objects").body)
+    stopped = objects(do: "stop")
+
+    refute_predicate Memscope::ObjectProfile, :running?
+    assert_match(%r{<th [^>]*>test/web/pages/profile_test\.rb:\d+ in [^<]+</th><td class="num">\d+,\d{3}</td>},
+                 stopped.body)
+    assert_includes page("/profile?kind=objects&by=class").body, '<th scope="row" class="path">Object</th>'
+  end
+
+  def test_of_too_few_samples_of_objects_nothing_is_estimated
+    shown = [[100, 9, 500], [9]].map do |samples|
+      @application = application
+      lease = Memscope::ObjectProfile::Lease
+      lease.stub(:state, { session: 1, running: true, shared: true, ractors: false }) do
+        lease.stub(:snapshot, Profiles.objects(*samples)) { page("/profile?kind=objects").body }
+      end
+    end
+
+    unknown = '<td class="num">–</td>'
+
+    few = %(</th>#{unknown * 3}<td class="num">9</td>#{unknown})
+
+    assert_match(%r{#{unknown}<th [^>]*>/srv/app/main\.rb:18 in [^<]+#{few}}, shown.first)
+    assert_match(%r{<td class="num">3\.8</td><th [^>]*>/srv/app/models/cache\.rb}, shown.first)
+    refute_includes shown.first, "lib/memscope/profile.rb"
+    assert_includes shown.last, '<span class="figure">–</span>'
+  end
+
+  def test_one_flame_graph_has_both_profiles
+    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    start
+    objects(do: "start")
+    keep
+    keep_objects
+    @now = 1.1
+    graph = page("/profile/flamegraph?kind=objects").body
+
+    assert_includes graph, '<input type="radio" name="profile" value="0" checked> Objects'
+    assert_includes graph, '<input type="radio" name="profile" value="1"> Malloc'
+    assert_includes graph, '<a href="../profile?kind=objects">Back to the profile</a>'
+    assert_equal 2, JSON.parse(graph[%r{<script type="application/json" id="profile">(.*?)</script>}m, 1]).size
+  end
+
+  def test_objects_as_pprof
+    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+
+    assert_equal 404, page("/debug/pprof/objects").status
+    objects(do: "start")
+    keep_objects
+    @now = 1.1
+    answer = page("/debug/pprof/objects")
+
+    assert_equal [200, 'attachment; filename="objects.pb.gz"'], [answer.status, answer["content-disposition"]]
+    assert_includes Zlib.gunzip(answer.body), "profile_test.rb"
+    assert_equal 404, page("/debug/pprof/heap").status
+  end
+
+  def test_wrong_fields_of_a_profile_of_objects
+    { { budget: "2" } => /budget: given 2\.0, allowed: a number above 0/, { budget: "x" } => /budget: given "x"/,
+      { kind: "native" } => /kind: given "native", allowed: malloc, objects/ }.each do |fields, message|
+      answer = objects(do: "start", **fields)
+
+      assert_equal 400, answer.status
+      assert_match message, CGI.unescapeHTML(answer.body)
+    end
+    assert_equal 400, page("/profile?kind=native").status
+    assert_equal 409, objects(do: "stop").status
+  end
+
+  def test_profiles_of_objects_are_closed_by_default
+    @application = application(rails_env: "production")
+
+    answers = [page("/profile?kind=objects"), page("/debug/pprof/objects"), objects(do: "start")]
+
+    assert_equal [403], answers.map(&:status).uniq
+    refute_predicate Memscope::ObjectProfile, :running?
+    @application = application(actions: false)
+
+    assert_equal 403, objects(do: "start").status
+    assert_includes page("/profile?kind=objects").body, "memscope profile --objects --pid"
+  end
 
   # However many requests there are, and however long rendering takes.
   def test_each_form_is_rendered_once_a_snapshot

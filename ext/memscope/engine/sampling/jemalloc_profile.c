@@ -169,26 +169,30 @@ static struct promotion promotion_here(void) {
 }
 
 /*
- * The extent of a block of a stack's mean size, which prof_unbias makes up to 1 % larger than it is; hence the
- * tolerance of an eighth of a unit. No size class is that little above a whole number of pages: the next one is a
- * quarter of a page above.
+ * The extent, without pad, of a block of a stack's mean size, which prof_unbias makes up to 1 % larger than it is;
+ * hence the tolerance of an eighth of a unit. No size class is that little above a whole number of pages: the next one
+ * is a quarter of a page above.
  */
 static double extent_of(double size, struct promotion promotion) {
-    return fmax(1, ceil(size / promotion.unit - 0.125)) * promotion.unit + promotion.pad;
+    return fmax(1, ceil(size / promotion.unit - 0.125)) * promotion.unit;
 }
 
-uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks) {
+struct memscope_jemalloc_inflation memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks) {
     struct promotion promotion = promotion_here();
-    double bytes = 0;
+    double active = 0, allocated = 0;
 
     for (size_t index = 0; index < stacks->count; index++) {
         const struct memscope_sampled_stack *stack = &stacks->list[index];
         double size = stack->live_objects > 0 ? stack->live_bytes / stack->live_objects : 0;
 
-        if (stack->samples > 0 && size < promotion.limit)
-            bytes += (double)stack->samples * (extent_of(size, promotion) - size);
+        if (stack->samples > 0 && size < promotion.limit) {
+            double extent = extent_of(size, promotion);
+
+            active += (double)stack->samples * fmax(0, extent + promotion.pad - size);
+            allocated += (double)stack->samples * ((extent < promotion.limit ? 0 : extent) - size);
+        }
     }
-    return (uint64_t)bytes;
+    return (struct memscope_jemalloc_inflation){(uint64_t)active, (int64_t)allocated};
 }
 
 #ifdef __linux__

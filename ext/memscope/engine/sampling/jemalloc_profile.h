@@ -47,12 +47,20 @@ enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scr
                                                     struct memscope_sampled_stacks *stacks);
 
 /*
- * Bytes that sampling itself adds to stats.active: jemalloc gives each sampled small block (less than 16 KiB) an extent
- * of its own. Up to 5.3.0 the extent is 16 KiB (arena_prof_promote; SC_LARGE_MINCLASS), since 5.3.1 as many pages as
- * the block needs (jemalloc/jemalloc#2459). cache_oblivious, on by default, adds one page, which stats.allocated does
- * not count. With 64 KiB pages, as in Debian's arm64 build, 5.3.0's extent is 256 KiB.
+ * Bytes that sampling itself adds to stats.active and to stats.allocated: jemalloc gives each sampled small block (less
+ * than 16 KiB) an extent of its own. Up to 5.3.0 the extent is 16 KiB (arena_prof_promote; SC_LARGE_MINCLASS), since
+ * 5.3.1 as many pages as the block needs (jemalloc/jemalloc#2459). cache_oblivious, on by default, adds one page, which
+ * stats.allocated does not count. With 64 KiB pages, as in Debian's arm64 build, 5.3.0's extent is 256 KiB.
+ *
+ * `allocated` is negative where stats.allocated leaves out the sampled blocks: 5.3.1 counts an extent of less than
+ * 16 KiB neither as a region in use nor as a large block (arena_large_malloc_stats_update).
  */
-uint64_t memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks);
+struct memscope_jemalloc_inflation {
+    uint64_t active;
+    int64_t allocated;
+};
+
+struct memscope_jemalloc_inflation memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks);
 
 /* The parser alone. text is size bytes; no reference to it is kept. */
 enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t size, struct memscope_scratch *scratch,

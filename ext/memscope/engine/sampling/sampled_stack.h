@@ -30,7 +30,7 @@ enum memscope_stack_state {
     MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not create, or whose Ruby thread has ended */
     MEMSCOPE_STACK_RUBY_ENDED,
     MEMSCOPE_STACK_NO_FRAMES,
-    MEMSCOPE_STACK_OVERFLOW, /* no room for another distinct frame */
+    MEMSCOPE_STACK_NO_ROOM, /* no room for another distinct frame */
 };
 
 /*

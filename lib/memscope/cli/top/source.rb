@@ -19,39 +19,16 @@ module Memscope
         def with(**changes) = self.class.new(**to_h, **changes)
       end
 
-      # Where frames come from. No method here raises: an error becomes the frame's note.
-      class Source
-        def initialize
-          @frame = Frame.new(title: "memscope top", rows: [])
-        end
-
-        # @return [Boolean] whether further readings would be pointless
-        def over? = @over || false
-
-        # @return [Frame]
-        def read
-          @frame = Frame.new(note: @note, **look, moment: Clock.now)
-        rescue Client::Unreachable, Client::Failed, SystemCallError => e
-          @frame = @frame.with(note: e.message)
-        end
-
-        private
-
-        # Shows a note until another one replaces it.
-        def note(text)
-          @note = text
-          @frame = @frame.with(note: text)
-        end
-      end
-
       # All visible Ruby processes, by RSS.
-      class AllProcesses < Source
-        # @return [Frame]
-        def carry_out(_order) = note("p and g are for one process: memscope top --pid N")
+      class AllProcesses
+        # @return [Boolean] whether further readings would be pointless
+        def over? = false
 
-        private
+        # @return [String] what became of an order
+        def carry_out(_order) = "p and g are for one process: memscope top --pid N"
 
-        def look
+        # @return [Hash{Symbol => Object}] parts of a Frame
+        def read
           entries = PsCommand.entries
           rows = entries.map do |entry|
             process = entry.process
@@ -63,7 +40,7 @@ module Memscope
       end
 
       # The rows of one process's ledger; if the process does not listen, the kernel's view.
-      class OneProcess < Source
+      class OneProcess
         include Report::Quantity
 
         LEVERS = { purge: [], gc: ["gc"] }.freeze
@@ -72,26 +49,23 @@ module Memscope
         private_constant :LEVERS, :KERNELS
 
         # @param client [Client]
-        def initialize(client)
-          super()
-          @client = client
-        end
+        def initialize(client) = @client = client
+
+        # @return [Boolean] whether the process is gone
+        def over? = @over || false
 
         # @param order [Symbol] a key of LEVERS
-        # @return [Frame]
+        # @return [String] what became of it
         def carry_out(order)
           result = @client.call(:purge, levers: LEVERS.fetch(order))
-          took = result.levers.sum(&:wall_ms)
-          read
-          note("#{order} returned #{size(result.returned_bytes || 0)} in #{took.round} ms, " \
-               "at #{Time.now.strftime('%H:%M:%S')}")
+          took = result.levers.sum(&:wall_ms).round
+          "#{order} returned #{size(result.returned_bytes || 0)} in #{took} ms, at #{Time.now.strftime('%H:%M:%S')}"
         rescue Client::Unreachable, Client::Failed, Purge::Busy, ArgumentError => e
-          note(e.message)
+          e.message
         end
 
-        private
-
-        def look
+        # @return [Hash{Symbol => Object}] parts of a Frame; only a note if the process is gone
+        def read
           ledger = @client.call(:ledger)
           { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc",
             rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }] }
@@ -101,8 +75,10 @@ module Memscope
           @over = e.why == :gone
           raise unless @over
 
-          { **@frame.to_h.slice(:title, :rows), note: "#{e.message}; these are its last numbers" }
+          { note: "#{e.message}; these are its last numbers" }
         end
+
+        private
 
         def leaves(ledger)
           ledger.each_path.filter_map do |path, row, above|
@@ -128,7 +104,7 @@ module Memscope
         # @return [IO] readable when there is a new frame
         attr_reader :news
 
-        # @param source [Source]
+        # @param source [AllProcesses, OneProcess]
         # @param every [Float] seconds
         def initialize(source, every)
           @source = source
@@ -168,7 +144,8 @@ module Memscope
           loop do
             order = next_order(pause)
             started = Clock.now
-            show(order ? @source.carry_out(order) : @source.read)
+            @note = @source.carry_out(order) if order
+            show(@source.over? ? { note: @note } : reading)
             pause = @source.over? ? nil : [@every, (Clock.now - started) / SHARE].max
           end
         end
@@ -181,8 +158,15 @@ module Memscope
           end
         end
 
-        def show(frame)
-          @lock.synchronize { @frame = frame }
+        # A note on an order stays until the next one; an error is shown until a reading succeeds.
+        def reading
+          { note: @note, **@source.read, moment: Clock.now }
+        rescue Client::Unreachable, Client::Failed, SystemCallError => e
+          { note: e.message }
+        end
+
+        def show(changes)
+          @lock.synchronize { @frame = @frame.with(**changes) }
           @alarm.write_nonblock(".", exception: false)
         end
       end

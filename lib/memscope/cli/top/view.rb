@@ -6,7 +6,7 @@ module Memscope
       # Formats frames as lines: MiB, change since the first frame, sparkline, text of the row.
       #
       # All sparklines have one scale, each from its row's lowest value: equal heights are equal amounts, and a row that
-      # does not change is flat.
+      # does not change is flat. A full bar stands for a MiB at least.
       class View
         include Report::Quantity
 
@@ -14,11 +14,8 @@ module Memscope
         SPAN = 20
         ROOM = 60
         LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
-        # The least amount that a full bar stands for.
-        LEAST = MEBIBYTE
         NUMBERS = 10
-        KEYS = "q quit   p purge   g collect garbage"
-        private_constant :SPAN, :ROOM, :LEVELS, :LEAST, :NUMBERS, :KEYS
+        private_constant :SPAN, :ROOM, :LEVELS, :NUMBERS
 
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
@@ -34,9 +31,9 @@ module Memscope
         def lines(frame, columns, lines)
           remember(frame)
           measure(columns)
-          foot = [frame.note.to_s, KEYS]
+          foot = [frame.note.to_s, "q quit   p purge   g collect garbage"]
           rows = frame.rows.first([lines - 3 - foot.size, 0].max)
-          @scale = [LEAST, *rows.map { |id, *| spread(id) }].max
+          @scale = [MEBIBYTE, *rows.map { |id, *| spread(id) }].max
           [*head(frame), *rows.map { |row| line(row) }, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
         end
 

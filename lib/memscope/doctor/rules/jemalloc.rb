@@ -30,6 +30,9 @@ module Memscope
 
       DIRTY_CAUSE = ->(f) { DIRTY_CAUSES.find { |applies, *| applies.to_proc.call(f) }.drop(1) }
 
+      # Whether less than nine tenths of the dirty pages is known to be resident.
+      UNSURE_DIRTY = ->(f) { f.dirty_bytes.begin < 0.9 * f.dirty_bytes.end }
+
       # The block sizes in whose slabs most memory is stuck, for people.
       STUCK = lambda do |f|
         sizes = f.stuck.map do |stuck|
@@ -73,10 +76,15 @@ module Memscope
           recoverable: ->(f) { f.gained(:malloc, f.dirty_bytes && f.ledger.returnable(f.dirty_bytes)) },
           severity: ->(f) { DIRTY_CAUSE.call(f).first },
           confidence: ->(f) { DIRTY_CAUSE.call(f)[1] },
-          title: ->(_, bytes) { "jemalloc keeps #{size(bytes)} of freed pages" },
-          explanation: ->(f, bytes) { "#{percent(f.of_rss(bytes))} of RSS is dirty pages: #{DIRTY_CAUSE.call(f)[2]}." },
+          title: ->(f, bytes) { "jemalloc keeps #{'up to ' if UNSURE_DIRTY.call(f)}#{size(bytes)} of freed pages" },
+          explanation: lambda do |f, bytes|
+            unsure = UNSURE_DIRTY.call(f)
+            "#{'Up to ' if unsure}#{percent(f.of_rss(bytes))} of RSS is dirty pages: #{DIRTY_CAUSE.call(f)[2]}." +
+              (unsure ? " Some were never written to: at least #{size(f.dirty_bytes.begin)} of them is resident." : "")
+          end,
           evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), dirty_decay_ms: f.setting(:dirty_decay_ms),
+            { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), least_resident_bytes: f.dirty_bytes.begin,
+              dirty_decay_ms: f.setting(:dirty_decay_ms),
               background_thread: f.setting(:background_thread), background_threads: f.jemalloc(:background_threads),
               without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.environment.forked?,
               cpu_seconds: f.environment.cpu_seconds, threads: f.threads }
@@ -140,7 +148,7 @@ module Memscope
           remedy: ["MALLOC_CONF=thp:never", "requires a restart; causes more TLB misses"]
         }
       )
-      private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :STUCK, :JEMALLOC_RULES
+      private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :UNSURE_DIRTY, :STUCK, :JEMALLOC_RULES
     end
   end
 end

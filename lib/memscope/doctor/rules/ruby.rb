@@ -8,7 +8,6 @@ module Memscope
         f.ledger.rows.sort_by { |row| -row.bytes }.first(4).map { |row| "#{row.label} #{size(row.bytes)}" }.join(", ")
       end
 
-      UNTRACKED = "malloc memory that no Ruby object accounts for"
       MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
                "report what they hold."
 
@@ -124,12 +123,12 @@ module Memscope
         native_growth: {
           subject: "growth of native memory",
           inapplicable: :incomparable,
-          affected: ->(f) { f.growth_of(&:untracked_bytes) },
+          affected: :untracked_growth_bytes,
           floor: FLOOR / 2, ratio: 0.05, confidence: :likely,
           recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
           title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
           explanation: lambda do |f, bytes|
-            ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.earlier.untracked_bytes)} to " \
+            ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.untracked_bytes - bytes)} to " \
              "#{size(f.untracked_bytes)}#{rate(bytes, f.seconds)}. #{MAY_BE}", *unjudged(f),
              "A cache that is still filling looks the same, but stops growing."].join(" ")
           end,
@@ -166,7 +165,7 @@ module Memscope
           end
         }
       )
-      private_constant :MADE_OF, :UNTRACKED, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,
+      private_constant :MADE_OF, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,
                        :MAY_BE, :SMALL, :RUBY_RULES
     end
   end

@@ -1,6 +1,7 @@
 "use strict";
 (() => {
-  const { frames, stacks, difference } = JSON.parse(document.getElementById("profile").textContent);
+  const profiles = JSON.parse(document.getElementById("profile").textContent);
+  let { frames, stacks, difference } = profiles[0];
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
@@ -121,6 +122,14 @@
     search();
   };
 
+  // Profiles are drawn one at a time; the tables of the others are hidden.
+  const show = (index) => {
+    ({ frames, stacks, difference } = profiles[index]);
+    document.querySelectorAll("[data-profile]").forEach((part) => { part.hidden = part.dataset.profile !== String(index); });
+    draw();
+  };
+  document.querySelectorAll("input[name=profile]").forEach((one) =>
+    one.addEventListener("change", () => show(Number(one.value))));
   element("search").addEventListener("input", search);
   element("invert").addEventListener("change", draw);
   element("fold")?.addEventListener("change", draw);
@@ -135,5 +144,5 @@
     waiting = setTimeout(() => chart.width(area.clientWidth).update(), 100);
   });
   element("controls").hidden = false;
-  draw();
+  show(0);
 })();

@@ -8,8 +8,8 @@ require_relative "../../report/profile"
 module Memscope
   class Profile < Reading
     module Formats
-      # A self-contained page that draws a profile. Its Content-Security-Policy allows only its own scripts and styles,
-      # by their hashes, and no requests; names from the program are inserted only as text.
+      # A self-contained page that draws a profile, or one of several at a time. Its Content-Security-Policy allows only
+      # its own scripts and styles, by their hashes, and no requests; names from the program are inserted only as text.
       #
       # @api private
       class FlameGraph
@@ -46,13 +46,101 @@ module Memscope
           end
         end
 
-        # @param profile [Profile, Difference]
+        # What the page shows of one profile.
+        class Part
+          include Report::Quantity
+
+          # @param profile [Profile, Difference]
+          def initialize(profile)
+            @profile = profile
+            @text = Report::ProfilePage.new(profile)
+          end
+
+          # @return [String] "Malloc", "Objects"
+          def noun = @profile.objects? ? "Objects" : "Malloc"
+
+          # @return [String]
+          def summary = @text.summary
+
+          # @return [String]
+          def provenance = @text.provenance.join(" ")
+
+          # @return [Boolean]
+          def difference? = @profile.difference?
+
+          # @return [Array<Entry>] lines with live memory
+          def entries = @entries ||= @profile.by(:line).reject { |entry| entry.live_bytes.zero? }
+
+          # @return [Array<Entry>] the lines of the table, without memscope's own
+          def largest
+            lines = entries.reject { |entry| @profile.own?(entry) }
+            difference? ? lines.max_by(LINES) { |entry| entry.live_bytes.abs } : lines.first(LINES)
+          end
+
+          # @return [String] MiB
+          def bytes(entry)
+            number = @profile.estimate(entry, :live_bytes) or return ""
+            difference? ? signed_mebibytes(number) : mebibytes(number)
+          end
+
+          # @return [String] MiB
+          def error(entry) = @profile.estimate(entry, :error_bytes)&.then { |number| mebibytes(number) }.to_s
+
+          # @return [String]
+          def share(entry) = @profile.estimate(entry, :share)&.then { |share| format("%.1f %%", 100 * share) }.to_s
+
+          # @return [Boolean]
+          def foldable? = @profile.frames.any? { |frame| Libraries.framework?(frame.library) }
+
+          # @return [Hash{Symbol => Object}] for the script
+          def data
+            frames = [*@profile.frames.map { |frame| frame(frame) }, ["[no frames]", KINDS.size - 1, nil]]
+            { difference: difference?, frames: frames, stacks: stacks }
+          end
+
+          private
+
+          # Summed over stacks with the same frames: frames (leaf first), live bytes, samples and error.
+          def stacks
+            sums = Hash.new { |hash, frames| hash[frames] = [0, 0, 0] }
+            @profile.stacks.each do |stack|
+              sum = sums[stack.frames]
+              sum[0] += stack.live_bytes
+              sum[1] += stack.samples
+              sum[2] += stack.error_bytes**2
+            end
+            sums.reject { |_frames, (bytes)| bytes.zero? }
+                .map { |frames, (bytes, samples, squared)| [path(frames), bytes, samples, Integer.sqrt(squared)] }
+          end
+
+          def path(frames) = frames.empty? ? [@profile.frames.size] : frames
+
+          # Frames of frameworks, which can be folded, have an additional 1.
+          def frame(frame)
+            [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
+          end
+
+          # An index into KINDS.
+          def colour(frame)
+            return frame.kind == :native ? 3 : 4 unless frame.kind == :ruby
+
+            case frame.library
+            when Libraries::APPLICATION then 0
+            when Libraries::STANDARD, nil then 2
+            else 1
+            end
+          end
+        end
+        private_constant :Part
+
+        # @param profiles [Array<Profile, Difference>] the first one is drawn first
         # @param back [String, nil] the address of the page that the link "Back" leads to
-        def initialize(profile, back: nil)
-          @profile = profile
+        def initialize(profiles, back: nil)
+          @parts = profiles.map { |profile| Part.new(profile) }
+          @drawn = @parts.select { |part| part.entries.any? }
+          @pid = profiles.first.pid
+          @version = profiles.first.memscope
           @back = back
-          @difference = profile.difference?
-          @text = Report::ProfilePage.new(profile)
         end
 
         # @return [String] HTML
@@ -60,53 +148,13 @@ module Memscope
 
         private
 
-        def title = "#{@difference ? 'Growth of malloc' : 'Malloc'} by Ruby line, process #{@profile.pid}"
-
-        def entries = @entries ||= @profile.by(:line).reject { |entry| entry.live_bytes.zero? }
-
-        def largest = @difference ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
-
-        def bytes(number) = @difference ? signed_mebibytes(number) : mebibytes(number)
-
-        def foldable? = @profile.frames.any? { |frame| Libraries.framework?(frame.library) }
-
-        def share(entry) = entry.share ? format("%.1f %%", 100 * entry.share) : ""
-
-        def data
-          frames = [*@profile.frames.map { |frame| frame(frame) }, ["[no frames]", KINDS.size - 1, nil]]
-          JSON.generate({ difference: @difference, frames: frames, stacks: stacks }).gsub(/[<>&\u2028\u2029]/, UNSAFE)
+        def title
+          nouns = @parts.map(&:noun).join(" and ").capitalize
+          nouns = "Growth of #{nouns.downcase}" if @parts.first.difference?
+          "#{nouns} by Ruby line, process #{@pid}"
         end
 
-        # Summed over stacks with the same frames: frames (leaf first), live bytes, samples and error.
-        def stacks
-          sums = Hash.new { |hash, frames| hash[frames] = [0, 0, 0] }
-          @profile.stacks.each do |stack|
-            sum = sums[stack.frames]
-            sum[0] += stack.live_bytes
-            sum[1] += stack.samples
-            sum[2] += stack.error_bytes**2
-          end
-          sums.reject { |_frames, (bytes)| bytes.zero? }
-              .map { |frames, (bytes, samples, squared)| [path(frames), bytes, samples, Integer.sqrt(squared)] }
-        end
-
-        def path(frames) = frames.empty? ? [@profile.frames.size] : frames
-
-        # Frames of frameworks, which can be folded, have an additional 1.
-        def frame(frame)
-          [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
-        end
-
-        # An index into KINDS.
-        def colour(frame)
-          return frame.kind == :native ? 3 : 4 unless frame.kind == :ruby
-
-          case frame.library
-          when Libraries::APPLICATION then 0
-          when Libraries::STANDARD, nil then 2
-          else 1
-          end
-        end
+        def data = JSON.generate(@drawn.map(&:data)).gsub(/[<>&\u2028\u2029]/, UNSAFE)
       end
     end
   end

@@ -117,11 +117,16 @@ module Memscope
 
         # The format has room for one period: the largest, which pprof keeps too when it merges profiles. The numbers
         # are already scaled by the rate of their own profile, so the period does not affect their sums.
-        def period = @parts.map { |profile, _labels| profile.rate_bytes }.max
+        def period = @parts.map { |profile, _labels| profile.rate_bytes || 1 }.max
 
         def origin(profile)
-          "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}, one sample for each " \
-            "#{profile.rate_bytes} bytes"
+          "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}, #{sampling(profile)}"
+        end
+
+        def sampling(profile)
+          return "objects sampled in #{profile.windows} windows of allocations" if profile.objects?
+
+          "one sample for each #{profile.rate_bytes} bytes"
         end
 
         def duration
@@ -147,7 +152,8 @@ module Memscope
         end
 
         def labels(stack, more)
-          { "tag" => stack.tag, "thread" => stack.thread, "generation" => stack.generation.to_s, **more }
+          { "tag" => stack.tag, "thread" => stack.thread, "generation" => stack.generation.to_s,
+            "class" => stack.class_name, **more }
             .compact.map { |key, text| Wire.numbers({ 1 => string(key), 2 => string(text) }) }
         end
 

@@ -36,20 +36,11 @@ module Memscope
 
         # @return [Symbol]
         # @raise [HttpError]
-        def by
-          given = @request.query["by"]&.last || "class"
-          GROUPINGS.keys.find { |name| name.name == given } or
-            raise HttpError.parameter("by", given, GROUPINGS.keys.join(", "))
-        end
+        def by = choice("by", GROUPINGS.keys.map(&:name), "class").to_sym
 
         # @return [String] a key of COLUMNS or GROWTHS
         # @raise [HttpError]
-        def sort
-          given = @request.query["sort"]&.last || "memsize"
-          return given if columns.key?(given)
-
-          raise HttpError.parameter("sort", given, columns.keys.join(", "))
-        end
+        def sort = choice("sort", columns.keys, "memsize")
 
         # @return [Hash{String => Array(String, Symbol)}]
         def columns = growth ? { **COLUMNS, **GROWTHS } : COLUMNS

@@ -43,11 +43,11 @@ module Memscope
 
         # @return [String] a key of CLASSES
         # @raise [HttpError]
-        def classes_by = order("classes", CLASSES)
+        def classes_by = choice("classes", CLASSES.keys, "retained")
 
         # @return [String] a key of HOLDERS
         # @raise [HttpError]
-        def holders_by = order("holders", HOLDERS)
+        def holders_by = choice("holders", HOLDERS.keys, "retained")
 
         # @return [Array<ClassRow>] in the order of the query
         def classes = sorted(latest.retained, CLASSES.fetch(classes_by).last)
@@ -77,11 +77,6 @@ module Memscope
 
         def tile(path, mark)
           Treemap::Tile.new("holder", mark.to_s, "holder-#{mark}", path.to_s, path.accumulated_bytes)
-        end
-
-        def order(parameter, columns)
-          given = @request.query[parameter]&.last || "retained"
-          columns.key?(given) ? given : raise(HttpError.parameter(parameter, given, columns.keys.join(", ")))
         end
 
         def sorted(rows, field) = rows.sort_by.with_index { |row, index| [-row.public_send(field), index] }

@@ -6,30 +6,35 @@ require_relative "readings"
 module Memscope
   module Web
     module Pages
-      # The malloc profile of one process: the running one, or the last. In a cluster, the process is worker N with
-      # worker=N, else the first worker, no matter which worker serves the request.
+      # The malloc profile of one process, or its profile of objects (kind=objects): the running one, or the last. In a
+      # cluster, the process is worker N with worker=N, else the first worker, no matter which worker serves the
+      # request.
       #
       # @api private
       class Profile < Page
         # Sampling rates to choose from, in bytes.
         RATES = [19, 21, 17, 15, 12].map { |exponent| 1 << exponent }.freeze
+        # Shares of the CPU time to choose from.
+        BUDGETS = { 0.01 => "1 %", 0.02 => "2 %", 0.005 => "0.5 %", 0.1 => "10 %", 1 => "all: every allocation" }.freeze
+        # Headings by grouping, the first of which is shown unless the query chooses another (by=caller).
+        GROUPINGS = { line: "Line", caller: "Line of the application", method: "Method", library: "Library" }.freeze
+        OBJECT_GROUPINGS = { **GROUPINGS, class: "Class" }.freeze
         # Rows of a table.
         LINES = 30
-        DONE = { "start" => "started", "stop" => "stopped" }.freeze
-        private_constant :LINES, :DONE
+        private_constant :LINES
 
-        # @return [Array<ClusterCalls::Outcome>, nil] the outcomes of the form that this page answers; nil for a GET
-        attr_reader :outcomes
+        # @return [String] a key of ClusterCalls::PROFILERS
+        # @raise [HttpError]
+        def kind = ClusterCalls::PROFILERS.key(profiler)
 
-        # @param readings [Readings]
-        # @param request [Request]
-        # @param form [Hash{String => Array<String>}] the posted form, or the query
-        # @param outcomes [Array<ClusterCalls::Outcome>, nil] the outcomes of the posted form
-        # @param collected [Purge::Result, nil]
-        def initialize(readings, request, form: request.query, outcomes: nil, collected: nil)
-          super(readings, request, form: form, collected: collected)
-          @outcomes = outcomes
-        end
+        # @return [String] the other one
+        def other_kind = (ClusterCalls::PROFILERS.keys - [kind]).first
+
+        # @return [Boolean] whether the page is about objects
+        def objects? = kind == "objects"
+
+        # @return [Hash{Symbol => String}] headings by grouping
+        def groupings = objects? ? OBJECT_GROUPINGS : GROUPINGS
 
         # @return [Boolean]
         def cluster? = @calls.cluster?
@@ -43,7 +48,7 @@ module Memscope
         end
 
         # @return [Array<ClusterCalls::Outcome>] the states of all workers
-        def states = @states ||= @calls.profile_states(@calls.choose(nil))
+        def states = @states ||= @calls.profile_states(profiler, @calls.choose(nil))
 
         # @param outcome [ClusterCalls::Outcome] one of `states`
         # @return [String]
@@ -69,6 +74,9 @@ module Memscope
         # @return [Boolean] whether jemalloc's profiler is ready
         def jemalloc? = state[:jemalloc] == true
 
+        # @return [Boolean] whether this Ruby crashes if a Ractor is created while objects are sampled
+        def ractors? = state[:ractors] == true
+
         # @return [Memscope::Profile]
         # @raise [HttpError] if none was started
         def reading = kept.reading
@@ -81,8 +89,26 @@ module Memscope
           nil
         end
 
-        # @return [Array<Memscope::Profile::Entry>] lines with live memory, the most first
-        def lines = live(:line).first(LINES)
+        # @return [Symbol] a key of `groupings`
+        # @raise [HttpError]
+        def by = choice("by", groupings.keys.map(&:name), "line").to_sym
+
+        # @return [Array<Memscope::Profile::Entry>] places with live memory, the most first, without memscope's own
+        def places = live(by).reject { |entry| reading.own?(entry) }.first(LINES)
+
+        # @param entry [Memscope::Profile::Entry]
+        # @return [String, nil] the lines of the application that called it, or the lines that it called
+        def beside(entry)
+          (place,), *others = entry.callers + entry.lines
+          return unless place
+
+          "#{entry.lines.empty? ? 'called from' : 'allocated at'} #{reading.local(place)}" \
+            "#{" and #{Report::Quantity.counted(others.size, 'other lines')}" if others.any?}"
+        end
+
+        # @param entry [Memscope::Profile::Entry]
+        # @return [String, nil] what holds its objects, if that is known
+        def held(entry) = (reading.holder(entry)&.then { |holder| "held by #{holder}" } if by == :line)
 
         # @return [Array<Memscope::Profile::Entry>] tags with live memory, the most first; empty without tags
         def tags
@@ -106,10 +132,14 @@ module Memscope
           "#{@outcomes.map { |outcome| "#{outcome.place}: #{outcome.reason || done}" }.join("\n")}\n"
         end
 
-        # @return [String]
+        # @return [String] the flame graph, with a switch to the profile of the other kind, if there is one
         # @raise [HttpError] if none was started
         def flame_graph
-          body(:flame_graph) { |profile| profile.to_html(back: ["../profile", place.query].compact.join("?")) }
+          body(:flame_graph) do |profile|
+            query = [place.query, ("kind=#{kind}" if objects?)].compact.join("&")
+            other = self.class.new(@readings, @request, form: { **@form, "kind" => [other_kind] }).profile
+            profile.to_html(back: ["../profile", *(query unless query.empty?)].join("?"), other: other)
+          end
         end
 
         # @param form [Symbol] key of the body, such as :json
@@ -119,9 +149,16 @@ module Memscope
         def body(form, &) = kept.body(form, &)
 
         # @return [String] what the form did in each worker: "started" or "stopped"
-        def done = DONE.fetch(@form["do"].last)
+        def done = { "start" => "started", "stop" => "stopped" }.fetch(@form["do"].last)
 
         private
+
+        # A form may be posted to an address that says which kind.
+        def profiler
+          profilers = ClusterCalls::PROFILERS
+          given = (@form["kind"] || @request.query["kind"])&.last || "malloc"
+          profilers[given] or raise HttpError.parameter("kind", given, profilers.keys.join(", "))
+        end
 
         def live(key) = reading.by(key).select { |entry| entry.live_bytes.positive? }
 
@@ -130,7 +167,10 @@ module Memscope
         # Empty if the process of this page does not answer.
         def state = here&.result || {}
 
-        def kept = @kept ||= @calls.kept_profile(place, state.empty? ? @calls.profile_state(place) : state)
+        def kept = @kept ||= @calls.kept_profile(profiler, place, known_state)
+
+        # Asks again if the process did not answer: the failure is the page's.
+        def known_state = state.empty? ? @calls.profile_state(profiler, place) : state
       end
     end
   end

@@ -38,16 +38,20 @@ module Memscope
         attr_reader :calls
         # @return [Purge::Result, nil] of the full GC that the form asked for before this page is read
         attr_reader :collected
+        # @return [Array<ClusterCalls::Outcome>, nil] what became of the form that this page answers, in each process
+        attr_reader :outcomes
 
         # @param readings [Readings]
         # @param request [Request]
         # @param form [Hash{String => Array<String>}] the posted form, or the query
         # @param collected [Purge::Result, nil]
-        def initialize(readings, request, form: request.query, collected: nil)
+        # @param outcomes [Array<ClusterCalls::Outcome>, nil]
+        def initialize(readings, request, form: request.query, collected: nil, outcomes: nil)
           @readings = readings
           @request = request
           @form = form
           @collected = collected
+          @outcomes = outcomes
           @calls = ClusterCalls.new(readings)
         end
 
@@ -62,6 +66,14 @@ module Memscope
 
         # @raise [HttpError] if the process does not answer
         def read(kind, **options) = @calls.read(place, kind, **options)
+
+        # @param allowed [Array<String>]
+        # @return [String] the parameter's value in the query
+        # @raise [HttpError] if it is none of those allowed
+        def choice(parameter, allowed, default)
+          given = @request.query[parameter]&.last || default
+          allowed.include?(given) ? given : raise(HttpError.parameter(parameter, given, allowed.join(", ")))
+        end
 
         # @return [Array(Float, Float)] the parts as shares of `largest`; zeros if that is zero or nil
         def shares_of(largest, *parts) = parts.map { |part| largest&.positive? ? part.fdiv(largest) : 0.0 }

@@ -1,0 +1,199 @@
+# frozen_string_literal: true
+
+# What a profile of objects costs: the speed with it as a share of the speed without, in CPU time.
+#
+# - loops: one that only allocates, one that works on strings and hashes as an application does, and one that allocates
+#   nothing; by turns with and without a profile, in one process; as a control, without one twice.
+# - asleep: the CPU time of a process that sleeps, with and without a profile.
+# - requests: those of a Rails application, as the loops; and their instructions under callgrind, in which a profile has
+#   the same share of the time as anywhere. The machine's own counter (perf) is often not there in a virtual machine.
+# - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
+#   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
+#   PEERS=tmp/peers; where one is not to be had, its line says "not run".
+# - tables: with tens of thousands of samples of live objects, how much longer a minor and a major GC take, and the
+#   memory of the tables.
+#
+# PARTS ("loops,tables"), ROUNDS, ALLOCATIONS (of a round), STARTS (processes with requests) and REQUESTS (of a batch)
+# say how much of this is measured.
+
+require_relative "floor/servers"
+require "memscope"
+
+ROUNDS = Integer(ENV.fetch("ROUNDS", "5"))
+ALLOCATIONS = Integer(ENV.fetch("ALLOCATIONS", "10000000"))
+PROFILE = Memscope::ObjectProfile
+DEPTH = 30 # calls around each loop
+
+def cpu_seconds = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+
+def deep(calls, &) = calls.zero? ? yield : deep(calls - 1, &)
+
+def timed(&)
+  GC.start
+  start = cpu_seconds
+  deep(DEPTH, &)
+  cpu_seconds - start
+end
+
+LOOPS = {
+  "allocates only" => [0.95, -> { (ALLOCATIONS / 2).times { |number| ["x#{number}"] } }],
+  "strings and hashes" => [0.98, lambda do
+    (ALLOCATIONS / 20).times do |number|
+      pairs = { "id" => number.to_s, "name" => "order", "price" => "100" }
+      pairs.map { |key, value| "#{key}=#{value}" }.join("&").split("&").to_h { |pair| pair.split("=") }
+    end
+  end],
+  "allocates nothing" => [0.998, -> { (ALLOCATIONS * 4).times { |number| number + 1 } }]
+}.freeze
+
+def median(numbers) = numbers.sort[numbers.size / 2]
+
+def with_profile(&)
+  PROFILE.start(ractors: :never)
+  seconds = timed(&)
+  [seconds, PROFILE.stop.overhead]
+end
+
+def measure_loops
+  LOOPS.each do |name, (goal, body)|
+    body.call
+    overheads = []
+    ratios, controls = Array.new(ROUNDS) do
+      without = timed(&body)
+      with, overhead = with_profile(&body)
+      overheads << overhead
+      [without / with, without / timed(&body)]
+    end.transpose
+    last = overheads.last
+    puts format("%-20s %.3f of the speed without a profile (goal %.3f; control %.3f); it says that it took %.1f %% " \
+                "and watched %.1f %% of the allocations", name, median(ratios), goal, median(controls),
+                100 * last.cpu_share, 100 * last.watched_share.to_f)
+  end
+end
+
+ASLEEP = 3 # seconds
+
+def asleep
+  start = cpu_seconds
+  sleep ASLEEP
+  1000 * (cpu_seconds - start) / ASLEEP
+end
+
+def measure_asleep
+  without = asleep
+  PROFILE.start(ractors: :never)
+  puts format("%-20s %.3f ms of CPU time a second with a profile, %.3f without", "asleep", asleep, without)
+  PROFILE.stop
+end
+
+# ---- requests --------------------------------------------------------------------------------------------------------
+
+REQUESTS = [File.expand_path("floor/requests.rb", __dir__)].freeze
+LOADED = { "MEMSCOPE" => "1", "PROFILE" => "objects", "COLLECT" => "10" }.freeze
+STARTS = Integer(ENV.fetch("STARTS", FEWEST_STARTS.to_s))
+# So many that some windows fall into each batch: a pause between two may last a second.
+BATCH = Integer(ENV.fetch("REQUESTS", "2000"))
+COUNTED = BATCH / 2
+
+def measure_requests
+  with = Side.new(LOADED, "profiled")
+  without = Side.new(LOADED)
+  compared = { "Rails requests" => [with, without], "without a profile twice (control)" => [without, without] }
+  compare(REQUESTS, compared, starts: STARTS, batch: BATCH, pairs: 1).each do |what, (ratio, least, most)|
+    say(what, ratio, "#{'goal ≥ 0.98; ' if compared[what].first == with}95 %: #{least.round(4)} to #{most.round(4)}")
+  end
+  return puts("instructions: not counted (valgrind is not installed)") unless valgrind?
+
+  bare, profiled = [without, with].map { |side| instructions(REQUESTS, side, count: COUNTED) }
+  say("instructions without ÷ with a profile", bare / profiled, "goal ≥ 0.98; #{bare.round} a request without")
+end
+
+# ---- other profilers, on the loop that only allocates ----------------------------------------------------------------
+
+PEERS_HOME = File.expand_path(ENV.fetch("PEERS", "tmp/peers"))
+# Each: the gems to install; how it starts; how it ends.
+PEERS = {
+  "ObjectSpace.trace_object_allocations" => [[], "require 'objspace'; ObjectSpace.trace_object_allocations_start",
+                                             "ObjectSpace.trace_object_allocations_stop"],
+  "memory_profiler" => [%w[memory_profiler], "require 'memory_profiler'; MemoryProfiler.start",
+                        "MemoryProfiler.stop"],
+  "vernier, each 1000th allocation" => [
+    %w[vernier:~>1.0], "require 'vernier'; Vernier.start_profile(allocation_interval: 1000)", "Vernier.stop_profile"
+  ],
+  "datadog, allocations" => [%w[datadog], <<~RUBY, "Datadog.shutdown!"],
+    require "datadog"
+    Datadog.configure do |c|
+      c.profiling.enabled = c.profiling.allocation_enabled = true
+      c.tracing.enabled = c.telemetry.enabled = c.remote.enabled = false
+      c.logger.instance = Logger.new(nil)
+    end
+    sleep 1
+  RUBY
+  "memscope" => [[], "require 'memscope'; Memscope::ObjectProfile.start(ractors: :never)",
+                 "Memscope::ObjectProfile.stop"]
+}.freeze
+
+PEER_PROGRAM = <<~RUBY
+  def cpu_seconds = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+  def loops = (GC.start; start = cpu_seconds; %<allocations>d.times { |number| ["x\#{number}"] }; cpu_seconds - start)
+  loops
+  before = Array.new(%<rounds>d) { loops }.min
+  %<start>s
+  during = Array.new(%<rounds>d) { loops }.min
+  %<stop>s
+  puts before / during
+RUBY
+
+# Without this process's Bundler.
+PEER_ENVIRONMENT = { "RUBYOPT" => nil, "RUBYLIB" => nil, "BUNDLE_GEMFILE" => nil, "GEM_HOME" => PEERS_HOME,
+                     "GEM_PATH" => PEERS_HOME }.freeze
+
+def installed?(gem)
+  name, version = gem.split(":")
+  wanted = version ? [name, "--version", version] : [name]
+  [%w[list --exact --installed], %w[install --silent --no-document]].any? do |command|
+    system(PEER_ENVIRONMENT, "gem", *command, *wanted, %i[out err] => File::NULL)
+  end
+end
+
+def peer_ratio(start, stop)
+  program = format(PEER_PROGRAM, allocations: ALLOCATIONS / 2, rounds: [ROUNDS, 3].min, start: start, stop: stop)
+  library = File.expand_path("../lib", __dir__)
+  out, status = Open3.capture2(PEER_ENVIRONMENT, *PINNED, RbConfig.ruby, "-W0", "-I#{library}", "-e", program,
+                               err: File::NULL)
+  Float(out.lines.last) if status.success?
+end
+
+def measure_others
+  PEERS.each do |name, (gems, start, stop)|
+    ratio = peer_ratio(start, stop) if gems.all? { |gem| installed?(gem) }
+    puts format("%-36s %s", name, ratio ? "#{ratio.round(3)} of the speed without it" : "not run (not to be had)")
+  end
+end
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+def gc_milliseconds(profile = PROFILE.snapshot) = profile.overhead.gc_nanoseconds / 1e6
+
+def measure_tables
+  PROFILE.start(ractors: :never, budget: 1)
+  held = Array.new(3_200_000) { |number| "held #{number}" } # 64,000 samples: just before half of them are dropped
+  2.times { GC.start }
+  rounds = Array.new(9) do
+    before = gc_milliseconds
+    GC.start
+    between = gc_milliseconds
+    GC.start(full_mark: false, immediate_sweep: false)
+    [between - before, gc_milliseconds - between]
+  end
+  full = PROFILE.stop
+  puts format("%d samples of %d live objects: a major GC takes %.2f ms longer (goal 2), a minor %.3f ms (goal 0.2); " \
+              "tables %.1f MB (goal 8)",
+              full.samples, held.size, *rounds.transpose.map(&:min), full.overhead.table_bytes / 1e6)
+end
+
+PARTS = { "loops" => :measure_loops, "asleep" => :measure_asleep, "requests" => :measure_requests,
+          "others" => :measure_others, "tables" => :measure_tables }.freeze
+
+puts RUBY_DESCRIPTION
+ENV.fetch("PARTS", PARTS.keys.join(",")).split(",").each { |part| send(PARTS.fetch(part)) }

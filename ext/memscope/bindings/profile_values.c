@@ -1,0 +1,42 @@
+#include "bindings/profile_values.h"
+
+#include <math.h>
+
+static VALUE frame(const char *kind, VALUE name, VALUE path, VALUE lineno, VALUE library) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "kind", memscope_symbol(kind));
+    memscope_hash_set(hash, "name", name);
+    memscope_hash_set(hash, "path", path);
+    memscope_hash_set(hash, "lineno", lineno);
+    memscope_hash_set(hash, "library", library);
+    return hash;
+}
+
+VALUE memscope_native_frame(VALUE name, VALUE library) {
+    return frame("native", name, Qnil, Qnil, library);
+}
+
+VALUE memscope_state_frame(enum memscope_stack_state state) {
+    static const char *const names[] = {
+        [MEMSCOPE_STACK_DURING_GC] = "[during GC]",      [MEMSCOPE_STACK_NO_GVL] = "[no GVL]",
+        [MEMSCOPE_STACK_NOT_RUBY] = "[non-Ruby thread]", [MEMSCOPE_STACK_RUBY_ENDED] = "[Ruby has ended]",
+        [MEMSCOPE_STACK_NO_FRAMES] = "[no Ruby frames]", [MEMSCOPE_STACK_NO_ROOM] = "[no room]",
+    };
+
+    return frame("state", rb_utf8_str_new_cstr(names[state]), Qnil, Qnil, Qnil);
+}
+
+VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line) {
+    bool has_line = line > 0 && !NIL_P(path);
+
+    return frame("ruby", name, has_line ? path : Qnil, has_line ? UINT2NUM(line) : Qnil, Qnil);
+}
+
+uint64_t memscope_rounded(double value) {
+    return value > 0 ? (uint64_t)llround(value) : 0;
+}
+
+VALUE memscope_estimate(double value) {
+    return ULL2NUM(memscope_rounded(value));
+}

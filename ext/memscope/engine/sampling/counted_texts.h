@@ -1,0 +1,48 @@
+/*
+ * Short texts, each kept once, with a count of its users: a text goes when its last user does. In memory of fixed size,
+ * the caller's. Any context, one thread at a time.
+ *
+ * A text that finds no room is replaced by "[no room]", which always has some.
+ */
+#ifndef MEMSCOPE_COUNTED_TEXTS_H
+#define MEMSCOPE_COUNTED_TEXTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MEMSCOPE_TEXT_CELLS 45056 /* of 64 bytes; a frame of Ruby takes two or three */
+#define MEMSCOPE_TEXT_BUCKETS 32768
+#define MEMSCOPE_TEXT_LIMIT 1024 /* bytes; longer texts are cut */
+#define MEMSCOPE_NO_ROOM 1       /* the number of "[no room]" */
+
+struct memscope_text_cell {
+    uint16_t next;    /* cell of the same text, or the next free one; 0: none */
+    uint16_t sibling; /* of the first cell of a text: the next text with this hash */
+    uint32_t users;   /* in its first cell, too */
+    uint16_t length;  /* of the whole text, in its first cell */
+    char bytes[54];
+};
+
+struct memscope_counted_texts {
+    struct memscope_text_cell cells[MEMSCOPE_TEXT_CELLS];
+    uint16_t first_by_hash[MEMSCOPE_TEXT_BUCKETS];
+    uint16_t used, free; /* cells ever used, and the first free one among them; cell 0 is not used */
+    uint32_t count;      /* texts */
+};
+
+/* To be called on a table of zeros. */
+void memscope_texts_begin(struct memscope_counted_texts *texts);
+
+/* The text's number, with one user more; MEMSCOPE_NO_ROOM if there is no room. The empty text is a text too. */
+uint32_t memscope_text_add(struct memscope_counted_texts *texts, const char *bytes, size_t length);
+
+/* 0 is ignored. */
+void memscope_text_retain(struct memscope_counted_texts *texts, uint32_t number);
+void memscope_text_release(struct memscope_counted_texts *texts, uint32_t number);
+
+uint32_t memscope_text_users(const struct memscope_counted_texts *texts, uint32_t number);
+
+/* Copies the text; returns its length. */
+size_t memscope_text_copy(const struct memscope_counted_texts *texts, uint32_t number, char bytes[MEMSCOPE_TEXT_LIMIT]);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * Frames of Ruby (iseqs and method entries) as text: path and label, so that what refers to a frame need not keep it
+ * alive. Texts of frames are remembered for as long as the frames live.
+ */
+#ifndef MEMSCOPE_FRAME_TEXTS_H
+#define MEMSCOPE_FRAME_TEXTS_H
+
+#include "sampling/counted_texts.h"
+
+#include <ruby.h>
+#include <stdbool.h>
+
+/*
+ * The path of a frame's file, or nil if it has none (methods written in C), and its label. With the GVL; allocates
+ * Strings.
+ */
+void memscope_frame_names(VALUE frame, VALUE *path, VALUE *label);
+
+/*
+ * The frame's text, with one user more; MEMSCOPE_NO_ROOM if there is no room. With the GVL; allocates Strings, and may
+ * raise NoMemoryError.
+ */
+uint32_t memscope_frame_text_add(struct memscope_counted_texts *texts, VALUE frame);
+
+#define MEMSCOPE_FRAME_TEXTS_LIMIT (160 << 10) /* bytes of the table of known frames, at most */
+
+/* Maps the table of known frames, once; false if there is no memory. */
+bool memscope_frame_texts_open(void);
+
+/* Forgets all frames. `texts` is where texts are, and stays the caller's. */
+void memscope_frame_texts_begin(struct memscope_counted_texts *texts);
+
+/*
+ * The frame's text, which stays that of the table of known frames until the next call; MEMSCOPE_NO_ROOM if there is no
+ * room. With the GVL; allocates Strings for a frame that is not known, and may raise NoMemoryError.
+ */
+uint32_t memscope_frame_text(VALUE frame);
+
+/* Path and label of such a text: nil, and "" for one cut within its path. With the GVL; allocates Strings. */
+void memscope_frame_text_read(const struct memscope_counted_texts *texts, uint32_t text, VALUE *path, VALUE *label);
+
+/* Called at the end of a mark phase: forgets frames that are garbage. */
+void memscope_frame_texts_sweep(bool minor);
+
+/* Called when a GC was missed: any frame may be garbage. */
+void memscope_frame_texts_forget(void);
+
+/* Called when objects have moved. */
+void memscope_frame_texts_move(void);
+
+size_t memscope_frame_texts_bytes(void);
+
+#endif

@@ -1,0 +1,835 @@
+#include "values.h"
+
+#include "ruby/object_sampler.h"
+
+#include "base/scratch.h"
+#include "ruby/class_names.h"
+#include "ruby/frame_texts.h"
+#include "ruby/ruby_private.h"
+#include "ruby/tags.h"
+
+#include <math.h>
+#include <ruby/debug.h>
+#include <ruby/ractor.h>
+#include <ruby/vm.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#define DEEPEST 32       /* frames */
+#define RECORDS 640      /* of a window, which has 400 samples on average, or fewer */
+#define DEAREST_NS 20000 /* of a sample: a longer time was another thread's or process's */
+#define BOUNDARIES 64    /* generations that were begun by call */
+#define GENERATIONS 64   /* at most that many others */
+#define RAW_HOOK (RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG)
+
+/* What is recorded of a sample within the hook. */
+struct record {
+    VALUE frames[DEEPEST]; /* pinned */
+    int lines[DEEPEST];
+    int depth;
+    uint32_t stack;  /* 0: not known yet */
+    char thread[16]; /* TASK_COMM_LEN */
+};
+
+enum phase { RESTING, WATCHING, WATCHED };
+
+static struct sampler {
+    bool running;
+    enum phase phase;
+    _Atomic(int64_t) left;       /* allocations up to the next call of hit */
+    _Atomic(uint64_t) step;      /* what left began with */
+    _Atomic(uint64_t) remaining; /* allocations of the window, from the last call of hit on */
+    _Atomic(bool) due;           /* whether the next call of hit takes a sample */
+    uint64_t watched;            /* allocations of this window, the skipped ones included */
+    double stands_for;
+    uint64_t passed_at; /* allocation of the last GC event, but for those since the next window is due and affordable */
+    bool working;
+    uint64_t cpu_at;                            /* CPU time when the last window ended */
+    uint64_t spent_ns, gc_ns;                   /* since then */
+    struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
+    _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
+    uint64_t alone_until;                       /* the last allocation before which there was certainly none */
+    pid_t pid;
+    uint32_t epoch;                  /* grows at the end of each mark phase, and by next_generation */
+    uint32_t after_one, after_two;   /* first epochs after the last mark phase and after the one before */
+    uint32_t after_major;            /* first epoch after the last mark phase of a major GC */
+    uint32_t boundaries[BOUNDARIES]; /* epochs that next_generation began, a ring */
+    uint32_t boundary_count;
+    uint64_t collections, majors, entered; /* GC counts at the end of the last mark phase; at the last GC event */
+    uint64_t rearmed, missed;
+    uint64_t started_at, cpu_started_at;
+    uint64_t forked_at;                               /* allocation; 0 in the process that started the profile */
+    uint64_t watched_before, spent_before, gc_before; /* in windows that have ended */
+} sampler;
+
+static struct memscope_object_samples *samples;
+static struct record *records;
+static uint32_t record_count;
+
+_Static_assert(sizeof *samples + RECORDS * sizeof *records + MEMSCOPE_FRAME_TEXTS_LIMIT <= 8 << 20, "all tables: 8 MB");
+
+static void on_allocation(VALUE data, rb_trace_arg_t *trace);
+static void on_gc(VALUE data, rb_trace_arg_t *trace);
+static void check_collections(void);
+
+/* ---- counts and times -------------------------------------------------------------------------------------------- */
+
+static uint64_t gc_figure(const char *name) {
+    return rb_gc_stat(memscope_symbol(name));
+}
+
+/* Since the start. */
+static uint64_t allocations(void) {
+    uint64_t moves = MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS ? gc_figure("total_moved_objects") : 0;
+
+    return gc_figure("total_allocated_objects") - moves - sampler.started_at;
+}
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t cpu_of_process(void) {
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* The process's CPU time since then; 0 in a forked child, whose clock begins anew, until notice_fork. */
+static uint64_t cpu_since(uint64_t then) {
+    uint64_t now = cpu_of_process();
+
+    return now > then ? now - then : 0;
+}
+
+/* ---- postponed jobs ---------------------------------------------------------------------------------------------- */
+
+static void work(void *unused);
+
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+static rb_postponed_job_handle_t job;
+
+static bool prepare_job(void) {
+    job = rb_postponed_job_preregister(0, work, NULL);
+    return job != POSTPONED_JOB_HANDLE_INVALID;
+}
+
+/* In the hooks, too: async-signal-safe. */
+static void request_job(void) {
+    rb_postponed_job_trigger(job);
+}
+#else
+static bool prepare_job(void) {
+    return true;
+}
+
+static void request_job(void) {
+    rb_postponed_job_register_one(0, work, NULL);
+}
+#endif
+
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
+
+static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *trace), rb_event_flag_t events) {
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, events, Qnil, (rb_event_hook_flag_t)RAW_HOOK);
+}
+
+static void remove_hook(void (*hook)(VALUE data, rb_trace_arg_t *trace)) {
+    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))hook);
+}
+
+static void watch_gc(void) {
+    add_hook(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_END_MARK);
+}
+
+/* Other Ractors run at the same time as the main one. Postponed jobs run in any of them and, from 4.0 on, hooks too. */
+static rb_ractor_local_key_t main_ractor_key;
+
+static void prepare_ractor(void) {
+    main_ractor_key = rb_ractor_local_storage_ptr_newkey(NULL);
+    rb_ractor_local_storage_ptr_set(main_ractor_key, &sampler);
+}
+
+static bool in_main_ractor(void) {
+    return rb_ractor_local_storage_ptr(main_ractor_key) != NULL;
+}
+
+/* ---- a window ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * Other Ractors may count at the same time, from 4.0 on: then an allocation is lost now and then, which is cheaper than
+ * counting in one step.
+ */
+#define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
+#define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)
+
+/* What remains of the window after the last step. */
+static uint64_t step_on(void) {
+    uint64_t remaining = LOAD(remaining), step = LOAD(step);
+
+    remaining = remaining > step ? remaining - step : 0;
+    STORE(remaining, remaining);
+    return remaining;
+}
+
+/* The next step: to a sample, or to the window's end. At the end, each allocation is one until the window has ended. */
+static void count_down(uint64_t interval, uint64_t remaining) {
+    bool due = interval <= remaining;
+    uint64_t step = due ? interval : remaining;
+
+    STORE(due, due);
+    STORE(step, step);
+    STORE(left, step > 0 ? (int64_t)step : 1);
+}
+
+/* For as many samples as are recorded before they are settled. */
+static void make_room(void) {
+    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    memscope_object_samples_make_room(samples, RECORDS, &sampler.plan);
+    sampler.spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+static void begin_window(uint64_t now, uint64_t reach) {
+    uint64_t skip;
+
+    make_room();
+    sampler.before = sampler.plan;
+    skip = memscope_plan_skip(&sampler.plan, reach);
+    sampler.watched = skip + MEMSCOPE_WINDOW_ALLOCATIONS;
+    STORE(remaining, sampler.watched);
+    sampler.stands_for = memscope_plan_begin_window(&sampler.plan, now, skip, reach);
+    count_down(skip + memscope_plan_interval(&sampler.plan), sampler.watched);
+    sampler.phase = WATCHING;
+    add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+}
+
+/*
+ * Within the hook. From 4.0 on, a hook that removes itself waits for all Ractors to stop, which deadlocks if another
+ * one begins a GC at that moment: the postponed job removes it.
+ */
+static void end_window(void) {
+    if (!MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
+        remove_hook(on_allocation);
+    STORE(left, INT64_MAX);
+    sampler.phase = WATCHED;
+    request_job();
+}
+
+static void record_thread(char thread[16]) {
+#ifdef __linux__
+    if (prctl(PR_GET_NAME, thread) == 0)
+        return;
+#endif
+    thread[0] = '\0';
+}
+
+/*
+ * Within the hook: the object is not complete, and nothing may be allocated. Frames that are recorded here are running,
+ * so they are alive; the guard pins them from the next mark phase on.
+ */
+static void record_sample(VALUE object) {
+    uint64_t begun = memscope_now_ns(), spent;
+    struct record *record = &records[record_count];
+
+    if (record_count == RECORDS) {
+        samples->taken++;
+        samples->dropped++;
+        return;
+    }
+    record->depth = rb_profile_frames(0, DEEPEST, record->frames, record->lines);
+    record->stack = 0;
+    record_thread(record->thread);
+    memscope_object_samples_add(samples, (struct memscope_object_sample){
+                                             .address = object,
+                                             .weight = (float)(sampler.plan.interval * sampler.stands_for),
+                                             .stands_for = (float)sampler.stands_for,
+                                             .epoch = sampler.epoch,
+                                             .window = (uint32_t)sampler.plan.windows,
+                                             .pending = (uint16_t)++record_count,
+                                             .tag = (uint16_t)memscope_current_tag(),
+                                             .slot_bytes = (uint16_t)MEMSCOPE_SLOT_BYTES(object),
+                                         });
+    spent = memscope_now_ns() - begun;
+    sampler.spent_ns += spent < DEAREST_NS ? spent : DEAREST_NS;
+}
+
+/* Allocations of other Ractors count, but are not sampled, and do not end the window. */
+static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {
+    uint64_t remaining;
+
+    if (!in_main_ractor()) {
+        STORE(shared, true);
+        count_down(LOAD(step), step_on());
+        return;
+    }
+    if (sampler.phase != WATCHING)
+        return;
+    remaining = step_on();
+    if (LOAD(due))
+        record_sample(rb_tracearg_object(trace));
+    if (remaining == 0)
+        end_window();
+    else
+        count_down(memscope_plan_interval(&sampler.plan), remaining);
+}
+
+static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
+    int64_t left = LOAD(left) - 1;
+
+    STORE(left, left);
+    if (left <= 0)
+        hit(trace);
+}
+
+/* ---- records become text ----------------------------------------------------------------------------------------- */
+
+/* The stack of a record, with a use for the caller; 0 if it has no frames. */
+static uint32_t stack_of(struct record *record) {
+    uint32_t stack = 0;
+
+    for (int index = record->depth; index-- > 0;) {
+        uint32_t frame = memscope_frame_text(record->frames[index]);
+        uint32_t line = frame == MEMSCOPE_NO_ROOM ? 0 : (uint32_t)record->lines[index];
+
+        stack = memscope_call_add(&samples->calls, &samples->texts, stack, frame, line);
+    }
+    return stack;
+}
+
+/* One stack for each record. Allocates Strings. */
+static VALUE find_stacks(VALUE unused) {
+    for (uint32_t index = 0; index < record_count; index++)
+        if (records[index].stack == 0)
+            records[index].stack = stack_of(&records[index]);
+    return Qnil;
+}
+
+/* With a use for the caller; 0 if the record has no frames. */
+static uint32_t found_stack(const struct record *record) {
+    uint32_t stack = record->stack == 0 && record->depth > 0 ? MEMSCOPE_NO_ROOM : record->stack;
+
+    memscope_call_retain(&samples->calls, stack);
+    return stack;
+}
+
+static bool is_complete(VALUE object) {
+    int type = RB_BUILTIN_TYPE(object);
+
+    return type != RUBY_T_NONE && type != RUBY_T_MOVED && type != RUBY_T_ZOMBIE;
+}
+
+/*
+ * Gives a sample its texts. Finding the stack allocates, so a GC may run, which drops and moves samples: hence in two
+ * steps, of which the second allocates nothing.
+ */
+static void settle_sample(struct memscope_object_sample *sample, const struct record *record) {
+    char text[MEMSCOPE_CLASS_TEXT];
+    VALUE object = sample->address;
+
+    sample->stack = found_stack(record);
+    sample->pending = 0;
+    sample->class_name = (uint16_t)memscope_text_add(&samples->texts, text,
+                                                     is_complete(object) ? memscope_write_class_of(text, object) : 0);
+    if (record->thread[0] != '\0')
+        sample->thread = (uint16_t)memscope_text_add(&samples->texts, record->thread,
+                                                     strnlen(record->thread, sizeof record->thread));
+}
+
+/* Unsettled samples are among the young ones. */
+static void settle_samples(void) {
+    for (uint32_t index = samples->old; index < samples->count; index++) {
+        struct memscope_object_sample *sample = &samples->list[index];
+
+        if (sample->pending)
+            settle_sample(sample, &records[sample->pending - 1]);
+    }
+}
+
+/* A window that is still open goes on. */
+static void settle_records(void) {
+    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    int error = 0;
+
+    if (record_count == 0)
+        return;
+    rb_protect(find_stacks, Qnil, &error);
+    if (error)
+        rb_set_errinfo(Qnil); /* NoMemoryError: some records have no stack yet */
+    check_collections();      /* before 3.4, another tool's hook for allocations may have run a GC unseen */
+    settle_samples();
+    for (uint32_t index = 0; index < record_count; index++)
+        memscope_call_release(&samples->calls, &samples->texts, records[index].stack);
+    record_count = 0;
+    sampler.spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+/* ---- garbage collections ----------------------------------------------------------------------------------------- */
+
+static enum memscope_object_age age_of(uintptr_t address) {
+    if (!memscope_object_is_marked((VALUE)address))
+        return MEMSCOPE_OBJECT_DEAD;
+    return MEMSCOPE_IS_OLD((VALUE)address) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_YOUNG;
+}
+
+/*
+ * GCs that ended their mark phase unseen: Ruby calls no hook for a GC within another hook for allocations, and
+ * until 3.4 a Ractor that ends switches all hooks off (Bug #19112). What they freed is unknown, so all samples that
+ * they may have freed are dropped. `majors`: how many of all GCs were major.
+ */
+static void miss(uint64_t missed, uint64_t majors) {
+    sampler.missed += missed;
+    memscope_object_samples_forget(samples, majors == 0);
+    memscope_frame_texts_forget();
+}
+
+static void end_epoch(bool minor) {
+    sampler.epoch++;
+    sampler.after_two = sampler.after_one;
+    sampler.after_one = sampler.epoch;
+    if (!minor)
+        sampler.after_major = sampler.epoch;
+}
+
+/* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
+static void end_marking(void) {
+    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
+    uint64_t count = rb_gc_count(), majors = gc_figure("major_gc_count");
+    bool minor = NIL_P(rb_gc_latest_gc_info(memscope_symbol("major_by")));
+
+    if (count > sampler.collections + 1)
+        miss(count - sampler.collections - 1, majors - sampler.majors - !minor);
+    sampler.collections = count;
+    sampler.majors = majors;
+    memscope_object_samples_sweep(samples, minor, age_of);
+    memscope_frame_texts_sweep(minor);
+    end_epoch(minor);
+    spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    sampler.spent_ns += spent;
+    sampler.gc_ns += spent;
+}
+
+/* A job that another Ractor runs is lost, so it is requested again. */
+static void request_window(void) {
+    uint64_t now = allocations();
+
+    if (sampler.phase == RESTING && now >= sampler.plan.due)
+        request_job();
+    else
+        sampler.passed_at = now;
+}
+
+/* All Ractors have stopped at the end of a mark phase, but not when a step of sweeping begins. */
+static void on_gc(VALUE data, rb_trace_arg_t *trace) {
+    if (!sampler.running)
+        return;
+    if (rb_tracearg_event_flag(trace) == RUBY_INTERNAL_EVENT_GC_END_MARK)
+        end_marking();
+    if (!in_main_ractor()) {
+        STORE(shared, true);
+        if (rb_tracearg_event_flag(trace) != RUBY_INTERNAL_EVENT_GC_END_MARK)
+            return;
+    }
+    sampler.entered = rb_gc_count();
+    if (sampler.phase == WATCHED || (sampler.phase == WATCHING && LOAD(shared)))
+        request_job();
+    if (!LOAD(shared))
+        request_window();
+}
+
+/* Drops what GCs may have freed that ended their mark phase unseen: `ended` have by now. False if there were none. */
+static bool notice_unseen(uint64_t ended) {
+    uint64_t majors = gc_figure("major_gc_count");
+
+    if (ended <= sampler.collections)
+        return false;
+    miss(ended - sampler.collections, majors - sampler.majors);
+    sampler.collections = ended;
+    sampler.majors = majors;
+    return true;
+}
+
+/* GCs that have ended their mark phase. */
+static uint64_t ended_collections(void) {
+    return rb_gc_count() - (rb_gc_latest_gc_info(memscope_symbol("state")) == memscope_symbol("marking"));
+}
+
+/* Outside a GC: whether hooks were called for all GCs so far. Adding a hook calls malloc, which may run a GC unseen. */
+static void check_collections(void) {
+    if (!notice_unseen(ended_collections()))
+        return;
+    remove_hook(on_gc);
+    watch_gc();
+    notice_unseen(ended_collections());
+    sampler.entered = rb_gc_count();
+    sampler.rearmed++;
+}
+
+/* ---- the guard: what the garbage collector sees ------------------------------------------------------------------ */
+
+/*
+ * Runs within each mark phase, in the Ractor that has begun the GC; before 4.0, hooks are not called in others than the
+ * main one. If no hook was called for this GC, hooks are off. A job that requested itself, since its own GCs are
+ * unseen, would be run again and again.
+ */
+static void mark(void *unused) {
+    if (!sampler.running)
+        return;
+    if (!in_main_ractor())
+        STORE(shared, true);
+    for (uint32_t index = 0; index < record_count; index++)
+        for (int frame = 0; frame < records[index].depth; frame++)
+            rb_gc_mark(records[index].frames[frame]);
+    if (!sampler.working && rb_gc_count() > sampler.entered + 1)
+        request_job();
+}
+
+static uintptr_t moved(uintptr_t address) {
+    return rb_gc_location((VALUE)address);
+}
+
+/*
+ * Frames recorded after the mark phase are not pinned. What an unseen GC may have freed goes first: its page may be
+ * gone, and rb_gc_location would read it. GC.stat cannot be asked here, since the keys of symbols have moved; the GC
+ * that compacts is a major one.
+ */
+static void compact(void *unused) {
+    uint64_t count = rb_gc_count();
+
+    if (!sampler.running)
+        return;
+    if (count > sampler.collections) {
+        miss(count - sampler.collections, 1);
+        sampler.collections = count;
+    }
+    memscope_object_samples_move(samples, moved);
+    memscope_frame_texts_move();
+    for (uint32_t index = 0; index < record_count; index++)
+        for (int frame = 0; frame < records[index].depth; frame++)
+            records[index].frames[frame] = rb_gc_location(records[index].frames[frame]);
+}
+
+static void end_ruby(void *unused) {
+    sampler.running = false;
+    sampler.phase = RESTING;
+}
+
+static size_t guarded_bytes(const void *unused) {
+    return sizeof *samples + RECORDS * sizeof *records;
+}
+
+/* Not write-barrier protected, so that each minor GC marks it: recording runs no write barrier. */
+static const rb_data_type_t guard_type = {
+    .wrap_struct_name = "Memscope::Native object samples",
+    .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
+};
+
+static void at_vm_exit(ruby_vm_t *unused) {
+    end_ruby(NULL);
+}
+
+/* ---- the postponed job ------------------------------------------------------------------------------------------- */
+
+static void account_window(void) {
+    memscope_plan_end_window(&sampler.plan, (struct memscope_window){
+                                                .ends_at = allocations(),
+                                                .watched = sampler.watched,
+                                                .spent_ns = sampler.spent_ns,
+                                                .cpu_ns = cpu_since(sampler.cpu_at),
+                                            });
+    sampler.cpu_at = cpu_of_process();
+    sampler.watched_before += sampler.watched;
+    sampler.spent_before += sampler.spent_ns;
+    sampler.gc_before += sampler.gc_ns;
+    sampler.spent_ns = sampler.gc_ns = sampler.watched = 0;
+    sampler.phase = RESTING;
+}
+
+static uint64_t seed(void) {
+    return memscope_now_ns() ^ (uint64_t)getpid() << 32;
+}
+
+static bool is_only_ractor(void) {
+    return rb_funcall(rb_cRactor, rb_intern("count"), 0) == INT2FIX(1);
+}
+
+/* As if the window had never begun: the one before stands for its allocations. */
+static void cancel_window(void) {
+    remove_hook(on_allocation);
+    sampler.watched -= LOAD(remaining);
+    memscope_object_samples_forget_window(samples, (uint32_t)sampler.plan.windows);
+    record_count = 0;
+    account_window();
+    sampler.plan = sampler.before;
+}
+
+/*
+ * Ends sampling if another Ractor is or was alive: its allocations count in GC.stat and are not sampled, so estimates
+ * would be too high, and from 4.0 on hooks that are added or removed meanwhile may make it wait. Outside a hook: calls
+ * a method, so another thread may run, which may stop the profile.
+ */
+static void look_for_ractors(void) {
+    if (!LOAD(shared) && !is_only_ractor())
+        STORE(shared, true);
+    if (!sampler.running)
+        return;
+    if (!LOAD(shared))
+        sampler.alone_until = allocations();
+    else if (sampler.phase != RESTING)
+        cancel_window();
+}
+
+static uint64_t watched_of_window(void) {
+    return sampler.phase == RESTING ? 0 : sampler.watched - LOAD(remaining);
+}
+
+/*
+ * In a forked child, other random numbers than its parent's. Its CPU clock began at 0, so what its parent has spent and
+ * watched counts no more.
+ */
+static void notice_fork(void) {
+    if (sampler.pid == getpid())
+        return;
+    sampler.pid = getpid();
+    sampler.cpu_at = sampler.cpu_started_at = 0;
+    sampler.spent_ns = sampler.gc_ns = sampler.spent_before = sampler.gc_before = 0;
+    sampler.watched_before = 0 - watched_of_window(); /* the sum of both is what the child has watched */
+    sampler.forked_at = allocations();
+    memscope_plan_reseed(&sampler.plan, seed());
+}
+
+/* At the end of a window, the next one may follow at once: it has no reach. False if none begins. */
+static bool begin_window_if_due(uint64_t now, uint64_t reach) {
+    bool due = now >= sampler.plan.due && memscope_plan_affords(&sampler.plan, cpu_since(sampler.cpu_at), reach);
+
+    if (due)
+        begin_window(now, reach);
+    return due;
+}
+
+/* What this allocates is not the program's: no window can watch it, so no sample may stand for it. */
+static void settle_between_windows(void) {
+    uint64_t before = allocations();
+
+    settle_records();
+    sampler.started_at += allocations() - before;
+}
+
+/* With the GVL, outside any hook; in any thread of the main Ractor, between two steps of its program. */
+static void work(void *unused) {
+    if (!sampler.running || !in_main_ractor())
+        return;
+    look_for_ractors();
+    if (!sampler.running)
+        return;
+    sampler.working = true;
+    notice_fork();
+    check_collections();
+    if (sampler.phase == WATCHED) {
+        if (MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
+            remove_hook(on_allocation);
+        settle_between_windows();
+        account_window();
+        if (!LOAD(shared))
+            begin_window_if_due(allocations(), 0);
+    } else if (sampler.phase == RESTING && !LOAD(shared)) {
+        uint64_t now = allocations();
+
+        if (!begin_window_if_due(now, now - sampler.passed_at))
+            sampler.passed_at = now;
+    }
+    sampler.working = false;
+}
+
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
+
+#define TRIAL 2000
+
+static uint64_t time_of_allocations(void) {
+    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    for (int count = 0; count < TRIAL; count++)
+        rb_obj_alloc(rb_cObject);
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+/* What an allocation costs more while it is watched, in nanoseconds. */
+static double watching_ns(void) {
+    uint64_t plain = UINT64_MAX, watched = UINT64_MAX, time;
+    double difference;
+
+    STORE(left, INT64_MAX);
+    for (int round = 0; round < 3; round++) {
+        time = time_of_allocations();
+        plain = time < plain ? time : plain;
+        add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+        time = time_of_allocations();
+        remove_hook(on_allocation);
+        watched = time < watched ? time : watched;
+    }
+    difference = ((double)watched - (double)plain) / TRIAL;
+    return fmin(fmax(difference, 5), 200);
+}
+
+/* Once in a process. */
+static enum memscope_object_sampler_obstacle prepare(void) {
+    static bool prepared;
+
+    if (prepared)
+        return MEMSCOPE_OBJECTS_READY;
+    if (!samples)
+        samples = memscope_object_samples_map();
+    if (!records)
+        records = memscope_lasting_map(RECORDS * sizeof *records);
+    if (!samples || !records || !memscope_frame_texts_open())
+        return MEMSCOPE_OBJECTS_NO_MEMORY;
+    if (!prepare_job())
+        return MEMSCOPE_OBJECTS_NO_JOBS;
+    prepare_ractor();
+    memscope_object_is_marked(rb_cObject); /* this and the next intern their IDs, which allocates */
+    rb_gc_latest_gc_info(memscope_symbol("major_by"));
+    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &sampler));
+    ruby_vm_at_exit(at_vm_exit);
+    prepared = true;
+    return MEMSCOPE_OBJECTS_READY;
+}
+
+enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget) {
+    enum memscope_object_sampler_obstacle obstacle = MEMSCOPE_OBJECTS_NO_MARKS;
+    double watching;
+
+    if (sampler.running)
+        return MEMSCOPE_OBJECTS_RUNNING;
+    if (MEMSCOPE_KNOWS_MARKED)
+        obstacle = prepare();
+    if (obstacle != MEMSCOPE_OBJECTS_READY)
+        return obstacle;
+    watching = watching_ns();
+    memscope_object_samples_clear(samples);
+    memscope_frame_texts_begin(&samples->texts);
+    record_count = 0;
+    sampler = (struct sampler){.running = true, .pid = getpid()};
+    memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
+    sampler.collections = sampler.entered = rb_gc_count();
+    sampler.majors = gc_figure("major_gc_count");
+    sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
+    sampler.started_at = allocations();
+    watch_gc();
+    work(NULL);
+    return MEMSCOPE_OBJECTS_READY;
+}
+
+void memscope_object_sampler_stop(void) {
+    if (sampler.phase != RESTING)
+        remove_hook(on_allocation);
+    remove_hook(on_gc);
+    sampler.running = false;
+}
+
+bool memscope_object_sampler_runs(void) {
+    return sampler.running;
+}
+
+void memscope_object_sampler_settle(void) {
+    if (sampler.running)
+        look_for_ractors();
+    if (!sampler.running)
+        return;
+    notice_fork();
+    check_collections();
+    settle_records();
+}
+
+/* ---- what is told of the samples --------------------------------------------------------------------------------- */
+
+struct memscope_object_samples *memscope_object_sampler_samples(void) {
+    return samples;
+}
+
+uint32_t memscope_object_sampler_next_generation(void) {
+    sampler.boundaries[sampler.boundary_count++ % BOUNDARIES] = ++sampler.epoch;
+    return sampler.epoch;
+}
+
+/* Samples of earlier epochs have survived two GCs, one of them major. */
+static uint32_t unjudged(void) {
+    return sampler.after_two < sampler.after_major ? sampler.after_two : sampler.after_major;
+}
+
+/* Generations are as long as they have to be for there to be few; they begin anew where next_generation was called, and
+ * where samples begin that are not judged. */
+uint32_t memscope_object_generation_of(uint32_t epoch) {
+    uint32_t known = sampler.boundary_count < BOUNDARIES ? sampler.boundary_count : BOUNDARIES, shift = 0, first;
+
+    while (sampler.epoch >> shift >= GENERATIONS)
+        shift++;
+    first = epoch >> shift << shift;
+    if (unjudged() <= epoch && unjudged() > first)
+        first = unjudged();
+    for (uint32_t index = 0; index < known; index++)
+        if (sampler.boundaries[index] <= epoch && sampler.boundaries[index] > first)
+            first = sampler.boundaries[index];
+    return first;
+}
+
+static int by_address(const void *left, const void *right) {
+    const struct memscope_sampled_object *one = left, *other = right;
+
+    return one->address < other->address ? -1 : one->address > other->address;
+}
+
+size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, size_t count) {
+    VALUE *alive = (VALUE *)(void *)objects;
+    size_t found = 0, kept = 0;
+
+    if (!sampler.running)
+        return 0;
+    check_collections();
+    qsort(objects, count, sizeof *objects, by_address);
+    for (uint32_t index = 0; index < samples->count; index++) {
+        const struct memscope_object_sample *sample = &samples->list[index];
+        struct memscope_sampled_object key = {.address = sample->address}, *object;
+
+        object = bsearch(&key, objects, count, sizeof *objects, by_address);
+        if (object != NULL && object->window == sample->window && object->epoch == sample->epoch) {
+            object->window = 0;
+            found++;
+        }
+    }
+    for (size_t index = 0; index < count && kept < found; index++)
+        if (objects[index].window == 0)
+            alive[kept++] = (VALUE)objects[index].address;
+    return kept;
+}
+
+struct memscope_object_sampler_state memscope_object_sampler_state(void) {
+    uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
+    bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
+    double last;
+    struct memscope_sampling_plan plan =
+        memscope_plan_at(skipping ? &sampler.before : &sampler.plan, LOAD(shared) ? sampler.alone_until : allocations(),
+                         skipping ? 0 : remaining, &last);
+
+    return (struct memscope_object_sampler_state){
+        .plan = plan,
+        .last = last,
+        .allocations = allocations() - sampler.forked_at,
+        .watched = sampler.watched_before + watched_of_window(),
+        .spent_ns = sampler.spent_before + sampler.spent_ns,
+        .gc_ns = sampler.gc_before + sampler.gc_ns,
+        .cpu_ns = cpu_since(sampler.cpu_started_at),
+        .rearmed = sampler.rearmed,
+        .missed = sampler.missed,
+        .shared = LOAD(shared),
+        .generation = memscope_object_generation_of(sampler.epoch),
+        .unjudged_generation = unjudged(),
+        .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) +
+                 memscope_lasting_resident_bytes(records, RECORDS * sizeof *records) + memscope_frame_texts_bytes(),
+    };
+}

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "../object_profile"
+
+module Memscope
+  module ObjectProfile
+    # Which lines keep more and more objects, judged by how many of each line's objects had survived a major GC, counted
+    # after each of at least EPOCHS major GCs.
+    #
+    # A line grows if the mean of the last third of the counts exceeds that of the first third by more than ERRORS
+    # standard errors, and did so without the last count too. The counts of one line are of the same samples, so their
+    # mean has the error of one count; the difference of two means is given the error that independent ones would have,
+    # an upper bound.
+    #
+    # @api private
+    module Growth
+      # A line's objects, and one standard error.
+      Count = Struct.new(:objects, :error)
+
+      # The fewest counts that are judged.
+      EPOCHS = 10
+      ERRORS = 3
+      NONE = Count.new(0, 0).freeze
+      private_constant :ERRORS, :NONE
+
+      class << self
+        # @param counts [Array<Hash{Object => Count}>] by line, the oldest first
+        # @return [Array<Object>] the lines that grow, the one that grew most first
+        def decide(counts)
+          return [] if counts.size <= EPOCHS
+
+          before = growing(counts[0...-1])
+          growing(counts).slice(*before.keys).sort_by { |_line, objects| -objects }.map(&:first)
+        end
+
+        # @param profile [Profile] of objects
+        # @return [Hash{Array(String, Integer) => Count}] objects that have survived a major GC by the path and the
+        #   number of their line, where there are enough samples for an estimate
+        def count(profile)
+          entries = profile.part(0...profile.unjudged_generation).by(:line)
+          entries.select { |entry| entry.lineno && entry.estimated? }
+                 .to_h { |entry| [[entry.path, entry.lineno], Count.new(entry.live_objects, entry.error_objects)] }
+        end
+
+        private
+
+        def growing(counts)
+          third = counts.size / 3
+          counts.last.keys.filter_map do |line|
+            first, last = [counts.first(third), counts.last(third)].map { |part| mean(part, line) }
+            growth = last.objects - first.objects
+            [line, growth] if growth > ERRORS * Math.hypot(first.error, last.error)
+          end.to_h
+        end
+
+        def mean(counts, line)
+          found = counts.map { |count| count.fetch(line, NONE) }
+          Count.new(found.sum(&:objects).fdiv(found.size), found.sum(&:error).fdiv(found.size))
+        end
+      end
+    end
+  end
+end

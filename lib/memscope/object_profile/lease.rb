@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../object_profile"
+require_relative "../profile"
+
+module Memscope
+  module ObjectProfile
+    # A profile of objects that another process requested: `memscope profile --objects --pid`, or a page of
+    # Memscope::Web. What a page started is kept when it ends: a stopped profile cannot be read again. Kept as JSON, it
+    # adds hardly any object to the next profile.
+    #
+    # @api private
+    module Lease
+      extend Profile::Leasing
+
+      class << self
+        # Somebody looks at the running profile, whoever started it: from now on, what holds its objects is looked for.
+        #
+        # @return [Profile] the running one, or the last one that a page started
+        # @raise [Unavailable] if there is none
+        def snapshot
+          return ObjectProfile.snapshot.tap { Holders.watch } if ObjectProfile.running?
+
+          @last ? Profile.from_json(@last) : refuse("no object profile is running, and none was started on a page")
+        end
+
+        # @return [Hash{Symbol => Object}] session: the number of the running profile, or of the last one that a page
+        #   started, 0 if there is none; running; shared; ractors: whether `start` must be told that the program creates
+        #   no Ractor
+        def state
+          running = super
+          session = running[:running] || @last ? ObjectProfile.session : 0
+          { session: session, **running, ractors: ObjectProfile.crashing_with_ractors? }
+        end
+
+        private
+
+        def profiler = ObjectProfile
+
+        def begin_session(...) = super.tap { Holders.watch }
+
+        def forked
+          @last = nil
+          super
+        end
+
+        def taken
+          shared = @shared
+          super.tap { |profile| @last = JSON.generate(profile.to_h).freeze if shared }
+        end
+
+        def wait(_token, seconds) = sleep(seconds)
+
+        def expired = taken
+      end
+    end
+  end
+end

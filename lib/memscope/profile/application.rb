@@ -1,0 +1,123 @@
+# frozen_string_literal: true
+
+require_relative "libraries"
+
+module Memscope
+  class Profile < Reading
+    # The directories of this process's application, and of the gems that its Gemfile takes from a directory. Installed
+    # gems are known by their paths.
+    #
+    # Each directory is known as it was given and without symbolic links: Ruby reports a file's path in either form. A
+    # link may lead elsewhere by now, such as to a later release, so a file outside these directories can still be the
+    # application's.
+    #
+    # Safe in a trap handler.
+    #
+    # @api private
+    class Application
+      ROOTS = {
+        bundler: -> { ::Bundler.default_gemfile.dirname if defined?(::Bundler.default_gemfile) },
+        rails: -> { ::Rails.root if defined?(::Rails.root) },
+        directory: -> { Dir.pwd }
+      }.freeze
+      # Classes of a Gemfile's sources. Gems of a Git source are in a directory of Bundler's, or in vendor/cache.
+      DEVELOPED = %w[Bundler::Source::Path Bundler::Source::Gemspec].freeze
+      GIT = "Bundler::Source::Git"
+      # Where an application keeps copies of gems, below its root.
+      COPIES = %r{\A/vendor/(?:bundle|cache)/}
+      # The directories of a gem's programs, and what Debian adds to the names of their scripts.
+      PROGRAMS = %w[exe bin].freeze
+      SUFFIX = RbConfig::CONFIG["ruby_install_name"].delete_prefix("ruby")
+      private_constant :ROOTS, :DEVELOPED, :GIT, :COPIES, :PROGRAMS, :SUFFIX
+
+      class << self
+        # @return [Application] of this process
+        def current
+          gems = defined?(::Gem) ? ::Gem.loaded_specs.values : []
+          ROOTS.each do |source, find|
+            root = directory(&find)
+            return new(root: root, source: source, gems: gems, scripts: scripts) if root
+          end
+          new(gems: gems, scripts: scripts)
+        end
+
+        private
+
+        # Whatever Bundler or Rails raises must not reach the caller, which profiles: the next of ROOTS is asked.
+        def directory
+          path = yield&.to_s
+          path if path && File.directory?(path)
+        rescue StandardError
+          nil
+        end
+
+        def scripts
+          own = RbConfig::CONFIG["bindir"]
+          defined?(::Gem) ? [own, ::Gem.bindir, *::Gem.path.map { |path| File.join(path, "bin") }] : [own]
+        end
+      end
+
+      # @return [String, nil] without symbolic links
+      attr_reader :root
+      # @return [Symbol, nil] a key of ROOTS
+      attr_reader :source
+
+      # @param root [String, nil]
+      # @param source [Symbol, nil]
+      # @param gems [Array<Gem::BasicSpecification>] those that are loaded
+      # @param scripts [Array<String>] directories where RubyGems installs scripts that start the programs of gems
+      def initialize(root: nil, source: nil, gems: [], scripts: [])
+        @root = root && Field.text(Libraries.real(root))
+        @source = source
+        @gems = gems
+        @scripts = scripts
+        @roots = root ? forms(root) : []
+        @trees = [*@roots.map { |directory| [directory, nil] }, *gems.flat_map { |gem| trees(gem) }]
+                 .sort_by { |directory, _name| -directory.length }
+      end
+
+      # @param path [String] of a Ruby file
+      # @return [Array(String, String), Array(String, nil), nil] the innermost of the directories that it is in, with a
+      #   slash at the end, and the gem's name and version; nil instead of these in the application's own
+      def tree(path) = @trees.find { |directory, _name| path.start_with?(directory) }
+
+      # @param path [String] of a Ruby file
+      # @return [String, nil] name and version of the gem whose program this script starts
+      def program(path)
+        directory, _slash, name = path.rpartition("/")
+        return if !@scripts.include?(directory) || name.include?("\0")
+
+        below = PROGRAMS.product([name, name.delete_suffix(SUFFIX)])
+        gem = @gems.find { |one| below.any? { |names| File.file?(File.join(Field.text(one.full_gem_path), *names)) } }
+        gem && title(gem)
+      end
+
+      private
+
+      def trees(gem)
+        source = gem.source.class.name if gem.respond_to?(:source)
+        return [] unless source == GIT || DEVELOPED.include?(source)
+
+        directories = forms(gem.full_gem_path)
+        return [] if source == GIT && Libraries.gem(directories.last) # known by its path
+
+        name = title(gem) if directories.none? { |directory| own?(directory) }
+        directories.map { |directory| [directory, name] }
+      end
+
+      def own?(directory)
+        @roots.any? { |root| directory.start_with?(root) && !"/#{directory.delete_prefix(root)}".match?(COPIES) }
+      end
+
+      def title(gem) = "#{gem.name} #{gem.version}"
+
+      def forms(directory)
+        [directory, Libraries.real(directory)].map { |form| Field.text("#{form.chomp('/')}/") }.uniq
+      end
+    end
+    private_constant :Application
+    # RubyGems loads a file for this the first time, which a trap handler cannot. It must do so itself: with RUBY_BOX=1,
+    # a constant that is loaded from here is missing in RubyGems.
+    ::Gem::Specification.new.source if defined?(::Gem::Specification)
+  end
+end

@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require_relative "../profile"
+
+module Memscope
+  class Profile < Reading
+    # Starting, recording and reading a profile, with the words for what prevents it. For each profiler a module extends
+    # this one; it has `check`, `running?`, its own Unavailable, and three private methods: `begin_session(**options)`
+    # returns the started profile's number, :running or a reason, `end_session` ends it, and `recorded` makes a Profile
+    # of what `end_session` returned.
+    #
+    # @api private
+    module Profiler
+      # @return [String] "malloc profile" for MallocProfile
+      def noun = name[/\w+\z/].gsub(/\B[A-Z]/, ' \0').downcase
+
+      # @param options [Hash] those of the profiler's `start`
+      # @return [Integer] the number of the started profile
+      # @raise [ArgumentError, Unavailable] as `start`
+      def start_session(**options)
+        check(**options)
+        refuse_running if running?
+        raise self::Unavailable, Native.absence if Native.absence
+
+        started = begin_session(**options)
+        return started if started.is_a?(Integer)
+
+        refuse_running if started == :running # another thread started one first
+        raise self::Unavailable, "the #{noun} could not be started: #{Reasons.sentence(started)}"
+      end
+
+      # Implements Memscope.malloc_profile and Memscope.object_profile.
+      #
+      # @param options [Hash] as start_session
+      # @return [Profile] of what the block allocated
+      # @raise [ArgumentError, Unavailable] as `start`
+      def record(**options)
+        raise ArgumentError, "Memscope.#{noun.tr(' ', '_')}: no block given" unless block_given?
+
+        started = ended = nil
+        begin
+          # Interrupts are deferred until `started` is set, so that no profile is left running.
+          Thread.handle_interrupt(Object => :never) { started = start_session(**options) }
+          yield
+        ensure
+          ended = end_session if started
+        end
+        recorded(ended)
+      end
+
+      private
+
+      # @param body [Hash, Symbol, Array, nil] from Native: a profile, why it could not be read, or nil for none
+      # @return [Hash, nil]
+      def readable(body)
+        return body if body.nil? || body.is_a?(Hash)
+
+        raise self::Unavailable, "the #{noun} could not be read: #{Reasons.sentence(body)}"
+      end
+
+      def refuse(argument, given, allowed)
+        raise ArgumentError, "#{name}.start: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
+      end
+
+      def refuse_running
+        article = noun.match?(/\A[aeiou]/) ? "an" : "a"
+        raise self::Unavailable, "#{article} #{noun} is already running: stop it first (#{name}.stop)"
+      end
+
+      def refuse_not_running
+        raise self::Unavailable, "no #{noun} is running: start one first (#{name}.start)"
+      end
+    end
+  end
+end

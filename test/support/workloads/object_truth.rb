@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+# What profiles of objects say of lines that keep objects in known numbers, beside the truth: prints for each session
+# its budget, what it watched, and for each line how many objects it keeps, and the estimate, its error and its samples.
+# ENV["SEED"] decides which objects are kept; which are sampled cannot be decided.
+
+require "json"
+require "memscope"
+
+PROFILE = Memscope::ObjectProfile
+SESSIONS = 2
+BUDGETS = [1, 0.2, 0.05].freeze
+# As many rounds allocate as many objects as a window of samples has.
+ROUND = 20
+PERIOD = 20_000 / ROUND
+PERIODS = 30
+
+class Item
+  def initialize(number) = @number = number
+end
+
+# Each makes one object. What is kept of it, of a thousand.
+def rare(number) = [number]
+def some(number) = Item.new(number)
+def many(number) = { number => number }
+def most(_number) = +"text"
+def none(number) = [number, number]
+def burst(number) = [number, nil]
+def early(number) = Item.new(number)
+def late(number) = [number]
+def halved(_number) = Object.new
+KEPT = { rare: 60, some: 100, many: 300, most: 900, burst: 500, early: 200, late: 200, halved: 200 }.freeze
+
+def keep(held, name, object, random) = (held[name] << object if random.rand(1000) < KEPT.fetch(name))
+
+# One round, of ROUND objects.
+def round(held, number, random)
+  keep(held, :rare, rare(number), random)
+  keep(held, :some, some(number), random)
+  keep(held, :many, many(number), random)
+  keep(held, :most, most(number), random)
+  keep(held, :halved, halved(number), random)
+  number % PERIOD < PERIOD / 4 ? keep(held, :early, early(number), random) : keep(held, :late, late(number), random)
+  bursts = number / PERIOD % 10 == 3
+  keep(held, :burst, burst(number), random) if bursts
+  (bursts ? ROUND - 7 : ROUND - 6).times { none(number) }
+end
+
+def full_gc = 3.times { GC.start }
+
+def estimates(profile, names)
+  entries = profile.by(:method).to_h { |entry| [entry.name[/\w*\z/].to_sym, entry] }
+  names.to_h { |name| [name, entries[name]&.then { |one| [one.live_objects, one.error_objects, one.samples] }] }
+end
+
+def session(random, budget)
+  held = KEPT.to_h { |name, _| [name, []] }
+  PROFILE.start(budget: budget, ractors: :never)
+  (PERIODS * PERIOD).times { |number| round(held, number, random) }
+  full_gc
+  whole = estimates(PROFILE.snapshot, KEPT.keys)
+  truth = held.transform_values(&:size)
+  held[:halved].select!.with_index { |_object, index| index.even? }
+  full_gc
+  profile = PROFILE.stop
+  whole[:half] = estimates(profile, [:halved])[:halved]
+  truth[:half] = held[:halved].size
+  { budget: budget, windows: profile.windows, watched: profile.overhead.watched_share,
+    lines: truth.to_h { |name, kept| [name, [kept, *whole[name]]] } }
+end
+
+random = Random.new(Integer(ENV.fetch("SEED")))
+puts JSON.generate(Array.new(SESSIONS) { session(random, BUDGETS.sample(random: random)) })
