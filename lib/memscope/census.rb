@@ -94,7 +94,7 @@ module Memscope
 
       # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
       # collection under way. If counting takes more than BUDGET_US, and a fork stops Ruby for less, a forked child
-      # counts.
+      # counts. With a budget of 0, it always does.
       #
       # @api private
       # @return [Census]

@@ -70,7 +70,7 @@ static void predict(struct census_scan *scan) {
 }
 
 static bool belongs_in_child(const struct census_scan *scan) {
-    return scan->bounded && scan->census_ns > scan->budget_ns && scan->fork_ns < scan->census_ns;
+    return scan->bounded && memscope_fork_pays(scan->census_ns, scan->budget_ns, scan->fork_ns);
 }
 
 /* Without a sweep under way, no object refers to a class that is gone. */
@@ -194,7 +194,10 @@ static VALUE close_census(VALUE argument) {
     return Qnil;
 }
 
-/* budget_us: nil takes the census in the process; else it is taken there if it needs no more time under the GVL. */
+/*
+ * budget_us: nil takes the census in the process; else it is taken there if it needs no more time under the GVL, and not
+ * more than a fork; 0 to take it in a child in any case.
+ */
 static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
     struct census_scan scan = {.collect = RTEST(collect),
                                .bounded = !NIL_P(budget_us),

@@ -96,7 +96,7 @@ static void predict(struct heap_scan *scan) {
 }
 
 static bool belongs_in_child(const struct heap_scan *scan) {
-    return scan->bounded && scan->walk_ns > scan->budget_ns && scan->fork_ns < scan->walk_ns;
+    return scan->bounded && memscope_fork_pays(scan->walk_ns, scan->budget_ns, scan->fork_ns);
 }
 
 static void walk(struct heap_scan *scan) {
@@ -308,7 +308,8 @@ static VALUE close_heap(VALUE argument) {
 
 /*
  * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else a walk that
- * would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL for less time.
+ * would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL for less time; 0 to walk
+ * in a child in any case.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     struct heap_scan scan = {.collect = RTEST(collect),

@@ -20,6 +20,13 @@ static void test_parse_meminfo(void) {
     EXPECT(memscope_fork_parse_meminfo("MemAvailable: 18446744073709551615 kB\n", &bytes) == MEMSCOPE_MALFORMED);
 }
 
+static void test_whether_a_fork_pays(void) {
+    EXPECT(memscope_fork_pays(30, 20, 10));
+    EXPECT(!memscope_fork_pays(20, 20, 10));
+    EXPECT(!memscope_fork_pays(30, 20, 30));
+    EXPECT(memscope_fork_pays(30, 0, 1000));
+}
+
 #ifdef __linux__
 
 static void test_prediction(void) {
@@ -73,6 +80,7 @@ static void test_slot_rate(void) {
 
 int main(void) {
     test_parse_meminfo();
+    test_whether_a_fork_pays();
     test_slot_rate();
     test_prediction();
     test_room();

@@ -1,6 +1,5 @@
 #include "fork/fork_cost.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,6 +27,10 @@ static uint64_t own_bytes(void) {
 
 uint64_t memscope_fork_predicted_ns(void) {
     return own_bytes() / 1024 * atomic_load(&ns_of_a_mebibyte) / 1024;
+}
+
+bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns) {
+    return budget_ns == 0 || (work_ns > budget_ns && work_ns > fork_ns);
 }
 
 void memscope_fork_took(uint64_t ns) {

@@ -6,6 +6,7 @@
 #define MEMSCOPE_FORK_COST_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -16,6 +17,12 @@
  * from; before any fork, assumes 12.5 µs per MiB. Returns 0 if statm cannot be read. Takes a few µs, needs no GVL.
  */
 uint64_t memscope_fork_predicted_ns(void);
+
+/*
+ * Whether work belongs in a child: it is predicted to take longer than the budget, and longer than a fork. With a budget
+ * of 0 it does, however long a fork takes.
+ */
+bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns);
 
 /* Called by memscope_forked_child_start, with the CPU time that the fork took. */
 void memscope_fork_took(uint64_t ns);
