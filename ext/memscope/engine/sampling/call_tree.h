@@ -1,8 +1,9 @@
 /*
- * Stacks of calls, as nodes of a tree that share their callers, with a count of the users of each: a stack goes when
- * its last user does. In memory of fixed size, the caller's. Any context, one thread at a time.
+ * Call stacks as a tree, in which stacks with the same outer frames share nodes. Each node counts its users and is
+ * freed with the last of them. In memory of fixed size, which the caller provides. Any context, one thread at a time.
  *
- * A stack that finds no room is replaced by the stack MEMSCOPE_NO_ROOM, whose only frame is the text of that number.
+ * Where there is no room for a stack, MEMSCOPE_NO_ROOM stands for it: a stack whose only frame is the text of that
+ * number.
  */
 #ifndef MEMSCOPE_CALL_TREE_H
 #define MEMSCOPE_CALL_TREE_H
@@ -16,7 +17,7 @@
 
 struct memscope_call_node {
     uint32_t users;       /* callees and samples */
-    uint32_t next;        /* with this hash, or the next free one */
+    uint32_t next;        /* the next node in the bucket; of a free node, the next free one */
     uint64_t caller : 20; /* node; 0: none */
     uint64_t frame : 16;  /* a text; the node is one of its users */
     uint64_t line : 28;   /* in the frame's file */
@@ -25,16 +26,16 @@ struct memscope_call_node {
 struct memscope_call_tree {
     struct memscope_call_node nodes[MEMSCOPE_CALL_NODES];
     uint32_t first_by_hash[MEMSCOPE_CALL_BUCKETS];
-    uint32_t used, free; /* as of struct memscope_counted_texts */
+    uint32_t used, free; /* as in struct memscope_counted_texts */
     uint32_t count;
 };
 
-/* To be called on a tree of zeros. */
+/* The tree must be all zeros. */
 void memscope_calls_begin(struct memscope_call_tree *tree, struct memscope_counted_texts *texts);
 
 /*
- * The node of a call from this line of this frame. The caller of the function hands over its use of `caller`, and gets
- * one of the result.
+ * Returns the node for a call from this line of this frame, whose caller is the node `caller`. Consumes one reference
+ * to `caller`; the result carries one.
  */
 uint32_t memscope_call_add(struct memscope_call_tree *tree, struct memscope_counted_texts *texts, uint32_t caller,
                            uint32_t frame, uint32_t line);

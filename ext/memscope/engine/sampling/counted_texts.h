@@ -1,8 +1,8 @@
 /*
- * Short texts, each kept once, with a count of its users: a text goes when its last user does. In memory of fixed size,
- * the caller's. Any context, one thread at a time.
+ * Short texts, each stored once. A text counts its users and is freed with the last of them. In memory of fixed size,
+ * which the caller provides. Any context, one thread at a time.
  *
- * A text that finds no room is replaced by "[no room]", which always has some.
+ * Where there is no room for a text, "[no room]" stands for it, which is stored first.
  */
 #ifndef MEMSCOPE_COUNTED_TEXTS_H
 #define MEMSCOPE_COUNTED_TEXTS_H
@@ -16,10 +16,10 @@
 #define MEMSCOPE_NO_ROOM 1       /* the number of "[no room]" */
 
 struct memscope_text_cell {
-    uint16_t next;    /* cell of the same text, or the next free one; 0: none */
-    uint16_t sibling; /* of the first cell of a text: the next text with this hash */
-    uint32_t users;   /* in its first cell, too */
-    uint16_t length;  /* of the whole text, in its first cell */
+    uint16_t next;    /* the next cell of the text; of a free cell, the next free one; 0: none */
+    uint16_t sibling; /* in a text's first cell: the next text in the bucket */
+    uint32_t users;   /* in a text's first cell */
+    uint16_t length;  /* in a text's first cell: bytes of the whole text */
     char bytes[54];
 };
 
@@ -30,10 +30,13 @@ struct memscope_counted_texts {
     uint32_t count;      /* texts */
 };
 
-/* To be called on a table of zeros. */
+/* The table must be all zeros. */
 void memscope_texts_begin(struct memscope_counted_texts *texts);
 
-/* The text's number, with one user more; MEMSCOPE_NO_ROOM if there is no room. The empty text is a text too. */
+/*
+ * Returns the text's number, with a reference for the caller; MEMSCOPE_NO_ROOM if there is no room. The empty text is a
+ * text too.
+ */
 uint32_t memscope_text_add(struct memscope_counted_texts *texts, const char *bytes, size_t length);
 
 /* 0 is ignored. */

@@ -1,5 +1,6 @@
 /*
- * What the samples of objects tell: how many objects and bytes each stack, class, tag, thread and generation holds.
+ * Estimates from the samples of objects: how many live objects and bytes each combination of stack, class, tag, thread
+ * and generation has, and the variance of such an estimate.
  */
 #ifndef MEMSCOPE_OBJECT_GROUPS_H
 #define MEMSCOPE_OBJECT_GROUPS_H
@@ -8,7 +9,7 @@
 #include "base/status.h"
 #include "sampling/object_samples.h"
 
-/* What the samples of one window add to an estimate. */
+/* What the samples of one window contribute to an estimate. */
 struct memscope_window_share {
     uint32_t window;
     double allocations; /* that the window stands for */
@@ -30,9 +31,10 @@ struct memscope_object_groups {
 };
 
 /*
- * Groups the settled samples: bytes_of returns the bytes of an object, generation_of the generation of an epoch; `last`
- * is how much the samples of the last window, this one, stand for (memscope_plan_at), `watched` its share that has
- * been. The groups use their stacks and texts until they are released, even if their samples go. Returns
+ * Groups the settled samples. bytes_of returns the bytes of a sample's object, generation_of the generation of an
+ * epoch. `window` is the number of the last window: its samples are scaled by `last` (memscope_plan_at), and the
+ * allocations that it stands for also by `watched`, the share of the window that has been watched. The groups hold
+ * references to their stacks and texts until they are released, even if their samples are dropped meanwhile. Returns
  * MEMSCOPE_NO_MEMORY if scratch is exhausted.
  */
 enum memscope_status memscope_object_samples_read(struct memscope_object_samples *samples,
@@ -41,14 +43,17 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
                                                   uint32_t (*generation_of)(uint32_t epoch), uint32_t window,
                                                   double last, double watched, struct memscope_object_groups *groups);
 
-/* The group that a settled sample belongs to; NULL if it was taken since the groups were read. */
+/* The group that a settled sample belongs to; NULL if the sample was taken after the groups were read. */
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
                                                           uint32_t (*generation_of)(uint32_t epoch));
 
 void memscope_object_groups_release(struct memscope_object_samples *samples, struct memscope_object_groups *groups);
 
-/* Sums over what windows added to an estimate: of it; of its square; of it times the allocations of the window. */
+/*
+ * Sums over windows: of what each contributes to an estimate, of its square, and of its product with the allocations
+ * that the window stands for.
+ */
 struct memscope_window_sums {
     double sum, squares, products;
 };
@@ -56,9 +61,10 @@ struct memscope_window_sums {
 void memscope_window_sums_add(struct memscope_window_sums *sums, double added, double allocations);
 
 /*
- * The variance of an estimate, by windows: objects sampled in one window are not independent. What a window adds is
- * compared with the part of the estimate that its share of all allocations would be. Never below the variance of that
- * many independent samples. `objects`: how many the samples stand for.
+ * The variance of an estimate, from the spread between windows, since samples of the same window are not independent.
+ * What a window contributes is compared with its proportional part of the estimate: by the allocations that it stands
+ * for. The result is never below the variance of as many independent samples. `objects`: how many objects the samples
+ * stand for.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects);

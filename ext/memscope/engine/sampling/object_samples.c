@@ -22,7 +22,7 @@ static void release(struct memscope_object_samples *samples, const struct memsco
     memscope_text_release(&samples->texts, sample->thread);
 }
 
-/* The last old sample takes the place of an old one, and the last of all the place that becomes free. */
+/* The last old sample fills the gap that an old one leaves; the last sample of all fills the gap that remains. */
 void memscope_object_samples_drop(struct memscope_object_samples *samples, uint32_t index) {
     release(samples, &samples->list[index]);
     if (index < samples->old) {
@@ -32,7 +32,7 @@ void memscope_object_samples_drop(struct memscope_object_samples *samples, uint3
     samples->list[index] = samples->list[--samples->count];
 }
 
-/* From the last to the first, so that what takes a dropped sample's place has had its turn. */
+/* From the last to the first: the sample that fills a gap has been visited already. */
 static void thin(struct memscope_object_samples *samples, struct memscope_sampling_plan *plan) {
     for (uint32_t index = samples->count; index-- > 0;) {
         if (memscope_plan_coin(plan))
@@ -77,12 +77,12 @@ static void grow_young(struct memscope_object_samples *samples, uint32_t index) 
     samples->list[samples->old] = sample;
 }
 
-/* Most of the time goes to waiting for objects that no cache holds. */
+/* Prefetches a sample's object: a sweep spends most of its time on cache misses at objects. */
 static void fetch(const struct memscope_object_samples *samples, uint32_t index) {
     __builtin_prefetch((const void *)samples->list[index].address);
 }
 
-/* An object that has lost its write barrier is no longer old after a major GC. */
+/* An old object that has lost its write barrier is young after a major GC. */
 static void sweep_old(struct memscope_object_samples *samples, enum memscope_object_age (*age_of)(uintptr_t address)) {
     for (uint32_t index = samples->old; index-- > 0;) {
         enum memscope_object_age age;

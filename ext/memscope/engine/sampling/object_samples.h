@@ -1,10 +1,11 @@
 /*
- * The sampled objects that are still alive, for the profile of Ruby's objects.
+ * The samples of objects that are still alive, for the profile of Ruby's objects.
  *
- * Fixed room for 65,536 of them. When too little of it is left for another window, each is dropped with probability ½,
- * and the others stand for twice as many. Those that a minor GC cannot free lie apart from the others, so that it looks
- * only at the others. One lasting mapping, inherited by forked children. Functions here neither allocate nor lock: the
- * caller holds the GVL, or runs inside a GC, during which no other thread runs.
+ * There is room for 65,536 samples. When too little room is left for another window, each sample is dropped with
+ * probability ½, and the weights of the others are doubled. Samples of old objects, which a minor GC cannot free, come
+ * first in the list, so that a minor GC visits only the others. One lasting mapping, inherited by forked children.
+ * Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a GC, during which no other thread
+ * runs.
  */
 #ifndef MEMSCOPE_OBJECT_SAMPLES_H
 #define MEMSCOPE_OBJECT_SAMPLES_H
@@ -19,21 +20,21 @@
 
 #define MEMSCOPE_OBJECT_SAMPLES 65536
 
-/* Objects are known by their addresses. A sample uses the stack and the texts that it names; 0: none. */
+/* A sample identifies its object by its address, and is a user of its stack and texts (0: none). */
 struct memscope_object_sample {
     uintptr_t address;
     float weight;     /* allocations that it stands for */
-    float stands_for; /* of these, what is due to its window: as memscope_plan_begin_window returned it */
-    uint32_t epoch;   /* when it was allocated */
-    uint32_t window;  /* in which, counted from 1 */
+    float stands_for; /* its window's factor in weight: what memscope_plan_begin_window returned */
+    uint32_t epoch;   /* of the allocation */
+    uint32_t window;  /* of the allocation, counted from 1 */
     uint32_t stack;
-    uint16_t pending; /* 1 + the caller's index of what it recorded, until the sample is settled */
+    uint16_t pending; /* 1 + the index of the caller's record; 0 once the sample is settled */
     uint16_t class_name, thread, tag, slot_bytes;
 };
 
 struct memscope_object_samples {
     struct memscope_object_sample list[MEMSCOPE_OBJECT_SAMPLES];
-    uint32_t old; /* the first ones, which only a major GC can free; none is pending */
+    uint32_t old; /* the first of the list, whose objects only a major GC can free; none is pending */
     uint32_t count;
     uint64_t taken, dropped, thinned;
     struct memscope_call_tree calls;
@@ -47,9 +48,10 @@ struct memscope_object_samples *memscope_object_samples_map(void);
 void memscope_object_samples_clear(struct memscope_object_samples *samples);
 
 /*
- * If there is room for fewer samples than that, thins the table, which doubles the plan's interval. If less than a
- * quarter is taken, halves the interval, down to the first one: samples have their own weights, so they may differ. May
- * take milliseconds, so it is called between windows, not within a hook.
+ * If fewer than `room` more samples fit, thins the table: drops half of the samples at random, and doubles the plan's
+ * interval. If less than a quarter of the table is in use, halves the interval, but not below the first one. Each
+ * sample has its own weight, so the interval may change between samples. May take milliseconds, so it is called between
+ * windows, not within a hook.
  */
 void memscope_object_samples_make_room(struct memscope_object_samples *samples, uint32_t room,
                                        struct memscope_sampling_plan *plan);
@@ -62,12 +64,14 @@ void memscope_object_samples_drop(struct memscope_object_samples *samples, uint3
 
 enum memscope_object_age { MEMSCOPE_OBJECT_DEAD, MEMSCOPE_OBJECT_YOUNG, MEMSCOPE_OBJECT_OLD };
 
-/* Called when a GC knows which objects survive it: drops the samples of the others. `minor`: it frees no old objects.
+/*
+ * Called at the end of a mark phase, when it is known which objects survive the GC: drops the samples of the others.
+ * `minor`: skips the old objects, since a minor GC frees none of them.
  */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address));
 
-/* Drops all samples, or all but the old ones: after a GC of which was not known which objects survived it. */
+/* After a GC whose survivors are not known: drops all samples, or all but the old ones if the GC was minor. */
 void memscope_object_samples_forget(struct memscope_object_samples *samples, bool minor);
 
 /* Drops the samples of this window. */

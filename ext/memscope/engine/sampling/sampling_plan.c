@@ -3,13 +3,13 @@
 #include <math.h>
 
 #define WINDOW ((double)MEMSCOPE_WINDOW_ALLOCATIONS)
-#define MEMORY 16          /* windows that the moving means go back */
+#define MEMORY 16          /* windows in the moving means */
 #define LONGEST_PART 1e9   /* allocations */
-#define DEAREST_WINDOW 2e7 /* nanoseconds: a longer time was the machine's, not ours */
+#define DEAREST_WINDOW 2e7 /* nanoseconds: the most that counts, since more is the machine's doing */
 #define SPARE_LIMIT 2e7    /* nanoseconds */
 #define FIRST_SPARE 1e7    /* nanoseconds */
 #define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */
-#define UNEVEN 0.25        /* how much longer or shorter than their mean pauses are */
+#define UNEVEN 0.25        /* by what share of their mean pauses may differ from it */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {
     uint64_t bits = plan->random += UINT64_C(0x9E3779B97F4A7C15);
@@ -68,7 +68,7 @@ static void follow(double *mean, double value, uint64_t count) {
     *mean += (value - *mean) / (double)(count < MEMORY ? count : MEMORY);
 }
 
-/* The moving means, and what may still be spent. */
+/* Updates the moving means and what may still be spent. */
 static void account(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
     double spent = (double)window->spent_ns + plan->watching_ns * (double)window->watched;
 
@@ -79,14 +79,14 @@ static void account(struct memscope_sampling_plan *plan, const struct memscope_w
     plan->spare_ns = fmin(plan->spare_ns + 2 * plan->budget * (double)window->cpu_ns - spent, SPARE_LIMIT);
 }
 
-/* The length of a part whose window keeps the mean cost within the budget. */
+/* The length of parts at which the mean cost stays within the budget. */
 static double affordable_part(const struct memscope_sampling_plan *plan) {
     if (plan->cpu_ns <= 0)
         return LONGEST_PART;
     return fmin(plan->window_ns / plan->budget / plan->cpu_ns * plan->allocations, LONGEST_PART);
 }
 
-/* Parts differ in length, so that where they begin is not in step with the program either. */
+/* Parts differ in length at random, so that their beginnings cannot stay in step with the program either. */
 static void plan_part(struct memscope_sampling_plan *plan) {
     double mean = fmin(affordable_part(plan), WINDOW + EARLY * (double)plan->ended_at);
     double pause = mean > WINDOW ? (mean - WINDOW) * (1 - UNEVEN + 2 * UNEVEN * uniform(plan)) : 0;
@@ -96,7 +96,7 @@ static void plan_part(struct memscope_sampling_plan *plan) {
     plan->due = plan->part_begins + (uint64_t)(uniform(plan) * pause);
 }
 
-/* A part goes on until its window has ended, however late that began. */
+/* A part lasts at least until its window ends, however late the window began. */
 double memscope_plan_begin_window(struct memscope_sampling_plan *plan, uint64_t now, uint64_t skip, uint64_t reach) {
     uint64_t ends_at = now + skip + MEMSCOPE_WINDOW_ALLOCATIONS;
     double expected = (double)now + limited(reach) / 2 + WINDOW - (double)plan->part_begins;
