@@ -13,7 +13,7 @@ struct known_frame {
     bool old;
 };
 
-/* A frame's only place is given by its address: one that comes later takes it over. */
+/* Direct-mapped: a frame's address determines its only place, which a later frame takes over. */
 static struct known {
     struct known_frame list[KNOWN_FRAMES];
     uint16_t places[KNOWN_FRAMES]; /* index in list + 1; 0: none */
@@ -34,8 +34,7 @@ void memscope_frame_names(VALUE frame, VALUE *path, VALUE *label) {
     *label = rb_profile_frame_full_label(frame);
 }
 
-/* ---- a text: the length of the path, or NO_PATH, in two bytes; the path; the label --------------------------------
- */
+/* ---- a text: the length of the path (NO_PATH: none) in two bytes, the path, the label --------------------------- */
 
 #define HEAD sizeof(uint16_t)
 #define NO_PATH UINT16_MAX
@@ -115,7 +114,9 @@ void memscope_frame_texts_begin(struct memscope_counted_texts *texts) {
     all_texts = texts;
 }
 
-/* Makes room: forgets the frames whose texts have no other user. Samples that use texts go at the end of mark phases.
+/*
+ * Makes room: forgets the frames whose texts have no other user. Once between two mark phases, since the samples that
+ * use texts are dropped at the end of one.
  */
 static bool trim(void) {
     uint32_t before = known->count;
@@ -143,7 +144,7 @@ uint32_t memscope_frame_text(VALUE frame) {
     return text;
 }
 
-/* From the last to the first: what takes a forgotten frame's place has had its turn. An iseq that is old stays old. */
+/* From the last to the first: the frame that fills a gap has been visited already. An old iseq stays old. */
 void memscope_frame_texts_sweep(bool minor) {
     known->trimmed = false;
     for (uint32_t index = known->count; index-- > 0;) {

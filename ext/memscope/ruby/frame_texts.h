@@ -1,6 +1,6 @@
 /*
- * Frames of Ruby (iseqs and method entries) as text: path and label, so that what refers to a frame need not keep it
- * alive. Texts of frames are remembered for as long as the frames live.
+ * Ruby frames (iseqs and method entries) as text: path and label, so that a sample need not keep its frames alive. The
+ * text of a frame is remembered for as long as the frame lives.
  */
 #ifndef MEMSCOPE_FRAME_TEXTS_H
 #define MEMSCOPE_FRAME_TEXTS_H
@@ -17,8 +17,8 @@
 void memscope_frame_names(VALUE frame, VALUE *path, VALUE *label);
 
 /*
- * The frame's text, with one user more; MEMSCOPE_NO_ROOM if there is no room. With the GVL; allocates Strings, and may
- * raise NoMemoryError.
+ * Returns the frame's text, with a reference for the caller; MEMSCOPE_NO_ROOM if there is no room. With the GVL;
+ * allocates Strings, and may raise NoMemoryError.
  */
 uint32_t memscope_frame_text_add(struct memscope_counted_texts *texts, VALUE frame);
 
@@ -27,22 +27,26 @@ uint32_t memscope_frame_text_add(struct memscope_counted_texts *texts, VALUE fra
 /* Maps the table of known frames, once; false if there is no memory. */
 bool memscope_frame_texts_open(void);
 
-/* Forgets all frames. `texts` is where texts are, and stays the caller's. */
+/* Forgets all frames. Texts are stored in `texts`, which the caller owns. */
 void memscope_frame_texts_begin(struct memscope_counted_texts *texts);
 
 /*
- * The frame's text, which stays that of the table of known frames until the next call; MEMSCOPE_NO_ROOM if there is no
- * room. With the GVL; allocates Strings for a frame that is not known, and may raise NoMemoryError.
+ * Returns the frame's text, without a reference for the caller: the table of known frames holds one, at least until the
+ * next call. MEMSCOPE_NO_ROOM if there is no room. With the GVL; allocates Strings for a frame that is not known, and
+ * may raise NoMemoryError.
  */
 uint32_t memscope_frame_text(VALUE frame);
 
-/* Path and label of such a text: nil, and "" for one cut within its path. With the GVL; allocates Strings. */
+/*
+ * The path (nil if there is none) and the label of a frame's text. The label is "" if the text was cut within the path.
+ * With the GVL; allocates Strings.
+ */
 void memscope_frame_text_read(const struct memscope_counted_texts *texts, uint32_t text, VALUE *path, VALUE *label);
 
 /* Called at the end of a mark phase: forgets frames that are garbage. */
 void memscope_frame_texts_sweep(bool minor);
 
-/* Called when a GC was missed: any frame may be garbage. */
+/* Called when a GC was missed: forgets all frames, since any of them may be garbage. */
 void memscope_frame_texts_forget(void);
 
 /* Called when objects have moved. */

@@ -22,12 +22,12 @@
 
 #define DEEPEST 32       /* frames */
 #define RECORDS 640      /* of a window, which has 400 samples on average, or fewer */
-#define DEAREST_NS 20000 /* of a sample: a longer time was another thread's or process's */
-#define BOUNDARIES 64    /* generations that were begun by call */
-#define GENERATIONS 64   /* at most that many others */
+#define DEAREST_NS 20000 /* the most charged for a sample: more is the time of other threads or processes */
+#define BOUNDARIES 64    /* generations begun by next_generation that are remembered */
+#define GENERATIONS 64   /* the most other generations */
 #define RAW_HOOK (RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG)
 
-/* What is recorded of a sample within the hook. */
+/* What the hook records of a sample. */
 struct record {
     VALUE frames[DEEPEST]; /* pinned */
     int lines[DEEPEST];
@@ -42,25 +42,25 @@ static struct sampler {
     bool running;
     enum phase phase;
     _Atomic(int64_t) left;       /* allocations up to the next call of hit */
-    _Atomic(uint64_t) step;      /* what left began with */
-    _Atomic(uint64_t) remaining; /* allocations of the window, from the last call of hit on */
+    _Atomic(uint64_t) step;      /* the value that left started from */
+    _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of hit */
     _Atomic(bool) due;           /* whether the next call of hit takes a sample */
     uint64_t watched;            /* allocations of this window, the skipped ones included */
     double stands_for;
-    uint64_t passed_at; /* allocation of the last GC event, but for those since the next window is due and affordable */
+    uint64_t passed_at; /* allocation of the last GC event at which no window could begin: the reach counts from it */
     bool working;
     uint64_t cpu_at;                            /* CPU time when the last window ended */
     uint64_t spent_ns, gc_ns;                   /* since then */
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
-    uint64_t alone_until;                       /* the last allocation before which there was certainly none */
+    uint64_t alone_until;                       /* up to this allocation, the main Ractor was certainly alone */
     pid_t pid;
-    uint32_t epoch;                  /* grows at the end of each mark phase, and by next_generation */
+    uint32_t epoch;                  /* incremented at the end of each mark phase, and by next_generation */
     uint32_t after_one, after_two;   /* first epochs after the last mark phase and after the one before */
     uint32_t after_major;            /* first epoch after the last mark phase of a major GC */
     uint32_t boundaries[BOUNDARIES]; /* epochs that next_generation began, a ring */
     uint32_t boundary_count;
-    uint64_t collections, majors, entered; /* GC counts at the end of the last mark phase; at the last GC event */
+    uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
     uint64_t rearmed, missed;
     uint64_t started_at, cpu_started_at;
     uint64_t forked_at;                               /* allocation; 0 in the process that started the profile */
@@ -101,7 +101,7 @@ static uint64_t cpu_of_process(void) {
     return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-/* The process's CPU time since then; 0 in a forked child, whose clock begins anew, until notice_fork. */
+/* The process's CPU time since `then`. In a forked child, whose clock restarts at 0, it is 0 until notice_fork. */
 static uint64_t cpu_since(uint64_t then) {
     uint64_t now = cpu_of_process();
 
@@ -120,7 +120,7 @@ static bool prepare_job(void) {
     return job != POSTPONED_JOB_HANDLE_INVALID;
 }
 
-/* In the hooks, too: async-signal-safe. */
+/* Async-signal-safe, so hooks may call it. */
 static void request_job(void) {
     rb_postponed_job_trigger(job);
 }
@@ -148,7 +148,7 @@ static void watch_gc(void) {
     add_hook(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_END_MARK);
 }
 
-/* Other Ractors run at the same time as the main one. Postponed jobs run in any of them and, from 4.0 on, hooks too. */
+/* Other Ractors run in parallel with the main one. Postponed jobs run in any Ractor; from 4.0 on, so do hooks. */
 static rb_ractor_local_key_t main_ractor_key;
 
 static void prepare_ractor(void) {
@@ -163,13 +163,13 @@ static bool in_main_ractor(void) {
 /* ---- a window ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Other Ractors may count at the same time, from 4.0 on: then an allocation is lost now and then, which is cheaper than
- * counting in one step.
+ * From 4.0 on, other Ractors may count in parallel. An allocation is then lost now and then, which is cheaper than an
+ * atomic decrement.
  */
 #define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
 #define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)
 
-/* What remains of the window after the last step. */
+/* Subtracts the last step from the window; returns what remains. */
 static uint64_t step_on(void) {
     uint64_t remaining = LOAD(remaining), step = LOAD(step);
 
@@ -178,7 +178,7 @@ static uint64_t step_on(void) {
     return remaining;
 }
 
-/* The next step: to a sample, or to the window's end. At the end, each allocation is one until the window has ended. */
+/* Sets the next step: to a sample, or to the window's end. At the end, every allocation calls hit. */
 static void count_down(uint64_t interval, uint64_t remaining) {
     bool due = interval <= remaining;
     uint64_t step = due ? interval : remaining;
@@ -188,7 +188,7 @@ static void count_down(uint64_t interval, uint64_t remaining) {
     STORE(left, step > 0 ? (int64_t)step : 1);
 }
 
-/* For as many samples as are recorded before they are settled. */
+/* Makes room for the most samples that are recorded before they are settled. */
 static void make_room(void) {
     uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
@@ -212,7 +212,7 @@ static void begin_window(uint64_t now, uint64_t reach) {
 
 /*
  * Within the hook. From 4.0 on, a hook that removes itself waits for all Ractors to stop, which deadlocks if another
- * one begins a GC at that moment: the postponed job removes it.
+ * one begins a GC at that moment. So there, the postponed job removes the hook.
  */
 static void end_window(void) {
     if (!MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
@@ -231,8 +231,8 @@ static void record_thread(char thread[16]) {
 }
 
 /*
- * Within the hook: the object is not complete, and nothing may be allocated. Frames that are recorded here are running,
- * so they are alive; the guard pins them from the next mark phase on.
+ * Within the hook: the object is not complete, and nothing may be allocated. The recorded frames are alive, since they
+ * are running; from the next mark phase on, the guard pins them.
  */
 static void record_sample(VALUE object) {
     uint64_t begun = memscope_now_ns(), spent;
@@ -260,7 +260,7 @@ static void record_sample(VALUE object) {
     sampler.spent_ns += spent < DEAREST_NS ? spent : DEAREST_NS;
 }
 
-/* Allocations of other Ractors count, but are not sampled, and do not end the window. */
+/* Allocations of other Ractors are counted, but neither sampled nor able to end the window. */
 static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {
     uint64_t remaining;
 
@@ -290,7 +290,7 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
 
 /* ---- records become text ----------------------------------------------------------------------------------------- */
 
-/* The stack of a record, with a use for the caller; 0 if it has no frames. */
+/* Returns the stack of a record, with a reference for the caller; 0 if the record has no frames. */
 static uint32_t stack_of(struct record *record) {
     uint32_t stack = 0;
 
@@ -303,7 +303,7 @@ static uint32_t stack_of(struct record *record) {
     return stack;
 }
 
-/* One stack for each record. Allocates Strings. */
+/* Finds the stack of each record. Allocates Strings. */
 static VALUE find_stacks(VALUE unused) {
     for (uint32_t index = 0; index < record_count; index++)
         if (records[index].stack == 0)
@@ -311,7 +311,7 @@ static VALUE find_stacks(VALUE unused) {
     return Qnil;
 }
 
-/* With a use for the caller; 0 if the record has no frames. */
+/* Returns the stack that find_stacks has found, with a reference for the caller; 0 if the record has no frames. */
 static uint32_t found_stack(const struct record *record) {
     uint32_t stack = record->stack == 0 && record->depth > 0 ? MEMSCOPE_NO_ROOM : record->stack;
 
@@ -326,8 +326,8 @@ static bool is_complete(VALUE object) {
 }
 
 /*
- * Gives a sample its texts. Finding the stack allocates, so a GC may run, which drops and moves samples: hence in two
- * steps, of which the second allocates nothing.
+ * Gives a sample its stack and its texts, without allocating. find_stacks comes first, as a step of its own: it
+ * allocates, so a GC may run in it and drop or move samples.
  */
 static void settle_sample(struct memscope_object_sample *sample, const struct record *record) {
     char text[MEMSCOPE_CLASS_TEXT];
@@ -352,7 +352,7 @@ static void settle_samples(void) {
     }
 }
 
-/* A window that is still open goes on. */
+/* Settles the samples recorded so far. A window that is open stays open. */
 static void settle_records(void) {
     uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     int error = 0;
@@ -379,9 +379,10 @@ static enum memscope_object_age age_of(uintptr_t address) {
 }
 
 /*
- * GCs that ended their mark phase unseen: Ruby calls no hook for a GC within another hook for allocations, and
- * until 3.4 a Ractor that ends switches all hooks off (Bug #19112). What they freed is unknown, so all samples that
- * they may have freed are dropped. `majors`: how many of all GCs were major.
+ * Accounts for GCs that ended their mark phase unseen: Ruby calls no hook for a GC that runs within another NEWOBJ
+ * hook, and until 3.4 a Ractor that ends switches all hooks off (Bug #19112). It is unknown which objects these GCs
+ * freed, so the samples of all objects that they may have freed are dropped. `majors`: how many of these GCs were
+ * major.
  */
 static void miss(uint64_t missed, uint64_t majors) {
     sampler.missed += missed;
@@ -415,7 +416,7 @@ static void end_marking(void) {
     sampler.gc_ns += spent;
 }
 
-/* A job that another Ractor runs is lost, so it is requested again. */
+/* Requests a job at every event while a window is due: a job that runs in another Ractor does nothing. */
 static void request_window(void) {
     uint64_t now = allocations();
 
@@ -425,7 +426,10 @@ static void request_window(void) {
         sampler.passed_at = now;
 }
 
-/* All Ractors have stopped at the end of a mark phase, but not when a step of sweeping begins. */
+/*
+ * At the end of a mark phase all Ractors are stopped, so any of them may do the work. When a step of sweeping begins,
+ * they are not: then only the main one may.
+ */
 static void on_gc(VALUE data, rb_trace_arg_t *trace) {
     if (!sampler.running)
         return;
@@ -443,7 +447,10 @@ static void on_gc(VALUE data, rb_trace_arg_t *trace) {
         request_window();
 }
 
-/* Drops what GCs may have freed that ended their mark phase unseen: `ended` have by now. False if there were none. */
+/*
+ * If GCs have ended their mark phase unseen, drops the samples that they may have freed. `ended`: how many GCs have
+ * ended their mark phase so far. Returns whether any was unseen.
+ */
 static bool notice_unseen(uint64_t ended) {
     uint64_t majors = gc_figure("major_gc_count");
 
@@ -455,12 +462,15 @@ static bool notice_unseen(uint64_t ended) {
     return true;
 }
 
-/* GCs that have ended their mark phase. */
+/* The number of GCs that have ended their mark phase. */
 static uint64_t ended_collections(void) {
     return rb_gc_count() - (rb_gc_latest_gc_info(memscope_symbol("state")) == memscope_symbol("marking"));
 }
 
-/* Outside a GC: whether hooks were called for all GCs so far. Adding a hook calls malloc, which may run a GC unseen. */
+/*
+ * Called outside of a GC. If no hook was called for a GC, adds the hook again. That calls malloc, which may run another
+ * GC unseen: hence the second check.
+ */
 static void check_collections(void) {
     if (!notice_unseen(ended_collections()))
         return;
@@ -474,9 +484,9 @@ static void check_collections(void) {
 /* ---- the guard: what the garbage collector sees ------------------------------------------------------------------ */
 
 /*
- * Runs within each mark phase, in the Ractor that has begun the GC; before 4.0, hooks are not called in others than the
- * main one. If no hook was called for this GC, hooks are off. A job that requested itself, since its own GCs are
- * unseen, would be run again and again.
+ * Runs within each mark phase, in the Ractor that began the GC; before 4.0, hooks run in the main Ractor only. If no
+ * hook was called for this GC, Ruby has switched the hooks off, and a job adds them again. While a job is working, none
+ * is requested: no hook sees the GCs of a job, so it would request itself without end.
  */
 static void mark(void *unused) {
     if (!sampler.running)
@@ -495,9 +505,10 @@ static uintptr_t moved(uintptr_t address) {
 }
 
 /*
- * Frames recorded after the mark phase are not pinned. What an unseen GC may have freed goes first: its page may be
- * gone, and rb_gc_location would read it. GC.stat cannot be asked here, since the keys of symbols have moved; the GC
- * that compacts is a major one.
+ * Updates addresses. Frames recorded after the mark phase are not pinned, so they may have moved too. Samples of
+ * objects that an unseen GC may have freed are dropped first: their pages may be gone, and rb_gc_location would read
+ * them. rb_gc_stat does not work here, since the keys of symbols have moved; but one of the unseen GCs was major,
+ * because a GC that compacts is.
  */
 static void compact(void *unused) {
     uint64_t count = rb_gc_count();
@@ -559,7 +570,7 @@ static bool is_only_ractor(void) {
     return rb_funcall(rb_cRactor, rb_intern("count"), 0) == INT2FIX(1);
 }
 
-/* As if the window had never begun: the one before stands for its allocations. */
+/* Undoes the open window: the previous window stands for its allocations too. */
 static void cancel_window(void) {
     remove_hook(on_allocation);
     sampler.watched -= LOAD(remaining);
@@ -570,9 +581,9 @@ static void cancel_window(void) {
 }
 
 /*
- * Ends sampling if another Ractor is or was alive: its allocations count in GC.stat and are not sampled, so estimates
- * would be too high, and from 4.0 on hooks that are added or removed meanwhile may make it wait. Outside a hook: calls
- * a method, so another thread may run, which may stop the profile.
+ * Ends sampling if another Ractor is or was alive. GC.stat counts that Ractor's allocations, but they are not sampled,
+ * so estimates would be too high; and from 4.0 on, adding or removing a hook may make that Ractor wait. Called outside
+ * of hooks. Calls a Ruby method, so another thread may run meanwhile and stop the profile.
  */
 static void look_for_ractors(void) {
     if (!LOAD(shared) && !is_only_ractor())
@@ -590,8 +601,8 @@ static uint64_t watched_of_window(void) {
 }
 
 /*
- * In a forked child, other random numbers than its parent's. Its CPU clock began at 0, so what its parent has spent and
- * watched counts no more.
+ * A forked child draws other random numbers than its parent. Its CPU clock began at 0, so it counts only what it has
+ * spent and watched itself.
  */
 static void notice_fork(void) {
     if (sampler.pid == getpid())
@@ -604,7 +615,7 @@ static void notice_fork(void) {
     memscope_plan_reseed(&sampler.plan, seed());
 }
 
-/* At the end of a window, the next one may follow at once: it has no reach. False if none begins. */
+/* Returns whether a window begins. `reach` is 0 at the end of a window, since the next one may follow at once. */
 static bool begin_window_if_due(uint64_t now, uint64_t reach) {
     bool due = now >= sampler.plan.due && memscope_plan_affords(&sampler.plan, cpu_since(sampler.cpu_at), reach);
 
@@ -613,7 +624,7 @@ static bool begin_window_if_due(uint64_t now, uint64_t reach) {
     return due;
 }
 
-/* What this allocates is not the program's: no window can watch it, so no sample may stand for it. */
+/* Leaves its own allocations out of the count: no window can watch them, so no sample may stand for them. */
 static void settle_between_windows(void) {
     uint64_t before = allocations();
 
@@ -621,7 +632,7 @@ static void settle_between_windows(void) {
     sampler.started_at += allocations() - before;
 }
 
-/* With the GVL, outside any hook; in any thread of the main Ractor, between two steps of its program. */
+/* The postponed job: with the GVL, outside of hooks, in any thread; does nothing outside of the main Ractor. */
 static void work(void *unused) {
     if (!sampler.running || !in_main_ractor())
         return;
@@ -659,7 +670,7 @@ static uint64_t time_of_allocations(void) {
     return clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
-/* What an allocation costs more while it is watched, in nanoseconds. */
+/* The extra cost of an allocation while it is watched, in nanoseconds. */
 static double watching_ns(void) {
     uint64_t plain = UINT64_MAX, watched = UINT64_MAX, time;
     double difference;
@@ -746,7 +757,7 @@ void memscope_object_sampler_settle(void) {
     settle_records();
 }
 
-/* ---- what is told of the samples --------------------------------------------------------------------------------- */
+/* ---- reading the samples ----------------------------------------------------------------------------------------- */
 
 struct memscope_object_samples *memscope_object_sampler_samples(void) {
     return samples;
@@ -757,13 +768,15 @@ uint32_t memscope_object_sampler_next_generation(void) {
     return sampler.epoch;
 }
 
-/* Samples of earlier epochs have survived two GCs, one of them major. */
+/* The first epoch whose samples may be garbage: those of earlier epochs have survived two GCs, one of them major. */
 static uint32_t unjudged(void) {
     return sampler.after_two < sampler.after_major ? sampler.after_two : sampler.after_major;
 }
 
-/* Generations are as long as they have to be for there to be few; they begin anew where next_generation was called, and
- * where samples begin that are not judged. */
+/*
+ * A generation is a run of 2^shift epochs, with the smallest shift that makes fewer than GENERATIONS of them. One also
+ * begins at each call of next_generation, and at the first epoch that is not judged yet.
+ */
 uint32_t memscope_object_generation_of(uint32_t epoch) {
     uint32_t known = sampler.boundary_count < BOUNDARIES ? sampler.boundary_count : BOUNDARIES, shift = 0, first;
 

@@ -1,15 +1,17 @@
 /*
- * Samples allocations of Ruby objects, and knows which of the sampled objects are still alive.
+ * Samples allocations of Ruby objects, and tracks which of the sampled objects are still alive.
  *
- * Windows of allocations are watched by an event hook, whose body is a countdown; when they are, engine/sampling/
- * sampling_plan.h says. A window begins in a postponed job, which an event of the GC requests: while a program
- * allocates, Ruby sweeps its heap in steps of some thousand slots. If the program runs its GCs itself, such events are
- * far apart: the window then skips as many allocations as may lie between two of them. So nothing runs while a program
- * allocates nothing, and there is no thread and no timer.
+ * During a window, an event hook (NEWOBJ) watches all allocations; its fast path only counts down. The plan
+ * (sampling/sampling_plan.h) decides when a window is due. A postponed job begins it, which a GC event requests: while
+ * a program allocates, Ruby sweeps its heap in steps of some thousand slots, and each step is such an event. If the
+ * program runs its GCs itself, the events are far apart: the window then first skips a random number of allocations, up
+ * to as many as lie between two events. So nothing runs while a program allocates nothing; there is neither a thread
+ * nor a timer.
  *
- * Of a sampled object, only its address is kept. The mark bits at the end of each mark phase tell whether it is alive,
- * and compaction tells its new address. Frames are pinned from the sample to the next postponed job; there they become
- * text. Classes become text there too. So nothing stays alive, or where it is, for longer than a window.
+ * Of a sampled object, only the address is kept. At the end of each mark phase, the object's mark bit tells whether it
+ * is alive; after a compaction, Ruby tells its new address. Frames are pinned from the sample to the next postponed
+ * job, which turns them, and the objects' classes, into text. So the profile keeps nothing alive or pinned for longer
+ * than a window.
  *
  * Everything here needs the GVL, in the main Ractor.
  */
@@ -29,10 +31,10 @@ enum memscope_object_sampler_obstacle {
     MEMSCOPE_OBJECTS_NO_JOBS,  /* all of Ruby's postponed jobs are taken */
 };
 
-/* Begins with an empty table. `budget`: share of the process's CPU time. Allocates objects, to measure the hook. */
+/* Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost. */
 enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget);
 
-/* Removes the hooks. Settled samples can be read until an object is allocated: then it is unknown who is alive. */
+/* Removes the hooks. Read the settled samples before an object is allocated: a GC that it starts is not tracked. */
 void memscope_object_sampler_stop(void);
 
 bool memscope_object_sampler_runs(void);
@@ -40,33 +42,33 @@ bool memscope_object_sampler_runs(void);
 /* Begins another generation; returns its number. */
 uint32_t memscope_object_sampler_next_generation(void);
 
-/* Turns what was recorded since the last postponed job into text. To be called before the samples are read. */
+/* Turns the frames and classes recorded since the last postponed job into text. Call it before reading the samples. */
 void memscope_object_sampler_settle(void);
 
 struct memscope_object_samples *memscope_object_sampler_samples(void);
 
-/* The generation that an epoch of a sample belongs to: the number of its first epoch. */
+/* The generation that a sample's epoch belongs to. A generation's number is its first epoch. */
 uint32_t memscope_object_generation_of(uint32_t epoch);
 
-/* A sampled object as it was when the profile was read: its address may be another object's by now. */
+/* A sampled object as of a reading of the profile: another object may have its address by now. */
 struct memscope_sampled_object {
     uint64_t address;
     uint32_t window, epoch;
 };
 
 /*
- * Writes those that are still there, in place, as VALUEs; returns how many. The GC must be disabled. Outside hooks;
- * allocates no objects, but may call malloc.
+ * Overwrites the array with the VALUEs of those objects that are still alive; returns how many. The GC must be
+ * disabled. Call it outside of hooks; it allocates no objects, but may call malloc.
  */
 size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, size_t count);
 
 struct memscope_object_sampler_state {
-    struct memscope_sampling_plan plan; /* as of now, and `last` with it: memscope_plan_at */
+    struct memscope_sampling_plan plan; /* plan and last: as of now, by memscope_plan_at */
     double last;
-    uint64_t allocations, watched;    /* allocations since the start; of a forked child, its own */
+    uint64_t allocations, watched;    /* allocations since the start; in a forked child, since the fork */
     uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
-    uint64_t rearmed, missed;         /* hooks that Ruby had switched off; GCs that no hook has seen */
-    bool shared;                      /* another Ractor was alive: what was allocated since is not in the plan */
+    uint64_t rearmed, missed;         /* times that Ruby had switched the hooks off; GCs that no hook saw */
+    bool shared;                      /* another Ractor was alive: the plan leaves out allocations since then */
     uint32_t generation, unjudged_generation;
     size_t bytes;
 };

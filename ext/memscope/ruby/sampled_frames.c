@@ -21,7 +21,7 @@ static struct frames {
     bool old[NUMBERS]; /* as of the last sweep */
     atomic_uint listed_count, last;
     atomic_uint settled; /* frames up to this one are text */
-    uint32_t forgotten;  /* listed ones whose address is not known any more */
+    uint32_t forgotten;  /* how many listed frames have no known address any more */
     uint32_t changed;    /* frames that have become text since the last sweep of a major GC */
     struct memscope_counted_texts table;
 } * all;
@@ -47,7 +47,7 @@ static uint32_t home_of(VALUE frame) {
     return (uint32_t)((uint64_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 48);
 }
 
-/* Its frame is stored before the number is listed. 0 if there is no room. */
+/* Gives a frame a number; 0 if there is no room. Stores the frame before the number is listed. */
 static uint32_t add(VALUE frame) {
     unsigned place, number;
 
@@ -93,7 +93,7 @@ bool memscope_sampled_frames_pending(void) {
     return memscope_sampled_frames_last() > atomic_load(&all->settled);
 }
 
-/* A frame is 0 if a fork has interrupted the thread that added it. */
+/* A frame is 0 if the process was forked while another thread was adding it. */
 static VALUE find_texts(VALUE last) {
     for (uint32_t number = atomic_load(&all->settled) + 1; number <= (uint32_t)last; number++) {
         VALUE frame = atomic_load(&all->frames[number]);

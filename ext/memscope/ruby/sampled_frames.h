@@ -1,11 +1,11 @@
 /*
- * The Ruby frames (iseqs and method entries) of a malloc profile, known to the words of its stacks by number
+ * The Ruby frames (iseqs and method entries) of a malloc profile. The words of a stack refer to them by number
  * (sampled_stack.h).
  *
- * A frame comes in inside malloc, and is pinned until its path and label have become text: at the next postponed job
- * or reading. From then on the profile does not keep it alive. Its address tells it apart for as long as it lives: the
- * mark bits at the end of a mark phase say how long, and compaction says where it is. So a frame has one number, unless
- * a garbage collection was missed: then the frames that are text by then get other numbers.
+ * A frame is added inside malloc, and pinned until its path and label have become text, at the next postponed job or
+ * reading. From then on the profile does not keep the frame alive, but recognizes it by its address while it lives. The
+ * mark bits at the end of a mark phase tell whether it lives; compaction tells its new address. So a frame has one
+ * number, unless a GC was missed: then frames that are text by then get new numbers when they are sampled again.
  *
  * Tables of fixed size, resident where used. Unless its comment says otherwise, a function needs the GVL.
  */
@@ -23,28 +23,28 @@ bool memscope_sampled_frames_open(void);
 void memscope_sampled_frames_clear(void);
 
 /*
- * Runs inside malloc, in a thread that may read its frames, without a lock, an allocation or access to an object. The
- * number of a frame that is running, from 1 on, or 0 if there is no room. `trusted`: whether no garbage collection was
- * missed.
+ * Returns the number of a running frame, from 1 on, or 0 if there is no room. Runs inside malloc, in a thread that may
+ * read its frames: takes no lock, allocates nothing and reads no object. `trusted`: no GC was missed, so the known
+ * addresses are right.
  */
 uint32_t memscope_sampled_frame(VALUE frame, bool trusted);
 
-/* The last number that was given, and whether frames up to it have still to become text. Any context. */
+/* The last number given, and whether any frame up to it still has to become text. Any context. */
 uint32_t memscope_sampled_frames_last(void);
 bool memscope_sampled_frames_pending(void);
 
-/* Makes the frames up to this one text, all of which are complete. Allocates Strings. */
+/* Turns the frames up to the number `last` into text; all of them must be complete. Allocates Strings. */
 void memscope_sampled_frames_settle(uint32_t last);
 
-/* Whether a frame's text has found room. */
+/* Whether a frame has become text: false if there was no room for it. */
 bool memscope_sampled_frame_is_text(uint32_t number);
 
-/* Path (nil if there is none) and label of such a frame. Allocates Strings. */
+/* Path (nil if there is none) and label of a frame that is text. Allocates Strings. */
 void memscope_sampled_frame_names(uint32_t number, VALUE *path, VALUE *label);
 
 /* ---- garbage collections: while no thread is in memscope_sampled_frame ------------------------------------------- */
 
-/* Pins the frames that are not text yet, or all whose addresses are known. While the GC marks. */
+/* Called while the GC marks: pins the frames that are not text yet or, if `everything`, all with a known address. */
 void memscope_sampled_frames_mark(bool everything);
 
 /* Whether many frames have become text since the last sweep of a major GC. */
@@ -56,13 +56,13 @@ void memscope_sampled_frames_sweep(bool minor);
 /* Forgets the addresses of all frames that are text. */
 void memscope_sampled_frames_forget(void);
 
-/* Whether so many numbers have been given that those of frames must not be forgotten any more. */
+/* Whether numbers run out, so that frames must keep theirs: one that is forgotten gets a new number. */
 bool memscope_sampled_frames_scarce(void);
 
-/* When objects have moved. */
+/* Called when compaction has moved objects. */
 void memscope_sampled_frames_move(void);
 
-/* Frees the places of frames whose addresses are forgotten, if they are many. */
+/* Whether frames whose addresses are forgotten take many places, and the freeing of these places. */
 bool memscope_sampled_frames_crowded(void);
 void memscope_sampled_frames_rebuild(void);
 

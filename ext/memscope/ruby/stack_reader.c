@@ -120,10 +120,11 @@ static void wait_for_readers(void) {
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
 /*
- * A hook sees which frames are alive at the end of a mark phase; without it, all whose addresses are known are pinned.
- * Until 3.2, the hook makes all allocations slower while it is there. So there it goes at the end of a major GC, and
- * comes back when many frames have become text, or after SELDOM other major GCs. Where it may not be there at all, all
- * addresses are forgotten then: frames that are sampled again get new numbers, which are not many enough for more.
+ * At the end of a mark phase, a hook finds out which frames are alive. A GC without the hook pins all frames whose
+ * addresses are known. Until 3.2, the hook slows all allocations down. So there it is removed after it has seen a major
+ * GC, and added again when many frames have become text, or after SELDOM other major GCs. Where no hook may be added at
+ * all, the addresses of the frames that are text are forgotten after SELDOM major GCs. Frames sampled again then get
+ * new numbers, and there are too few numbers to forget more often.
  */
 #define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
 #define SELDOM 16
@@ -135,7 +136,7 @@ static uint32_t pinned_majors; /* major ones since the hook went */
 static atomic_size_t checked;  /* the last GC that has freed no frame whose address is known */
 static rb_ractor_local_key_t main_ractor_key;
 
-static struct { VALUE state, marking, major_by; /* known before they are needed inside malloc */ } symbols;
+static struct { VALUE state, marking, major_by; /* interned early: they are needed inside malloc */ } symbols;
 
 static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace);
 
@@ -143,7 +144,7 @@ static bool is_marking(void) {
     return rb_gc_latest_gc_info(symbols.state) == symbols.marking;
 }
 
-/* GCs that have ended their mark phase. */
+/* The number of GCs that have ended their mark phase. */
 static size_t ended_collections(void) {
     return rb_gc_count() - is_marking();
 }
@@ -272,7 +273,7 @@ static void remove_hook(void) {
     pinned_majors = 0;
 }
 
-/* What is forgotten keeps its place until there is much of it. */
+/* Frames that are forgotten keep their places until there are many of them. */
 static void free_places(void) {
     if (!memscope_sampled_frames_crowded())
         return;
@@ -307,7 +308,10 @@ static void unpin(void) {
         memscope_sampled_frames_forget();
 }
 
-/* Another Ractor would run beside the main one. Until 3.4 a Ractor that ends switches all hooks off (Bug #19112). */
+/*
+ * Does nothing in another Ractor, which would run in parallel with the main one. If a GC was missed, adds the hook
+ * again: until 3.4, a Ractor that ends switches all hooks off (Bug #19112).
+ */
 static void work(void *unused) {
     if (!in_main_ractor() || atomic_load(&ruby_ended))
         return;
@@ -354,7 +358,7 @@ static void miss(void) {
     missed = true;
 }
 
-/* May run twice in a GC, at the end of incremental marking again: a job may have added the hook in between. */
+/* Runs again at the end of incremental marking: a job may have added the hook between the two runs. */
 static void begin_marking(void) {
     size_t count = rb_gc_count();
 
@@ -386,8 +390,8 @@ static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace) {
 }
 
 /*
- * Also called outside of a GC, for ObjectSpace.reachable_objects_from and heap graphs: in a forked child of the latter,
- * a reader that was reading at the fork would never end.
+ * Also called outside of a GC, by ObjectSpace.reachable_objects_from and by heap graphs. There it does not wait: in the
+ * forked child of a heap graph, a reader that was active at the fork never ends.
  */
 static void mark(void *unused) {
     bool collecting = rb_during_gc();
@@ -402,7 +406,10 @@ static void mark(void *unused) {
         request_job();
 }
 
-/* GC.latest_gc_info cannot be asked here. The page of a frame that an unseen GC has freed may be gone. */
+/*
+ * GC.latest_gc_info cannot be called here. Frames that an unseen GC may have freed are forgotten first: their pages may
+ * be gone.
+ */
 static void compact(void *unused) {
     size_t count = rb_gc_count();
 

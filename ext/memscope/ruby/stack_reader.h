@@ -23,7 +23,7 @@ void memscope_stack_reader_reads_without_gvl(bool whether);
 /* Called when a profile begins: drops the frames and thread names of the previous one. With the GVL. */
 void memscope_stack_reader_begin(void);
 
-/* Called when it has stopped, or could not start. The names of its frames stay. With the GVL; allocates Strings. */
+/* Called when a profile has stopped or could not start. Frames keep their names. With the GVL; allocates Strings. */
 void memscope_stack_reader_end(void);
 
 /* Turns the frames of all stacks that were read so far into text. With the GVL; allocates Strings. */
