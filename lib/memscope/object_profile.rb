@@ -3,8 +3,8 @@
 require_relative "profile"
 
 module Memscope
-  # Which Ruby lines keep objects alive: samples allocations, and drops each sample when the garbage collector finds its
-  # object dead. Cheap enough to be always on, from Ruby 3.3 on: it watches as many allocations as its budget allows.
+  # Which Ruby lines keep objects alive. Samples allocations, as many as its budget allows, and drops each sample when
+  # the garbage collector finds its object dead. From Ruby 3.3 on, cheap enough to be always on.
   #
   # One profile runs at a time, for the whole process, whichever thread starts it. A forked child continues its own copy
   # of its parent's profile until the child stops it; then it can start another one.
@@ -14,7 +14,7 @@ module Memscope
   #     puts Memscope::ObjectProfile.snapshot
   #
   # The profile keeps no object, class or method alive. It needs a program without other Ractors: it does not start
-  # while there are any, and counts no objects that are allocated after one was created.
+  # while one is alive, and does not count objects that are allocated after one was created.
   module ObjectProfile
     # The default share of the process's CPU time.
     BUDGET = 0.01
@@ -27,8 +27,8 @@ module Memscope
     class Unavailable < StandardError; end
 
     RACTORS_ALIVE = "other Ractors are alive, whose allocations cannot be sampled: start when they have ended"
-    # Versions of Ruby that crash when objects are sampled (Bug #19482), and those that do when a Ractor is created
-    # meanwhile (Bug #18464).
+    # Versions of Ruby that crash when objects are sampled (Bug #19482), and those that also crash when a Ractor is
+    # created while objects are sampled (Bug #18464): from the first version on, before the second.
     CRASHING = [[[3, 2, 0], [3, 2, 3]]].freeze
     CRASHING_WITH_RACTORS = [[[3, 1, 0], [3, 1, 4]], *CRASHING].freeze
     private_constant :RACTORS_ALIVE, :CRASHING, :CRASHING_WITH_RACTORS
@@ -46,8 +46,9 @@ module Memscope
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1
       # @param ractors [Symbol, nil] `:never`: this program creates no Ractor while the profile runs. Required before
       #   Ruby 3.1.4, which would crash
-      # @param holders [Boolean] whether to look for what holds the objects of lines that keep growing: in a thread of
-      #   its own, which makes at most one heap graph in ten minutes, in a forked child. Readings then include it
+      # @param holders [Boolean] whether to find what holds the objects of lines that keep growing. A thread of its own
+      #   then watches the profile, and makes at most one heap graph in ten minutes, in a forked child. Readings include
+      #   what it finds
       # @return [void]
       # @raise [ArgumentError] for any other budget, `ractors` or `holders`
       # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the one continued from its
@@ -59,8 +60,8 @@ module Memscope
         nil
       end
 
-      # Starts a profile for as long as the process runs, and watches for what holds objects; unless one is running
-      # already. Never raises, so that it cannot make a boot fail.
+      # Unless a profile is running, starts one for as long as the process runs, with `holders: true`. Never raises, so
+      # that it cannot make a boot fail.
       #
       # @api private
       # @yieldreturn [Boolean, Symbol] the setting `objects_profile`
@@ -75,7 +76,7 @@ module Memscope
         warn "memscope: objects_profile: objects are not profiled in process #{Process.pid}: #{message}"
       end
 
-      # @return [Profile] of the objects that are alive, or have not been found dead yet
+      # @return [Profile] of the sampled objects that no garbage collection has found dead
       # @raise [Unavailable] if no profile is running
       def snapshot = recorded(Native.object_profile(false))
 
@@ -97,10 +98,10 @@ module Memscope
       def halt = Native.stop_object_profile
 
       # @api private
-      # @return [Array<Profile::Holder>] what was found to hold the objects of lines of this profile
+      # @return [Array<Profile::Holder>] what holds the objects of this profile's lines, as far as that was found
       def holders = @holders&.first == session ? @holders.last : []
 
-      # Keeps what holds the objects of a line, for readings of this profile.
+      # Stores what holds the objects of a line: later readings of this profile include it.
       #
       # @api private
       # @param holder [Profile::Holder]
@@ -115,7 +116,8 @@ module Memscope
       #   `ractors: :never`
       def crashing_with_ractors? = among?(RUBY_VERSION, CRASHING_WITH_RACTORS)
 
-      # Starts another generation: objects allocated from now on belong to it. Garbage collections start some too.
+      # Starts another generation: objects allocated from now on belong to it. Garbage collections also start
+      # generations.
       #
       # @return [Integer] its number
       # @raise [Unavailable] if no profile is running
@@ -136,8 +138,8 @@ module Memscope
 
       # @api private
       # @param version [String] of Ruby
-      # @param ractors [Symbol, nil] as of start
-      # @param alive [Integer] Ractors
+      # @param ractors [Symbol, nil] as for start
+      # @param alive [Integer] how many Ractors are alive
       # @return [String, nil] why objects cannot be sampled, and the remedy; nil if they can
       def obstacle(version, ractors:, alive:)
         if among?(version, CRASHING)

@@ -58,9 +58,9 @@ module Memscope
       field :watched_share, :number, sparse: true
       # @return [Integer, nil] how often half of the samples were dropped to make room
       field :thinned, :count, sparse: true
-      # @return [Integer, nil] how often Ruby had switched the profile off, and it was switched on again
+      # @return [Integer, nil] how often Ruby had switched the profile's hooks off, and memscope switched them on again
       field :rearmed, :count, sparse: true
-      # @return [Integer, nil] garbage collections of which it is unknown what they freed: samples that they may have
+      # @return [Integer, nil] garbage collections that the profile did not see: samples of objects that they may have
       #   freed were dropped
       field :missed_collections, :count, sparse: true
     end
@@ -99,11 +99,12 @@ module Memscope
     field :error_objects, :count, sparse: true
     # @return [Integer, nil] windows of allocations that were sampled; nil for malloc
     field :windows, :count, sparse: true
-    # @return [Integer, nil] how many allocations these windows stand for: those since profiling began
+    # @return [Integer, nil] how many allocations these windows stand for: all since profiling began
     field :allocations, :count, sparse: true
     # @return [Float, nil] the share of these allocations that are in windows
     field :windows_share, :number, sparse: true
-    # @return [Float, nil] as many windows that stand for equally many allocations would be worth these windows
+    # @return [Float, nil] the effective number of windows: as many, each standing for equally many allocations, would
+    #   be as precise
     field :equal_windows, :number, sparse: true
     # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
     field :allocator_live_bytes, :bytes
@@ -143,7 +144,7 @@ module Memscope
       holders&.find { |holder| holder.path == entry.path && holder.lineno == entry.lineno } if entry.lineno
     end
 
-    # The part that was allocated in some generations. What is known of the whole process is left out.
+    # The part that was allocated in some generations, without numbers that are known of the whole process only.
     #
     # @api private
     # @param generations [Range<Integer>]

@@ -4,17 +4,17 @@ require_relative "../object_profile"
 
 module Memscope
   module ObjectProfile
-    # Which lines keep more and more objects, judged by how many of each line's objects had survived a major GC, counted
-    # after each of at least EPOCHS major GCs.
+    # Which lines keep more and more objects. After each major GC, each line's survivors are counted: its objects that
+    # have survived a major GC. A verdict needs more than EPOCHS counts.
     #
-    # A line grows if the mean of the last third of the counts exceeds that of the first third by more than ERRORS
-    # standard errors, and did so without the last count too. The counts of one line are of the same samples, so their
-    # mean has the error of one count; the difference of two means is given the error that independent ones would have,
-    # an upper bound.
+    # A line grows if the mean of the last third of its counts exceeds the mean of the first third by more than ERRORS
+    # standard errors, and did so before the latest count too. The counts of a line are estimates from the same samples,
+    # so their mean has the error of one count. The difference of the two means is given the error that it would have if
+    # they were independent: an upper bound.
     #
     # @api private
     module Growth
-      # A line's objects, and one standard error.
+      # The survivors of a line, and one standard error.
       Count = Struct.new(:objects, :error)
 
       # The fewest counts that are judged.
@@ -34,8 +34,8 @@ module Memscope
         end
 
         # @param profile [Profile] of objects
-        # @return [Hash{Array(String, Integer) => Count}] objects that have survived a major GC by the path and the
-        #   number of their line, where there are enough samples for an estimate
+        # @return [Hash{Array(String, Integer) => Count}] the survivors of each line that has enough samples for an
+        #   estimate, by its path and number
         def count(profile)
           entries = profile.part(0...profile.unjudged_generation).by(:line)
           entries.select { |entry| entry.lineno && entry.estimated? }

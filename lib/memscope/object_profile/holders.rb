@@ -6,17 +6,17 @@ require_relative "../object_profile"
 
 module Memscope
   module ObjectProfile
-    # What holds the objects of lines that keep growing: a thread counts each line's objects after major GCs, and looks
-    # in a heap graph, in a child, for paths to the sampled objects of the line that grew most. What it finds becomes
-    # part of each later reading of the profile.
+    # Finds what holds the objects of lines that keep growing. A thread counts each line's survivors after major GCs.
+    # For the line that grew most, it makes a heap graph in a forked child, and takes a path to the line's sampled
+    # objects. Later readings of the profile include that path.
     #
     # @api private
     module Holders
-      # Seconds between two looks at whether there was a major GC, at least; and how many times the CPU time of the last
-      # reading: readings take at most a two-hundredth of the time.
+      # The thread checks for a major GC every SECONDS, or after REST times the CPU time of its last count if that is
+      # longer: so counts take at most a two-hundredth of the time.
       SECONDS = 10
       REST = 200
-      # Seconds between two heap graphs.
+      # The fewest seconds between two heap graphs.
       BETWEEN = 600
       # Seconds that the child may take.
       DEADLINE = 60
@@ -28,7 +28,7 @@ module Memscope
       @lock = Mutex.new
 
       class << self
-        # Watches the running profile until it ends. Does nothing if that is being done.
+        # Watches the running profile until it ends, unless a thread does so already.
         #
         # @return [void]
         def watch
@@ -36,7 +36,7 @@ module Memscope
             @hooked ||= Forks.listen(child: -> { forked }) && true
             next if @thread&.alive?
 
-            # Without the interrupt mask of a caller, under which it could not be killed.
+            # The thread inherits the caller's interrupt mask, under which it could not be killed.
             @thread = Forks.background("memscope objects") do
               Thread.handle_interrupt(Object => :immediate) { watch_sessions }
             end
@@ -55,8 +55,8 @@ module Memscope
 
           graph = HeapGraph.to_sampled(objects, "objects of #{path}:#{lineno}", deadline: DEADLINE)
           most = graph.paths.map(&:count).max or return
-          # Of the paths to many of them, the one to most memory: a Proc's rather than its environment's. The first
-          # path may be to a single object of the line that holds all others.
+          # Paths are sorted by memory. The first one may lead to a single object of the line, which holds all others:
+          # takes the first of those that lead to many objects, such as a Proc's rather than its environment's.
           found = graph.paths.find { |path| 2 * path.count >= most }
           Profile::Holder.capture({ path: path, lineno: lineno, links: found.links, count: found.count,
                                     sampled: graph.target_count, found_at: (graph.at.to_r * 1000).to_i })
@@ -64,7 +64,7 @@ module Memscope
 
         private
 
-        # The thread is not there in a child, but the profile is.
+        # A forked child continues the profile, but lacks the thread.
         def forked
           @lock = Mutex.new
           @thread = nil
@@ -75,7 +75,7 @@ module Memscope
           watch_session(ObjectProfile.session) while wanted?
         end
 
-        # Ends the watch under the lock: a profile that starts now is either seen here, or gets a thread from `watch`.
+        # Under the lock, so that a profile that starts now is either seen here, or gets a new thread from `watch`.
         def wanted?
           @lock.synchronize { ObjectProfile.running? || (@thread = nil) }
         end
@@ -94,17 +94,17 @@ module Memscope
             look
           end
         rescue Unavailable
-          nil # it has been stopped, or could not be read
+          nil # the profile has been stopped, or could not be read
         end
 
-        # @return [Float] the seconds of CPU time that it took
+        # @return [Float] the CPU time that counting took, in seconds
         def count
           since = Process.clock_gettime(CPU)
           @counts = [*@counts, Growth.count(ObjectProfile.snapshot)].last(COUNTS)
           Process.clock_gettime(CPU) - since
         end
 
-        # A line that is known is looked at again only if no other line grows.
+        # A line with a known holder gets another heap graph only if no other line grows.
         def look
           lines = Growth.decide(@counts)
           return if lines.empty? || (@looked_at && Clock.now - @looked_at < BETWEEN)

@@ -7,15 +7,15 @@ require_relative "../profile"
 module Memscope
   module ObjectProfile
     # A profile of objects that another process requested: `memscope profile --objects --pid`, or a page of
-    # Memscope::Web. What a page started is kept when it ends: a stopped profile cannot be read again. Kept as JSON, it
-    # adds hardly any object to the next profile.
+    # Memscope::Web. When a profile ends that a page started, the lease keeps it, since a stopped profile cannot be read
+    # again: as JSON, one String, which adds hardly any objects to the next profile.
     #
     # @api private
     module Lease
       extend Profile::Leasing
 
       class << self
-        # Somebody looks at the running profile, whoever started it: from now on, what holds its objects is looked for.
+        # Reads the running profile, whoever started it. Since somebody looks at it, Holders watches it from now on.
         #
         # @return [Profile] the running one, or the last one that a page started
         # @raise [Unavailable] if there is none
@@ -25,9 +25,8 @@ module Memscope
           @last ? Profile.from_json(@last) : refuse("no object profile is running, and none was started on a page")
         end
 
-        # @return [Hash{Symbol => Object}] session: the number of the running profile, or of the last one that a page
-        #   started, 0 if there is none; running; shared; ractors: whether `start` must be told that the program creates
-        #   no Ractor
+        # @return [Hash{Symbol => Object}] session: the number of the running profile, or else of the last one that a
+        #   page started, or 0; running; shared; ractors: whether `start` needs `ractors: :never`
         def state
           running = super
           session = running[:running] || @last ? ObjectProfile.session : 0

@@ -7,9 +7,9 @@ module Memscope
     # The directories of this process's application, and of the gems that its Gemfile takes from a directory. Installed
     # gems are known by their paths.
     #
-    # Each directory is known as it was given and without symbolic links: Ruby reports a file's path in either form. A
-    # link may lead elsewhere by now, such as to a later release, so a file outside these directories can still be the
-    # application's.
+    # Each directory is kept in two forms, as given and with symbolic links resolved, since Ruby reports a file's path
+    # in either form. A link may have changed since a file was loaded, for example to a later release. So a file outside
+    # of these directories can still be the application's.
     #
     # Safe in a trap handler.
     #
@@ -43,7 +43,7 @@ module Memscope
 
         private
 
-        # Whatever Bundler or Rails raises must not reach the caller, which profiles: the next of ROOTS is asked.
+        # An error of Bundler or Rails must not make a profile fail: the next of ROOTS is tried.
         def directory
           path = yield&.to_s
           path if path && File.directory?(path)
@@ -77,8 +77,8 @@ module Memscope
       end
 
       # @param path [String] of a Ruby file
-      # @return [Array(String, String), Array(String, nil), nil] the innermost of the directories that it is in, with a
-      #   slash at the end, and the gem's name and version; nil instead of these in the application's own
+      # @return [Array(String, String), Array(String, nil), nil] the innermost directory that contains it, with a slash
+      #   at the end, and the gem's name and version (nil if the directory is the application's own)
       def tree(path) = @trees.find { |directory, _name| path.start_with?(directory) }
 
       # @param path [String] of a Ruby file
@@ -116,8 +116,8 @@ module Memscope
       end
     end
     private_constant :Application
-    # RubyGems loads a file for this the first time, which a trap handler cannot. It must do so itself: with RUBY_BOX=1,
-    # a constant that is loaded from here is missing in RubyGems.
+    # The first call makes RubyGems load a file, which a trap handler cannot do, so it is made here. RubyGems must load
+    # the file itself: with RUBY_BOX=1, it would not see a constant that was loaded from here.
     ::Gem::Specification.new.source if defined?(::Gem::Specification)
   end
 end

@@ -6,9 +6,10 @@ module Memscope
   class Profile < Reading
     # The growth of each place between two profiles of one process: later - earlier.
     #
-    # Errors of malloc's memory are added in quadrature, as if the estimates were independent. That is an upper bound: a
-    # block that is live in both profiles is the same sample in both, and cancels out. Unchanged stacks and their errors
-    # are left out. Of objects, the growth of each window's share is known, and so is the error of their sum.
+    # For malloc's memory, errors are added in quadrature, as if the estimates were independent. That is an upper bound:
+    # a block that is live in both profiles is the same sample in both, and cancels out. Unchanged stacks and their
+    # errors are left out. For objects, the share of each window is known in both profiles, so errors are those of the
+    # growth.
     class Difference < Reading
       include Sampled
 
@@ -53,7 +54,7 @@ module Memscope
 
       # These must be equal in both profiles for their numbers to be comparable.
       SAME = %i[pid backend rate_bytes].freeze
-      # What is known of the windows of a profile of objects.
+      # The fields that describe the windows of a profile of objects.
       WINDOWS = %i[windows allocations windows_share equal_windows].freeze
       private_constant :SAME, :WINDOWS
 
@@ -101,7 +102,7 @@ module Memscope
                  .merge(live_objects: later.live_objects - earlier.live_objects)
         end
 
-        # Matches the stacks of both profiles, in which the same frame can have different indexes; the same line, also
+        # Matches the stacks of both profiles. The same frame can have different indexes in them, and the same line
         # different libraries, if a gem or Bundler was loaded in between.
         def matched(earlier, later)
           frames = (later.frames + earlier.frames).uniq { |frame| key(frame) }

@@ -14,7 +14,8 @@ module Memscope
       # Methods that only apply a tag: their frames are skipped, and the memory counts for the nearest line of another
       # method.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
-      # Code whose file is unknown: that called it which counts. Since Ruby 3.3, the file is named.
+      # The paths of code whose file is unknown: its caller counts instead. Since Ruby 3.3, eval's code has the path of
+      # the file that called eval.
       ANONYMOUS = ["(eval)", "<compiled>"].freeze
       # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
       # allocation that it makes.
@@ -158,7 +159,7 @@ module Memscope
         end
       end
 
-      # The lines of the stacks that the block chooses, where the allocating line is not the application's own.
+      # Live bytes by the line that the block chooses, of stacks whose allocating line is not the application's own.
       def called(stacks)
         sums = stacks.each_with_object(Hash.new(0)) do |stack, all|
           line = line(stack)
@@ -202,7 +203,7 @@ module Memscope
 
       def caller(stack) = nearest(stack, @callers)
 
-      # Beyond a frame that found no room, no line is known to be the nearest.
+      # A state, such as a frame for which there was no room, ends the search: a line beyond it may not be the nearest.
       def nearest(stack, wanted)
         index = stack.frames.find { |frame| wanted[frame] || @states[frame] }
         @frames[index] if index && wanted[index]

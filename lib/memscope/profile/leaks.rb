@@ -8,8 +8,9 @@ module Memscope
     # The memory, or the objects, that a program allocated after its warm-up and still holds at its end, judged line by
     # line against a threshold. Loaded code and caches filled during the warm-up do not count.
     #
-    # Objects must have come in both halves of the time after the warm-up, counted in generations: a cache that was
-    # filled later, or that keeps the last so many, does not grow.
+    # A line of an object profile grows only if it still holds objects from both halves of the time after the warm-up,
+    # counted in generations. A cache that was filled once after the warm-up, or that keeps only the newest objects,
+    # does not grow.
     #
     # An estimate has to exceed the threshold by two of its standard errors; by chance alone, that happens in at most
     # one case in forty.

@@ -7,7 +7,7 @@ require_relative "../profile"
 module Memscope
   class Profile < Reading
     # A profile that another process requested. The requester may die before the profile is over, so the profile ends
-    # automatically. For each profiler a module extends this one.
+    # automatically. Each profiler has a module that is extended with this one.
     #
     # @api private
     module Leasing
@@ -89,7 +89,7 @@ module Memscope
         @session = profiler.start_session(**options)
       end
 
-      # A forked child continues its parent's profile, but lacks the thread that would end it: ends it here.
+      # A forked child continues its parent's profile, but lacks the thread that would end it: the profile ends here.
       def forked
         held = held?
         @token = nil

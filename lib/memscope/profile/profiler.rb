@@ -4,10 +4,10 @@ require_relative "../profile"
 
 module Memscope
   class Profile < Reading
-    # Starting, recording and reading a profile, with the words for what prevents it. For each profiler a module extends
-    # this one; it has `check`, `running?`, its own Unavailable, and three private methods: `begin_session(**options)`
-    # returns the started profile's number, :running or a reason, `end_session` ends it, and `recorded` makes a Profile
-    # of what `end_session` returned.
+    # Starting, recording and reading a profile, and the messages of what prevents it. Each profiler is a module that is
+    # extended with this one, and has `check`, `running?`, an Unavailable of its own, and three private methods:
+    # `begin_session(**options)` returns the started profile's number, :running or a reason; `end_session` ends the
+    # profile; `recorded` makes a Profile of what `end_session` returned.
     #
     # @api private
     module Profiler

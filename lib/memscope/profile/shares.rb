@@ -2,13 +2,13 @@
 
 module Memscope
   class Profile < Reading
-    # The standard error of an estimate of objects, by the windows of allocations that were sampled: objects that are
-    # allocated together are sampled together. The same arithmetic as memscope_window_variance
-    # (ext/memscope/engine/sampling/object_groups.h), for any group of stacks.
+    # The standard error of an estimate of objects, from the spread between the windows that were sampled: objects that
+    # are allocated together are sampled together, so samples are not independent. The same arithmetic as
+    # memscope_window_variance (ext/memscope/engine/sampling/object_groups.h), for any group of stacks.
     #
     # @api private
     module Shares
-      # Where a share has the number of its window, its allocations, its objects and its bytes.
+      # The indexes, in a share, of its window's number, allocations, objects and bytes.
       WINDOW = 0
       ALLOCATIONS = 1
       OBJECTS = 2
@@ -18,7 +18,7 @@ module Memscope
 
       # @param stacks [Array<Stack>] of a profile of objects, or of the difference of two
       # @param number [Integer] OBJECTS or BYTES
-      # @param profile [Profile, Difference] theirs
+      # @param profile [Profile, Difference] the one that the stacks are from
       # @return [Integer] one standard error of the sum of the stacks' numbers
       def error(stacks, number, profile)
         samples = stacks.sum { |stack| stack.samples.abs }
@@ -32,7 +32,7 @@ module Memscope
       end
 
       # @param signed [Array<Array(Stack, Integer)>] a stack of the later profile with 1, of the earlier with -1
-      # @return [Hash{Symbol => Object}] the growth of each window's share, and its error as far as it is known
+      # @return [Hash{Symbol => Object}] the growth of each window's share, and an upper bound of its error
       def growth(signed)
         return {} unless signed.first.first.shares
 
@@ -65,7 +65,7 @@ module Memscope
         sums.values
       end
 
-      # What each window adds, compared with the part of the sum that its allocations would be.
+      # The variance from the spread between windows: what each adds, compared with its proportional part of the sum.
       def clustered(added, profile)
         return 0 if profile.windows < 2
 

@@ -77,15 +77,13 @@ module Memscope
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
     end
 
-    # What holds the objects that one line allocated: the shortest paths to the sampled ones among them, as a heap graph
-    # found them.
+    # What holds the objects that one line allocated: a path to many of the sampled ones, found in a heap graph.
     class Holder < Record
       # @return [String] the line's file
       field :path, :string, null: false
       # @return [Integer]
       field :lineno, :count, null: false
-      # @return [Array<String>] the path that most of the objects have: its objects, each with how it refers to the next
-      #   (HeapGraph::Path#links)
+      # @return [Array<String>] the objects on the path, each with how it refers to the next (HeapGraph::Path#links)
       field :links, :list, null: false
       # @return [Integer] how many of the sampled objects have a path like this
       field :count, :count, null: false

@@ -13,8 +13,8 @@
     return Math.abs(bytes) >= 1024 ? grouped(bytes / 1024, 0) + " KiB" : bytes + " B";
   };
 
-  // One node for a run of frames on the way to the application's last line; frames of the standard library may lie
-  // between them. What the application calls is not folded.
+  // Folds a run of more than two framework frames, with frames of the standard library between them, into one node.
+  // What the application's innermost line calls is not folded.
   const FOLDED = -2;
   const folded = (path) => {
     const end = path.findLastIndex((frame) => frames[frame][1] === 0);

@@ -20,7 +20,7 @@ module Memscope
         LIBRARY = read.call("web/assets/d3-flamegraph.umd.min.js")
         SCRIPTS = [read.call("web/assets/d3.min.js"), LIBRARY, read.call("profile/assets/flame_graph.js")].freeze
         STYLE = (read.call("web/assets/base.css") + read.call("profile/assets/flame_graph.css")).freeze
-        # The second one is inserted by d3-flame-graph.
+        # The second style is inserted by d3-flame-graph.
         STYLES = [STYLE, LIBRARY[/\.textContent=`([^`]*)`/, 1]].freeze
         PAGE = ERB.new(read.call("profile/assets/page.html.erb"), trim_mode: "-")
         # The maximum number of lines in the table.
@@ -100,7 +100,7 @@ module Memscope
 
           private
 
-          # Summed over stacks with the same frames: frames (leaf first), live bytes, samples and error.
+          # Arrays, one for all stacks with the same frames: frames (leaf first), live bytes, samples, error.
           def stacks
             sums = Hash.new { |hash, frames| hash[frames] = [0, 0, 0] }
             @profile.stacks.each do |stack|
@@ -115,7 +115,7 @@ module Memscope
 
           def path(frames) = frames.empty? ? [@profile.frames.size] : frames
 
-          # Frames of frameworks, which can be folded, have an additional 1.
+          # A fourth element, 1, marks frames of frameworks, which the page can fold.
           def frame(frame)
             [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
           end
