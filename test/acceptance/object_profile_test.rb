@@ -297,7 +297,7 @@ class ObjectProfileTest < MemscopeTest
     assert_operator samples, :<, 900, "7,000 of 80,000 objects are held"
   end
 
-  # A Ractor that is collected switches all hooks off until Ruby 3.4 (Bug #19112): the next GC frees pages unseen.
+  # A Ractor that is collected switches all hooks off before Ruby 4.0 (Bug #19112): the next GC frees pages unseen.
   def test_compaction_after_an_unseen_gc
     skip_without_compaction
     skip "hooks stay on" if RUBY_VERSION >= "3.4"

@@ -380,7 +380,7 @@ static enum memscope_object_age age_of(uintptr_t address) {
 
 /*
  * Accounts for GCs that ended their mark phase unseen: Ruby calls no hook for a GC that runs within another NEWOBJ
- * hook, and until 3.4 a Ractor that ends switches all hooks off (Bug #19112). It is unknown which objects these GCs
+ * hook, and before 4.0, a Ractor that ends switches all hooks off (Bug #19112). It is unknown which objects these GCs
  * freed, so the samples of all objects that they may have freed are dropped. `majors`: how many of these GCs were
  * major.
  */

@@ -291,7 +291,7 @@ struct memscope_environment {
 int rb_hash_stlike_foreach(VALUE hash, int (*callback)(st_data_t key, st_data_t value, st_data_t data), st_data_t data);
 #endif
 
-/* Bytes of an object's slot. Until 3.1 all slots are five words. */
+/* Bytes of an object's slot. Before 3.2, all slots are five words. */
 #ifdef HAVE_RB_GC_OBJ_SLOT_SIZE
 size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_SLOT_BYTES(object) rb_gc_obj_slot_size(object)
@@ -348,14 +348,17 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_BINS_OF_TABLE(table) NULL
 #endif
 
-/* Whether what is no plain object has variables in a table of the VM; from 4.0 on they are in an imemo_fields. */
+/*
+ * Whether an object has generic instance variables (of types other than T_OBJECT, T_CLASS and T_MODULE) in a table of
+ * the VM; from 4.0 on they are in an imemo_fields.
+ */
 #if RUBY_API_VERSION_CODE < 40000
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)
 #else
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
 #endif
 
-/* Variables of what is no plain object, in one block. Exported by 3.1 and 3.2. */
+/* Finds an object's generic instance variables, which are in one block. Exported by 3.1 and 3.2. */
 #ifdef HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP
 struct gen_ivtbl;
 int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
@@ -364,9 +367,9 @@ int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 /* ---- which objects a mark phase has found alive (ruby/object_sampler.c) ----------------------------------------- */
 
 /*
- * Whether an object is marked, to be asked at the end of a mark phase. Exported: until 3.3 rb_objspace_marked_object_p;
- * in 3.4 rb_obj_gc_flags, which lists IDs; from 4.0 on rb_gc_object_metadata, whose list ends with name 0. The latter
- * two intern their IDs in their first call, which must not be during a GC.
+ * Whether an object is marked, to be asked at the end of a mark phase. Exported: before 3.4
+ * rb_objspace_marked_object_p; in 3.4 rb_obj_gc_flags, which lists IDs; from 4.0 on rb_gc_object_metadata, whose list
+ * ends with name 0. The latter two intern their IDs in their first call, which must not be during a GC.
  */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
 int rb_objspace_marked_object_p(VALUE object);
@@ -416,7 +419,7 @@ static inline bool memscope_object_is_marked(VALUE object) {
  * marks it as uncollectible). */
 #define MEMSCOPE_IS_OLD(object) ((RBASIC(object)->flags & RUBY_FL_PROMOTED) == RUBY_FL_PROMOTED)
 
-/* Until 3.2, an event hook of any GC event makes all allocations take the slow path (gc.c, has_hook). */
+/* Before 3.3, a hook for any GC event makes all allocations take the slow path (gc.c, has_hook). */
 #define MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION (RUBY_API_VERSION_CODE < 30300)
 
 /*
@@ -432,7 +435,7 @@ static inline bool memscope_gc_hooks_crash_new_ractors(void) {
 /* Since 3.4, GC.stat counts an object that compaction moves as allocated and freed (gc/default/default.c, gc_move). */
 #define MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS (RUBY_API_VERSION_CODE >= 30400)
 
-/* Until 3.4, event hooks are those of one Ractor; since then, of all. */
+/* Before 4.0, an event hook sees one Ractor only; from 4.0 on, all Ractors. */
 #define MEMSCOPE_HOOKS_SEE_ALL_RACTORS (RUBY_API_VERSION_CODE >= 40000)
 
 #endif

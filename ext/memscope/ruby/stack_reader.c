@@ -121,10 +121,10 @@ static void wait_for_readers(void) {
 
 /*
  * At the end of a mark phase, a hook finds out which frames are alive. A GC without the hook pins all frames whose
- * addresses are known. Until 3.2, the hook slows all allocations down. So there it is removed after it has seen a major
- * GC, and added again when many frames have become text, or after SELDOM other major GCs. Where no hook may be added at
- * all, the addresses of the frames that are text are forgotten after SELDOM major GCs. Frames sampled again then get
- * new numbers, and there are too few numbers to forget more often.
+ * addresses are known. Before 3.3, the hook slows all allocations down. So there it is removed after it has seen a
+ * major GC, and added again when many frames have become text, or after SELDOM other major GCs. Where no hook may be
+ * added at all, the addresses of the frames that are text are forgotten after SELDOM major GCs. Frames sampled again
+ * then get new numbers, and there are too few numbers to forget more often.
  */
 #define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
 #define SELDOM 16
@@ -310,7 +310,7 @@ static void unpin(void) {
 
 /*
  * Does nothing in another Ractor, which would run in parallel with the main one. If a GC was missed, adds the hook
- * again: until 3.4, a Ractor that ends switches all hooks off (Bug #19112).
+ * again: before 4.0, a Ractor that ends switches all hooks off (Bug #19112).
  */
 static void work(void *unused) {
     if (!in_main_ractor() || atomic_load(&ruby_ended))
