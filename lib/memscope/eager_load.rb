@@ -14,7 +14,8 @@ module Memscope
     private_constant :APART, :CONSTANTS_APART
 
     class << self
-      # Constants first: Ruby forgets where one is defined if its file is required while it is to be autoloaded.
+      # Resolves the constants before it requires the files: if the file of a constant is required while the constant is
+      # still to be autoloaded, Ruby forgets where the constant is defined.
       #
       # @return [void]
       def run

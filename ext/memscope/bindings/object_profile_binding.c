@@ -337,7 +337,10 @@ static VALUE native_object_profile(VALUE self, VALUE stop) {
     return read_profile(RTEST(stop), false);
 }
 
-/* The same, with :objects, a String for each stack: Native.heap_graph finds paths to the objects in such Strings. */
+/*
+ * Native.object_profile_with_objects -> the running profile as above, plus :objects: for each stack, a String of struct
+ * memscope_sampled_object. Native.heap_graph finds paths to the objects of such a String.
+ */
 static VALUE native_object_profile_with_objects(VALUE self) {
     return read_profile(false, true);
 }

@@ -25,7 +25,7 @@ uint64_t memscope_dump_child_ns(uint64_t slots) {
 struct source {
     struct memscope_heap_references references;
     struct memscope_heap_dump dump;
-    uint32_t *places; /* by slot: the last edge to it from the node named last, counted from 1 */
+    uint32_t *places; /* by target node: 1 + the index of an edge to it, among the edges being named; may be stale */
     uint32_t *ids;
     struct memscope_module_name *modules;
 

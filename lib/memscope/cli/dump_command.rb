@@ -44,7 +44,7 @@ module Memscope
         failure(e.message)
       end
 
-      # The process writes it; but that FILE exists can be seen from here too.
+      # The other process writes FILE; whether FILE exists already can be checked here too.
       def of_other
         refuse_output(path(other.pid), Errno::EEXIST.new) if File.exist?(path(other.pid))
         other.call(:dump, path: path(other.pid), format: format.name, **@given.slice(:gc))
@@ -64,7 +64,7 @@ module Memscope
 
       def format = @given[:format]&.to_sym || (output ? format_of_output : :perfetto)
 
-      # The process that writes it may be in another directory.
+      # Absolute, since the process that writes the file may be in another directory.
       def path(pid) = File.expand_path(output || "memscope-#{pid}#{Dump::FORMATS.fetch(format).first}")
     end
   end

@@ -209,7 +209,7 @@ module Memscope
 
       def replacement = recommended || (target == link ? "rm #{link}" : "unset #{target}")
 
-      # The replacement for one conf: the recommended options, or those given without the mistakes among them.
+      # The replacement for one conf: the recommended options, or else the given options minus the mistakes.
       def replacement_of(conf)
         return replacement if conf.source == target
         return unless conf.source == link

@@ -8,7 +8,7 @@ module Memscope
 
     # Takes the extension's place: answers what Ruby alone knows, with the reason for the rest.
     module Absent
-      # The tier of each reading, and what is known of it.
+      # For each reading, its tier and the fields that are known without the extension.
       READINGS = {
         ledger: [:T2, { source: :none, rows: [] }],
         mappings: [:T2, { source: :none, mappings: [] }],

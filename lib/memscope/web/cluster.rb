@@ -271,8 +271,8 @@ module Memscope
 
       private
 
-      # A process that did not answer in time may still create its file while this runs, and remove it: each once, so
-      # that this ends.
+      # A process that did not answer in time may still create its file, and remove it, while this runs. It does so only
+      # once, so the retries end.
       def remove(directory)
         FileUtils.remove_entry(directory)
       rescue Errno::ENOTEMPTY, Errno::ENOENT

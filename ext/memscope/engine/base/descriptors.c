@@ -29,7 +29,7 @@
 static atomic_int noted[SLOTS]; /* descriptor + 1; 0 is free */
 static atomic_int opening;      /* threads between enter and leave */
 static atomic_int forking;      /* forks between before_fork and after_fork */
-static atomic_int copying;      /* those of them that no longer wait: memory is being copied */
+static atomic_int copying;      /* forks that have stopped waiting: memory is being copied */
 static _Atomic(pid_t) owner;    /* pid of the process whose state this is */
 
 static void wait_a_moment(void) {

@@ -85,7 +85,7 @@ static enum memscope_status open_file_of_memory(struct memscope_own_memory *memo
     return reads(memory) ? MEMSCOPE_OK : MEMSCOPE_IO;
 }
 
-/* Neither a limit on files nor who may look into this process applies to it. */
+/* A pipe is subject neither to the limit on file sizes, as the window is, nor to the checks of /proc/self/mem. */
 static enum memscope_status open_pipe(struct memscope_own_memory *memory) {
     int ends[2];
 
