@@ -113,7 +113,7 @@ module Memscope
       malloc_unidentified: malloc's memory cannot be identified and is unattributed: %s
       needs_deep: needs the option deep, which reads how much memory malloc has in use
       objects_left_out: a lower bound that leaves out objects with slow size functions: %s
-      objects_unasked: a lower bound, because of these objects only the slots count: %s
+      objects_unasked: a lower bound that counts only the slots of these objects: %s
       classes_unasked: Class or Module (memscope requests no sizes of these from Ruby 4.0 on)
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
       objects_of_other_types: %d of other types
@@ -138,16 +138,17 @@ module Memscope
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)
       # The profile of objects.
-      gc_hooks_slow_allocation: before Ruby 3.3, every allocation is slower while a profile of objects runs, which is
-        not counted; a loop that only allocates ran at about three quarters of its speed (benchmark/object_profile.rb)
+      gc_hooks_slow_allocation: before Ruby 3.3, a running profile of objects makes every allocation slower, and the
+        overhead does not include that; a loop that only allocates ran at about three quarters of its speed
+        (benchmark/object_profile.rb)
       jobs_taken: other extensions use all of Ruby's postponed jobs
       marks_unknown: this Ruby does not tell which objects a garbage collection has marked
       only_live_objects_sampled: a profile of objects does not count freed objects
       ractor_ended_sampling: another Ractor was alive while this profile ran, which ended sampling after %d allocations:
         objects allocated later are not counted; stop the profile, and start one when no other Ractor is alive
-      reach_cut: garbage collections were so rare that what was allocated more than %d allocations after one was not
-        sampled: what was allocated before stands for it
-      samples_dropped: a lower bound: %d samples were dropped, for lack of room or because Ruby calls no hook for some
+      reach_cut: garbage collections were so far apart that objects allocated more than %d allocations after one were
+        not sampled; the objects allocated earlier stand for them in the estimates
+      samples_dropped: a lower bound: %d samples were dropped, for lack of room or because Ruby called no hook for some
         garbage collections
       texts_without_room: there was no room for the place, class or thread of %d samples, which count as [no room]
       windows_few: only %d windows of allocations were sampled so far, so the true error may be larger

@@ -40,7 +40,7 @@ class ProfileReportTest < MemscopeTest
                           reasons: { coverage: "it grew by too little", allocated_bytes: "not counted" }))
 
     assert_includes said, "On average, jemalloc's profiler took one sample"
-    assert_includes said, "profiling has stopped. 3 samples had no room and are missing. 1 free came too late"
+    assert_includes said, "profiling has stopped. 3 samples had no room and are missing. Missed 1 free of"
     assert_includes said, "Sampling itself adds 4.0 MiB to jemalloc's active bytes."
     assert_includes said, "coverage: it grew by too little"
     refute_includes said, "not counted"

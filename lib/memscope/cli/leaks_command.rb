@@ -29,8 +29,7 @@ module Memscope
 
         With --objects, a line fails if the number of Ruby objects that it keeps exceeds
         the threshold, and the first and the second half of the time after the warm-up
-        both added some. The verdict says what holds them. The default threshold is
-        10000 objects.
+        both added some. The verdict says what holds them.
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
@@ -39,7 +38,7 @@ module Memscope
                    notes: NOTES, defaults: { **DEFAULTS, rate: RATE },
                    options: [*SAMPLING,
                              ["--threshold NUMBER", OptionParser::DecimalInteger, "the most bytes that a line may keep",
-                              "(default: 1048576); with --objects: objects"],
+                              "(default: 1048576); with --objects, the most", "objects (default: 10000)"],
                              ["--warmup SECONDS", Float, "ignore the first SECONDS (default: 1)"],
                              ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze

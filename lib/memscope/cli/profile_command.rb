@@ -45,13 +45,14 @@ module Memscope
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
                   ["--budget SHARE", Float, "with --objects: the share of CPU time to take"],
                   ["--ractors NAME", ObjectProfile::RACTORS.compact,
-                   "with --objects: never, if no Ractor is created", "(required before Ruby 3.1.4)"],
+                   "with --objects: the value never says that", "the program creates no Ractor (required",
+                   "before Ruby 3.1.4)"],
                   ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
                   ["--rate BYTES", OptionParser::DecimalInteger, "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
                   ["--by NAME", GROUPINGS, "text by #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", "),
-                   "caller: the nearest line of the application,", "class: only with --objects, native: without"],
+                   "caller: the nearest line of the application", "class needs --objects; native excludes it"],
                   TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze
@@ -77,7 +78,7 @@ module Memscope
 
       def objects? = @given[:objects]
 
-      # The beginning of the names of the other process's calls.
+      # The prefix of the names of the calls that the other process answers.
       def profiler = objects? ? :object_profile : :malloc_profile
 
       def give(name, value)

@@ -186,7 +186,7 @@ module Memscope
       actions: {
         type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
         sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge, collect garbage, " \
-                  "write a heap dump, and start or stop a malloc profile. If false, they can only read."
+                  "write a heap dump, and start or stop a profile. If false, they can only read."
       },
       worker_interval_seconds: {
         type: Types.seconds(1..3600), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
@@ -209,11 +209,12 @@ module Memscope
       },
       objects_profile: {
         type: Types::SWITCH_OR_NO_RACTORS, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
-        sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent of its CPU " \
-                  "time, and looks for what holds the objects of lines that keep growing: at most every ten minutes, " \
-                  "by a heap graph in a forked child. Forked workers continue it. `:no_ractors` also says that the " \
-                  "application creates no Ractor: before Ruby 3.1.4, no other value starts the profile. Without " \
-                  "Rails, only the environment variable does."
+        sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent " \
+                  "of its CPU time. For lines that keep growing, it finds what holds their objects, by " \
+                  "a heap graph in a forked child, at most every ten minutes. Forked workers continue " \
+                  "the profile. `:no_ractors` starts it too, and says that the application creates no " \
+                  "Ractor: before Ruby 3.1.4, only this value starts it. Without Rails, only the " \
+                  "environment variable starts it."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

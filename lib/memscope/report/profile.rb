@@ -25,7 +25,7 @@ module Memscope
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations a bar has; older ones are added to its first.
       GENERATIONS = 12
-      LATE = "%s came too late to be noticed; each of these blocks counted as live until its address was sampled again."
+      LATE = "Missed %s of sampled blocks; each block counted as live until its address was sampled again."
       ERROR = "%s is one standard error; the true value lies within three of them 99.7 %% of the time."
       private_constant :ERROR, :LATE, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
 

@@ -43,7 +43,7 @@ module Memscope
           inapplicable: ->(f) { "musl does not serve malloc" unless f.allocator.name == :musl },
           present: ->(f) { (f.threads || 1) > 2 },
           severity: :info,
-          recoverable: "This finding is about time.",
+          recoverable: "This finding is about speed, not about memory.",
           title: ->(f) { "#{f.threads} threads share the single lock of musl's malloc" },
           explanation: "C code that allocates without the GVL waits for the other threads.",
           evidence: ->(f) { { threads: f.threads } },
