@@ -75,6 +75,11 @@ module Memscope
     field :started_at, :time, null: false
     # @return [Integer] the current generation, to which new allocations belong
     field :generation, :count, null: false
+    # @return [Array<Integer>, nil] the numbers of all generations, each that of its first epoch; an epoch begins when a
+    #   garbage collection ends its mark phase. nil for malloc
+    field :generations, :list, sparse: true
+    # @return [Integer, nil] the current epoch; nil for malloc
+    field :epoch, :count, sparse: true
     # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
     #   the rest has not been judged yet: it may be garbage. nil if major GCs were not watched for
     field :unjudged_generation, :count, sparse: true

@@ -611,6 +611,43 @@ class ObjectProfileTest < MemscopeTest
     assert_equal [true], running
   end
 
+  # Ruby drops what Thread#raise and Thread#kill send to a thread that checks for it in a postponed job.
+  def test_its_jobs_call_no_ruby_method
+    called, windows = child(<<~RUBY)
+      profile(budget: 0.5)
+      called = 0
+      watch = TracePoint.new(:call) { called += 1 }
+      windows = PROFILE.snapshot.windows
+      watch.enable
+      index = 0
+      index += [index].size while index < 300_000
+      watch.disable
+      puts JSON.generate([called, PROFILE.stop.windows - windows])
+    RUBY
+
+    assert_operator called, :<=, 1, "TracePoint#disable"
+    assert_operator windows, :>, 2
+  end
+
+  # Generations get longer while a profile runs: 64 epochs and more apart, one sample is in two of them.
+  def test_the_difference_of_two_profiles_far_apart
+    kept, grown, generations = child(<<~RUBY)
+      profile
+      60_000.times { |number| $held[number] = "kept \#{number}" }
+      full_gc
+      earlier = PROFILE.snapshot
+      80.times { 2000.times { [1] }; GC.start(full_mark: false) }
+      full_gc
+      later = PROFILE.stop
+      difference = later - earlier
+      puts JSON.generate([earlier.live_objects, difference.live_objects,
+                          difference.by(:generation).map { |entry| [entry.name, entry.live_objects] }])
+    RUBY
+
+    assert_operator kept, :>, 30_000
+    generations.each { |name, objects| assert_in_delta 0, objects, 5_000, "#{name}: #{generations}, of #{grown}" }
+  end
+
   def test_a_second_profile_is_refused
     message = child(<<~RUBY)
       profile

@@ -275,6 +275,19 @@ static void set_reasons(VALUE reasons, const struct scan *scan) {
         memscope_set_reason(reasons, "overhead", "gc_hooks_slow_allocation");
 }
 
+static void set_generations(VALUE body, const struct memscope_generations *generations) {
+    uint32_t list[MEMSCOPE_GENERATIONS];
+    size_t count = memscope_generations_list(generations, list);
+    VALUE numbers = rb_ary_new_capa((long)count);
+
+    while (count > 0)
+        rb_ary_push(numbers, UINT2NUM(list[--count]));
+    memscope_hash_set(body, "generations", numbers);
+    memscope_hash_set(body, "generation", UINT2NUM(list[0]));
+    memscope_hash_set(body, "epoch", UINT2NUM(generations->epoch));
+    memscope_hash_set(body, "unjudged_generation", UINT2NUM(memscope_generation_unjudged(generations)));
+}
+
 static VALUE body_of(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     const struct memscope_sampling_plan *plan = &scan->state.plan;
@@ -287,8 +300,7 @@ static VALUE body_of(VALUE argument) {
     memscope_hash_set(body, "rate_bytes", Qnil);
     memscope_hash_set(body, "running", scan->stop ? Qfalse : Qtrue);
     memscope_hash_set(body, "started_at", ULL2NUM(started_ns / 1000000));
-    memscope_hash_set(body, "generation", UINT2NUM(scan->state.generation));
-    memscope_hash_set(body, "unjudged_generation", UINT2NUM(scan->state.unjudged_generation));
+    set_generations(body, &scan->state.generations);
     memscope_hash_set(body, "windows", ULL2NUM(plan->windows));
     memscope_hash_set(body, "allocations", memscope_estimate(plan->stood_for));
     memscope_hash_set(body, "windows_share", DBL2NUM(memscope_plan_share(plan)));

@@ -3,8 +3,9 @@
 #include "ruby/object_sampler.h"
 
 #include "base/scratch.h"
-#include "ruby/class_names.h"
 #include "ruby/frame_texts.h"
+#include "ruby/object_records.h"
+#include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 #include "ruby/tags.h"
 
@@ -16,25 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
-
-#define DEEPEST 32       /* frames */
-#define RECORDS 640      /* of a window, which has 400 samples on average, or fewer */
 #define DEAREST_NS 20000 /* the most charged for a sample: more is the time of other threads or processes */
-#define BOUNDARIES 64    /* generations begun by next_generation that are remembered */
-#define GENERATIONS 64   /* the most other generations */
 #define RAW_HOOK (RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG)
-
-/* What the hook records of a sample. */
-struct record {
-    VALUE frames[DEEPEST]; /* pinned */
-    int lines[DEEPEST];
-    int depth;
-    uint32_t stack;  /* 0: not known yet */
-    char thread[16]; /* TASK_COMM_LEN */
-};
 
 enum phase { RESTING, WATCHING, WATCHED };
 
@@ -53,13 +37,9 @@ static struct sampler {
     uint64_t spent_ns, gc_ns;                   /* since then */
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
-    uint64_t alone_until;                       /* up to this allocation, the main Ractor was certainly alone */
+    uint64_t alone_until;                       /* up to this allocation, there was no sign of another Ractor */
     pid_t pid;
-    uint32_t epoch;                  /* incremented at the end of each mark phase, and by next_generation */
-    uint32_t after_one, after_two;   /* first epochs after the last mark phase and after the one before */
-    uint32_t after_major;            /* first epoch after the last mark phase of a major GC */
-    uint32_t boundaries[BOUNDARIES]; /* epochs that next_generation began, a ring */
-    uint32_t boundary_count;
+    struct memscope_generations generations;
     uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
     uint64_t rearmed, missed;
     uint64_t started_at, cpu_started_at;
@@ -68,10 +48,9 @@ static struct sampler {
 } sampler;
 
 static struct memscope_object_samples *samples;
-static struct record *records;
-static uint32_t record_count;
 
-_Static_assert(sizeof *samples + RECORDS * sizeof *records + MEMSCOPE_FRAME_TEXTS_LIMIT <= 8 << 20, "all tables: 8 MB");
+_Static_assert(sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT + MEMSCOPE_FRAME_TEXTS_LIMIT <= 8 << 20,
+               "all tables: 8 MB");
 
 static void on_allocation(VALUE data, rb_trace_arg_t *trace);
 static void on_gc(VALUE data, rb_trace_arg_t *trace);
@@ -90,15 +69,8 @@ static uint64_t allocations(void) {
     return gc_figure("total_allocated_objects") - moves - sampler.started_at;
 }
 
-static uint64_t clock_ns(clockid_t clock) {
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t cpu_of_process(void) {
-    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    return memscope_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 /* The process's CPU time since `then`. In a forked child, whose clock restarts at 0, it is 0 until notice_fork. */
@@ -190,10 +162,10 @@ static void count_down(uint64_t interval, uint64_t remaining) {
 
 /* Makes room for the most samples that are recorded before they are settled. */
 static void make_room(void) {
-    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-    memscope_object_samples_make_room(samples, RECORDS, &sampler.plan);
-    sampler.spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    memscope_object_samples_make_room(samples, MEMSCOPE_OBJECT_RECORDS, &sampler.plan);
+    sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
 static void begin_window(uint64_t now, uint64_t reach) {
@@ -222,37 +194,23 @@ static void end_window(void) {
     request_job();
 }
 
-static void record_thread(char thread[16]) {
-#ifdef __linux__
-    if (prctl(PR_GET_NAME, thread) == 0)
-        return;
-#endif
-    thread[0] = '\0';
-}
-
-/*
- * Within the hook: the object is not complete, and nothing may be allocated. The recorded frames are alive, since they
- * are running; from the next mark phase on, the guard pins them.
- */
-static void record_sample(VALUE object) {
+/* Within the hook: the object is not complete, and nothing may be allocated. */
+static void take_sample(VALUE object) {
     uint64_t begun = memscope_now_ns(), spent;
-    struct record *record = &records[record_count];
+    uint16_t record = memscope_object_record();
 
-    if (record_count == RECORDS) {
+    if (record == 0) {
         samples->taken++;
         samples->dropped++;
         return;
     }
-    record->depth = rb_profile_frames(0, DEEPEST, record->frames, record->lines);
-    record->stack = 0;
-    record_thread(record->thread);
     memscope_object_samples_add(samples, (struct memscope_object_sample){
                                              .address = object,
                                              .weight = (float)(sampler.plan.interval * sampler.stands_for),
                                              .stands_for = (float)sampler.stands_for,
-                                             .epoch = sampler.epoch,
+                                             .epoch = sampler.generations.epoch,
                                              .window = (uint32_t)sampler.plan.windows,
-                                             .pending = (uint16_t)++record_count,
+                                             .pending = record,
                                              .tag = (uint16_t)memscope_current_tag(),
                                              .slot_bytes = (uint16_t)MEMSCOPE_SLOT_BYTES(object),
                                          });
@@ -273,7 +231,7 @@ static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {
         return;
     remaining = step_on();
     if (LOAD(due))
-        record_sample(rb_tracearg_object(trace));
+        take_sample(rb_tracearg_object(trace));
     if (remaining == 0)
         end_window();
     else
@@ -288,86 +246,16 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
         hit(trace);
 }
 
-/* ---- records become text ----------------------------------------------------------------------------------------- */
-
-/* Returns the stack of a record, with a reference for the caller; 0 if the record has no frames. */
-static uint32_t stack_of(struct record *record) {
-    uint32_t stack = 0;
-
-    for (int index = record->depth; index-- > 0;) {
-        uint32_t frame = memscope_frame_text(record->frames[index]);
-        uint32_t line = frame == MEMSCOPE_NO_ROOM ? 0 : (uint32_t)record->lines[index];
-
-        stack = memscope_call_add(&samples->calls, &samples->texts, stack, frame, line);
-    }
-    return stack;
-}
-
-/* Finds the stack of each record. Allocates Strings. */
-static VALUE find_stacks(VALUE unused) {
-    for (uint32_t index = 0; index < record_count; index++)
-        if (records[index].stack == 0)
-            records[index].stack = stack_of(&records[index]);
-    return Qnil;
-}
-
-/* Returns the stack that find_stacks has found, with a reference for the caller; 0 if the record has no frames. */
-static uint32_t found_stack(const struct record *record) {
-    uint32_t stack = record->stack == 0 && record->depth > 0 ? MEMSCOPE_NO_ROOM : record->stack;
-
-    memscope_call_retain(&samples->calls, stack);
-    return stack;
-}
-
-static bool is_complete(VALUE object) {
-    int type = RB_BUILTIN_TYPE(object);
-
-    return type != RUBY_T_NONE && type != RUBY_T_MOVED && type != RUBY_T_ZOMBIE;
-}
-
-/*
- * Gives a sample its stack and its texts, without allocating. find_stacks comes first, as a step of its own: it
- * allocates, so a GC may run in it and drop or move samples.
- */
-static void settle_sample(struct memscope_object_sample *sample, const struct record *record) {
-    char text[MEMSCOPE_CLASS_TEXT];
-    VALUE object = sample->address;
-
-    sample->stack = found_stack(record);
-    sample->pending = 0;
-    sample->class_name = (uint16_t)memscope_text_add(&samples->texts, text,
-                                                     is_complete(object) ? memscope_write_class_of(text, object) : 0);
-    if (record->thread[0] != '\0')
-        sample->thread = (uint16_t)memscope_text_add(&samples->texts, record->thread,
-                                                     strnlen(record->thread, sizeof record->thread));
-}
-
-/* Unsettled samples are among the young ones. */
+/* Settles the samples taken so far. A window that is open stays open. */
 static void settle_samples(void) {
-    for (uint32_t index = samples->old; index < samples->count; index++) {
-        struct memscope_object_sample *sample = &samples->list[index];
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
-        if (sample->pending)
-            settle_sample(sample, &records[sample->pending - 1]);
-    }
-}
-
-/* Settles the samples recorded so far. A window that is open stays open. */
-static void settle_records(void) {
-    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    int error = 0;
-
-    if (record_count == 0)
+    if (!memscope_object_records_any())
         return;
-    rb_protect(find_stacks, Qnil, &error);
-    if (error)
-        rb_set_errinfo(Qnil); /* NoMemoryError: some records have no stack yet */
-    check_collections();      /* before 3.4, another tool's hook for allocations may have run a GC unseen */
-    settle_samples();
-    for (uint32_t index = 0; index < record_count; index++)
-        memscope_call_release(&samples->calls, &samples->texts, records[index].stack);
-    record_count = 0;
-    sampler.spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    memscope_object_records_find_texts(samples);
+    check_collections(); /* before 3.4, another tool's hook for allocations may have run a GC unseen */
+    memscope_object_records_settle(samples);
+    sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
@@ -390,17 +278,9 @@ static void miss(uint64_t missed, uint64_t majors) {
     memscope_frame_texts_forget();
 }
 
-static void end_epoch(bool minor) {
-    sampler.epoch++;
-    sampler.after_two = sampler.after_one;
-    sampler.after_one = sampler.epoch;
-    if (!minor)
-        sampler.after_major = sampler.epoch;
-}
-
 /* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
 static void end_marking(void) {
-    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
     uint64_t count = rb_gc_count(), majors = gc_figure("major_gc_count");
     bool minor = NIL_P(rb_gc_latest_gc_info(memscope_symbol("major_by")));
 
@@ -410,8 +290,8 @@ static void end_marking(void) {
     sampler.majors = majors;
     memscope_object_samples_sweep(samples, minor, age_of);
     memscope_frame_texts_sweep(minor);
-    end_epoch(minor);
-    spent = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    memscope_generations_marked(&sampler.generations, minor);
+    spent = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
     sampler.spent_ns += spent;
     sampler.gc_ns += spent;
 }
@@ -493,9 +373,7 @@ static void mark(void *unused) {
         return;
     if (!in_main_ractor())
         STORE(shared, true);
-    for (uint32_t index = 0; index < record_count; index++)
-        for (int frame = 0; frame < records[index].depth; frame++)
-            rb_gc_mark(records[index].frames[frame]);
+    memscope_object_records_mark();
     if (!sampler.working && rb_gc_count() > sampler.entered + 1)
         request_job();
 }
@@ -521,9 +399,7 @@ static void compact(void *unused) {
     }
     memscope_object_samples_move(samples, moved);
     memscope_frame_texts_move();
-    for (uint32_t index = 0; index < record_count; index++)
-        for (int frame = 0; frame < records[index].depth; frame++)
-            records[index].frames[frame] = rb_gc_location(records[index].frames[frame]);
+    memscope_object_records_move();
 }
 
 static void end_ruby(void *unused) {
@@ -532,7 +408,7 @@ static void end_ruby(void *unused) {
 }
 
 static size_t guarded_bytes(const void *unused) {
-    return sizeof *samples + RECORDS * sizeof *records;
+    return sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT;
 }
 
 /* Not write-barrier protected, so that each minor GC marks it: recording runs no write barrier. */
@@ -566,30 +442,22 @@ static uint64_t seed(void) {
     return memscope_now_ns() ^ (uint64_t)getpid() << 32;
 }
 
-static bool is_only_ractor(void) {
-    return rb_funcall(rb_cRactor, rb_intern("count"), 0) == INT2FIX(1);
-}
-
 /* Undoes the open window: the previous window stands for its allocations too. */
 static void cancel_window(void) {
     remove_hook(on_allocation);
     sampler.watched -= LOAD(remaining);
     memscope_object_samples_forget_window(samples, (uint32_t)sampler.plan.windows);
-    record_count = 0;
+    memscope_object_records_clear();
     account_window();
     sampler.plan = sampler.before;
 }
 
 /*
- * Ends sampling if another Ractor is or was alive. GC.stat counts that Ractor's allocations, but they are not sampled,
- * so estimates would be too high; and from 4.0 on, adding or removing a hook may make that Ractor wait. Called outside
- * of hooks. Calls a Ruby method, so another thread may run meanwhile and stop the profile.
+ * Ends sampling if another Ractor is or was alive: GC.stat counts that Ractor's allocations, but they are not sampled,
+ * so estimates would be too high; and from 4.0 on, adding or removing a hook may make that Ractor wait. Outside of
+ * hooks.
  */
-static void look_for_ractors(void) {
-    if (!LOAD(shared) && !is_only_ractor())
-        STORE(shared, true);
-    if (!sampler.running)
-        return;
+static void heed_ractors(void) {
     if (!LOAD(shared))
         sampler.alone_until = allocations();
     else if (sampler.phase != RESTING)
@@ -628,18 +496,21 @@ static bool begin_window_if_due(uint64_t now, uint64_t reach) {
 static void settle_between_windows(void) {
     uint64_t before = allocations();
 
-    settle_records();
+    settle_samples();
     sampler.started_at += allocations() - before;
 }
 
-/* The postponed job: with the GVL, outside of hooks, in any thread; does nothing outside of the main Ractor. */
+/*
+ * The postponed job: with the GVL, outside of hooks, in any thread; does nothing outside of the main Ractor. Calls no
+ * Ruby method, not even Ractor.count: one that checks interrupts would raise here what Thread#raise or Thread#kill has
+ * sent to this thread, and Ruby drops whatever a postponed job raises. So another Ractor is noticed when it collects
+ * garbage or allocates in a window, and when the profile is read.
+ */
 static void work(void *unused) {
     if (!sampler.running || !in_main_ractor())
         return;
-    look_for_ractors();
-    if (!sampler.running)
-        return;
     sampler.working = true;
+    heed_ractors();
     notice_fork();
     check_collections();
     if (sampler.phase == WATCHED) {
@@ -663,11 +534,11 @@ static void work(void *unused) {
 #define TRIAL 2000
 
 static uint64_t time_of_allocations(void) {
-    uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
     for (int count = 0; count < TRIAL; count++)
         rb_obj_alloc(rb_cObject);
-    return clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    return memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
 /* The extra cost of an allocation while it is watched, in nanoseconds. */
@@ -696,9 +567,7 @@ static enum memscope_object_sampler_obstacle prepare(void) {
         return MEMSCOPE_OBJECTS_READY;
     if (!samples)
         samples = memscope_object_samples_map();
-    if (!records)
-        records = memscope_lasting_map(RECORDS * sizeof *records);
-    if (!samples || !records || !memscope_frame_texts_open())
+    if (!samples || !memscope_object_records_open() || !memscope_frame_texts_open())
         return MEMSCOPE_OBJECTS_NO_MEMORY;
     if (!prepare_job())
         return MEMSCOPE_OBJECTS_NO_JOBS;
@@ -724,7 +593,7 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     watching = watching_ns();
     memscope_object_samples_clear(samples);
     memscope_frame_texts_begin(&samples->texts);
-    record_count = 0;
+    memscope_object_records_clear();
     sampler = (struct sampler){.running = true, .pid = getpid()};
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
     sampler.collections = sampler.entered = rb_gc_count();
@@ -748,13 +617,14 @@ bool memscope_object_sampler_runs(void) {
 }
 
 void memscope_object_sampler_settle(void) {
-    if (sampler.running)
-        look_for_ractors();
-    if (!sampler.running)
+    if (sampler.running && memscope_other_ractors())
+        STORE(shared, true);
+    if (!sampler.running) /* another thread has stopped it meanwhile */
         return;
+    heed_ractors();
     notice_fork();
     check_collections();
-    settle_records();
+    settle_samples();
 }
 
 /* ---- reading the samples ----------------------------------------------------------------------------------------- */
@@ -764,31 +634,11 @@ struct memscope_object_samples *memscope_object_sampler_samples(void) {
 }
 
 uint32_t memscope_object_sampler_next_generation(void) {
-    sampler.boundaries[sampler.boundary_count++ % BOUNDARIES] = ++sampler.epoch;
-    return sampler.epoch;
+    return memscope_generation_begin(&sampler.generations);
 }
 
-/* The first epoch whose samples may be garbage: those of earlier epochs have survived two GCs, one of them major. */
-static uint32_t unjudged(void) {
-    return sampler.after_two < sampler.after_major ? sampler.after_two : sampler.after_major;
-}
-
-/*
- * A generation is a run of 2^shift epochs, with the smallest shift that makes fewer than GENERATIONS of them. One also
- * begins at each call of next_generation, and at the first epoch that is not judged yet.
- */
 uint32_t memscope_object_generation_of(uint32_t epoch) {
-    uint32_t known = sampler.boundary_count < BOUNDARIES ? sampler.boundary_count : BOUNDARIES, shift = 0, first;
-
-    while (sampler.epoch >> shift >= GENERATIONS)
-        shift++;
-    first = epoch >> shift << shift;
-    if (unjudged() <= epoch && unjudged() > first)
-        first = unjudged();
-    for (uint32_t index = 0; index < known; index++)
-        if (sampler.boundaries[index] <= epoch && sampler.boundaries[index] > first)
-            first = sampler.boundaries[index];
-    return first;
+    return memscope_generation_of(&sampler.generations, epoch);
 }
 
 static int by_address(const void *left, const void *right) {
@@ -840,9 +690,8 @@ struct memscope_object_sampler_state memscope_object_sampler_state(void) {
         .rearmed = sampler.rearmed,
         .missed = sampler.missed,
         .shared = LOAD(shared),
-        .generation = memscope_object_generation_of(sampler.epoch),
-        .unjudged_generation = unjudged(),
-        .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) +
-                 memscope_lasting_resident_bytes(records, RECORDS * sizeof *records) + memscope_frame_texts_bytes(),
+        .generations = sampler.generations,
+        .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) + memscope_object_records_bytes() +
+                 memscope_frame_texts_bytes(),
     };
 }

@@ -18,6 +18,7 @@
 #ifndef MEMSCOPE_OBJECT_SAMPLER_H
 #define MEMSCOPE_OBJECT_SAMPLER_H
 
+#include "sampling/generations.h"
 #include "sampling/object_samples.h"
 
 #include <ruby.h>
@@ -69,7 +70,7 @@ struct memscope_object_sampler_state {
     uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
     uint64_t rearmed, missed;         /* times that Ruby had switched the hooks off; GCs that no hook saw */
     bool shared;                      /* another Ractor was alive: the plan leaves out allocations since then */
-    uint32_t generation, unjudged_generation;
+    struct memscope_generations generations;
     size_t bytes;
 };
 

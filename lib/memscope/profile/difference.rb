@@ -107,21 +107,32 @@ module Memscope
         def matched(earlier, later)
           frames = (later.frames + earlier.frames).uniq { |frame| key(frame) }
           ids = frames.each_with_index.to_h { |frame, index| [key(frame), index] }
-          pairs = signed(later, 1, ids) + signed(earlier, -1, ids)
+          generations = common_generations(earlier, later)
+          pairs = signed(later, 1, ids, generations) + signed(earlier, -1, ids, generations)
           grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
           { frames: frames, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
         end
 
-        def signed(profile, sign, ids)
+        # Objects' generations get longer as a profile gets older, and one begins where objects are not judged yet. Keeps
+        # those that begin at the same epoch in both profiles, or after the earlier profile.
+        def common_generations(earlier, later)
+          return unless earlier.generations && later.generations
+
+          later.generations.select { |first| first > earlier.epoch || earlier.generations.include?(first) }
+        end
+
+        def signed(profile, sign, ids, generations)
           indexes = profile.frames.map { |frame| ids.fetch(key(frame)) }
-          profile.stacks.map { |stack| [identity(stack, indexes), [stack, sign]] }
+          profile.stacks.map { |stack| [identity(stack, indexes, generations), [stack, sign]] }
         end
 
         def key(frame) = [frame.kind, frame.name, frame.path, frame.lineno, (frame.library if frame.kind == :native)]
 
-        def identity(stack, indexes)
+        def identity(stack, indexes, generations)
+          generation = stack.generation
+          generation = generations.reverse_each.find { |first| first <= generation } if generations
           { frames: indexes.values_at(*stack.frames).freeze, tag: stack.tag, thread: stack.thread,
-            class_name: stack.class_name, generation: stack.generation }
+            class_name: stack.class_name, generation: generation }
         end
 
         # The growth of one stack and the square of its error; nil if nothing changed.
