@@ -56,7 +56,7 @@ module Memscope
       def start(budget: BUDGET, ractors: nil, holders: false)
         refuse("holders", holders, "true, false") unless [true, false].include?(holders)
         start_session(budget: budget, ractors: ractors)
-        Holders.watch if holders
+        watch if holders
         nil
       end
 
@@ -71,6 +71,8 @@ module Memscope
         return if running? || !wanted
 
         start(ractors: (:never if wanted == :no_ractors), holders: true)
+        slow = snapshot.reasons[:overhead]
+        warn "memscope: objects_profile: #{slow}" if slow
       rescue StandardError => e
         message = e.message.sub("start with ractors: :never", "set objects_profile to :no_ractors")
         warn "memscope: objects_profile: objects are not profiled in process #{Process.pid}: #{message}"
@@ -160,6 +162,14 @@ module Memscope
 
         %i[Application Shares].each { |name| Profile.const_get(name) } # loaded now: a trap handler cannot load files
         Native.start_object_profile(Float(budget))
+      end
+
+      # A trap handler cannot take the lock.
+      def watch
+        Holders.watch
+      rescue ThreadError => e
+        halt
+        raise Unavailable, "holders: true: #{e.message}: start the profile elsewhere, or without holders"
       end
 
       def end_session = Native.object_profile(true)

@@ -213,8 +213,9 @@ module Memscope
                   "of its CPU time. For lines that keep growing, it finds what holds their objects, by " \
                   "a heap graph in a forked child, at most every ten minutes. Forked workers continue " \
                   "the profile. `:no_ractors` starts it too, and says that the application creates no " \
-                  "Ractor: before Ruby 3.1.4, only this value starts it. Without Rails, only the " \
-                  "environment variable starts it."
+                  "Ractor: before Ruby 3.1.4, only this value starts it. Before Ruby 3.3, the profile also " \
+                  "makes allocation slower, by a third where a program does nothing else. Without Rails, " \
+                  "only the environment variable starts it."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

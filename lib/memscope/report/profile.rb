@@ -26,7 +26,7 @@ module Memscope
       # How many generations a bar has; older ones are added to its first.
       GENERATIONS = 12
       LATE = "Missed %s of sampled blocks; each block counted as live until its address was sampled again."
-      ERROR = "%s is one standard error; the true value lies within three of them 99.7 %% of the time."
+      ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
       private_constant :ERROR, :LATE, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
 
       # @param profile [Profile, Profile::Difference]
@@ -91,7 +91,7 @@ module Memscope
         return unless @judged
 
         survived = @reading.survived_bytes
-        return " No full GC has run since then, so it may be garbage. With --gc, one runs first." if survived.zero?
+        return " No full GC has run since then, so it may be garbage: collect first (GC.start, --gc)." if survived.zero?
 
         " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} was allocated since, and may " \
           "be garbage."
@@ -129,13 +129,17 @@ module Memscope
         [@page.highlighted(heading), *lines, *dead, *notes.flat_map { |text| @page.wrapped(text) }]
       end
 
-      # The largest entries; for a difference, the entries that grew most, and those that shrank most.
+      # The largest entries; those of too few samples for an estimate only if there are no others. For a difference, the
+      # entries that grew most, and those that shrank most.
       def shown
-        return @entries.first(@limit) if !@signed || @entries.size <= @limit
+        return known.first(@limit) unless @signed
+        return @entries if @entries.size <= @limit
 
         shrunk = @entries.last(@limit / 4).select { |entry| entry.live_bytes.negative? }
         @entries.first(@limit - shrunk.size) + shrunk
       end
+
+      def known = @entries.select { |entry| estimated?(entry) }.then { |some| some.empty? ? @entries : some }
 
       def others
         hidden = @entries - shown
@@ -158,11 +162,12 @@ module Memscope
 
       def rate
         if @reading.objects?
-          return "Sampled in #{counted(@reading.windows, 'windows')} of allocations. #{ERROR % @page.plus_minus}"
+          return "Sampled in #{counted(@reading.windows, 'windows')} of allocations. " \
+                 "#{format(ERROR, @page.plus_minus, '99')}"
         end
 
         "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per #{size(@reading.rate_bytes)} allocated. " \
-          "#{ERROR % @page.plus_minus}"
+          "#{format(ERROR, @page.plus_minus, '99.7')}"
       end
 
       def coverage

@@ -93,8 +93,12 @@ module Memscope
         # @raise [HttpError]
         def by = choice("by", groupings.keys.map(&:name), "line").to_sym
 
-        # @return [Array<Memscope::Profile::Entry>] places with live memory, the most first, without memscope's own
-        def places = live(by).reject { |entry| reading.own?(entry) }.first(LINES)
+        # @return [Array<Memscope::Profile::Entry>] places with live memory, the most first, without memscope's own;
+        #   those of too few samples for an estimate come last
+        def places
+          places = live(by).reject { |entry| reading.own?(entry) }
+          places.partition { |entry| reading.estimated?(entry.samples) }.flatten.first(LINES)
+        end
 
         # @param entry [Memscope::Profile::Entry]
         # @return [String, nil] the lines of the application that called it, or the lines that it called
