@@ -2,9 +2,9 @@
 
 require_relative "spelling"
 require_relative "facade"
-%w[report doctor census heap dump convert profile leaks purge top ps exec].each do |command|
-  require_relative "cli/#{command}_command"
-end
+%w[command dump_files report_command doctor_command census_command heap_command dump_command convert_command
+   profile_command leaks_command purge_command ps_command top_command exec_command]
+  .each { |part| require_relative "cli/#{part}" }
 
 module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class.

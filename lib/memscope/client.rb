@@ -1,9 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "loader" # before several threads need it at once
-require_relative "remote/calls"
 require_relative "remote/server"
-require_relative "remote/sockets"
 
 module Memscope
   # Asks another process for its readings. That process must listen (Memscope.listen, MEMSCOPE_LISTEN=1) and belong to

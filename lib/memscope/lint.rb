@@ -87,5 +87,6 @@ module Memscope
   end
 end
 
+require_relative "lint/verdict"
 require_relative "lint/jemalloc"
 require_relative "lint/glibc"

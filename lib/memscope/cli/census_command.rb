@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "report_command"
-require_relative "../census"
 require_relative "../report/census"
 
 module Memscope

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-require_relative "dump_files"
-
 module Memscope
   module CLI
     # `memscope convert DUMP -o FILE`: converts a dump that ObjectSpace.dump_all wrote, and leaves out the objects'

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "report_command"
-
 module Memscope
   module CLI
     # `memscope doctor`: diagnoses a process; `memscope doctor -- COMMAND`: diagnoses a Ruby program when it ends. With

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-require_relative "dump_files"
-
 module Memscope
   module CLI
     # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: one of a Ruby

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../dump"
-
 module Memscope
   module CLI
     # The files of commands that read or write heap dumps.

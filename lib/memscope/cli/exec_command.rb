@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-
 module Memscope
   module CLI
     # `memscope exec`: becomes a program, after proving that the chosen allocator will serve its malloc.

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "report_command"
-require_relative "dump_files"
-require_relative "../heap_graph"
-
 module Memscope
   module CLI
     # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: those in a file that

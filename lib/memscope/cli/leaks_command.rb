@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "profile_command"
-
 module Memscope
   module CLI
     # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it

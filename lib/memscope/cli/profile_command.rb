@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-require_relative "../profile/formats"
-
 module Memscope
   module CLI
     # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-require_relative "../remote/external_process"
-
 module Memscope
   module CLI
     # `memscope ps`: every visible Ruby process, and whether it listens.

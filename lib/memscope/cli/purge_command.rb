@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-require_relative "../purge"
-
 module Memscope
   module CLI
     # `memscope purge [LEVER...]`: returns memory of a process that listens, or of the memscope process itself.

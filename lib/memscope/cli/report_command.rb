@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
-
 module Memscope
   module CLI
     # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: where the memory of a Ruby

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "command"
 require_relative "top/source"
 require_relative "top/terminal"
 require_relative "top/view"

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../reading"
-
 module Memscope
   class Diagnosis < Reading
     # What a garbage collection would free, as found by a mark phase in a forked child.

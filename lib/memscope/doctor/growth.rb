@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../reading"
-
 module Memscope
   class Diagnosis < Reading
     # How fast a process grows, by the readings that it has taken of itself since it booted (by `plugin :memscope` or

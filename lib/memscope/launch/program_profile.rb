@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "handoff"
-
 module Memscope
   module Launch
     # Profiles malloc, or Ruby's objects, in the program that loads this file, from before its script until it ends, or

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "handoff"
-
 module Memscope
   module Launch
     # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at

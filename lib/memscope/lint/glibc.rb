@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "verdict"
-
 module Memscope
   class Lint < Reading
     # The verdict if glibc serves malloc.

@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "../reading"
-require_relative "../allocator"
 require_relative "../cgroup"
 require_relative "../spelling"
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../malloc_conf"
-require_relative "verdict"
 
 module Memscope
   class Lint < Reading

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../report/quantity"
-require_relative "inputs"
 
 module Memscope
   class Lint < Reading

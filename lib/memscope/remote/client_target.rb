@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "sockets"
-
 module Memscope
   class Client
     # Another process: its owner, and where its socket can be.

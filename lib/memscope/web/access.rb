@@ -3,7 +3,6 @@
 require "digest"
 require "ipaddr"
 require "securerandom"
-require_relative "request"
 
 module Memscope
   module Web

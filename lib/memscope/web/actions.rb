@@ -1,13 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../dump"
-require_relative "../heap_graph"
-require_relative "../malloc_profile"
-require_relative "../object_profile"
-require_relative "../purge"
-require_relative "pages/readings"
-require_relative "response"
-
 module Memscope
   module Web
     # A posted form that changes processes, or walks a heap: POST /purge, /profile, /doctor, /census, /heap or /dump.

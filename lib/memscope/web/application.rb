@@ -1,14 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "access"
-require_relative "actions"
-require_relative "assets"
-require_relative "cluster"
-%w[census heap_graph overview profile readings].each { |page| require_relative "pages/#{page}" }
-require_relative "readings"
-require_relative "request"
-require_relative "response"
-require_relative "view"
+require_relative "../remote/calls"
+require_relative "../report"
+%w[response request access assets drawing treemap readings cluster view pages/readings pages/census pages/heap_graph
+   pages/overview pages/profile actions].each { |part| require_relative part }
 
 module Memscope
   module Web

@@ -2,16 +2,6 @@
 
 require "fileutils"
 require "tmpdir"
-require_relative "../census"
-require_relative "../client"
-require_relative "../dump"
-require_relative "../heap_graph/kept"
-require_relative "../malloc_profile"
-require_relative "../object_profile"
-require_relative "../profile/formats"
-require_relative "../purge"
-require_relative "readings"
-require_relative "response"
 
 module Memscope
   module Web

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../remote/calls"
 require_relative "../ttl_cache"
 
 module Memscope

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "uri"
-require_relative "response"
 
 module Memscope
   module Web

@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../report/quantity"
-require_relative "drawing"
-
 module Memscope
   module Web
     # Tiles whose areas are in proportion to their bytes, as SVG without style or script. They are nearly square on a

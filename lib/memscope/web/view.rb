@@ -1,10 +1,6 @@
 # frozen_string_literal: true
 
 require "erb"
-require_relative "../report"
-require_relative "access"
-require_relative "assets"
-require_relative "drawing"
 
 module Memscope
   module Web

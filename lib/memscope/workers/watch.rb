@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../forks"
-require_relative "sampler"
 
 module Memscope
   class Workers < Reading

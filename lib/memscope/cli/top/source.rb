@@ -5,8 +5,6 @@
 require_relative "../../client"
 require_relative "../../remote/external_process"
 require_relative "../../purge"
-require_relative "../../report/quantity"
-require_relative "../ps_command"
 
 module Memscope
   module CLI

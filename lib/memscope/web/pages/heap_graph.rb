@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../heap_graph"
-require_relative "../treemap"
-require_relative "readings"
-
 module Memscope
   module Web
     module Pages

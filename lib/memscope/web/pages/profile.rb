@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../cluster"
-require_relative "readings"
-
 module Memscope
   module Web
     module Pages

@@ -1,9 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../../arenas"
-require_relative "../cluster"
-require_relative "../response"
-
 module Memscope
   module Web
     # What each page shows.
