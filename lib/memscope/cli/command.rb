@@ -20,10 +20,16 @@ module Memscope
       end
     end
 
+    # What the argument of an option may be, beside its type: `fits` is called with it, `words` are for messages.
+    Limit = Struct.new(:fits, :words) do
+      def self.of(range, what = "a number") = new(range.method(:cover?), "#{what} from #{range.min} to #{range.max}")
+    end
+
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
     # A subclass has FORMS: `:process`, which reads this process or another one, `:program`, which becomes COMMAND, or
-    # both. Each form has a summary, an example, options (as for OptionParser#on) and, if needed, defaults and notes.
+    # both. Each form has a summary, an example, options (as for OptionParser#on, or with a Limit) and, if needed,
+    # defaults and notes.
     # The subclass defines `perform` for `:process`, and `start` for `:program`.
     class Command
       # The exit status of success.
@@ -32,19 +38,18 @@ module Memscope
       USAGE = 64
       # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
-      # The longest time that an option may give, in seconds: a day.
-      LONGEST = 86_400
 
+      # Seconds, up to a day.
+      SECONDS = Limit.new(->(seconds) { seconds.positive? && seconds <= 86_400 },
+                          "a number of seconds above 0, up to 86400").freeze
       # Options of several commands.
-      PROCESS = [["--pid N", OptionParser::DecimalInteger, "process N, started with MEMSCOPE_LISTEN=1"],
+      PROCESS = [["--pid N", OptionParser::DecimalInteger,
+                  Limit.new(:positive?.to_proc, "a process ID, as `memscope ps` lists them"),
+                  "process N, started with MEMSCOPE_LISTEN=1"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
-      SECONDS = "a number of seconds above 0, up to #{LONGEST}".freeze
-      # The allowed values of options that take a number.
-      VALUES = { pid: "a process ID, as `memscope ps` lists them",
-                 every: SECONDS, seconds: SECONDS, generations: SECONDS, warmup: SECONDS }.freeze
-      private_constant :LONGEST, :PROCESS, :TEXT, :SECONDS, :VALUES
+      private_constant :SECONDS, :PROCESS, :TEXT
 
       class << self
         # @return [String]
@@ -97,7 +102,7 @@ module Memscope
         @given = self.class.forms.dig(form, :defaults).to_h.dup
         @parser = OptionParser.new
         @parser.version = VERSION
-        @choices = {}
+        @limits = {}
         [*self.class.forms.dig(form, :options), ["-h", "--help", "print this"]].each { |words| define(words) }
       end
 
@@ -126,14 +131,20 @@ module Memscope
 
       # Adds an option to the parser.
       def define(words)
+        limits, words = words.partition { |word| word.is_a?(Limit) }
         name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
         default = "default: #{@given[name]}" if @given.key?(name)
-        @choices[name] = words.grep(Array).first
+        choices = words.grep(Array).first
+        @limits[name] = limits.first || (choices && Limit.new(nil, choices.join(", ")))
         @parser.on(*words, *default) { |value| give(name, value) }
       end
 
       # Stores the value of an option.
-      def give(name, value) = @given.store(name, value)
+      def give(name, value)
+        fits = @limits[name]&.fits
+        refuse_value(name, value) unless fits.nil? || fits.call(value)
+        @given[name] = value
+      end
 
       def program? = @form == :program
 
@@ -160,11 +171,8 @@ module Memscope
         switch = @parser.top.list.find { |one| one.long.first.delete_prefix("--").start_with?(option.to_s) }
         name = switch.long.first.delete_prefix("--")
         shown = given.nil? ? "no value" : Field.excerpt(given)
-        usage_error("--#{name}: given #{shown}, allowed: #{allowed_value(name.to_sym) || switch.arg.strip}")
+        usage_error("--#{name}: given #{shown}, allowed: #{@limits[name.to_sym]&.words || switch.arg.strip}")
       end
-
-      # @return [String, nil] what the option may be given
-      def allowed_value(name) = @choices[name]&.join(", ") || VALUES[name]
 
       def usage_error(message) = raise(Failure.new(message, USAGE))
 
@@ -183,11 +191,6 @@ module Memscope
       end
 
       def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
-
-      def check_seconds(name)
-        seconds = @given[name]
-        refuse_value(name, seconds) unless seconds.nil? || (seconds.positive? && seconds <= LONGEST)
-      end
 
       # Writes to FILE, else to standard output.
       #
@@ -252,8 +255,6 @@ module Memscope
       def other
         pid, socket = @given.values_at(:pid, :socket)
         refuse("--pid and --socket exclude each other") if pid && socket
-
-        refuse_value(:pid, pid) unless pid.nil? || pid.positive?
 
         @other ||= asking { socket ? Client.at(socket) : Client.new(pid) }
       end

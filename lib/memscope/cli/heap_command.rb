@@ -25,7 +25,7 @@ module Memscope
         third. Write each dump right after a garbage collection (GC.start).
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
-               ["--top N", OptionParser::DecimalInteger, "the number of rows in each list"],
+               ["--top N", OptionParser::DecimalInteger, Limit.of(HeapGraph::TOP), "the number of rows in each list"],
                ["--strings", "look for Strings with the same content"],
                ["--in PLACE", HeapGraph::PLACES, "where to follow the references:", "fork: in a forked child;",
                 "process: in the process itself,", "which stops meanwhile"]].freeze
@@ -53,7 +53,6 @@ module Memscope
       def excluded = (@given.keys & [:pid, :socket, :strings, *(:paths_to if @later.any?)]).first
 
       def perform
-        check
         return deliver_growth if @later.any?
 
         note_own unless @dump
@@ -101,12 +100,6 @@ module Memscope
       end
 
       def asked = @given.slice(:top, :paths_to, :strings, :in)
-
-      def allowed_value(name) = super || ("a number from 1 to #{HeapGraph::TOP.max}" if name == :top)
-
-      def check
-        refuse_value(:top, @given[:top]) unless HeapGraph::TOP.cover?(@given[:top])
-      end
 
       def order
         { reading: "heap_graph", options: ("strings" if @given[:strings]).to_s, limit: @given[:top],

@@ -29,32 +29,27 @@ module Memscope
         the threshold, and the first and the second half of the time after the warm-up
         both added some. The verdict says what holds them.
       TEXT
+      SIGNAL = Limit.new(->(name) { Signal.list.key?(name.delete_prefix("SIG")) },
+                         "a signal's name, such as USR2").freeze
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
                             "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
                    notes: NOTES, defaults: { **DEFAULTS, rate: RATE },
                    options: [*SAMPLING,
-                             ["--threshold NUMBER", OptionParser::DecimalInteger, "the most bytes that a line may keep",
+                             ["--threshold NUMBER", OptionParser::DecimalInteger,
+                              Limit.new(:positive?.to_proc, "a number above 0"), "the most bytes that a line may keep",
                               "(default: 1048576); with --objects, the most", "objects (default: 10000)"],
-                             ["--warmup SECONDS", Float, "ignore the first SECONDS (default: 1)"],
-                             ["--after SIGNAL", "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
+                             ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS (default: 1)"],
+                             ["--after SIGNAL", SIGNAL, "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
       }.freeze
-      private_constant :FORMS, :RATE, :THRESHOLD, :OBJECTS, :BUDGET, :WARM_UP, :NOTES
+      private_constant :FORMS, :RATE, :THRESHOLD, :OBJECTS, :BUDGET, :WARM_UP, :NOTES, :SIGNAL
 
       private
 
-      def allowed_value(name)
-        { threshold: "a number above 0", after: "a signal's name, such as USR2" }[name] || super
-      end
-
       def check_options
         super
-        check_seconds(:warmup)
-        warmup, signal = @given.values_at(:warmup, :after)
-        refuse("--warmup and --after exclude each other") if warmup && signal
-        refuse_value(:after, signal) unless signal.nil? || Signal.list.key?(signal.delete_prefix("SIG"))
-        refuse_value(:threshold, threshold) unless threshold.positive?
+        refuse("--warmup and --after exclude each other") if @given.key?(:warmup) && @given.key?(:after)
       end
 
       def threshold = @given.fetch(:threshold, objects? ? OBJECTS : THRESHOLD)

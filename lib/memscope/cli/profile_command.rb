@@ -45,13 +45,15 @@ module Memscope
                    "with --objects: the value never says that", "the program creates no Ractor (required",
                    "before Ruby 3.1.4)"],
                   ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
-                  ["--rate BYTES", OptionParser::DecimalInteger, "bytes between samples, a power of two"],
+                  ["--rate BYTES", OptionParser::DecimalInteger,
+                   Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
+                   "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
                   ["--by NAME", GROUPINGS, "text by #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", "),
                    "caller: the nearest line of the application", "class needs --objects; native excludes it"],
                   TEXT.last].freeze
-      GENERATIONS = ["--generations SECONDS", Float, "group allocations by time: begin a new",
+      GENERATIONS = ["--generations SECONDS", Float, SECONDS, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze
       DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
@@ -59,13 +61,14 @@ module Memscope
                    example: "memscope profile --pid 4711 --seconds 60\n  " \
                             "memscope profile --objects --pid 4711 --by class", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
-                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, "how long to profile"],
+                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, SECONDS, "how long to profile"],
                              ["--gc", "collect garbage before the report"],
                              ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
         program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory or objects",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
-                   options: [*SAMPLING, ["--seconds N", Float, "profile the first N seconds only"], GENERATIONS] }
+                   options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"],
+                             GENERATIONS] }
       }.freeze
       private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :SAMPLING, :GENERATIONS, :DEFAULTS
 
@@ -83,11 +86,7 @@ module Memscope
         super
       end
 
-      def allowed_value(name) = super || ("a power of two, from 512 to 1073741824" if name == :rate)
-
       def check_options
-        %i[seconds generations].each { |name| check_seconds(name) }
-        refuse_value(:rate, @given[:rate]) unless MallocProfile.rate?(@given[:rate])
         usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
         check_kind
         check_by(objects? ? Profile::Sampled::OBJECT_GROUPINGS : Profile::Sampled::GROUPINGS) unless from

@@ -11,32 +11,28 @@ module Memscope
         memory. By default, all levers that the process supports run. Without --pid or
         --socket, memscope purges itself.
       TEXT
+      ARENA = Limit.new(nil, "the number of an arena, as `memscope report --arenas` lists them").freeze
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
                              ["--gc", "for --dry-run: collect garbage first"],
-                             ["--arena N", OptionParser::DecimalInteger, "decay or purge this jemalloc arena only"],
-                             ["--settle S", Float, "measure again after S seconds"], *TEXT] }
+                             ["--arena N", OptionParser::DecimalInteger, ARENA,
+                              "decay or purge this jemalloc arena only"],
+                             ["--settle S", Float, Limit.of(0..Purge::LONGEST_SETTLE, "a number of seconds"),
+                              "measure again after S seconds"], *TEXT] }
       }.freeze
-      private_constant :FORMS, :NOTES
+      private_constant :FORMS, :NOTES, :ARENA
 
       private
 
       def operands = "[LEVER...]"
-
-      def allowed_value(name)
-        { arena: "the number of an arena, as `memscope report --arenas` lists them",
-          settle: "a number of seconds from 0 to #{Purge::LONGEST_SETTLE}" }[name] || super
-      end
 
       def take(operands)
         @levers = operands.map(&:to_sym)
       end
 
       def perform
-        settle = @given[:settle]
-        refuse_value(:settle, settle) unless settle.nil? || settle.between?(0, Purge::LONGEST_SETTLE)
         result = asking { other? ? of_other(**options) : own }
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT

@@ -21,7 +21,7 @@ module Memscope
       # The readings other than the ledger, by the calls that read them.
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's slabs",
                    fragmentation: "fragmentation", workers: "Puma's processes" }.freeze
-      EVERY = [*TEXT, ["--every SECONDS", Float, "also report at this interval"]].freeze
+      EVERY = [*TEXT, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
@@ -73,7 +73,6 @@ module Memscope
       end
 
       def start(program)
-        check_seconds(:every)
         check
         refuse_other_programs(program, "report")
         hand_over("report", program, Launch::Environment.new(ENV), every: @given[:every], json: @given[:json], **order)

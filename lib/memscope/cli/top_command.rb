@@ -12,36 +12,30 @@ module Memscope
         Keys: q quits, p purges, g collects garbage; p and g need --pid or --socket and
         a process that listens. For other processes, top shows only the kernel's view.
       TEXT
+      INTERVALS = Limit.of(0.1..3600, "a number of seconds").freeze
       FORMS = {
         process: { summary: "watch the memory of a process, or of all Ruby processes",
                    example: "memscope top --pid 4711", notes: NOTES, defaults: { every: 2.0 },
-                   options: [*PROCESS, ["--every SECONDS", Float, "seconds between readings"]] }
+                   options: [*PROCESS, ["--every SECONDS", Float, INTERVALS, "seconds between readings"]] }
       }.freeze
-      # The allowed values of --every, in seconds.
-      INTERVALS = (0.1..3600)
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
       private_constant :FORMS, :NOTES, :INTERVALS, :INTERRUPTED
 
       private
 
-      def allowed_value(name) = name == :every ? "a number of seconds from #{INTERVALS.min} to #{INTERVALS.max}" : super
-
       def perform
-        every = @given[:every]
-        refuse_value(:every, every) unless INTERVALS.cover?(every)
-
         source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
-        watch(Top::Terminal.new($stdin, @out), source, every)
+        watch(Top::Terminal.new($stdin, @out), source)
       rescue Interrupt
         INTERRUPTED
       end
 
-      def watch(terminal, source, every)
+      def watch(terminal, source)
         usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N") unless terminal.there?
 
         view = Top::View.new(unicode: display.unicode)
-        reader = Top::Reader.new(source, every)
+        reader = Top::Reader.new(source, @given[:every])
         terminal.open { answer_keys(terminal, reader, view) }
       ensure
         reader&.stop
