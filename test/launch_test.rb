@@ -296,8 +296,8 @@ class HandoffTest < LaunchTest
     orders, left = taken(given)
     order = orders.fetch("prove")
 
-    assert_equal [["prove"], "/tmp/a b=c\n\"é\xFF".b, "1.5"], [orders.keys, order["output"].b, order["every"]]
-    assert_nil order["json"]
+    assert_equal [["prove"], "/tmp/a b=c\n\"é\xFF", 1.5], [orders.keys, order[:output], order[:every]]
+    assert_nil order[:json]
     assert_equal({ "RUBYOPT" => "-W0 -rset" }, left)
   end
 

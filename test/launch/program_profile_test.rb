@@ -158,9 +158,8 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
 
   def test_a_program_whose_jemalloc_turns_out_to_be_none_is_not_started
     output = make("heap", "")
-    ran = ChildProcess.run(<<~RUBY, requires: ["memscope/launch/program_profile"])
-      order = { "title" => "profile", "backend" => "jemalloc", "rate" => "4096", "format" => "text",
-                "output" => #{output.dump}, "status" => "74" }
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/launch/handoff memscope/launch/program_profile])
+      order = { title: "profile", backend: :jemalloc, rate: 4096, format: :text, output: #{output.dump}, status: 74 }
       Memscope::Launch::ProgramProfile.new(Memscope::Launch::Handoff::Order.new(order)).start
       puts "started"
     RUBY

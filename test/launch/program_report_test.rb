@@ -236,8 +236,8 @@ class ProgramReportOutputTest < ProgramReportTest
 
   def test_a_file_that_has_been_replaced_by_a_link
     File.symlink(path("target"), path("out"))
-    ran = ChildProcess.run(<<~RUBY, requires: ["memscope", "memscope/launch/program_report"])
-      order = { "title" => "report", "output" => #{path('out').dump}, "options" => "" }
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope memscope/launch/handoff memscope/launch/program_report])
+      order = { title: "report", output: #{path('out').dump}, calls: { ledger: {} } }
       Memscope::Launch::ProgramReport.new(Memscope::Launch::Handoff::Order.new(order)).start
     RUBY
 

@@ -34,17 +34,15 @@ module Memscope
       def perform
         since = earlier(Census)
         note_own
-        reading = ask(:census, **collect)
+        reading = ask(:census, **calls[:census])
         reading -= since if since
         deliver_readings([reading], **view)
         reading.known? ? FINE : INPUT_OUTPUT
       end
 
-      def collect = @given.slice(:gc)
+      def calls = { census: @given.slice(:gc) }
 
       def view = { by: @given[:by], limit: @given[:top] }
-
-      def order = { reading: "census", options: collect.keys.join(" "), **view }
     end
   end
 end

@@ -304,9 +304,9 @@ module Memscope
       # Becomes the program, with an order for launch/autorun.
       def hand_over(mode, program, environment, **order)
         path = File.expand_path(output) if output
-        view = Report::Display.of(@err).to_h.slice(:width, :color).select { |_, value| value } unless path
+        display = Report::Display.of(@err).to_h.slice(:width, :color) unless path
         Launch::Handoff.write(mode, environment, title: self.class.title, output: path, status: INPUT_OUTPUT,
-                                                 **view.to_h, **order)
+                                                 **display.to_h, **order)
         refuse_assignments(program, environment)
         reserve_output { become(program, environment) }
       end

@@ -53,7 +53,7 @@ module Memscope
         refuse_other_programs(program, "write a dump")
         refuse_output(path(Process.pid), Errno::EEXIST.new) if File.exist?(path(Process.pid))
         environment = Launch::Environment.new(ENV)
-        order = { title: self.class.title, status: INPUT_OUTPUT, dump: path(Process.pid), format: format.name }
+        order = { title: self.class.title, status: INPUT_OUTPUT, dump: path(Process.pid), format: format }
         Launch::Handoff.write("report", environment, json: @given[:json], **order)
         refuse_assignments(program, environment)
         become(program, environment)

@@ -56,7 +56,7 @@ module Memscope
         return deliver_growth if @later.any?
 
         note_own unless @dump
-        reading = @dump ? of_dump : ask(:heap_graph, **asked)
+        reading = @dump ? of_dump : ask(:heap_graph, **calls[:heap_graph])
         refuse_class(reading) if reading.reasons.key?(:target_count)
         deliver_readings([reading])
         reading.known? ? FINE : INPUT_OUTPUT
@@ -99,12 +99,7 @@ module Memscope
         ask(:census).classes.map(&:name)
       end
 
-      def asked = @given.slice(:top, :paths_to, :strings, :in)
-
-      def order
-        { reading: "heap_graph", options: ("strings" if @given[:strings]).to_s, limit: @given[:top],
-          **@given.slice(:in, :paths_to) }
-      end
+      def calls = { heap_graph: @given.slice(:top, :paths_to, :strings, :in) }
     end
   end
 end

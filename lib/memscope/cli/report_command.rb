@@ -75,15 +75,15 @@ module Memscope
       def start(program)
         check
         refuse_other_programs(program, "report")
-        hand_over("report", program, Launch::Environment.new(ENV), every: @given[:every], json: @given[:json], **order)
+        hand_over("report", program, Launch::Environment.new(ENV),
+                  **@given.slice(:every, :json), calls: calls, view: view)
       end
 
-      # What the program is to report, for Launch::ProgramReport.
-      def order
-        return { reading: chosen.join(" ") } if chosen.any?
+      # What the program is to report: calls of Memscope, with their options.
+      def calls = chosen.empty? ? { ledger: { deep: true, **depths } } : chosen.to_h { |name| [name, {}] }
 
-        { options: { deep: true, **depths }.select { |_, on| on }.keys.join(" ") }
-      end
+      # Options of the reports.
+      def view = {}
     end
   end
 end

@@ -16,13 +16,13 @@ module Memscope
 
       # An order in the started program, with the tools to carry it out.
       class Order
-        # @param values [Hash{String => String}]
+        # @param values [Hash{Symbol => Object}]
         def initialize(values)
           @values = values
         end
 
-        # @param name [String]
-        # @return [String, nil]
+        # @param name [Symbol]
+        # @return [Object]
         def [](name) = @values[name]
 
         # Loads memscope, and leaves $LOAD_PATH as it was.
@@ -31,7 +31,7 @@ module Memscope
         def load_memscope
           return if Memscope.respond_to?(:ledger)
 
-          load_path = Handoff.load_path(self["extension"])
+          load_path = Handoff.load_path(self[:extension])
           $LOAD_PATH.unshift(*load_path)
           require_relative "../../memscope"
         ensure
@@ -42,10 +42,10 @@ module Memscope
         #
         # @return [IO] the file, else standard error
         def output
-          return $stderr unless self["output"]
+          return $stderr unless self[:output]
 
           flags = File::WRONLY | File::APPEND | File::NOFOLLOW
-          File.new(self["output"], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
+          File.new(self[:output], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
         rescue SystemCallError => e
           complain(e.message)
           $stderr
@@ -57,14 +57,14 @@ module Memscope
         # @return [Hash{Symbol => Object}] a Report::Display
         def display(io)
           require_relative "../report"
-          { unicode: Report.encoding(io) == Encoding::UTF_8, width: Integer(self["width"] || Report::Page::WIDTH),
-            color: !self["color"].nil? }
+          { unicode: Report.encoding(io) == Encoding::UTF_8, width: self[:width] || Report::Page::WIDTH,
+            color: self[:color] || false }
         end
 
         # @param message [String]
         # @return [void]
         def complain(message)
-          $stderr.write("memscope #{self['title']}: #{message}\n") # warn is silent under -W0
+          $stderr.write("memscope #{self[:title]}: #{message}\n") # warn is silent under -W0
         rescue StandardError
           nil
         end
@@ -83,7 +83,7 @@ module Memscope
         # @raise [Refusal] if RUBYOPT cannot name autorun.rb
         def write(mode, environment, **order)
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
-          environment[variable(mode)] = values.map { |key, value| "#{key}=#{value}".b.dump }.join("\n")
+          environment[variable(mode)] = [Marshal.dump(values)].pack("m0")
           put_first(environment, "RUBYOPT", option, " ")
           return unless spaced?
           raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon" if LIBRARY.include?(":")
@@ -120,13 +120,12 @@ module Memscope
         def spaced? = LIBRARY.match?(/\s/)
 
         def take(mode, kept)
-          order = ENV[variable(mode)]&.lines(chomp: true)&.to_h { |line| entry(line) }
-          meant = order && order["pid"] == Process.pid.to_s
+          text = ENV.fetch(variable(mode), nil)
+          order = Marshal.load(text.unpack1("m0")) if text # rubocop:disable Security/MarshalLoad -- as trusted as RUBYOPT
+          meant = order && order[:pid] == Process.pid
           ENV.delete(variable(mode)) unless meant && kept
           Order.new(order) if meant
         end
-
-        def entry(line) = line.undump.b.split("=", 2).map { |text| text.force_encoding(Encoding.default_external) }
 
         # Puts the value first, and removes other copies of it: several modes share the variable.
         def put_first(environment, name, value, separator)

@@ -37,7 +37,7 @@ module Memscope
         require_relative "../profile/leaks"
         profile
         at_exit { finish if Process.pid == @pid }
-        Signal.trap(@order["after"]) { end_warm_up } if @order["after"]
+        Signal.trap(@order[:after]) { end_warm_up } if @order[:after]
         watch
         Forks.listen(child: method(:forked), parent: method(:count_fork), daemon: method(:continue))
       rescue StandardError, ScriptError => e
@@ -47,7 +47,7 @@ module Memscope
       private
 
       def forked
-        return if @order["threshold"]
+        return if @order[:threshold]
 
         @ended ||= @forks >= MOST_FORKS
         @parent = @pid
@@ -57,7 +57,7 @@ module Memscope
 
       def count_fork
         @forks += 1
-        return if @forks != MOST_FORKS || @order["threshold"]
+        return if @forks != MOST_FORKS || @order[:threshold]
 
         @order.complain("process #{@pid} has forked #{MOST_FORKS} processes; later ones do not report")
       end
@@ -73,29 +73,29 @@ module Memscope
 
       def watch
         @since ||= now
-        @order.background { wait_for_generations } if @order["generations"] || @order["warmup"]
-        @order.background { wait_and_report } if @order["seconds"]
+        @order.background { wait_for_generations } if @order[:generations] || @order[:warmup]
+        @order.background { wait_and_report } if @order[:seconds]
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       # How many of these seconds, counted from the start, are left.
-      def left(seconds) = [Float(seconds) - (now - @since), 0.0].max
+      def left(seconds) = [seconds - (now - @since), 0.0].max
 
       def give_up(error)
         @order.complain("#{error.message}; the program is not started")
-        File.unlink(@order["output"]) if @order["output"] && File.empty?(@order["output"])
-        exit!(Integer(@order["status"]))
+        File.unlink(@order[:output]) if @order[:output] && File.empty?(@order[:output])
+        exit!(@order[:status])
       end
 
-      def objects? = !@order["objects"].nil?
+      def objects? = @order[:objects]
 
       def profiler = objects? ? ObjectProfile : MallocProfile
 
       def profile
         return profile_malloc unless objects?
 
-        ObjectProfile.start(budget: Float(@order["budget"]), ractors: @order["ractors"]&.to_sym)
+        ObjectProfile.start(budget: @order[:budget], ractors: @order[:ractors])
       rescue ObjectProfile::Unavailable => e
         raise e, e.message.sub("ractors: :never", "--ractors never")
       end
@@ -103,24 +103,24 @@ module Memscope
       # Without a choice on the command line, the backend is jemalloc if its profiler is ready, else imports, which
       # needs no settings.
       def profile_malloc
-        backend = @order["backend"].to_sym
-        MallocProfile.start(rate: Integer(@order["rate"]), backend: backend == :auto ? :jemalloc : backend)
+        backend = @order[:backend]
+        MallocProfile.start(rate: @order[:rate], backend: backend == :auto ? :jemalloc : backend)
       rescue MallocProfile::Unavailable => e
         raise unless backend == :auto
 
         @order.complain("#{e.message}; profiling with the backend imports")
-        MallocProfile.start(rate: Integer(@order["rate"]), backend: :imports)
+        MallocProfile.start(rate: @order[:rate], backend: :imports)
       end
 
       def wait_for_generations
-        if @order["warmup"]
-          sleep(left(@order["warmup"]))
+        if @order[:warmup]
+          sleep(left(@order[:warmup]))
           end_warm_up
         end
-        return unless @order["generations"]
+        return unless @order[:generations]
 
         loop do
-          sleep(Float(@order["generations"]))
+          sleep(@order[:generations])
           profiler.next_generation
         end
       end
@@ -136,7 +136,7 @@ module Memscope
       def warm = objects? ? @warm : 1
 
       def wait_and_report
-        sleep(left(@order["seconds"]))
+        sleep(left(@order[:seconds]))
         report
       end
 
@@ -153,16 +153,16 @@ module Memscope
           break if @ended
 
           @ended = true
-          ended = profiler.next_generation if @order["threshold"] # later allocations are not the program's
+          ended = profiler.next_generation if @order[:threshold] # later allocations are not the program's
           2.times { GC.start } # the second one frees objects that the first left to finalizers
-          next judge(ended) if @order["threshold"]
+          next judge(ended) if @order[:threshold]
 
           write(last)
           nil
         end
       rescue StandardError, ScriptError, NoMemoryError => e
         @order.complain("no report: #{e.message} (#{e.class})")
-        Integer(@order["status"]) if @order["threshold"]
+        @order[:status] if @order[:threshold]
       end
 
       def last = profiler.running? ? profiler.stop : profiler.snapshot
@@ -174,19 +174,19 @@ module Memscope
       # What holds objects can only be found while they are sampled: the profile goes on.
       def judge(ended)
         profile = objects? ? profiler.snapshot : last
-        leaks = Profile::Leaks.new(profile, warm: warm, ended: ended, threshold: Integer(@order["threshold"]))
+        leaks = Profile::Leaks.new(profile, warm: warm, ended: ended, threshold: @order[:threshold])
         leaks.held_by(holders(leaks.entries.first(MOST_HOLDERS))) if objects?
         write(leaks.profile) if leaks.judged?
         @order.complain(leaks.verdict)
-        return Integer(@order["status"]) unless leaks.judged?
+        return @order[:status] unless leaks.judged?
 
         1 if leaks.any?
       end
 
       def write(profile)
-        view = @order["format"] == "text" ? @order.display(@io) : {}
-        text = Profile::Formats.write(profile, @order["format"].to_sym, by: @order["by"].to_sym, **view)
-        return @io.write(text) unless @parent && @order["output"]
+        view = @order[:format] == :text ? @order.display(@io) : {}
+        text = Profile::Formats.write(profile, @order[:format], by: @order[:by], **view)
+        return @io.write(text) unless @parent && @order[:output]
 
         path = own_path
         flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
@@ -196,7 +196,7 @@ module Memscope
 
       # heap.4711.html for heap.html.
       def own_path
-        directory, name = File.split(@order["output"])
+        directory, name = File.split(@order[:output])
         stem, ending = name.match(/\A(.+?)((?:\.[A-Za-z]\w*)*)\z/m).captures
         File.join(directory, "#{stem}.#{@pid}#{ending}")
       end

@@ -5,12 +5,11 @@ module Memscope
     # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at
     # intervals. memscope itself is not loaded before the first report: until then the program runs undisturbed.
     class ProgramReport
-      # @param order [Handoff::Order] title, every, output, json, reading (names of calls), options of these calls
-      #   or of the ledger, by and limit (of a census), and those of Order#display
+      # @param order [Handoff::Order] title, every, output, json, calls (of Memscope, with their options) or dump (a
+      #   path) and format, view (options of Reading#to_s), and those of Order#display
       def initialize(order)
         @order = order
-        @title = order["title"]
-        @options = order["options"].to_s.split.to_h { |name| [name.to_sym, true] }
+        @title = order[:title]
         @pid = Process.pid
         @started = now
         @turn = Thread::Mutex.new
@@ -21,10 +20,10 @@ module Memscope
       # To be called before the program registers its own at_exit handlers: the first one registered runs last. Forked
       # processes do not report.
       def start
-        return check_settings if @order["reading"] == "lint"
+        return check_settings if @order[:calls]&.key?(:lint)
 
         at_exit { report(ending: true) if Process.pid == @pid }
-        @order.background { repeat(Float(@order["every"])) } if @order["every"]
+        @order.background { repeat(@order[:every]) } if @order[:every]
       end
 
       private
@@ -34,7 +33,7 @@ module Memscope
       def check_settings
         @order.load_memscope
         @lint = Memscope.lint
-        return report(ending: true) unless @order["json"]
+        return report(ending: true) unless @order[:json]
 
         at_exit { report(ending: true) if Process.pid == @pid }
       rescue StandardError, ScriptError, NoMemoryError => e
@@ -62,32 +61,26 @@ module Memscope
 
       def write(ending)
         @order.load_memscope
-        return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order["json"]
+        return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
 
-        @io.write(heading(ending)) if @order["every"]
-        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **view) }.join("\n"))
-        @io.write("\n") if @order["every"] && !ending
+        @io.write(heading(ending)) if @order[:every]
+        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **@order[:view].to_h) }.join("\n"))
+        @io.write("\n") if @order[:every] && !ending
       end
 
       def readings
         return [@lint] if @lint
-        return [Memscope.dump(@order["dump"], format: @order["format"].to_sym)] if @order["dump"]
-        # Later diagnoses judge growth since the first one.
-        return [Memscope.doctor(since: @first).tap { |diagnosis| @first ||= diagnosis }] if @title == "doctor"
-        return [Memscope.ledger(**@options)] unless @order["reading"]
+        return [Memscope.dump(@order[:dump], format: @order[:format])] if @order[:dump]
 
-        @order["reading"].split.map { |name| Memscope.public_send(name, **@options, **asked) }
+        @order[:calls].map { |name, options| name == :doctor ? diagnose : Memscope.public_send(name, **options) }
       end
 
-      # What a heap graph is asked.
-      def asked
-        return {} unless @order["reading"] == "heap_graph"
-
-        { top: Integer(@order["limit"]), paths_to: @order["paths_to"], in: @order["in"].to_sym }
+      # Later diagnoses judge growth since the first one.
+      def diagnose
+        diagnosis = Memscope.doctor(since: @first)
+        @first ||= diagnosis
+        diagnosis
       end
-
-      # What a census shows.
-      def view = @order["by"] ? { by: @order["by"].to_sym, limit: Integer(@order["limit"]) } : {}
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

@@ -40,12 +40,12 @@ module Memscope
         # @param order [Handoff::Order] of `memscope exec`
         # @return [void]
         def enforce(order)
-          objection = objection_of_a_copy(order["expected"], Handoff.load_path(order["extension"]))
+          objection = objection_of_a_copy(order[:expected], Handoff.load_path(order[:extension]))
           return unless objection
-          return order.complain("#{objection}; the program continues (--if-present)") if order["if_present"]
+          return order.complain("#{objection}; the program continues (--if-present)") if order[:if_present]
 
           order.complain("#{objection}; the program is not started")
-          exit!(Integer(order["status"]))
+          exit!(order[:status])
         end
 
         # @param expected [String] jemalloc, glibc, or the path of a library
