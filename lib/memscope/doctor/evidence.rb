@@ -3,17 +3,154 @@
 require_relative "../ledger"
 require_relative "../snapshot"
 require_relative "../arenas"
+require_relative "../census"
+require_relative "../heap_graph"
 require_relative "../ruby_heap"
 require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
-require_relative "garbage"
-require_relative "growth"
-require_relative "objects"
 
 module Memscope
   class Diagnosis < Reading
+    # What a garbage collection would free, as found by a mark phase in a forked child.
+    class Garbage < Record
+      # @return [Integer]
+      field :objects, :count, null: false
+      # @return [Integer] bytes that the garbage holds, slots included, as far as they are known or reported
+      field :bytes, :bytes, null: false
+      # @return [Integer] the most that the process returns if the garbage is collected, and malloc's memory is then
+      #   trimmed (glibc) or purged (jemalloc); memory that is free already is included
+      field :returned_max_bytes, :bytes, null: false
+      # @return [Integer] the least
+      field :returned_bytes, :bytes, null: false
+      # @return [Integer, nil] the part of `returned_bytes` on pages that no other process shares
+      field :returned_private_bytes, :bytes
+      # @return [Integer, nil] the part of `returned_max_bytes` on such pages
+      field :returned_private_max_bytes, :bytes
+
+      # @return [Integer, nil] of `returned_bytes`, what the collection alone returns
+      field :collected_bytes, :bytes
+      # @return [Integer, nil] the same of `returned_max_bytes`
+      field :collected_max_bytes, :bytes
+      # @return [Integer, nil] the part of `collected_bytes` on pages that no other process shares
+      field :collected_private_bytes, :bytes
+      # @return [Integer, nil] the part of `collected_max_bytes` on such pages
+      field :collected_private_max_bytes, :bytes
+
+      # @api private
+      # @param blocks [RubyHeap::Blocks]
+      # @return [Garbage, nil] nil if that is unknown
+      def self.of(blocks)
+        return unless blocks.garbage && blocks.returned
+
+        capture({ objects: blocks.garbage.objects, bytes: blocks.garbage_bytes,
+                  **bounds(:returned, *blocks.returned), **bounds(:collected, *blocks.returned_by_gc) })
+      end
+
+      def self.bounds(name, all, own)
+        { "#{name}_bytes": all.begin, "#{name}_max_bytes": all.end, "#{name}_private_bytes": own&.begin,
+          "#{name}_private_max_bytes": own&.end }
+      end
+      private_class_method :bounds
+
+      # @api private
+      # @return [Array(Range, Range), Array(Range, nil)] what the collection alone returns, and the part of it on pages
+      #   that no other process shares
+      def collected
+        [collected_bytes..collected_max_bytes,
+         (collected_private_bytes..collected_private_max_bytes if collected_private_bytes)]
+      end
+    end
+
+    # How fast a process grows, by the readings that it has taken of itself since it booted (by `plugin :memscope` or
+    # Memscope::Workers).
+    class Growth < Record
+      # @return [Integer] growth of RSS in bytes per hour: the median of the slopes between the readings
+      field :bytes_per_hour, :signed_bytes, null: false
+      # @return [Integer, nil] the same for the later half of the readings; nil while there are too few
+      field :recent_bytes_per_hour, :signed_bytes
+      # @return [Hash{Symbol => Integer}] the growth in bytes per hour of each top row of the ledger
+      field :rows_per_hour, :hash, null: false
+      # @return [Integer, nil] RSS now minus RSS at boot
+      field :since_boot_bytes, :signed_bytes
+      # @return [Time] UTC, when the process booted
+      field :booted_at, :time, null: false
+      # @return [Integer] number of readings
+      field :samples, :count, null: false
+
+      # @api private
+      # @param worker [Worker, nil] the process's report on itself
+      # @return [Growth, nil] nil before there are enough readings
+      def self.of(worker)
+        return unless worker&.rss_bytes_per_hour
+
+        rss = worker.rss_bytes
+        at_boot = worker.rss_at_boot_bytes
+        capture({ bytes_per_hour: worker.rss_bytes_per_hour,
+                  recent_bytes_per_hour: worker.rss_recent_bytes_per_hour,
+                  rows_per_hour: worker.rows_bytes_per_hour || {},
+                  since_boot_bytes: rss && at_boot && (rss - at_boot),
+                  booted_at: (worker.booted_at.to_f * 1000).round, samples: worker.samples })
+      end
+
+      # @return [Integer, nil] the lower of the two rates, so that a process that grew only while it warmed up does not
+      #   count as growing; nil until there are enough readings for the recent rate
+      def lasting_per_hour = recent_bytes_per_hour && [bytes_per_hour, recent_bytes_per_hour].min
+    end
+
+    # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
+    # process's pages, or over its socket, and that the process keeps.
+    class Objects < Record
+      # @return [Time, nil] UTC, when the heap graph was taken; nil without one
+      field :graph_at, :time
+      # @return [String, nil] the path to the object in which most memory has accumulated
+      field :holder, :string
+      # @return [Integer, nil] bytes that have accumulated in it
+      field :holder_bytes, :bytes
+      # @return [String, nil] the class with most of these bytes
+      field :held_class, :string
+      # @return [Integer, nil] how many objects of that class it holds
+      field :held_count, :count
+      # @return [Float, nil] seconds between the two last censuses; nil without two
+      field :census_seconds, :number
+      # @return [String, nil] the class that grew most between them
+      field :grown_class, :string
+      # @return [Integer, nil] bytes by which it grew
+      field :grown_bytes, :signed_bytes
+      # @return [Integer, nil] objects by which it grew
+      field :grown_count, :integer
+
+      class << self
+        # Loads nothing, so that it works in a trap handler: a module that is not loaded keeps nothing.
+        #
+        # @api private
+        # @return [Objects, nil] nil if nothing is kept
+        def kept
+          body = { **holder, **growth }
+          capture(body) unless body.empty?
+        end
+
+        private
+
+        def holder
+          at, path = HeapGraph::Kept.holder unless HeapGraph.autoload?(:Kept)
+          return {} unless path
+
+          { graph_at: (at.to_f * 1000).round, holder: path.to_s, holder_bytes: path.accumulated_bytes,
+            held_class: path.held_class, held_count: path.held_count }
+        end
+
+        def growth
+          seconds, row = Census::Kept.grown unless Census.autoload?(:Kept)
+          return {} unless row
+
+          { census_seconds: seconds, grown_class: row.name, grown_bytes: row.memsize_bytes,
+            grown_count: row.count }
+        end
+      end
+    end
+
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
       # @return [Ledger] with `shared: true, garbage: true`

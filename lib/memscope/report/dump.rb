@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # What was written, where, and what opens it.

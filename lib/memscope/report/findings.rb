@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # A diagnosis: the findings, worst first, with their numbers and what helps; then all that was checked.

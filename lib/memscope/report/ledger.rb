@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # A ledger, the first screen: the two numbers that disagree, and the rows that explain why, as a tree with MiB,

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # The allocator's settings that something has set, the problems, and the recommended settings.

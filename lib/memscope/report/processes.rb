@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # The processes of a server, one a line: what each costs, what it shares, how it grows; then their largest rows.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # A purge, by lever: how much was predicted, how much was returned, and how long the lever took; then the rows that

@@ -3,6 +3,7 @@
 require "digest"
 require "erb"
 require "json"
+require_relative "../../report"
 require_relative "../../report/profile"
 
 module Memscope

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "zlib"
-require_relative "../../profile"
 require_relative "../leaves"
 
 module Memscope
