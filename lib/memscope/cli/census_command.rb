@@ -31,13 +31,10 @@ module Memscope
 
       private
 
-      def perform
+      def read
         since = earlier(Census)
-        note_own
         reading = ask(:census, **calls[:census])
-        reading -= since if since
-        deliver_readings([reading], **view)
-        reading.known? ? FINE : INPUT_OUTPUT
+        [since ? reading - since : reading]
       end
 
       def calls = { census: @given.slice(:gc) }

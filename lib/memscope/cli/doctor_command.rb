@@ -25,14 +25,10 @@ module Memscope
 
       private
 
-      def perform
-        check
+      def read
         since = earlier(Diagnosis)
-        note_own
         reading = ask(*chosen, **@given.slice(:gc))
-        reading = compared(reading, since) if since
-        deliver_readings([reading])
-        status(reading)
+        [since ? compared(reading, since) : reading]
       end
 
       def settings? = @given.key?(:settings)

@@ -52,14 +52,14 @@ module Memscope
 
       def excluded = (@given.keys & [:pid, :socket, :strings, *(:paths_to if @later.any?)]).first
 
-      def perform
-        return deliver_growth if @later.any?
+      def note_own = @dump || super
 
-        note_own unless @dump
+      def read
+        return [growth] if @later.any?
+
         reading = @dump ? of_dump : ask(:heap_graph, **calls[:heap_graph])
         refuse_class(reading) if reading.reasons.key?(:target_count)
-        deliver_readings([reading])
-        reading.known? ? FINE : INPUT_OUTPUT
+        [reading]
       end
 
       def of_dump
@@ -72,12 +72,10 @@ module Memscope
 
       def reason_of(reading, key) = reading.reasons.values_at(:extension, key).compact.first
 
-      def deliver_growth
+      def growth
         dumps = [@dump, *@later].each { |dump| check_dump(dump) }
         growth = asking { HeapGraph.growth(*dumps, **@given.slice(:top)) }
-        refuse_dumps(dumps, reason_of(growth, :new_count)) unless growth.known?
-        deliver_readings([growth])
-        FINE
+        growth.known? ? growth : refuse_dumps(dumps, reason_of(growth, :new_count))
       rescue SystemCallError => e
         refuse_dumps(dumps, e.class.new.message)
       end

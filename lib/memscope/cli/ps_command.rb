@@ -69,18 +69,11 @@ module Memscope
       def text(entries, display)
         return "no other Ruby process is visible\n" if entries.empty?
 
-        page = Report::Page.new(**display.to_h, color: false) # the heading is cut before it is highlighted
-        commands = ["command", "", *entries.map { |entry| entry.process.command.to_s }]
-        heading, *lines = numbers(entries, page).zip(commands).map do |line, command|
-          page.cut("#{line}  #{command}", page.width).rstrip
-        end
-        [Report::Page.new(**display.to_h).highlighted(heading), *lines].map { |line| "#{line}\n" }.join
-      end
-
-      def numbers(entries, page)
-        names = page.width < ROOM ? FEW : COLUMNS
+        names = display.width < ROOM ? FEW : COLUMNS
         units = names.map { |name| SIZES.include?(name) ? "MiB" : "" }
-        page.table(names, [units, *entries.map { |entry| names.map { |name| cell(entry, name) } }])
+        rows = entries.map { |entry| [*names.map { |name| cell(entry, name) }, entry.process.command.to_s] }
+        lines = Report::Page.new(**display.to_h).listing([*names, "command"], [[*units, ""], *rows])
+        "#{lines.join("\n")}\n"
       end
 
       def cell(entry, name)

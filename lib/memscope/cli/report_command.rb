@@ -38,11 +38,15 @@ module Memscope
 
       def perform
         check
+        readings = read
         note_own
-        readings = chosen.empty? ? [asking { ledger }] : chosen.map { |name| ask(name) }
-        deliver_readings(readings)
-        readings.all?(&:known?) ? FINE : INPUT_OUTPUT
+        deliver_readings(readings, **view)
+        status(*readings)
       end
+
+      def read = chosen.empty? ? [asking { ledger }] : chosen.map { |name| ask(name) }
+
+      def status(*readings) = readings.all?(&:known?) ? FINE : INPUT_OUTPUT
 
       # The readings other than the ledger, in the order of the command line.
       def chosen = @given.keys & READINGS.keys

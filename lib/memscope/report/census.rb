@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "page"
-
 module Memscope
   module Report
     # Objects by class or another grouping, one line for each row.
@@ -47,9 +45,7 @@ module Memscope
         rest = @rows.drop(@limit)
         parts = [*@rows.first(@limit).map { |row| [name(row), [row]] }, [counted(rest.size, "others"), rest],
                  ["memscope's own classes", @own]].reject { |_name, rows| rows.empty? }
-        heading, *lines = @page.table(columns.keys, parts.map { |_name, rows| cells(rows) })
-        ["#{heading}  #{NAMES.fetch(@by)}",
-         *lines.zip(parts).map { |line, (name, _rows)| @page.cut("#{line}  #{name}", @page.width).rstrip }]
+        @page.listing([*columns.keys, NAMES.fetch(@by)], parts.map { |name, rows| [*cells(rows), name] })
       end
 
       # A name on one line, whatever its characters.

@@ -90,6 +90,19 @@ module Memscope
         end
       end
 
+      # A table whose last column is text, cut at the width of the page; the others are narrow.
+      #
+      # @param headings [Array<String>]
+      # @param rows [Array<Array<String>>] each as long as the headings
+      # @return [Array<String>] lines
+      def listing(headings, rows)
+        *numbers, texts = [headings, *rows].transpose
+        lines = aligned(numbers).transpose.zip(texts).map do |cells, text|
+          cut("#{cells.join}  #{text}", @width).rstrip
+        end
+        [highlighted(lines.first), *lines.drop(1)]
+      end
+
       # Walks a tree in preorder.
       #
       # @param nodes [Array<Object>]
