@@ -28,8 +28,6 @@ module Memscope
       MALLOC = "glibc.malloc."
       # glibc's default limit of arenas (malloc/arena.c, NARENAS_FROM_NCORES), per CPU that the process may run on.
       ARENAS_PER_CPU = [0].pack("J").bytesize == 8 ? 8 : 2
-      private_constant :MEBIBYTE, :SMALL_CONTAINER, :THRESHOLD, :KEEPS, :MOST, :RANGES, :NUMBER, :FOREIGN, :MALLOC,
-                       :ARENAS_PER_CPU
 
       private
 

@@ -169,7 +169,6 @@ module Memscope
       # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
       FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
-      private_constant :READERS, :CONF, :FAMILIES
 
       # @param inputs [Inputs]
       def initialize(inputs)

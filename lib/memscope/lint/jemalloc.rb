@@ -23,7 +23,6 @@ module Memscope
                 "junk" => %w[true false alloc free], "zero_realloc" => %w[alloc free abort] }.freeze
       # Options of earlier versions, and the options that replaced them, which have other units.
       REPLACED = { "decay_time" => "dirty_decay_ms", "lg_dirty_mult" => "dirty_decay_ms" }.freeze
-      private_constant :LINK, :LONG_MS, :SHORT_MS, :USUAL_MS, :OFF, :NUMBERS, :WORDS, :REPLACED
 
       private
 

@@ -13,7 +13,6 @@ module Memscope
       # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether the number of
       # arenas does.
       HARMLESS = %i[without_effect too_many_arenas].freeze
-      private_constant :FEW_ARENAS, :HARMLESS
 
       # @param inputs [Inputs]
       def initialize(inputs)

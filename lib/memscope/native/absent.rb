@@ -30,7 +30,6 @@ module Memscope
         next_generation: 0, object_profile: nil, object_profile_runs?: false, object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil
       }.freeze
-      private_constant :READINGS, :ANSWERS
 
       # @param error [LoadError] of the extension
       # @return [String] why the extension is not loaded

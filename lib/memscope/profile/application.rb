@@ -28,7 +28,6 @@ module Memscope
       # The directories of a gem's programs, and what Debian adds to the names of their scripts.
       PROGRAMS = %w[exe bin].freeze
       SUFFIX = RbConfig::CONFIG["ruby_install_name"].delete_prefix("ruby")
-      private_constant :ROOTS, :DEVELOPED, :GIT, :COPIES, :PROGRAMS, :SUFFIX
 
       class << self
         # @return [Application] of this process

@@ -41,7 +41,6 @@ module Memscope
       OWN = %w[rubylibdir rubyarchdir vendordir sitedir].filter_map { |name| RbConfig::CONFIG[name] }
                                                         .flat_map { |path| [path, real(path)] }.uniq
                                                         .map { |path| "#{path}/" }.freeze
-      private_constant :GEM, :CHECKOUT, :INTERNAL, :EVALUATED, :OWN, :RUNTIME, :FRAMEWORK
 
       # @param frame [Hash{Symbol => Object}] from the extension
       # @param application [Application]

@@ -9,7 +9,6 @@ module Memscope
       # Variables in the process's environment that can determine the directory of its socket.
       DIRECTORIES = { "MEMSCOPE_SOCKET_DIRECTORY" => "%<value>s", "XDG_RUNTIME_DIR" => "%<value>s/memscope",
                       "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
-      private_constant :DIRECTORIES
 
       class << self
         # @param path [String] the path of a socket

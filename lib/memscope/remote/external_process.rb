@@ -91,7 +91,6 @@ module Memscope
       # Fields copied from a ProcessMemory.
       FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
                    shared_memory_bytes swap_bytes virtual_bytes threads].freeze
-      private_constant :FIGURES, :MALLOCS, :VARIABLES, :LONGEST
 
       # @param pid [Integer]
       def initialize(pid)

@@ -217,7 +217,6 @@ module Memscope
       # Seconds in which the whole request must arrive, and in which the client must fetch the whole answer.
       PATIENCE = 2.0
       FETCHING = 10.0
-      private_constant :PATIENCE, :FETCHING
 
       # @return [Float] when the client is dropped, in seconds of CLOCK_MONOTONIC
       attr_reader :deadline
