@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../ruby_heap"
-require_relative "garbage"
-
 module Memscope
   class RubyHeap < Reading
     # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
@@ -90,25 +87,13 @@ module Memscope
 
       # @return [Array<Range, nil>] what a full GC returns, and the part of it that no other process shares; nil if that
       #   is unknown
-      def returned_by_gc
-        return unless heap_pages && at_once
-
-        [sum(heap_pages.range, at_once.range), sum(heap_pages.private_range, at_once.private_range)].map { widen(_1) }
-      end
+      def returned_by_gc = sum(heap_pages, at_once)
 
       # @return [Array<Range, nil>] the same for a trim or purge of malloc's memory after the GC
-      def returned_after_gc
-        return unless in_all
-
-        [less(in_all.range, at_once.range), less(in_all.private_range, at_once.private_range)].map { widen(_1) }
-      end
+      def returned_after_gc = less(in_all, at_once)
 
       # @return [Array<Range, nil>] the same of both together
-      def returned
-        return unless heap_pages && in_all
-
-        [sum(heap_pages.range, in_all.range), sum(heap_pages.private_range, in_all.private_range)].map { widen(_1) }
-      end
+      def returned = sum(heap_pages, in_all)
 
       # @return [Integer, nil] malloc memory that objects own
       def held_by_objects_bytes = all&.malloc_bytes
@@ -140,12 +125,23 @@ module Memscope
 
       private
 
-      def widen(range) = range && (range.begin..(range.end + uncounted_bytes))
-
-      def sum(one, other) = one && other && ((one.begin + other.begin)..(one.end + other.end))
+      def sum(one, other) = both(one, other) { |range, more| (range.begin + more.begin)..(range.end + more.end) }
 
       # The part that returns at once is subtracted from both bounds: `all` includes it in both.
-      def less(all, gone) = all && gone && ((all.begin - gone.begin).clamp(0, nil)..(all.end - gone.end).clamp(0, nil))
+      def less(all, gone)
+        both(all, gone) { |range, less| (range.begin - less.begin).clamp(0, nil)..(range.end - less.end).clamp(0, nil) }
+      end
+
+      # The range that the block makes of those of two Returned, and that of their private parts; each may be higher by
+      # what is uncounted.
+      def both(one, other)
+        return unless one && other
+
+        [[one.range, other.range], [one.private_range, other.private_range]].map do |ranges|
+          range = yield(*ranges) if ranges.all?
+          range && (range.begin..(range.end + uncounted_bytes))
+        end
+      end
     end
   end
 end

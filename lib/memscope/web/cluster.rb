@@ -115,9 +115,7 @@ module Memscope
         sharers = [@workers.size, 1].max
         return @readings.fetch(kind, sharers: sharers, **options) if place.here?
 
-        @readings.fetch(kind, place.pid, sharers: sharers, **options) do
-          answered(place) { ask(place, @timeouts[:reading], kind, **options) }
-        end
+        @readings.fetch(kind, place.pid, sharers: sharers, **options) { answer(place, :reading, kind, **options) }
       end
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all
@@ -148,7 +146,7 @@ module Memscope
         return purge_each(places, levers, dry_run, announce) unless places.one?
 
         announce&.call(places.first)
-        answered(places.first) { ask(places.first, @timeouts[:purge], :purge, levers: levers, dry_run: dry_run) }
+        answer(places.first, :purge, :purge, levers: levers, dry_run: dry_run)
       end
 
       # @param profiler [Module] one of PROFILERS
@@ -180,7 +178,7 @@ module Memscope
       # @return [Hash{Symbol => Object}] as the profiler's Lease.state
       # @raise [HttpError] if the process does not answer
       def profile_state(profiler, place)
-        answered(place) { ask(place, @timeouts[:state], name_of(profiler, :state)).transform_keys(&:to_sym) }
+        answer(place, :state, name_of(profiler, :state)).transform_keys(&:to_sym)
       end
 
       # @param profiler [Module] one of PROFILERS
@@ -188,7 +186,7 @@ module Memscope
       # @return [Profile] the running profile, or the last one
       # @raise [HttpError] if there is none, or the process does not answer
       def profile(profiler, place)
-        answered(place) { ask(place, @timeouts[:snapshot], name_of(profiler, :snapshot)) }
+        answer(place, :snapshot, name_of(profiler, :snapshot))
       rescue *UNAVAILABLE
         raise none(profiler, place)
       end
@@ -209,7 +207,7 @@ module Memscope
       # @param place [Place]
       # @param gc [Boolean] as Memscope.census
       # @raise [HttpError] if the process does not answer
-      def take_census(place, gc:) = answered(place) { ask(place, @timeouts[:reading], :take_census, gc: gc) }
+      def take_census(place, gc:) = answer(place, :reading, :take_census, gc: gc)
 
       # @param place [Place]
       # @return [Array<Census>] the last two of the process, or fewer; the older first
@@ -228,9 +226,7 @@ module Memscope
       # @param options [Hash{Symbol => Object}] as HeapGraph::Kept.take
       # @raise [HttpError] if the process does not answer
       # @raise [ArgumentError] for wrong options
-      def take_heap_graph(place, **options)
-        answered(place) { ask(place, @timeouts[:graph], :take_heap_graph, **options) }
-      end
+      def take_heap_graph(place, **options) = answer(place, :graph, :take_heap_graph, **options)
 
       # Has the process write a heap dump. It is under a path that nobody else may open, and that has gone when this
       # returns, whether there is a dump or not.
@@ -242,9 +238,7 @@ module Memscope
       def dump(place, format)
         directory = Dir.mktmpdir("memscope-")
         path = File.join(directory, "dump")
-        answered(place) do
-          ask(place, @timeouts[:graph], :dump, path: path, format: format, deadline: DUMP_SECONDS)
-        end
+        answer(place, :graph, :dump, path: path, format: format, deadline: DUMP_SECONDS)
         File.open(path, "rb")
       rescue SystemCallError => e
         raise HttpError.new(503, "No dump was written: #{e.class.new.message}.")
@@ -271,14 +265,12 @@ module Memscope
 
       # What the process keeps, as the block makes it of the answer's JSON.
       def kept(place, name, key)
-        answered(place) do
-          answer = ask(place, @timeouts[:reading], name)
-          raise ArgumentError, "no #{key}" unless answer.is_a?(Hash) && answer.key?(key)
+        found = answer(place, :reading, name)
+        raise ArgumentError, "no #{key}" unless found.is_a?(Hash) && found.key?(key)
 
-          yield answer[key]
-        rescue ArgumentError => e
-          raise Client::Failed, "its answer is not understood: #{e.message}"
-        end
+        yield found[key]
+      rescue ArgumentError => e
+        raise failed(place, "its answer is not understood: #{e.message}")
       end
 
       def allowed(all) = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
@@ -325,13 +317,16 @@ module Memscope
         Client.new(place.pid, timeout: seconds).call(name, **options)
       end
 
-      def answered(place)
-        yield
+      # Does the same within one of the timeouts, and raises an HttpError if the process does not answer.
+      def answer(place, timeout, name, **options)
+        ask(place, @timeouts[timeout], name, **options)
       rescue *UNANSWERED => e
-        raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
+        raise failed(place, e.message)
       rescue Dump::Failed => e
         raise HttpError.new(503, "#{e.message.sub(/\A./, &:upcase)}.")
       end
+
+      def failed(place, why) = HttpError.new(502, "#{place.to_s.capitalize} failed: #{why}.")
 
       def name_of(profiler, call) = :"#{CALLS.fetch(profiler)}_#{call}"
 
