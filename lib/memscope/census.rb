@@ -45,9 +45,7 @@ module Memscope
       # @return [Array<Row>] by memsize_bytes, the most first; in a growth, the greatest growth first
       # @raise [ArgumentError] for an unknown grouping
       def by(grouping)
-        return public_send(GROUPINGS.fetch(grouping)) if GROUPINGS.key?(grouping)
-
-        Field.refuse("Memscope::Census#by", grouping, GROUPINGS.keys.map(&:inspect).join(", "))
+        public_send(GROUPINGS[Field.choice("Memscope::Census#by", grouping, GROUPINGS.keys)])
       end
 
       # @api private
@@ -114,6 +112,6 @@ module Memscope
     # @param other [Census] the earlier one
     # @return [Growth]
     # @raise [TypeError] for a reading of another kind
-    def -(other) = Growth.between(other, self)
+    def -(other) = Growth.between(of_this_kind(other), self)
   end
 end

@@ -48,12 +48,7 @@ module Memscope
       # @param earlier [Reading]
       # @param later [Reading]
       # @return [Diff] in the later reading's envelope, at no cost
-      # @raise [TypeError] unless both are readings of one kind
       def between(earlier, later)
-        unless earlier.instance_of?(later.class)
-          raise TypeError, "#{later.class} - #{earlier.class}: only readings of one kind can be subtracted"
-        end
-
         pids = "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}"
         capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
                   changes: changes_between(earlier, later), cost: Cost.of(:T0),

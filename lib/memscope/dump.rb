@@ -22,8 +22,8 @@ module Memscope
     # The formats, in the extension's order, with the endings of their files.
     FORMATS = { perfetto: %w[.pftrace .perfetto-trace], heapsnapshot: %w[.heapsnapshot],
                 objspace: %w[.json .jsonl .ndjson] }.freeze
-    # The longest time that a dump may be given, in seconds.
-    LONGEST = 3600
+    # Seconds that a dump may be given.
+    DEADLINES = (0.001..3600)
 
     # @return [String]
     field :path, :string, null: false
@@ -45,10 +45,10 @@ module Memscope
     class << self
       # (see Memscope.dump)
       def write(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
-        check_choice(:format, format, FORMATS.keys)
-        check_choice(:contents, contents, [:none])
+        Field.choice("Memscope.dump: format", format, FORMATS.keys)
+        Field.choice("Memscope.dump: contents", contents, [:none])
         check_switch(:gc, gc)
-        check_deadline(deadline)
+        Field.seconds("Memscope.dump: deadline", deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}")
         # The extension's rules for sizes; those of jemalloc are the coarsest.
         sizes = Allocator.read.name == :glibc ? 1 : 2
         create(path, format) do |file|
@@ -67,7 +67,7 @@ module Memscope
       # @raise [Failed] if the dump cannot be understood
       def convert(from, path, format: nil)
         format ||= format_of(path)
-        check_choice(:format, format, FORMATS.keys)
+        Field.choice("Memscope.dump: format", format, FORMATS.keys)
         File.open(from, "rb") do |dump|
           create(path, format) { |file| Native.convert_dump(dump.fileno, file.fileno, FORMATS.keys.index(format)) }
         end
@@ -102,16 +102,6 @@ module Memscope
         when Integer then raise SystemCallError.new(path, result)
         else raise Failed, "no dump was written: #{Reasons.sentences(dump: result)[:dump]}"
         end
-      end
-
-      def check_choice(name, given, allowed)
-        Field.refuse("Memscope.dump: #{name}", given, allowed.map(&:inspect).join(", ")) unless allowed.include?(given)
-      end
-
-      def check_deadline(given)
-        return if given.is_a?(Numeric) && given.real? && given.positive? && given <= LONGEST
-
-        Field.refuse("Memscope.dump: deadline", given, "seconds above 0, up to #{LONGEST}")
       end
     end
 

@@ -314,13 +314,12 @@ module Memscope
         unknown = given.keys - OPTIONS.keys
         refuse("option", unknown.first, OPTIONS.keys.join(", ")) if unknown.any?
         options = OPTIONS.merge(given)
-        top, place, deadline = options.values_at(:top, :in, :deadline)
+        top = options[:top]
         refuse("top", top, "an Integer from 1 to 1000") unless top.is_a?(Integer) && TOP.cover?(top)
-        refuse("in", place, ":fork, :process") unless PLACES.include?(place)
+        Field.choice("Memscope.heap_graph: in", options[:in], PLACES)
         check_switch(:strings, options[:strings])
-        return options if (deadline.is_a?(Integer) || deadline.is_a?(Float)) && DEADLINES.cover?(deadline)
-
-        refuse("deadline", deadline, "a number of seconds from 0.1 to 3600")
+        Field.seconds("Memscope.heap_graph: deadline", options[:deadline], DEADLINES)
+        options
       end
 
       # The kind and the object for Native, and the text for the reading.

@@ -81,7 +81,7 @@ module Memscope
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
         refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless rate?(rate)
-        refuse("backend", backend, BACKENDS.map(&:inspect).join(", ")) unless BACKENDS.include?(backend)
+        Field.choice("#{name}.start: backend", backend, BACKENDS)
       end
 
       # @api private
@@ -157,8 +157,7 @@ module Memscope
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
 
-        raise ArgumentError, "Memscope.tag: given #{Field.excerpt(name)}, allowed: a String or Symbol of 1 to " \
-                             "#{TAG_BYTES} bytes"
+        Field.refuse("Memscope.tag", name, "a String or Symbol of 1 to #{TAG_BYTES} bytes")
       end
 
       def refuse_jemalloc

@@ -188,7 +188,7 @@ module Memscope
     # @return [Difference]
     # @raise [TypeError] unless the other is a profile
     # @raise [ArgumentError] if the other's process, rate or backend differs
-    def -(other) = Difference.between(other, self)
+    def -(other) = Difference.between(of_this_kind(other), self)
 
     private
 

@@ -117,6 +117,25 @@ module Memscope
       raise ArgumentError, "#{what}: given #{excerpt(given)}, allowed: #{allowed}"
     end
 
+    # @param what [String] as of refuse
+    # @param given [Object]
+    # @param allowed [Array] the only values allowed
+    # @return [Object] the given one
+    # @raise [ArgumentError] for another one
+    def self.choice(what, given, allowed)
+      allowed.include?(given) ? given : refuse(what, given, allowed.map(&:inspect).join(", "))
+    end
+
+    # @param what [String] as of refuse
+    # @param given [Object]
+    # @param range [Range] of seconds
+    # @param allowed [String]
+    # @return [Numeric] the given seconds
+    # @raise [ArgumentError] for anything else than a number in the range
+    def self.seconds(what, given, range, allowed = "a number of seconds from #{range.begin} to #{range.end}")
+      given.is_a?(Numeric) && given.real? && range.cover?(given) ? given : refuse(what, given, allowed)
+    end
+
     private
 
     def record(of, value) = value.is_a?(of) ? value : of.capture(value)
@@ -491,7 +510,7 @@ module Memscope
     # @param other [Reading] the earlier one
     # @return [Diff]
     # @raise [TypeError] for a reading of another kind
-    def -(other) = Diff.between(other, self)
+    def -(other) = Diff.between(of_this_kind(other), self)
 
     # Loads memscope/report when first used.
     #
@@ -504,6 +523,12 @@ module Memscope
     end
 
     private
+
+    def of_this_kind(other)
+      return other if other.instance_of?(self.class)
+
+      raise TypeError, "#{self.class} - #{other.class}: only readings of one kind can be subtracted"
+    end
 
     def shown_values = { **super.except(:memscope, :ruby, :cost), at: at }
   end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../heap_graph"
-
 module Memscope
   class HeapGraph < Reading
     # What a later heap dump has that an earlier one of the same process has not: by class, by where it was allocated,

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../heap_graph"
 
 module Memscope
   class HeapGraph < Reading

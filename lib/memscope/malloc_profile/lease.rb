@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../malloc_profile"
-require_relative "../profile"
-
 module Memscope
   module MallocProfile
     # A malloc profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web.

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../profile"
-
 module Memscope
   class Profile < Reading
     # The growth of each place between two profiles of one process: later - earlier.
@@ -65,13 +63,8 @@ module Memscope
         # @param earlier [Profile]
         # @param later [Profile]
         # @return [Difference] in the later profile's envelope; its cost is zero, because nothing was read for it
-        # @raise [TypeError] unless both are profiles
         # @raise [ArgumentError] unless both have the same process, rate and backend
         def between(earlier, later)
-          unless earlier.instance_of?(Profile)
-            raise TypeError, "#{later.class} - #{earlier.class}: only a profile can be subtracted from a profile"
-          end
-
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
           growth = capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
                              application_root: later.application_root,

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../profile"
 require_relative "../report/quantity"
 
 module Memscope

@@ -2,7 +2,6 @@
 
 require "securerandom"
 require_relative "../forks"
-require_relative "../profile"
 
 module Memscope
   class Profile < Reading
@@ -26,11 +25,7 @@ module Memscope
       # @raise [ArgumentError] for an invalid duration or option
       # @raise [Unavailable] as the profiler's `start`
       def start(seconds:, shared: false, **options)
-        unless seconds.is_a?(Numeric) && seconds.real? && SECONDS.cover?(seconds)
-          raise ArgumentError, "seconds: given #{Field.excerpt(seconds)}, allowed: a number of seconds above 0, " \
-                               "up to #{SECONDS.end}"
-        end
-
+        Field.seconds("seconds", seconds, SECONDS, "a number of seconds above 0, up to #{SECONDS.end}")
         @lock.synchronize do
           # Interrupts are deferred until the thread that ends the profile exists.
           Thread.handle_interrupt(Object => :never) do

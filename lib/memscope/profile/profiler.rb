@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../profile"
-
 module Memscope
   class Profile < Reading
     # Starting, recording and reading a profile, and the messages of what prevents it. Each profiler is a module that is
@@ -59,7 +57,7 @@ module Memscope
       end
 
       def refuse(argument, given, allowed)
-        raise ArgumentError, "#{name}.start: #{argument}: given #{Field.excerpt(given)}, allowed: #{allowed}"
+        Field.refuse("#{name}.start: #{argument}", given, allowed)
       end
 
       def refuse_running

@@ -69,11 +69,7 @@ module Memscope
       # @return [Array<Entry>]
       # @raise [ArgumentError] for any other grouping
       def by(grouping)
-        unless groupings.include?(grouping)
-          raise ArgumentError, "#{self.class}#by: grouping: given #{Field.excerpt(grouping)}, allowed: " \
-                               "#{groupings.map(&:inspect).join(', ')}"
-        end
-
+        Field.choice("#{self.class}#by: grouping", grouping, groupings)
         Grouping.new(self).entries(grouping)
       end
 
@@ -142,11 +138,8 @@ module Memscope
       # @return [String]
       # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
       def to_s(by: :line, limit: 20, **options)
-        unless limit.is_a?(Integer) && limit.positive?
-          raise ArgumentError, "#{self.class}#to_s: limit: given #{Field.excerpt(limit)}, allowed: an Integer of 1 " \
-                               "or more"
-        end
-
+        positive = limit.is_a?(Integer) && limit.positive?
+        Field.refuse("#{self.class}#to_s: limit", limit, "an Integer of 1 or more") unless positive
         super
       end
 

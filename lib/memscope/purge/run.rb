@@ -11,7 +11,6 @@ module Memscope
     # @api private
     class Run
       CALL = "Memscope.purge"
-      private_constant :CALL
 
       # Takes the arguments of Memscope.purge.
       #
@@ -20,8 +19,7 @@ module Memscope
         Purge.check_arena(CALL, arena)
         Result.check_switch(:dry_run, dry_run)
         check_collection(gc, dry_run)
-        seconds = settle.is_a?(Numeric) && settle.real? && (0..LONGEST_SETTLE).cover?(settle)
-        refuse("settle", settle, "a number of seconds from 0 to #{LONGEST_SETTLE}") unless seconds
+        Field.seconds("#{CALL}: settle", settle, 0..LONGEST_SETTLE)
         check_levers(levers, arena)
         @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
         @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}

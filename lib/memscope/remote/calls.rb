@@ -207,7 +207,7 @@ module Memscope
 
         define_method(:"#{profile}_stop") do |token: nil, gc: false|
           check_actions
-          check_switch("gc", gc)
+          Field.choice("gc", gc, [true, false])
           lease(profiler).stop(token, gc: gc)
         end
 
@@ -232,12 +232,8 @@ module Memscope
 
       def begin_profile(profiler, seconds: nil, shared: false, **options)
         check_actions
-        check_switch("shared", shared)
+        Field.choice("shared", shared, [true, false])
         profiler::Lease.start(seconds: seconds, shared: shared, **options)
-      end
-
-      def check_switch(what, given)
-        Field.refuse(what, given, "true, false") unless [true, false].include?(given)
       end
 
       def lease(profiler) = Memscope.const_get(profiler)::Lease
