@@ -21,7 +21,12 @@ module Memscope
     end
 
     # What the argument of an option may be, beside its type: `fits` is called with it, `words` are for messages.
+    #
+    # @api private
     Limit = Struct.new(:fits, :words) do
+      # @param range [Range] of numbers
+      # @param what [String]
+      # @return [Limit]
       def self.of(range, what = "a number") = new(range.method(:cover?), "#{what} from #{range.min} to #{range.max}")
     end
 

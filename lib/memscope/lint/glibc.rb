@@ -3,6 +3,8 @@
 module Memscope
   class Lint < Reading
     # The verdict if glibc serves malloc.
+    #
+    # @api private
     class Glibc < Verdict
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # If a container's limit is below this, it matters how much memory of freed large blocks glibc keeps.

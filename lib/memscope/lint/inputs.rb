@@ -156,6 +156,8 @@ module Memscope
     end
 
     # The environment variables that an allocator reads, or whose names look as if one did.
+    #
+    # @api private
     class Variables
       # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
       GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",

@@ -5,6 +5,8 @@ require_relative "../malloc_conf"
 module Memscope
   class Lint < Reading
     # The verdict if jemalloc serves malloc.
+    #
+    # @api private
     class Jemalloc < Verdict
       LINK = "/etc/malloc.conf"
       # Pages that are kept longer than this are as good as never returned.

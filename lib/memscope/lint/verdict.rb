@@ -7,6 +7,8 @@ module Memscope
     # The verdict on the inputs, whichever allocator serves malloc: the settings, and those that the allocator refused.
     # A subclass knows the rules of one allocator. It keeps the options that took effect, except those that this process
     # has a reason to change.
+    #
+    # @api private
     class Verdict
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8
