@@ -30,7 +30,7 @@ module Memscope
       # @raise [ArgumentError] for any other `worker`
       def families(worker: nil)
         own_label = check_worker(worker)
-        workers = worker.nil? ? Cluster.workers : {}
+        workers = worker.nil? ? reported : {}
         readings = Readings.new(Configuration.current)
         DEFINITIONS.filter_map do |definition|
           samples = workers.empty? ? own(definition, readings, own_label) : clustered(definition, readings, workers)
@@ -46,6 +46,21 @@ module Memscope
         when false, nil then nil
         else Field.refuse("Memscope::Metrics.families: worker", worker, "a String, an Integer, false, nil")
         end
+      end
+
+      # The reports of Puma's workers to their master; none if no reporting was started, since Workers.read would then
+      # read this process itself, in tier T2.
+      def reports
+        return [] if Memscope.autoload?(:Workers) || !defined?(Memscope::Workers) || !Workers.current
+
+        Workers.read
+      end
+
+      # By label: for each index, the worker that booted last, since two workers have the same index for a while in a
+      # phased restart.
+      def reported
+        all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
+        all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
       end
 
       def own(definition, readings, label)
@@ -119,28 +134,6 @@ module Memscope
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
         when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
         when :census then CACHES[:census].fetch(@interval || CENSUS_INTERVAL) { Census.bounded } if @objects
-        end
-      end
-    end
-
-    # The reports of Puma's workers, from which a collection answers for all of them.
-    #
-    # @api private
-    module Cluster
-      class << self
-        # @return [Enumerable<Worker>] the master's reports; none if no reporting was started, since Workers.read would
-        #   then read this process itself, in tier T2
-        def reports
-          return [] if Memscope.autoload?(:Workers) || !defined?(Memscope::Workers) || !Workers.current
-
-          Workers.read
-        end
-
-        # @return [Hash{String => Worker}] by label: for each index, the worker that booted last, since two workers have
-        #   the same index for a while in a phased restart
-        def workers
-          all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
-          all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
         end
       end
     end

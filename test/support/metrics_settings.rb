@@ -30,7 +30,7 @@ module MetricsSettings
 
   # Applies while the block runs.
   def clustered(*workers, &)
-    replacing(Memscope::Metrics::Cluster, :reports, workers, &)
+    replacing(Memscope::Metrics, :reports, workers, &)
   end
 
   # Makes a method of a module return the value or, if that is a Proc, what the Proc returns.

@@ -127,26 +127,17 @@ module Memscope
       def purge(request)
         actions = actions(action_form(request))
         plan = actions.plan
-        return shown(changing { actions.purge(plan) }, request) unless request.format == :html
-
-        view = view(request)
-        streamed(view, view.beginning("Purge", :purging, plan)) do |show|
-          changing { actions.purge(plan) { |place| show.call(view.step(place)) } }
-        end
+        acted(request, "Purge", :purging, plan) { |step| changing { actions.purge(plan, &step) } }
       end
 
       def heap_graph(request)
         form = action_form(request)
         actions = actions(form)
         walk = actions.walk
-        take = lambda do |_show = nil|
+        acted(request, "Heap graph", :walking, walk, place: walk.place) do
           changing { actions.heap_graph(walk) }
           Pages::HeapGraph.new(@readings, request, form: form)
         end
-        return shown(take.call, request) unless request.format == :html
-
-        view = view(request)
-        streamed(view, view.beginning("Heap graph", :walking, walk, place: walk.place), &take)
       end
 
       # Writes one at a time, since each takes the memory of a child. The file stays on disk until its download ends.
@@ -161,13 +152,17 @@ module Memscope
         end
       end
 
-      # A page that begins with what is running, which can take half a minute, and ends with the page that the block
-      # returns.
-      def streamed(view, beginning)
-        Response.parts(Forgery.header(view.request, view.token)) do |parts|
+      # The page that the block returns, which can take half a minute. As HTML, it begins with what is running, and the
+      # block gets a Proc that shows the next place.
+      def acted(request, title, template, subject, place: nil)
+        return shown(yield, request) unless request.format == :html
+
+        view = view(request)
+        beginning = view.beginning(title, template, subject, place: place)
+        Response.parts(Forgery.header(request, view.token)) do |parts|
           show = shower(parts)
           show.call(beginning)
-          result = reported(view.request) { yield show }
+          result = reported(request) { yield ->(step) { show.call(view.step(step)) } }
           show.call(view.ending(result))
         end
       end
