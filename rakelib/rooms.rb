@@ -3,7 +3,7 @@
 # Tables of which room may name which (docs/architecture.md), {room => {files: globs, may: rooms}}, and the check of
 # files against them. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
-  engine = %w[base kernel elf malloc ledger sampling fork graph dump]
+  engine = %w[base kernel elf malloc ledger sampling fork graph dump trend]
 
   EXT = {
     "base" => { files: "ext/memscope/engine/base/*", may: [] },
@@ -15,6 +15,7 @@ class Rooms
     "fork" => { files: "ext/memscope/engine/fork/*", may: %w[base kernel] },
     "graph" => { files: "ext/memscope/engine/graph/*", may: %w[base] },
     "dump" => { files: "ext/memscope/engine/dump/*", may: %w[base graph] },
+    "trend" => { files: "ext/memscope/engine/trend/*", may: %w[base] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values"] },
@@ -37,8 +38,8 @@ class Rooms
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,fragmentation," \
-                         "heap_graph,heap_graph/*,ledger,malloc_conf,mappings,process_memory,ruby_heap,ruby_heap/*," \
-                         "size_classes,snapshot}.rb",
+                         "heap_graph,heap_graph/*,history,history/*,ledger,malloc_conf,mappings,process_memory," \
+                         "ruby_heap,ruby_heap/*,size_classes,snapshot}.rb",
                   may: %w[kit] },
     "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },

@@ -1,0 +1,164 @@
+#include "trend/rings.h"
+
+#include <string.h>
+
+#include "base/scratch.h"
+
+#define FINE 360
+#define MIDDLE 720
+#define COARSE MEMSCOPE_RINGS_MOST
+
+const struct memscope_ring_shape memscope_ring_shapes[MEMSCOPE_RING_COUNT] = {{10, FINE}, {60, MIDDLE}, {600, COARSE}};
+static const uint32_t first_buckets[MEMSCOPE_RING_COUNT] = {0, FINE, FINE + MIDDLE};
+
+/* A kept value is one more than the value in units: 0, which a new mapping is full of, is no sample. */
+struct bucket {
+    uint32_t least[MEMSCOPE_RINGS_SERIES], last[MEMSCOPE_RINGS_SERIES];
+};
+
+struct memscope_rings {
+    struct head {
+        uint32_t units[MEMSCOPE_RINGS_SERIES];
+        uint32_t latest[MEMSCOPE_RINGS_SERIES], baseline[MEMSCOPE_RINGS_SERIES]; /* kept values */
+        size_t series;
+        bool begun;
+        uint64_t first, last; /* seconds */
+        size_t events;        /* noted so far */
+    } head;
+    struct memscope_rings_event events[MEMSCOPE_RINGS_EVENTS];
+    struct bucket buckets[FINE + MIDDLE + COARSE]; /* series side by side: pages become resident as time passes */
+};
+
+struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count) {
+    struct memscope_rings *rings = memscope_lasting_map(sizeof *rings);
+
+    if (rings == NULL)
+        return NULL;
+    rings->head.series = count < MEMSCOPE_RINGS_SERIES ? count : MEMSCOPE_RINGS_SERIES;
+    memcpy(rings->head.units, units, rings->head.series * sizeof *units);
+    return rings;
+}
+
+static uint32_t to_kept(uint64_t value, uint32_t unit) {
+    if (value == MEMSCOPE_RINGS_UNKNOWN)
+        return 0;
+    value /= unit;
+    return value < UINT32_MAX ? (uint32_t)value + 1 : UINT32_MAX;
+}
+
+static uint64_t from_kept(uint32_t kept, uint32_t unit) {
+    return kept == 0 ? MEMSCOPE_RINGS_UNKNOWN : (uint64_t)(kept - 1) * unit;
+}
+
+static size_t place_of(enum memscope_ring ring, uint64_t number) {
+    return first_buckets[ring] + (size_t)(number % memscope_ring_shapes[ring].buckets);
+}
+
+/* Empties the buckets that begin after the last call, where these held older samples. */
+static void turn(struct memscope_rings *rings, enum memscope_ring ring, uint64_t seconds) {
+    const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
+    uint64_t first = rings->head.first / shape->step_seconds, last = rings->head.last / shape->step_seconds;
+    uint64_t now = seconds / shape->step_seconds;
+
+    for (uint64_t number = last + 1; number <= now && number - last <= shape->buckets; number++)
+        if (number - first >= shape->buckets)
+            memset(&rings->buckets[place_of(ring, number)], 0, sizeof *rings->buckets);
+}
+
+static bool move_to(struct memscope_rings *rings, uint64_t seconds) {
+    if (!rings->head.begun) {
+        rings->head.begun = true;
+        rings->head.first = rings->head.last = seconds;
+    }
+    if (seconds < rings->head.last)
+        return false;
+    for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
+        turn(rings, (enum memscope_ring)ring, seconds);
+    rings->head.last = seconds;
+    return true;
+}
+
+static void add_to(struct bucket *bucket, size_t series, uint32_t kept) {
+    if (bucket->least[series] == 0 || kept < bucket->least[series])
+        bucket->least[series] = kept;
+    bucket->last[series] = kept;
+}
+
+bool memscope_rings_add(struct memscope_rings *rings, uint64_t seconds, const uint64_t *values) {
+    if (!move_to(rings, seconds))
+        return false;
+    for (size_t series = 0; series < rings->head.series; series++) {
+        uint32_t kept = to_kept(values[series], rings->head.units[series]);
+
+        if (kept == 0)
+            continue;
+        rings->head.latest[series] = kept;
+        for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
+            add_to(
+                &rings->buckets[place_of((enum memscope_ring)ring, seconds / memscope_ring_shapes[ring].step_seconds)],
+                series, kept);
+    }
+    return true;
+}
+
+bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind, uint32_t detail) {
+    if (!move_to(rings, seconds))
+        return false;
+    rings->events[rings->head.events++ % MEMSCOPE_RINGS_EVENTS] =
+        (struct memscope_rings_event){.seconds = seconds, .kind = kind, .detail = detail};
+    return true;
+}
+
+bool memscope_rings_span(const struct memscope_rings *rings, uint64_t *first, uint64_t *last) {
+    *first = rings->head.first;
+    *last = rings->head.last;
+    return rings->head.begun;
+}
+
+static uint64_t latest_of(uint64_t one, uint64_t other) {
+    return one > other ? one : other;
+}
+
+size_t memscope_rings_read(const struct memscope_rings *rings, enum memscope_ring ring, size_t series, uint64_t since,
+                           struct memscope_rings_point *points, uint64_t *start) {
+    const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
+    uint64_t last = rings->head.last / shape->step_seconds;
+    uint64_t number = latest_of(rings->head.first, since) / shape->step_seconds;
+    size_t count = 0;
+
+    if (last >= shape->buckets)
+        number = latest_of(number, last + 1 - shape->buckets);
+    *start = number * shape->step_seconds;
+    for (; rings->head.begun && number <= last; number++) {
+        const struct bucket *bucket = &rings->buckets[place_of(ring, number)];
+
+        points[count].least = from_kept(bucket->least[series], rings->head.units[series]);
+        points[count++].last = from_kept(bucket->last[series], rings->head.units[series]);
+    }
+    return count;
+}
+
+size_t memscope_rings_read_events(const struct memscope_rings *rings, struct memscope_rings_event *events) {
+    size_t all = rings->head.events, from = all > MEMSCOPE_RINGS_EVENTS ? all - MEMSCOPE_RINGS_EVENTS : 0;
+
+    for (size_t event = from; event < all; event++)
+        events[event - from] = rings->events[event % MEMSCOPE_RINGS_EVENTS];
+    return all - from;
+}
+
+uint64_t memscope_rings_latest(const struct memscope_rings *rings, size_t series) {
+    return from_kept(rings->head.latest[series], rings->head.units[series]);
+}
+
+uint64_t memscope_rings_baseline(const struct memscope_rings *rings, size_t series) {
+    return from_kept(rings->head.baseline[series], rings->head.units[series]);
+}
+
+void memscope_rings_restart(struct memscope_rings *rings) {
+    struct head head = rings->head;
+
+    memscope_lasting_empty(rings, sizeof *rings);
+    rings->head.series = head.series;
+    memcpy(rings->head.units, head.units, sizeof head.units);
+    memcpy(rings->head.baseline, head.latest, sizeof head.latest);
+}

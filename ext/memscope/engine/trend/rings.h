@@ -1,0 +1,81 @@
+/*
+ * Series of samples over time, in memory of fixed size: three rings of buckets, fine ones for the last hour, coarse
+ * ones for the last week. A bucket keeps the least and the last value of each series, and nothing where there was no
+ * sample: means would hide the floors, and values made up between samples would look like evidence.
+ *
+ * Time is in seconds of CLOCK_BOOTTIME, given by the caller: it never goes back, and goes on while the machine is
+ * suspended, so that a suspended machine or process leaves buckets without samples.
+ *
+ * A store is one lasting mapping (base/scratch.h), 337 KiB, of which one page is resident at first and all after a
+ * week. Forked children inherit it, and restart it. One thread at a time may use a store; the bindings' callers hold
+ * the GVL. Nothing here allocates after the mapping.
+ */
+#ifndef MEMSCOPE_RINGS_H
+#define MEMSCOPE_RINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MEMSCOPE_RINGS_SERIES 20
+#define MEMSCOPE_RINGS_EVENTS 128 /* the latest ones are kept */
+#define MEMSCOPE_RINGS_MOST 1008  /* buckets of the largest ring */
+#define MEMSCOPE_RINGS_UNKNOWN UINT64_MAX
+
+enum memscope_ring { MEMSCOPE_RING_FINE, MEMSCOPE_RING_MIDDLE, MEMSCOPE_RING_COARSE, MEMSCOPE_RING_COUNT };
+
+struct memscope_ring_shape {
+    uint32_t step_seconds, buckets;
+};
+
+extern const struct memscope_ring_shape memscope_ring_shapes[MEMSCOPE_RING_COUNT];
+
+/* Both are MEMSCOPE_RINGS_UNKNOWN where there was no sample. */
+struct memscope_rings_point {
+    uint64_t least, last;
+};
+
+struct memscope_rings_event {
+    uint64_t seconds;
+    uint32_t kind, detail; /* as the caller numbers them */
+};
+
+struct memscope_rings;
+
+/*
+ * A new, empty store of count series. Values of a series are kept in 32 bits, in its unit, rounded down: 1 for a count,
+ * 1024 for bytes, which then reach 4 TiB; larger ones count as the largest. NULL when the kernel refuses the mapping.
+ */
+struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count);
+
+/*
+ * Adds one sample of each series; MEMSCOPE_RINGS_UNKNOWN adds none to that series. False, and nothing is added, if this
+ * time is before that of an earlier call.
+ */
+bool memscope_rings_add(struct memscope_rings *rings, uint64_t seconds, const uint64_t *values);
+
+/* Notes an event. False, and nothing is noted, if this time is before that of an earlier call. */
+bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind, uint32_t detail);
+
+/* The time of the first sample or event, and that of the last; false if there was none. */
+bool memscope_rings_span(const struct memscope_rings *rings, uint64_t *first, uint64_t *last);
+
+/*
+ * Copies a ring's points of one series, oldest first and without a missing bucket, from the bucket that holds the time
+ * since, or the oldest that is kept, to the bucket of the last sample or event. Returns how many, at most the ring's
+ * buckets; *start is the time at which the first bucket begins.
+ */
+size_t memscope_rings_read(const struct memscope_rings *rings, enum memscope_ring ring, size_t series, uint64_t since,
+                           struct memscope_rings_point *points, uint64_t *start);
+
+/* Copies the events that are kept, oldest first; returns how many. */
+size_t memscope_rings_read_events(const struct memscope_rings *rings, struct memscope_rings_event *events);
+
+/* The last sample of a series, and the one that was the last when the store was restarted. */
+uint64_t memscope_rings_latest(const struct memscope_rings *rings, size_t series);
+uint64_t memscope_rings_baseline(const struct memscope_rings *rings, size_t series);
+
+/* Forgets all samples and events; the last sample of each series becomes its baseline. For a forked child. */
+void memscope_rings_restart(struct memscope_rings *rings);
+
+#endif
