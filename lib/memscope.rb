@@ -9,4 +9,5 @@ else
   if ENV.key?("MEMSCOPE_OBJECTS_PROFILE")
     Memscope::ObjectProfile.boot { Memscope::Configuration.so_far.objects_profile }
   end
+  Memscope::History.boot { Memscope::Configuration.so_far.history } if ENV.key?("MEMSCOPE_HISTORY")
 end

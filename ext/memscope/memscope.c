@@ -30,4 +30,5 @@ void Init_memscope(void) {
     Init_memscope_profile_control();
     Init_memscope_profile_reading();
     Init_memscope_object_profile();
+    Init_memscope_history();
 }

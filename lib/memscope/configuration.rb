@@ -127,6 +127,8 @@ module Memscope
     #   @return [Boolean]
     # @!attribute [r] objects_profile
     #   @return [Boolean, Symbol]
+    # @!attribute [r] history
+    #   @return [Boolean]
     # @!attribute [r] background_thread
     #   @return [Boolean]
     attr_reader(*(SETTINGS.keys - %i[logger]))

@@ -20,7 +20,7 @@ module Memscope
   directory = __dir__
   { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration",
     Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
-    Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", Lint: "lint",
+    Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", History: "history", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Metrics: "metrics", ObjectProfile: "object_profile", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
@@ -139,6 +139,11 @@ module Memscope
     #
     # @return [Workers]
     def workers = Workers.read
+
+    # How the memory of this process has changed, by series, since History.start. Tier T1.
+    #
+    # @return [History]
+    def history = History.read
 
     # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.

@@ -2,8 +2,8 @@
 
 module Memscope
   # Adds to a Rails application: `config.memscope`, eager loading, the rake tasks, a line in the log at boot that names
-  # the allocator, the socket if `listen` is configured, and the profile of objects if `objects_profile` is. It mounts
-  # nothing.
+  # the allocator, the socket if `listen` is configured, the profile of objects if `objects_profile` is, and the
+  # history of the process unless `history` is false. It mounts nothing.
   #
   # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
   # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.
@@ -18,7 +18,7 @@ module Memscope
     config.after_initialize { Railtie.start }
 
     class << self
-      # Logs, and listens and profiles objects if configured. Never raises, so that no boot fails.
+      # Logs, and listens, profiles objects and keeps the history if configured. Never raises, so that no boot fails.
       #
       # @return [void]
       def start
@@ -26,6 +26,7 @@ module Memscope
         attempt("logged") { log(configuration.logger) }
         attempt("listening") { listen(configuration.listen) } if configuration.listen
         ObjectProfile.boot { configuration.objects_profile } if configuration.objects_profile
+        History.start if configuration.history
       end
 
       private

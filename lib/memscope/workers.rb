@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "collection"
+require_relative "history"
 require_relative "snapshot"
 require_relative "configuration"
 
@@ -103,6 +104,7 @@ module Memscope
       #
       # @return [void]
       def watch
+        History.start if setting(:history)
         return if current
 
         self.current = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)

@@ -217,6 +217,13 @@ module Memscope
                   "makes allocation slower, by a third where a program does nothing else. Without Rails, " \
                   "only the environment variable starts it."
       },
+      history: {
+        type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_HISTORY", example: "false",
+        sentence: "Whether Rails, Puma's master and workers (with `plugin :memscope`) and a process that has called " \
+                  "`Memscope::Workers.watch`, such as Sidekiq's, keep the history of their memory, which " \
+                  "`Memscope.history` returns: by a thread that uses at most a thousandth of a core, in 337 KiB. In " \
+                  "any other process, only the environment variable starts it."
+      },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
         sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."

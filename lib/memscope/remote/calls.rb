@@ -61,6 +61,7 @@ module Memscope
       kept_heap_graph: Call.new(nil, []),
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
+      history: Call.new(:History, []),
       lint: Call.new(:Lint, []),
       doctor: Call.new(:Diagnosis, %w[gc]),
       diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),

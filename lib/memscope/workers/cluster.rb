@@ -90,6 +90,7 @@ module Memscope
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
         watch.start
         Workers.current = watch
+        History.start if Workers.setting(:history)
       end
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
@@ -121,6 +122,7 @@ module Memscope
       #
       # @return [void] never returns
       def run
+        History.start if Workers.setting(:history)
         @watch = Watch.new(Sampler.new(role: :master))
         due = Clock.now + @watch.step
         Workers.current = self

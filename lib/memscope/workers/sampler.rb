@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../arenas"
+require_relative "../history"
 require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../snapshot"
@@ -117,6 +118,7 @@ module Memscope
         seconds = Clock.now
         @trend.add(seconds, memory.rss_bytes) if memory.rss_bytes
         ledger.rows.each { |row| @trends[row.id].add(seconds, row.bytes) }
+        History::Sampler.offer(ledger, memory)
       end
 
       def rows(ledger)

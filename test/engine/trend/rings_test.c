@@ -42,8 +42,8 @@ static struct memscope_rings_point search(size_t series, uint64_t from, uint64_t
         value *= units[series];
         if (found.last == UNKNOWN)
             found.last = value;
-        if (value < found.least)
-            found.least = value;
+        if (value < found.min)
+            found.min = value;
     }
     return found;
 }
@@ -87,7 +87,7 @@ static void compare(const struct memscope_rings *rings, uint64_t first, uint64_t
     for (size_t index = 0; index < count; index++) {
         struct memscope_rings_point expected = search(series, start + index * step, start + (index + 1) * step);
 
-        EXPECT(points[index].least == expected.least && points[index].last == expected.last);
+        EXPECT(points[index].min == expected.min && points[index].last == expected.last);
     }
 }
 
@@ -144,11 +144,11 @@ static void test_a_clock_that_goes_back(void) {
 
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_FINE, 0, 0, points, &start) == 0);
     EXPECT(memscope_rings_add(rings, 100, values) && memscope_rings_add(rings, 100, values));
-    EXPECT(!memscope_rings_add(rings, 99, values) && !memscope_rings_mark(rings, 99, 1, 1));
+    EXPECT(!memscope_rings_add(rings, 99, values) && !memscope_rings_mark(rings, 99, 1));
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_FINE, 0, 0, points, &start) == 1 && start == 100);
     EXPECT(memscope_rings_add(rings, UINT64_MAX - 1, values));
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_COARSE, 0, 0, points, &start) == MEMSCOPE_RINGS_MOST);
-    EXPECT(points[0].least == UNKNOWN && points[MEMSCOPE_RINGS_MOST - 1].least == 7);
+    EXPECT(points[0].min == UNKNOWN && points[MEMSCOPE_RINGS_MOST - 1].min == 7);
 }
 
 static void test_a_suspended_process(void) {
@@ -159,8 +159,8 @@ static void test_a_suspended_process(void) {
     EXPECT(memscope_rings_add(rings, 100, high) && memscope_rings_add(rings, 105, low));
     EXPECT(memscope_rings_add(rings, 130, high));
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_FINE, 0, 0, points, &start) == 4 && start == 100);
-    EXPECT(points[0].least == 4 && points[0].last == 4 && points[3].least == 9);
-    EXPECT(points[1].least == UNKNOWN && points[2].last == UNKNOWN);
+    EXPECT(points[0].min == 4 && points[0].last == 4 && points[3].min == 9);
+    EXPECT(points[1].min == UNKNOWN && points[2].last == UNKNOWN);
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_FINE, 2, 125, points, &start) == 2 && start == 120);
     EXPECT(memscope_rings_latest(rings, 2) == 9 && memscope_rings_latest(rings, 1) == UNKNOWN);
 }
@@ -172,11 +172,11 @@ static void test_events(void) {
 
     EXPECT(!memscope_rings_span(rings, &first, &last) && memscope_rings_read_events(rings, events) == 0);
     for (uint32_t index = 0; index < 300; index++)
-        EXPECT(memscope_rings_mark(rings, 50 + index, index % 3, index));
+        EXPECT(memscope_rings_mark(rings, 50 + index, index));
     EXPECT(memscope_rings_read_events(rings, events) == MEMSCOPE_RINGS_EVENTS);
     for (uint32_t index = 0; index < MEMSCOPE_RINGS_EVENTS; index++)
-        EXPECT(events[index].detail == 300 - MEMSCOPE_RINGS_EVENTS + index &&
-               events[index].seconds == 50 + events[index].detail);
+        EXPECT(events[index].kind == 300 - MEMSCOPE_RINGS_EVENTS + index &&
+               events[index].seconds == 50 + events[index].kind);
     EXPECT(memscope_rings_span(rings, &first, &last) && first == 50 && last == 349);
 }
 
@@ -188,7 +188,7 @@ static void test_a_forked_child(void) {
     int status;
     pid_t child;
 
-    EXPECT(memscope_rings_add(rings, 700, values) && memscope_rings_mark(rings, 700, 1, 1));
+    EXPECT(memscope_rings_add(rings, 700, values) && memscope_rings_mark(rings, 700, 1));
     child = fork();
     if (child == 0) {
         struct memscope_rings_event events[MEMSCOPE_RINGS_EVENTS];

@@ -13,7 +13,7 @@ static const uint32_t first_buckets[MEMSCOPE_RING_COUNT] = {0, FINE, FINE + MIDD
 
 /* A kept value is one more than the value in units: 0, which a new mapping is full of, is no sample. */
 struct bucket {
-    uint32_t least[MEMSCOPE_RINGS_SERIES], last[MEMSCOPE_RINGS_SERIES];
+    uint32_t min[MEMSCOPE_RINGS_SERIES], last[MEMSCOPE_RINGS_SERIES];
 };
 
 struct memscope_rings {
@@ -79,8 +79,8 @@ static bool move_to(struct memscope_rings *rings, uint64_t seconds) {
 }
 
 static void add_to(struct bucket *bucket, size_t series, uint32_t kept) {
-    if (bucket->least[series] == 0 || kept < bucket->least[series])
-        bucket->least[series] = kept;
+    if (bucket->min[series] == 0 || kept < bucket->min[series])
+        bucket->min[series] = kept;
     bucket->last[series] = kept;
 }
 
@@ -101,11 +101,11 @@ bool memscope_rings_add(struct memscope_rings *rings, uint64_t seconds, const ui
     return true;
 }
 
-bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind, uint32_t detail) {
+bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind) {
     if (!move_to(rings, seconds))
         return false;
     rings->events[rings->head.events++ % MEMSCOPE_RINGS_EVENTS] =
-        (struct memscope_rings_event){.seconds = seconds, .kind = kind, .detail = detail};
+        (struct memscope_rings_event){.seconds = seconds, .kind = kind};
     return true;
 }
 
@@ -132,7 +132,7 @@ size_t memscope_rings_read(const struct memscope_rings *rings, enum memscope_rin
     for (; rings->head.begun && number <= last; number++) {
         const struct bucket *bucket = &rings->buckets[place_of(ring, number)];
 
-        points[count].least = from_kept(bucket->least[series], rings->head.units[series]);
+        points[count].min = from_kept(bucket->min[series], rings->head.units[series]);
         points[count++].last = from_kept(bucket->last[series], rings->head.units[series]);
     }
     return count;

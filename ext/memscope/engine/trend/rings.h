@@ -32,12 +32,12 @@ extern const struct memscope_ring_shape memscope_ring_shapes[MEMSCOPE_RING_COUNT
 
 /* Both are MEMSCOPE_RINGS_UNKNOWN where there was no sample. */
 struct memscope_rings_point {
-    uint64_t least, last;
+    uint64_t min, last;
 };
 
 struct memscope_rings_event {
     uint64_t seconds;
-    uint32_t kind, detail; /* as the caller numbers them */
+    uint32_t kind; /* as the caller numbers them */
 };
 
 struct memscope_rings;
@@ -55,7 +55,7 @@ struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count);
 bool memscope_rings_add(struct memscope_rings *rings, uint64_t seconds, const uint64_t *values);
 
 /* Notes an event. False, and nothing is noted, if this time is before that of an earlier call. */
-bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind, uint32_t detail);
+bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_t kind);
 
 /* The time of the first sample or event, and that of the last; false if there was none. */
 bool memscope_rings_span(const struct memscope_rings *rings, uint64_t *first, uint64_t *last);

@@ -1,0 +1,153 @@
+/*
+ * Native.open_history, add_to_history, mark_history, history: the rings of samples of this process.
+ *
+ * Whoever uses the rings holds the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
+ * forked child starts again with the first use.
+ */
+#include "bindings/reasons.h"
+
+#include "init.h"
+#include "trend/rings.h"
+
+#include <unistd.h>
+
+static struct memscope_rings *rings; /* lasting */
+static pid_t owner;                  /* the process whose samples they hold */
+
+static struct memscope_rings *rings_of_this_process(void) {
+    if (rings != NULL && owner != getpid()) {
+        memscope_rings_restart(rings);
+        owner = getpid();
+    }
+    return rings;
+}
+
+/*
+ * Native.open_history(units) -> true, or the reason why there is no memory for it. units: an Integer for each series,
+ * as memscope_rings_map takes them. The first call decides.
+ */
+static VALUE native_open_history(VALUE self, VALUE units) {
+    uint32_t numbers[MEMSCOPE_RINGS_SERIES];
+    long count = RARRAY_LEN(units);
+
+    if (count > MEMSCOPE_RINGS_SERIES)
+        rb_raise(rb_eArgError, "Native.open_history: units: given %ld, allowed: %d", count, MEMSCOPE_RINGS_SERIES);
+    for (long series = 0; series < count; series++)
+        numbers[series] = NUM2UINT(RARRAY_AREF(units, series));
+    if (rings_of_this_process() == NULL) {
+        rings = memscope_rings_map(numbers, (size_t)count);
+        owner = getpid();
+    }
+    return rings == NULL ? memscope_status_reason(MEMSCOPE_NO_MEMORY) : Qtrue;
+}
+
+/*
+ * Native.add_to_history(values, seconds) -> whether they were added: not if there is no history, or the clock went
+ * back. values: an Integer for each series, or nil; seconds: nil for now.
+ */
+static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
+    uint64_t numbers[MEMSCOPE_RINGS_SERIES];
+
+    for (long series = 0; series < MEMSCOPE_RINGS_SERIES; series++) {
+        VALUE value = rb_ary_entry(values, series);
+
+        numbers[series] = NIL_P(value) ? MEMSCOPE_RINGS_UNKNOWN : NUM2ULL(value);
+    }
+    return rings_of_this_process() != NULL && memscope_rings_add(rings, NUM2ULL(seconds), numbers) ? Qtrue : Qfalse;
+}
+
+/* Native.mark_history(kind, seconds) -> whether the event was noted. */
+static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
+    bool noted = rings_of_this_process() != NULL && memscope_rings_mark(rings, NUM2ULL(seconds), NUM2UINT(kind));
+
+    return noted ? Qtrue : Qfalse;
+}
+
+/* Below 4 TiB: of 32 bits, times 1024. */
+static VALUE number_or_nil(uint64_t number) {
+    return number == MEMSCOPE_RINGS_UNKNOWN ? Qnil : LONG2NUM((long)number);
+}
+
+/* Milliseconds since 1970. Whole seconds, so that points keep their time from one reading to the next. */
+static VALUE time_of_day(uint64_t seconds, int64_t boot) {
+    return LL2NUM((boot + (int64_t)seconds) * 1000);
+}
+
+static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) {
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    VALUE min[MEMSCOPE_RINGS_MOST], last[MEMSCOPE_RINGS_MOST], hash = rb_hash_new();
+    uint64_t start;
+    size_t count = memscope_rings_read(rings, ring, series, 0, points, &start);
+
+    for (size_t index = 0; index < count; index++) {
+        min[index] = number_or_nil(points[index].min);
+        last[index] = number_or_nil(points[index].last);
+    }
+    memscope_hash_set(hash, "step_seconds", UINT2NUM(memscope_ring_shapes[ring].step_seconds));
+    memscope_hash_set(hash, "at", time_of_day(start, boot));
+    memscope_hash_set(hash, "min", rb_obj_freeze(rb_ary_new_from_values((long)count, min)));
+    memscope_hash_set(hash, "last", rb_obj_freeze(rb_ary_new_from_values((long)count, last)));
+    return hash;
+}
+
+/* nil for a series without a sample in this process. */
+static VALUE curve_to_hash(size_t series, int64_t boot) {
+    VALUE hash = rb_hash_new(), list = rb_ary_new();
+
+    if (memscope_rings_latest(rings, series) == MEMSCOPE_RINGS_UNKNOWN)
+        return Qnil;
+    for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
+        rb_ary_push(list, ring_to_hash((enum memscope_ring)ring, series, boot));
+    memscope_hash_set(hash, "baseline", number_or_nil(memscope_rings_baseline(rings, series)));
+    memscope_hash_set(hash, "rings", list);
+    return hash;
+}
+
+static VALUE events_to_array(int64_t boot) {
+    struct memscope_rings_event events[MEMSCOPE_RINGS_EVENTS];
+    size_t count = memscope_rings_read_events(rings, events);
+    VALUE list = rb_ary_new_capa((long)count);
+
+    for (size_t index = 0; index < count; index++) {
+        VALUE hash = rb_hash_new();
+
+        memscope_hash_set(hash, "at", time_of_day(events[index].seconds, boot));
+        memscope_hash_set(hash, "kind", UINT2NUM(events[index].kind));
+        rb_ary_push(list, hash);
+    }
+    return list;
+}
+
+/* The time of day at which CLOCK_BOOTTIME was 0, in seconds. */
+static int64_t boot_second(void) {
+#ifdef CLOCK_BOOTTIME
+    return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;
+#else
+    return 0;
+#endif
+}
+
+/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}; nil if this process has none. Tier T1. */
+static VALUE native_history(VALUE self) {
+    uint64_t begun_ns = memscope_now_ns(), first, last;
+    int64_t boot = boot_second();
+    VALUE body = rb_hash_new(), curves = rb_ary_new();
+
+    if (rings_of_this_process() == NULL || !memscope_rings_span(rings, &first, &last))
+        return Qnil;
+    for (size_t series = 0; series < MEMSCOPE_RINGS_SERIES; series++)
+        rb_ary_push(curves, curve_to_hash(series, boot));
+    memscope_hash_set(body, "started_at", time_of_day(first, boot));
+    memscope_hash_set(body, "curves", curves);
+    memscope_hash_set(body, "events", events_to_array(boot));
+    memscope_hash_set(body, "reasons", rb_hash_new());
+    memscope_hash_set(body, "cost", memscope_cost("T1", memscope_now_ns() - begun_ns, memscope_now_ns() - begun_ns, 0));
+    return body;
+}
+
+void Init_memscope_history(void) {
+    rb_define_singleton_method(rb_mMemscopeNative, "open_history", native_open_history, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "add_to_history", native_add_to_history, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "mark_history", native_mark_history, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "history", native_history, 0);
+}

@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  # How the memory of this process has changed: series of its RSS, of each top row of the ledger, of malloc, of Ruby's
+  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 337 KiB.
+  #
+  #   Memscope::History.start
+  #   # … later
+  #   history = Memscope.history
+  #   history.points(:rss).last.last                          # => 412876800
+  #   history.points(:malloc, since: Time.now - 3600, step: 60)
+  #   history.floors(:live_slots).map(&:min)                  # one for each time between two major GCs
+  #
+  # Puma's plugin, Workers.watch (Sidekiq) and Rails start it, unless the setting `history` is false. A thread takes the
+  # samples; those that cost more are taken so rarely that they use less than a thousandth of a core. A forked child of
+  # a process that does this samples itself, from the beginning.
+  class History < Reading
+    # The series that are rows of a ledger; a row that it does not have has 0 bytes.
+    ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
+    # What each series counts. `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads`
+    # are Ruby's.
+    SERIES = { rss: :bytes, live_slots: :count, old_objects: :count, minor_gcs: :count, major_gcs: :count,
+               threads: :count, malloc_in_use: :bytes, malloc_active: :bytes, malloc_resident: :bytes, pss: :bytes,
+               uss: :bytes, **ROWS.to_h { |row| [row, :bytes] } }.freeze
+    # Seconds of a ring's buckets.
+    STEPS = [10, 60, 600].freeze
+    # What an event can be: the process began to sample itself; it forked a child.
+    EVENTS = %i[started forked].freeze
+
+    # One bucket of a ring: the time at which it begins, and the least and the last sample in it; nil without a sample.
+    Point = Struct.new(:at, :min, :last) # rubocop:disable Lint/StructNewOverride -- a point is no list
+
+    # Buckets of one length, without a gap between them.
+    class Ring < Record
+      # @return [Integer] seconds of each bucket
+      field :step_seconds, :count, null: false, one_of: STEPS
+      # @return [Time] the beginning of the first bucket
+      field :at, :time, null: false
+      # @return [Array<Integer, nil>] the least sample in each bucket; nil without a sample
+      field :min, :list, null: false
+      # @return [Array<Integer, nil>] the last sample in each bucket
+      field :last, :list, null: false
+
+      # @param since [Integer] milliseconds since 1970
+      # @return [Array<Point>] from the bucket that holds that time on
+      def points(since)
+        step = step_seconds * 1000
+        from = ((since - values[:at]) / step).clamp(0, min.size)
+        (from...min.size).map { |at| Point.new(Field.time(values[:at] + (at * step)), min[at], last[at]).freeze }
+      end
+
+      # @return [Boolean] whether no older bucket has been given up after that time
+      def reaches?(since) = values[:at] <= since
+    end
+
+    # One series.
+    class Curve < Record
+      # @return [Symbol] a key of SERIES
+      field :id, :symbol, null: false
+      # @return [Symbol]
+      field :unit, :symbol, null: false, one_of: %i[bytes count]
+      # @return [Integer, nil] seconds between two samples, by what the last one cost
+      field :spacing_seconds, :count
+      # @return [Integer, nil] its last sample in the process that forked this one; nil if there was none
+      field :baseline, :count
+      # @return [Array<Ring>] the finest first
+      field :rings, [Ring], null: false
+
+      # @param since [Integer] milliseconds since 1970
+      # @param step [Integer, nil]
+      # @return [Ring] that of the step; by default the finest that reaches back to that time, and whose buckets are not
+      #   shorter than the time between two samples
+      def ring(since, step)
+        return rings.find { |ring| ring.step_seconds == step } if step
+
+        rings.find { |ring| ring.step_seconds >= spacing_seconds.to_i && ring.reaches?(since) } || rings.last
+      end
+    end
+
+    # Something that happened to the process.
+    class Event < Record
+      # @return [Time]
+      field :at, :time, null: false
+      # @return [Symbol]
+      field :kind, :symbol, null: false, one_of: EVENTS
+    end
+
+    include Lookup
+
+    # @return [Boolean] whether a thread of this process takes samples
+    field :running?, :boolean, null: false
+    # @return [Time, nil] time of the first sample; nil if there is none
+    field :started_at, :time
+    # @return [Array<Curve>] the series that have samples
+    field :curves, [Curve], null: false
+    # @return [Array<Event>] the last 128, oldest first
+    field :events, [Event], null: false
+    parts_of :curves
+
+    class << self
+      # Starts to sample this process, in a thread, and also those that it forks. Does nothing if that is being done.
+      # After `stop`, it goes on with what has been kept.
+      #
+      # @return [Boolean] whether the process is sampled; if not, the reasons of Memscope.history say why
+      def start = Sampler.start
+
+      # Takes no more samples; those that were taken are kept.
+      #
+      # @return [void]
+      def stop = Sampler.stop
+
+      # @return [Boolean]
+      def running? = Sampler.running?
+
+      # Starts unless the block says no. Never raises, so that it cannot make a boot fail.
+      #
+      # @api private
+      # @yieldreturn [Boolean] the setting `history`
+      # @return [void]
+      def boot
+        start if yield
+      rescue ArgumentError => e
+        warn "memscope: history: process #{Process.pid} does not sample itself: #{e.message}"
+      end
+
+      # (see Memscope.history)
+      def read
+        body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }
+        curves = SERIES.zip(body[:curves]).filter_map do |(id, unit), curve|
+          curve&.update(id: id, unit: unit, spacing_seconds: Sampler.spacing(id))
+        end
+        events = body[:events].each { |event| event[:kind] = EVENTS[event[:kind]] }
+        reasons = Sampler.reasons.except(*curves.map { |curve| curve[:id] })
+        capture({ **body, running: running?, curves: curves, events: events, reasons: reasons })
+      end
+    end
+
+    # @return [Array<Symbol>] names of the series that have samples, some of SERIES
+    def series = curves.map(&:id)
+
+    # @param name [Symbol] one of `series`
+    # @param since [Time, Numeric, nil] a time, or seconds since 1970; nil for all
+    # @param step [Integer, nil] one of STEPS; by default the finest that reaches back far enough, and has a sample in
+    #   each bucket
+    # @return [Array<Point>] oldest first, without a missing bucket
+    # @raise [KeyError] for a series that is not here
+    # @raise [ArgumentError] for a wrong time or step
+    def points(name, since: nil, step: nil) = ring(name, since, step).points(milliseconds(since))
+
+    # The least sample of each epoch: of the time between two major GCs, or of a bucket with several of them. A series
+    # that grows between collections and falls with them grows in its floors only if memory stays.
+    #
+    # Takes the arguments of `points`.
+    #
+    # @return [Array<Point>] oldest first; the last epoch has not ended
+    def floors(name, since: nil, step: nil)
+      ring = ring(name, since, step)
+      epochs = points(:major_gcs, since: since, step: ring.step_seconds).map(&:last)
+      known = ring.points(milliseconds(since)).zip(epochs).select { |point, _epoch| point.min }
+      known.chunk(&:last).map { |_epoch, points| points.map(&:first).min_by(&:min) }
+    end
+
+    # @api private
+    # @return [Boolean] whether there is a sample
+    def known? = !started_at.nil?
+
+    private
+
+    def ring(name, since, step)
+      times = since.nil? || since.is_a?(Time) || (since.is_a?(Numeric) && since.real? && since.to_f.finite?)
+      Field.refuse("Memscope::History: since", since, "nil, a Time, seconds since 1970") unless times
+      Field.refuse("Memscope::History: step", step, "nil, #{STEPS.join(', ')}") unless [nil, *STEPS].include?(step)
+      self[name].ring(milliseconds(since), step)
+    end
+
+    def milliseconds(since) = since ? (since.to_r * 1000).floor : values[:started_at]
+  end
+end
+
+require_relative "history/sampler"

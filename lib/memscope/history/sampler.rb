@@ -1,0 +1,205 @@
+# frozen_string_literal: true
+
+require_relative "../forks"
+require_relative "../ledger"
+require_relative "../process_memory"
+require_relative "../snapshot"
+
+module Memscope
+  class History < Reading
+    # Samples this process in a thread that raises nothing: a sample that fails is left out, and the first one is
+    # reported on standard error.
+    #
+    # @api private
+    class Sampler
+      # Seconds between two samples of what is read in microseconds.
+      SECONDS = STEPS.first
+      # The fewest seconds between two readings of one kind that take longer.
+      SLOW = 60
+      # The largest share of a core that each of the three kinds may use.
+      SHARE = 0.0003
+      NOT_STARTED = "neither Memscope::History.start nor the setting `history` has started it"
+      FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
+      private_constant :SLOW, :SHARE, :NOT_STARTED, :FLOORS
+
+      # A kind of reading: the name of the method that takes it, its series, seconds between two, the time of the next.
+      Task = Struct.new(:kind, :series, :spacing, :due)
+
+      @lock = Mutex.new
+
+      class << self
+        # (see History.start)
+        def start
+          @lock.synchronize do
+            opened = Native.open_history(SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 })
+            next (@refusal = Reasons.sentence(opened)) && false unless opened == true
+
+            @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true
+            running? || launch(0)
+          end
+        end
+
+        # (see History.stop)
+        def stop
+          @lock.synchronize do
+            @sampler = nil
+            @thread.wakeup if @thread&.alive?
+          end
+          nil
+        end
+
+        # (see History.running?)
+        def running? = !@sampler.nil? && @thread&.alive? == true
+
+        # Adds readings that were taken for another purpose, so that none is taken for this.
+        #
+        # @return [void]
+        def offer(ledger, memory) = @sampler&.offer(ledger, memory)
+
+        # @param series [Symbol]
+        # @return [Integer, nil] seconds between its samples; nil if they are not taken
+        def spacing(series) = @sampler&.spacing(series)
+
+        # @return [Hash{Symbol => String}] why series have no samples
+        def reasons
+          sampler = @sampler
+          return { running: @refusal || NOT_STARTED } unless sampler
+
+          { floors: FLOORS, **sampler.reasons }
+        end
+
+        # @return [Float] seconds since the machine booted, including those in which it was suspended
+        def now = Process.clock_gettime(Process::CLOCK_BOOTTIME)
+
+        private
+
+        # The thread is not there in a child.
+        def forked
+          @lock = Mutex.new
+          launch(SECONDS) if @sampler
+        end
+
+        def launch(delay)
+          sampler = @sampler = new(@sampler)
+          mark(:started)
+          @thread = Forks.background("memscope history") do
+            # Without the interrupt mask of a caller, under which it could not be killed.
+            Thread.handle_interrupt(Object => :immediate) { follow(sampler, delay) }
+          end
+          true
+        rescue ThreadError => e
+          @sampler = nil
+          warn "memscope: history: process #{Process.pid} is not sampled: #{e.message}"
+          false
+        end
+
+        # Always at the same place in a bucket, another one in each process, so that the processes of a server do not
+        # work at the same moment.
+        def follow(sampler, delay)
+          place = 0.5 + (Process.pid % SECONDS * 0.9)
+          sleep(delay)
+          while @sampler.equal?(sampler)
+            sampler.step
+            sleep(((place - now) % SECONDS).then { |rest| rest < 1 ? rest + SECONDS : rest })
+          end
+        end
+
+        def mark(kind) = @sampler && Native.mark_history(EVENTS.index(kind), now.to_i)
+      end
+
+      # @return [Hash{Symbol => String}] why series have no samples
+      attr_reader :reasons
+
+      # What ends before the first spacing has passed costs nothing. A child begins with its parent's spacing.
+      #
+      # @param before [Sampler, nil] of the process that forked this one
+      def initialize(before = nil)
+        @reasons = before ? before.reasons : {}
+        @tasks = { rows: ROWS, sizes: %i[pss uss] }
+        @tasks[:walk] = %i[malloc_in_use] if Allocator.body[:name] == :glibc
+        @tasks = @tasks.map do |kind, series|
+          spacing = before&.spacing(series.first) || SLOW
+          Task.new(kind, series, spacing, self.class.now + spacing)
+        end
+      end
+
+      # @param series [Symbol]
+      # @return [Integer] seconds between its samples
+      def spacing(series) = @tasks.find { |task| task.series.include?(series) }&.spacing || SECONDS
+
+      # Takes one sample of each series that is due.
+      #
+      # @param at [Numeric, nil] Sampler.now by default
+      # @return [void]
+      def step(at = nil)
+        due = at || self.class.now
+        values = totals
+        @tasks.each { |task| values.update(run(task, due)) if task.due <= due }
+        add(values, at)
+      rescue StandardError => e
+        warn "memscope: history: a sample failed: #{e.message} (#{e.class})" unless @reasons.key?(:failed)
+        @reasons = { **@reasons, failed: "a sample failed: #{e.message} (#{e.class})" }
+      end
+
+      # (see Sampler.offer)
+      def offer(ledger, memory)
+        now = self.class.now
+        add({ **rows(ledger), **sizes(memory) }, now)
+        @tasks.first(2).each do |task|
+          since = now - task.due + task.spacing
+          task.spacing = (since / SECONDS).ceil.clamp(1, SLOW / SECONDS) * SECONDS
+          task.due = now + SLOW
+        end
+      end
+
+      private
+
+      def add(values, now = nil)
+        Native.add_to_history(SERIES.each_key.map { |series| values[series] }, (now || self.class.now).to_i)
+      end
+
+      def run(task, now)
+        since = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+        values = send(task.kind)
+        cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - since
+        task.spacing = ([cpu / SHARE, SLOW].max / SECONDS).ceil * SECONDS
+        task.due = now + task.spacing - 1 # a second for the scheduler
+        values
+      end
+
+      def totals
+        snapshot = Snapshot.read
+        gc = snapshot.gc
+        malloc = snapshot.jemalloc || {}
+        explain(malloc_active: snapshot.reasons[:jemalloc], malloc_resident: snapshot.reasons[:jemalloc])
+        { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], old_objects: gc[:old_objects],
+          minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count], threads: Thread.list.size,
+          malloc_in_use: malloc[:allocated_bytes], malloc_active: malloc[:active_bytes],
+          malloc_resident: malloc[:resident_bytes] }
+      end
+
+      def rows(ledger = Ledger.read)
+        explain(**ROWS.to_h { |row| [row, ledger.reasons[:rss_bytes]] }) unless ledger.known?
+        bytes = ledger.rows.to_h { |row| [row.id, row.bytes] }
+        ledger.known? ? ROWS.to_h { |row| [row, bytes.fetch(row, 0)] } : {}
+      end
+
+      def sizes(memory = ProcessMemory.read)
+        explain(pss: memory.reasons[:pss_bytes], uss: memory.reasons[:uss_bytes])
+        { pss: memory.pss_bytes, uss: memory.uss_bytes }
+      end
+
+      # glibc's own sum, mallinfo2, takes as long, and holds the arenas' locks.
+      def walk
+        ledger = Ledger.read(deep: true)
+        malloc = ledger.rows.find { |row| row.id == :malloc }
+        explain(malloc_in_use: ledger.reasons[:deep])
+        { **rows(ledger), malloc_in_use: malloc && malloc.detail[:in_use_bytes] }
+      end
+
+      def explain(**reasons)
+        @reasons = { **@reasons, **reasons }.compact.freeze
+      end
+    end
+  end
+end
