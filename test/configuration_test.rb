@@ -9,8 +9,8 @@ class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
                worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
-               metrics_objects: false, objects_profile: false,
-               background_thread: false, logger: nil }.freeze
+               metrics_objects: false, objects_profile: false, history: true, background_thread: false,
+               logger: nil }.freeze
   CALLABLE = ->(_request) { true }
   WRITER = Struct.new(:info, :warn).new
   ABSENT = Object.new.freeze
@@ -26,6 +26,7 @@ class ConfigurationTest < MemscopeTest
     metrics_ledger_interval_seconds: { nil => nil, 86_400 => 86_400 },
     metrics_arenas: { true => true, false => false }, metrics_objects: { true => true },
     objects_profile: { true => true, false => false, no_ractors: :no_ractors },
+    history: { true => true, false => false },
     background_thread: { true => true, false => false },
     logger: { nil => nil, WRITER => WRITER }
   }.freeze
@@ -35,7 +36,7 @@ class ConfigurationTest < MemscopeTest
     authorize: [true, "call", Object.new], actions: [nil, 1, "true"],
     worker_interval_seconds: [nil, 0, 0.99, 3601, -1, Float::NAN, Float::INFINITY, "10", Complex(1, 1)],
     metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0],
-    objects_profile: [nil, :never, "no_ractors", 0.01], background_thread: [nil, "1"],
+    objects_profile: [nil, :never, "no_ractors", 0.01], history: [nil, 1], background_thread: [nil, "1"],
     logger: [true, $stderr, "log"]
   }.freeze
   # The same for texts of environment variables.
@@ -46,14 +47,14 @@ class ConfigurationTest < MemscopeTest
                "False" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
     metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true },
     metrics_objects: { "1" => true }, objects_profile: { "1" => true, "0" => false, "no_ractors" => :no_ractors },
-    background_thread: { "1" => true }
+    history: { "0" => false }, background_thread: { "1" => true }
   }.freeze
   BAD_TEXT = {
     listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
     actions: ["of", "none", "0 ", "\xff"],
     worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
     metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
-    objects_profile: %w[never 0.01], background_thread: ["2"]
+    objects_profile: %w[never 0.01], history: ["never"], background_thread: ["2"]
   }.freeze
 
   # The values of settings whose variable is wrong, if not their defaults.

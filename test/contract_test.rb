@@ -9,7 +9,7 @@ class ContractTest < MemscopeTest
   READINGS = {
     allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
     fragmentation: "Fragmentation", mappings: "Mappings", ruby_heap: "RubyHeap", process_memory: "ProcessMemory",
-    census: "Census", heap_graph: "HeapGraph",
+    census: "Census", heap_graph: "HeapGraph", history: "History",
     cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", workers: "Workers"
   }.freeze
 
@@ -28,6 +28,7 @@ class ContractTest < MemscopeTest
     "Profile" => %i[by total_live_bytes - to_pprof to_speedscope to_html to_json],
     "Profile::Entry" => %i[name path lineno live_bytes live_objects allocated_bytes error_bytes],
     "HeapGraph" => %i[retained dominators paths roots strings reachable_bytes garbage_bytes pause_ms walked_in],
+    "History" => %i[series points floors events running? started_at [] to_h to_json],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze

@@ -24,8 +24,8 @@ class LoadingTest < MemscopeTest
   RUBY
 
   ALL = <<~RUBY
-    %i[rss allocator snapshot ledger mappings arenas size_classes fragmentation ruby_heap census process_memory cgroup lint
-       tune].each { |call| Memscope.public_send(call).then { |reading| reading.to_s + reading.to_json } }
+    %i[rss allocator snapshot ledger mappings arenas size_classes fragmentation ruby_heap census process_memory cgroup
+       history lint tune].each { |call| Memscope.public_send(call).then { |reading| reading.to_s + reading.to_json } }
     Memscope.ledger(deep: true, shared: true, objects: true, strict: true).to_s
     Memscope.report
     Memscope.purge(dry_run: true).to_s

@@ -134,12 +134,21 @@ class RailtieTest < MemscopeTest
       lines = rails(<<~RUBY, env: { "TMPDIR" => directory, "XDG_RUNTIME_DIR" => directory }).out.lines(chomp: true)
         App.initialize!
         sockets = Dir["/proc/self/fd/*"].count { |path| File.socket?(path) }
-        puts [sockets, Thread.list.map(&:name).grep(/memscope/),
+        puts [sockets, Thread.list.map(&:name).grep(/memscope(?! history)/),
               Dir.children(#{directory.inspect}).grep(/memscope/)].inspect
       RUBY
 
       assert_equal "[0, [], []]", lines.last
     end
+  end
+
+  def test_a_boot_starts_the_history
+    ran = [nil, "0"].map do |value|
+      rails("App.initialize!\nputs Memscope::History.running?",
+            env: { "MEMSCOPE_HISTORY" => value }).out.lines.last.chomp
+    end
+
+    assert_equal %w[true false], ran
   end
 
   def test_without_rails_there_is_no_railtie

@@ -14,8 +14,9 @@ module Memscope
   #   history.floors(:live_slots).map(&:min)                  # one for each time between two major GCs
   #
   # Puma's plugin, Workers.watch (Sidekiq) and Rails start it, unless the setting `history` is false. A thread takes the
-  # samples; those that cost more are taken so rarely that they use less than a thousandth of a core. A forked child of
-  # a process that does this samples itself, from the beginning.
+  # samples; those that cost more are taken so rarely that all of them use less than a thousandth of a core. While the
+  # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of a process that samples
+  # itself does so too, from the beginning.
   class History < Reading
     # The series that are rows of a ledger; a row that it does not have has 0 bytes.
     ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
@@ -29,8 +30,15 @@ module Memscope
     # What an event can be: the process began to sample itself; it forked a child.
     EVENTS = %i[started forked].freeze
 
-    # One bucket of a ring: the time at which it begins, and the least and the last sample in it; nil without a sample.
-    Point = Struct.new(:at, :min, :last) # rubocop:disable Lint/StructNewOverride -- a point is no list
+    # One bucket of a ring.
+    class Point < Record
+      # @return [Time] its beginning
+      field :at, :time, null: false
+      # @return [Integer, nil] the least sample in it; nil without a sample
+      field :min, :count
+      # @return [Integer, nil] the last sample in it; nil without a sample
+      field :last, :count
+    end
 
     # Buckets of one length, without a gap between them.
     class Ring < Record
@@ -48,7 +56,7 @@ module Memscope
       def points(since)
         step = step_seconds * 1000
         from = ((since - values[:at]) / step).clamp(0, min.size)
-        (from...min.size).map { |at| Point.new(Field.time(values[:at] + (at * step)), min[at], last[at]).freeze }
+        (from...min.size).map { |at| Point.capture({ at: values[:at] + (at * step), min: min[at], last: last[at] }) }
       end
 
       # @return [Boolean] whether no older bucket has been given up after that time
@@ -91,7 +99,7 @@ module Memscope
 
     # @return [Boolean] whether a thread of this process takes samples
     field :running?, :boolean, null: false
-    # @return [Time, nil] time of the first sample; nil if there is none
+    # @return [Time, nil] when it began in this process; nil if it has not
     field :started_at, :time
     # @return [Array<Curve>] the series that have samples
     field :curves, [Curve], null: false
@@ -164,7 +172,7 @@ module Memscope
 
     # @api private
     # @return [Boolean] whether there is a sample
-    def known? = !started_at.nil?
+    def known? = curves.any?
 
     private
 

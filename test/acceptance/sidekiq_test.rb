@@ -20,7 +20,7 @@ class SidekiqTest < MemscopeTest
       include Sidekiq::Job
 
       def perform
-        sleep 0.02 until Memscope.workers.first.samples > 1
+        sleep 0.02 until Memscope.workers.first.samples > 1 && Memscope.history.series.include?(:malloc)
         File.write("reading.part", Memscope.workers.to_json)
         File.rename("reading.part", "reading")
       end

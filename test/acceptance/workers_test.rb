@@ -35,6 +35,7 @@ class WorkersAcceptanceTest < MemscopeTest
       assert_equal server.pid, workers.pid, "the master answers"
       assert_equal "true", server.get("/loaded"), "of all of memscope"
       assert_one_thread server
+      assert_history server
       assert_sizes server
       assert_cheap(server) { assert_unshared server }
       assert_replaced server
@@ -85,6 +86,21 @@ class WorkersAcceptanceTest < MemscopeTest
 
       assert_equal worker.role == :master ? 0 : 1, names.count("memscope worker"), "of #{worker.role}"
     end
+  end
+
+  # A worker's history has the rows of the ledger that the worker reads anyway.
+  def assert_history(server)
+    server.workers.each do |worker|
+      names = Dir["/proc/#{worker.pid}/task/*/comm"].map { |path| File.read(path).chomp }
+
+      assert_equal 1, names.count("memscope histor"), "of #{worker.role}"
+    end
+    history = Memscope::History.from_json(server.get("/history"))
+
+    refute_equal server.pid, history.pid
+    assert_includes history.series, :malloc
+    assert_equal 10, history[:malloc].spacing_seconds
+    assert_kind_of Integer, history.points(:malloc, step: 10).filter_map(&:last).last
   end
 
   # A reading every 10 seconds uses at most 0.5 % of a core, and so do readings at the shorter interval here.

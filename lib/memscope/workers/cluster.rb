@@ -88,9 +88,9 @@ module Memscope
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
+        History.start if Workers.setting(:history) # before the first reading, which it uses
         watch.start
         Workers.current = watch
-        History.start if Workers.setting(:history)
       end
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.

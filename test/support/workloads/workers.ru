@@ -15,6 +15,7 @@ MESSAGES = [] # rubocop:disable Style/MutableConstant
 ACTIONS = {
   "/pid" => -> { Process.pid },
   "/workers" => -> { Memscope.workers.to_json },
+  "/history" => -> { Memscope.history.to_json },
   "/text" => -> { Memscope.workers.to_s },
   "/dirty" => lambda do
     (64 * 1_048_576 / PAGE).times { |page| INHERITED.setbyte(page * PAGE, 1) }

@@ -1,0 +1,227 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "../test_helper"
+
+# A process that samples itself. `step` takes one sample at a given second, so that hours pass in no time.
+class HistorySamplerTest < MemscopeTest
+  parallelize_me!
+
+  PREPARE = <<~RUBY
+    History = Memscope::History
+    NATIVE = Memscope.const_get(:Native)
+    NATIVE.open_history(History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 })
+    SAMPLER = History::Sampler.new
+    NOW = History::Sampler.now.to_i
+    def step(after) = SAMPLER.step(NOW + after)
+    def last(name) = Memscope.history.points(name, step: 10).reverse.find(&:last)&.last
+    def own_threads = Thread.list.count { |thread| thread.name == "memscope history" }
+    def wait(seconds = 20)
+      until yield
+        sleep 0.02
+        abort "waited in vain" if (seconds -= 0.02).negative?
+      end
+    end
+  RUBY
+
+  def run_child(script, **options) = child_json("#{PREPARE}#{script}", requires: ["json"], **options)
+
+  both_allocators "rss is that of the same moment" do |preload|
+    pairs = run_child(<<~RUBY, preload: preload)
+      kept = []
+      pairs = Array.new(60) do |at|
+        kept << "x" * rand(4_000_000)
+        kept.clear if at % 20 == 19
+        before = Memscope.rss
+        step(at * 10)
+        [before, Memscope.rss]
+      end
+      puts JSON.generate(Memscope.history.points(:rss).first(60).map(&:last).zip(pairs))
+    RUBY
+
+    assert_equal 60, pairs.size
+    pairs.drop(12).each do |sample, (before, after)|
+      assert_includes ([before, after].min - 131_072)..([before, after].max + 131_072), sample
+    end
+    assert_operator(pairs.count { |sample, both| both.include?(sample) }, :>, 20)
+  end
+
+  both_allocators "what grows is in the right series" do |preload|
+    skip_under_sanitizer
+    grown = run_child(<<~RUBY, preload: preload)
+      measure = lambda do |at, &grow|
+        @kept = nil
+        GC.start
+        step(at)
+        step(at + 600)
+        before = %i[rss malloc malloc_in_use ruby_heap live_slots uss].to_h { |name| [name, last(name)] }
+        @kept = grow.call
+        3.times { |more| step(at + 10_000 + more * 10_000) }
+        before.to_h { |name, value| [name, last(name) - value] }
+      end
+      # jemalloc rounds up to 1 MiB.
+      malloc = measure.call(0) { Array.new(64) { "m" * ((1 << 20) - 64) } }
+      objects = measure.call(100_000) { Array.new(1_000_000) { Object.new } }
+      puts JSON.generate([malloc, objects])
+    RUBY
+    malloc, objects = grown
+
+    %w[rss malloc malloc_in_use uss].each { |name| assert_in_delta 64 << 20, malloc[name], 3 << 20, name }
+    assert_in_delta 0, malloc["ruby_heap"], 1 << 20
+    assert_in_delta 1_000_000, objects["live_slots"], 50_000
+    assert_in_delta 40_000_000, objects["ruby_heap"], 6 << 20
+    assert_in_delta 8 << 20, objects["malloc_in_use"], 4 << 20 # the Array
+  end
+
+  both_allocators "it uses at most a thousandth of a core" do |preload|
+    skip_under_sanitizer
+    share, spacings = run_child(<<~RUBY, preload: preload)
+      kept = Array.new(400_000) { |at| at.to_s * 60 }
+      cpu = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
+      since = cpu.call
+      (0..2 * 3600).step(10) { |at| step(at) }
+      share = (cpu.call - since) / 7200
+      puts JSON.generate([share, Memscope::History::SERIES.keys.to_h { |name| [name, SAMPLER.spacing(name)] }])
+    RUBY
+
+    assert_operator share, :<=, 0.001
+    assert_equal 10, spacings["rss"]
+    assert_operator spacings["malloc"], :>=, 60
+    assert(spacings.values.all? { |spacing| (spacing % 10).zero? })
+  end
+
+  def test_a_clock_that_goes_back_and_samples_that_are_missing
+    points, reasons = run_child(<<~RUBY)
+      step(0)
+      step(-100)
+      step(45)
+      puts JSON.generate([Memscope.history.points(:threads, step: 10).map(&:last), SAMPLER.reasons])
+    RUBY
+
+    assert_includes 4..6, points.size
+    assert_equal [1, 1], points.compact
+    assert_equal [1, 1], points.values_at(0, -1)
+    refute reasons.key?("failed")
+  end
+
+  def test_readings_that_others_take_are_not_taken_again
+    read, grown, spacing = run_child(<<~RUBY)
+      ledgers = 0
+      count = lambda { |deep: false| deep || ledgers += 1 }
+      Memscope::Ledger.singleton_class.prepend(Module.new { define_method(:read) { |**o| super(**o).tap { count.call(**o) } } })
+      step(0)
+      20.times do |at|
+        ledger = Memscope::Ledger.read
+        SAMPLER.offer(ledger, Memscope.process_memory)
+        step(at)
+      end
+      puts JSON.generate([ledgers, last(:malloc), SAMPLER.spacing(:malloc)])
+    RUBY
+
+    assert_equal 20, read
+    assert_operator grown, :>, 0
+    assert_equal 10, spacing
+  end
+
+  def test_it_starts_and_stops_and_goes_on_with_what_was_kept
+    answer = run_child(<<~RUBY)
+      answers = [History.running?, History.start, History.start, History.running?, own_threads]
+      wait { Memscope.history.series.any? }
+      History.stop
+      wait { own_threads.zero? }
+      stopped = Memscope.history
+      answers << History.running? << stopped.running? << stopped.series.size << stopped.reasons.key?(:running)
+      History.start
+      again = Memscope.history
+      puts JSON.generate(answers << (again.started_at == stopped.started_at) << again.events.map(&:kind) << own_threads)
+    RUBY
+
+    assert_equal [false, true, true, true, 1, false, false, 6, true, true, %w[started started], 1], answer
+  end
+
+  def test_a_forked_child_keeps_its_own
+    child, parent = run_child(<<~RUBY)
+      History::Sampler.send(:remove_const, :SECONDS)
+      History::Sampler.const_set(:SECONDS, 1)
+      NATIVE.add_to_history(History::SERIES.keys.map { |name| name == :pss ? 5 << 20 : nil }, NOW)
+      History.start
+      wait { Memscope.history.series.include?(:rss) }
+      reader, writer = IO.pipe
+      pid = fork do
+        first = Memscope.history
+        wait { Memscope.history.series.include?(:rss) }
+        history = Memscope.history
+        writer.puts(JSON.generate([own_threads, first.series, history.series.include?(:pss), history[:rss].baseline,
+                                   history.pid == Process.pid, history.running?, history.events.map(&:kind)]))
+        exit!
+      end
+      latest = Memscope.history.points(:rss).last.last
+      answer = JSON.parse(reader.gets)
+      answer[3] = (answer[3] - latest).abs < (1 << 20)
+      Process.wait(pid)
+      history = Memscope.history
+      puts JSON.generate([answer, [own_threads, history[:rss].baseline, history.events.map(&:kind), history.running?]])
+    RUBY
+
+    assert_equal [1, [], false, true, true, true, %w[started]], child
+    assert_equal [1, nil, %w[started forked], true], parent
+  end
+
+  def test_many_forks_leave_nothing
+    answer = run_child(<<~RUBY)
+      History.start
+      wait { Memscope.history.series.any? }
+      state = -> { [Dir.children("/proc/self/fd").size, Dir.children("/proc/self/task").size, own_threads] }
+      before = state.call
+      children = Array.new(100) { fork { Process.wait(fork { exit! }) } }
+      statuses = children.map { |pid| Process.wait2(pid).last.success? }
+      puts JSON.generate([before, state.call, statuses.uniq, Memscope.history.events.size])
+    RUBY
+
+    assert_equal answer[0], answer[1]
+    assert_equal [[true], 101], answer.drop(2)
+  end
+
+  def test_a_failure_is_reported_once
+    ran = ChildProcess.run(<<~RUBY, requires: %w[json memscope])
+      #{PREPARE}
+      Memscope::Snapshot.define_singleton_method(:read) { raise IOError, "no more files" }
+      3.times { |at| step(at * 10) }
+      puts JSON.generate(SAMPLER.reasons)
+    RUBY
+
+    assert_equal "a sample failed: no more files (IOError)", ran.json["failed"]
+    assert_equal ["memscope: history: a sample failed: no more files (IOError)\n"], ran.err.lines
+  end
+
+  def test_what_starts_it
+    script = "puts Memscope::History.running?"
+    ran = { nil => "", "1" => "", "0" => "", "maybe" => /MEMSCOPE_HISTORY: given "maybe", allowed/ }.map do |value, err|
+      ran = ChildProcess.run(script, requires: %w[memscope], env: { "MEMSCOPE_HISTORY" => value })
+
+      assert_match err, ran.err
+      ran.out.strip
+    end
+    watched = child_json("Memscope::Workers.watch\nputs Memscope::History.running?.to_json", requires: ["json"])
+    off = child_json("Memscope.configure { |c| c.history = false }\nMemscope::Workers.watch\n" \
+                     "puts Memscope::History.running?.to_json", requires: ["json"])
+
+    assert_equal [%w[false true false false], true, false], [ran, watched, off]
+  end
+
+  def test_another_process_asks
+    Dir.mktmpdir do |directory|
+      path = File.join(File.realpath(directory), "memscope", "socket")
+      Dir.mkdir(File.dirname(path), 0o700)
+      series = run_child(<<~RUBY)
+        Memscope.listen(path: #{path.inspect})
+        History.start
+        wait { Memscope.history.series.any? }
+        child = fork { puts Memscope::Client.at(#{path.inspect}).call(:history).series.to_json }
+        Process.wait(child)
+      RUBY
+
+      assert_includes series, "rss"
+    end
+  end
+end
