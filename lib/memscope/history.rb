@@ -4,7 +4,7 @@ require_relative "reading"
 
 module Memscope
   # How the memory of this process has changed: series of its RSS, of each top row of the ledger, of malloc, of Ruby's
-  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 337 KiB.
+  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 332 KiB.
   #
   #   Memscope::History.start
   #   # … later

@@ -70,7 +70,7 @@ class HistorySamplerTest < MemscopeTest
     assert_in_delta 0, malloc["ruby_heap"], 1 << 20
     assert_in_delta 1_000_000, objects["live_slots"], 50_000
     assert_in_delta 40_000_000, objects["ruby_heap"], 6 << 20
-    assert_in_delta 8 << 20, objects["malloc_in_use"], 4 << 20 # the Array
+    assert_includes (8 << 20)..(20 << 20), objects["malloc_in_use"] # the Array, and Ruby's own lists
   end
 
   both_allocators "it uses at most a thousandth of a core" do |preload|
@@ -132,6 +132,7 @@ class HistorySamplerTest < MemscopeTest
       stopped = Memscope.history
       answers << History.running? << stopped.running? << stopped.series.size << stopped.reasons.key?(:running)
       History.start
+      wait { Memscope.history.events.size == 2 }
       again = Memscope.history
       puts JSON.generate(answers << (again.started_at == stopped.started_at) << again.events.map(&:kind) << own_threads)
     RUBY

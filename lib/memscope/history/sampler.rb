@@ -35,7 +35,7 @@ module Memscope
             next (@refusal = Reasons.sentence(opened)) && false unless opened == true
 
             @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true
-            running? || launch(0)
+            running? || launch(new, 0)
           end
         end
 
@@ -63,7 +63,7 @@ module Memscope
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
           sampler = @sampler
-          return { running: @refusal || NOT_STARTED } unless sampler
+          return { running: Native.absence || @refusal || NOT_STARTED } unless sampler
 
           { floors: FLOORS, **sampler.reasons }
         end
@@ -73,15 +73,14 @@ module Memscope
 
         private
 
-        # The thread is not there in a child.
+        # The thread is not there in a child. A child that ends within seconds does nothing else than start it.
         def forked
           @lock = Mutex.new
-          launch(SECONDS) if @sampler
+          launch(@sampler.tap(&:defer), SECONDS) if @sampler
         end
 
-        def launch(delay)
-          sampler = @sampler = new(@sampler)
-          mark(:started)
+        def launch(sampler, delay)
+          @sampler = sampler
           @thread = Forks.background("memscope history") do
             # Without the interrupt mask of a caller, under which it could not be killed.
             Thread.handle_interrupt(Object => :immediate) { follow(sampler, delay) }
@@ -98,6 +97,7 @@ module Memscope
         def follow(sampler, delay)
           place = 0.5 + (Process.pid % SECONDS * 0.9)
           sleep(delay)
+          mark(:started)
           while @sampler.equal?(sampler)
             sampler.step
             sleep(((place - now) % SECONDS).then { |rest| rest < 1 ? rest + SECONDS : rest })
@@ -110,17 +110,20 @@ module Memscope
       # @return [Hash{Symbol => String}] why series have no samples
       attr_reader :reasons
 
-      # What ends before the first spacing has passed costs nothing. A child begins with its parent's spacing.
+      def initialize
+        @reasons = {}.freeze
+        kinds = { rows: ROWS, sizes: %i[pss uss] }
+        kinds[:walk] = %i[malloc_in_use] if Allocator.body[:name] == :glibc
+        @tasks = kinds.map { |kind, series| Task.new(kind, series, SLOW) }
+        defer
+      end
+
+      # Takes what costs more when its spacing has passed from now on: a process that ends sooner does not pay for it.
       #
-      # @param before [Sampler, nil] of the process that forked this one
-      def initialize(before = nil)
-        @reasons = before ? before.reasons : {}
-        @tasks = { rows: ROWS, sizes: %i[pss uss] }
-        @tasks[:walk] = %i[malloc_in_use] if Allocator.body[:name] == :glibc
-        @tasks = @tasks.map do |kind, series|
-          spacing = before&.spacing(series.first) || SLOW
-          Task.new(kind, series, spacing, self.class.now + spacing)
-        end
+      # @return [void]
+      def defer
+        now = self.class.now
+        @tasks.each { |task| task.due = now + task.spacing }
       end
 
       # @param series [Symbol]
@@ -143,8 +146,8 @@ module Memscope
 
       # (see Sampler.offer)
       def offer(ledger, memory)
+        add({ **rows(ledger), **sizes(memory) })
         now = self.class.now
-        add({ **rows(ledger), **sizes(memory) }, now)
         @tasks.first(2).each do |task|
           since = now - task.due + task.spacing
           task.spacing = (since / SECONDS).ceil.clamp(1, SLOW / SECONDS) * SECONDS
